@@ -49,7 +49,7 @@ class _OneLine(argparse.ArgumentParser):
 def main(
     argv: list[str] | None = None, files: Files | None = None, watch: Watch | None = None
 ) -> int:
-    """Run one command; returns the exit code. Never raises."""
+    """Run one command and return the exit code. Never raises."""
     try:
         options = _parser().parse_args(argv)
     except SystemExit as stop:
@@ -73,7 +73,7 @@ def main(
 
 
 def dump(files: Files, folder: str, queue: str | None, wanted: Wanted) -> int:
-    """Print every record as a sentence, and each damage on stderr; returns the exit code."""
+    """Print every record as a sentence, and each damage on stderr; return the exit code."""
 
     def one(path: str) -> int:
         view = read_journal(files, path, live=True)
@@ -88,7 +88,7 @@ def dump(files: Files, folder: str, queue: str | None, wanted: Wanted) -> int:
 
 
 def verify(files: Files, folder: str, as_json: bool, watch: Watch) -> int:
-    """Print for each queue what is there and what is wrong with it; returns the exit code."""
+    """Print for each queue its content and its damage; return the exit code."""
     reports: list[Report] = []
     running = is_running(files, folder)
     if running is not None and not as_json:
@@ -110,7 +110,7 @@ def verify(files: Files, folder: str, as_json: bool, watch: Watch) -> int:
 
 
 def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) -> int:
-    """Say what is damaged and what becomes of it, and do it; returns the exit code."""
+    """Print the damage and its repair, and do it; return the exit code."""
     if is_running(files, folder):
         _say(f"journal: {folder}: a daemon is running here; stop it first", sys.stderr)
         return UNUSABLE
@@ -147,17 +147,17 @@ def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) ->
 
 
 def report_line(report: Report) -> str:
-    """One journal in one line."""
+    """Return one journal as one line."""
     of = f"snapshot of lsn {report.lsn_snapshot}, " if report.lsn_snapshot else ""
     return (
         f"{_title(report.folder)}: queue {shown(report.name, len(report.name))}, "
         f"{_counted(report.segments, 'segment')}, {_counted(report.records, 'record')}, "
-        f"{report.account}, {of}synced up to lsn {report.lsn_synced}, {report.ending}"
+        f"{report.live_set}, {of}synced up to lsn {report.lsn_synced}, {report.ending}"
     )
 
 
 def report_facts(report: Report) -> dict[str, object]:
-    """The same for programs."""
+    """Return the same for programs."""
     return {
         "folder": _title(report.folder),
         "queue": shown(report.name, len(report.name)),
@@ -179,7 +179,9 @@ def report_facts(report: Report) -> dict[str, object]:
 def _each(
     files: Files, folder: str, act: Callable[[str], int], queue: str | None = None
 ) -> int:
-    """Do it for every journal in `folder`; the highest exit code. What cannot be read says so."""
+    """Do it for every journal in `folder`; return the highest exit code. Print any that cannot be
+    read.
+    """
     try:
         folders = journal_folders(files, folder)
         if not folders:
@@ -221,21 +223,21 @@ def _name_damages(damages: list[Damage], stream: TextIO) -> None:
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:
-    """One line, whatever names and bodies are in it and whatever the terminal can show."""
+    """Print one line, whatever names and bodies are in it and whatever the terminal can show."""
     stream = stream if stream is not None else sys.stdout
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def _asked(question: str) -> bool:
-    """Yes from standard input; anything else, and its end, is no."""
+    """True for a yes on standard input; anything else, and its end, is a no."""
     sys.stdout.write(f"{question} [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _percent(doing: str) -> Progress:
-    """A percentage on stderr while a person is watching."""
+    """Print a percentage on stderr while a person is watching."""
     if not sys.stderr.isatty():
         return lambda done, total: None
 

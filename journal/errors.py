@@ -1,8 +1,8 @@
-"""Everything that can be wrong with a journal, each with its file and offset.
+"""Every fault of a journal, each with its file and offset.
 
 One rule: the five ends of a log have five names. *End* is no error at all (`segment.scan` just
-stops); *torn* lies behind the last known sync and is cut; *corrupt*, *truncated* and *foreign*
-are damage, and damage is named and set aside, never guessed.
+stops); *torn* lies after the last known sync and is cut; *corrupt*, *truncated* and *foreign* are
+damage, and damage is named and set aside, never guessed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DamageKind = Literal["torn", "corrupt", "truncated", "foreign"]
 
 
 class JournalError(Exception):
-    """A journal cannot do what it was asked; the text names the file."""
+    """A journal cannot do the request; the text names the file."""
 
 
 class JournalFailed(JournalError):
@@ -27,12 +27,12 @@ class DirectoryLocked(JournalError):
 
 
 class NewerFormat(JournalError):
-    """The file was written by a version of kestrelpy that this one does not know."""
+    """A newer version of kestrelpy has written the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One stretch of bytes that is not what was written there.
+    """One stretch of bytes that does not parse.
 
     `offset` and `end` are bytes in `path` (half open). `lsn_first`..`lsn_last` are the records that
     may have been there and `id_first`..`id_last` the items that may have been put there; a last
@@ -51,7 +51,7 @@ class Damage:
     id_last: int = 0
 
     def sentence(self) -> str:
-        """What happened, where, and what it may have cost."""
+        """Return a sentence with the fault, its place, and its possible cost."""
         where = f"{self.path}: {self.kind} at byte {self.offset} to {self.end} ({self.reason})"
         if self.kind == "foreign":
             return f"{where}: left alone"

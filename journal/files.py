@@ -5,7 +5,7 @@ A verb is a guarantee: when `create` returns, the file, its bytes and its name a
 them from worker threads, except `write`, which only reaches the page cache.
 
 One rule: nothing else in `journal/` or the daemon touches a queue's files. Tests put a disk in
-memory behind the same verbs, with crashes and faults.
+memory under the same verbs, with crashes and faults.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Handle(Protocol):
 class Files(Protocol):
     """What the journal asks of a disk.
 
-    Where a verb needs a folder to be synced it opens the folder first; so a shortage changes no
-    name that is not synced.
+    A verb that syncs a folder opens the folder first; so a shortage changes no name that is not
+    synced.
     """
 
     def names(self, folder: str) -> list[str]:
@@ -88,23 +88,23 @@ class Files(Protocol):
         """The file's length in bytes."""
 
     def mode(self, path: str) -> int:
-        """The file's kind and permissions, as `lstat` says them: no link is followed."""
+        """Return the file's kind and permissions, as `lstat` does: no link is followed."""
 
     def free(self, path: str) -> int:
-        """How many bytes this process may still write to the disk on which `path` lies."""
+        """Return how many bytes this process may still write to the disk of `path`."""
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or folder another name in the same folder; on disk on return."""
 
     def link(self, old: str, new: str) -> None:
-        """Give a file a second name, on disk on return; that it has it already is no error.
+        """Give a file a second name, on disk on return; no error if it has that name already.
 
         Raises FileExistsError when another file has that name, OSError(EXDEV) when `new` lies on
         another disk.
         """
 
     def links(self, path: str) -> int:
-        """How many names this file has; 1: nobody shares its bytes."""
+        """Return how many names this file has; 1: its bytes are not shared."""
 
     def remove(self, path: str) -> None:
         """Remove a file if it is there; on disk on return, so that removals keep their order."""
@@ -122,7 +122,7 @@ def is_shortage(error: OSError) -> bool:
 
 
 def _for_good(error: OSError, path: str) -> OSError:
-    """The error of a write or a sync, which no shortage excuses: whatever it says, it is final."""
+    """Return the error of a write or a sync, which no shortage excuses: it is final."""
     number = errno.EIO if is_shortage(error) else error.errno
     return OSError(number, error.strerror, path)
 
@@ -274,7 +274,7 @@ class Disk:
 
     def create_over(self, old: str, path: str, data: bytes) -> None:
         fresh = path + SUFFIX_NEW
-        self.rename(old, fresh)  # whoever links it from here on links what nobody reads
+        self.rename(old, fresh)  # a link made from here on is of a file that is not read
         room = -(-self.size(fresh) // _BLOCK_BYTES) * _BLOCK_BYTES
         if self.links(fresh) > 1 or room < len(data):
             self.rename(fresh, old)
@@ -284,7 +284,7 @@ class Disk:
         try:
             handle.write(0, data)
             os.ftruncate(descriptor, len(data))
-            handle.sync()  # the new length is data, too
+            handle.sync()  # the new length is data as well
         finally:
             handle.close()
         self.rename(fresh, path)

@@ -1,6 +1,7 @@
-"""A disk that is asked again: for a start, which has nothing to answer until it has read.
+"""A disk that is asked again after a shortage: for a start, which cannot answer before it has read.
 
-One rule: only a shortage is waited out, and only so long; then it is the error that it was.
+One rule: only a shortage is waited out, and only for a bounded time; then it is the error that it
+was.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ PAUSE_SECONDS: Final = 0.1
 
 
 def pause() -> None:
-    """Wait until something may be free."""
+    """Wait until a descriptor or memory may be free."""
     time.sleep(PAUSE_SECONDS)
 
 
 def patient_files(files: Files, pause: Callable[[], None] = pause) -> Files:
-    """The same disk; where a shortage stops a verb there is a `pause`, and it is tried again.
+    """Return the same disk, on which a verb is tried again after a shortage, with a `pause` before.
 
-    (A verb that a shortage stops has changed nothing that is not on disk.) Every verb may block for
+    (A verb stopped by a shortage has left no change that is not on disk.) Every verb may block for
     seconds.
     """
     return cast(Files, _Patient(files, pause))

@@ -1,48 +1,67 @@
 """The storage engine of one queue, as the core and the server see it.
 
-    core, server ──▶ Store ─┬─ writer    append, write, sync, rotate, close
-                            ├─ backlog   bodies read back in the order of the log
-                            ├─ one, some bodies read back by the ids of their items
-                            └─ upkeep    snapshots, merging, compaction
+    core, server ──▶ Store ─┬─ writer       append, write, sync, rotate, close
+                            ├─ read_ahead   bodies read back in the order of the log
+                            ├─ one, some    bodies read back by the ids of their items
+                            └─ maintenance  snapshots, merging, compaction
 
-One rule: the parts know the writer, and the writer knows none of them; what needs two of them
-stands here.
+One rule: the parts know the writer, and the writer knows none of them; code that needs two of them
+is here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from journal.compaction.compaction import CarryJob, DamagedVictim
-from journal.compaction.maintenance import Upkeep
+from journal.compaction.compaction import CompactionJob, DamagedInput
+from journal.compaction.maintenance import Maintenance
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
 from journal.read.lookup import ReadOne, ReadSome
-from journal.read.range_scan import Gathered, Gathering, Place, Put, TimeSearch
-from journal.read.readahead import Backlog
-from journal.read.segment_read import ReadOrder
+from journal.read.range_scan import Place, Put, RangeScan, Scanned, TimeSearch
+from journal.read.readahead import ReadAhead
+from journal.read.segment_read import SegmentRead
 from journal.snapshot.job import Memory, SnapshotJob, State
 from journal.write.group_commit import SyncJob
-from journal.write.segment_file import Segment, Sizes, SpareOrder
+from journal.write.segment_file import PreallocationJob, Segment, Sizes
 from journal.write.segment_list import NONE_OPEN
 from journal.write.writer import Journal
 
 __all__ = [
-    "NONE_OPEN", "Backlog", "CarryJob", "DamagedVictim", "Gathered", "Gathering", "Journal",
-    "Memory", "Place", "Put", "ReadOne", "ReadOrder", "ReadSome", "Segment", "Sizes", "SnapshotJob",
-    "SpareOrder", "State", "Store", "SyncJob", "TimeSearch", "Upkeep",
+    "NONE_OPEN",
+    "CompactionJob",
+    "DamagedInput",
+    "Journal",
+    "Maintenance",
+    "Memory",
+    "Place",
+    "PreallocationJob",
+    "Put",
+    "RangeScan",
+    "ReadAhead",
+    "ReadOne",
+    "ReadSome",
+    "Scanned",
+    "Segment",
+    "SegmentRead",
+    "Sizes",
+    "SnapshotJob",
+    "State",
+    "Store",
+    "SyncJob",
+    "TimeSearch",
 ]  # fmt: skip
 
 
 class Store:
     """One queue's log on disk. Not thread-safe: one thread owns it, jobs run elsewhere."""
 
-    __slots__ = ("backlog", "upkeep", "writer")
+    __slots__ = ("maintenance", "read_ahead", "writer")
 
     def __init__(self, writer: Journal) -> None:
         self.writer = writer
-        self.backlog = Backlog(writer)
-        self.upkeep = Upkeep(writer)
+        self.read_ahead = ReadAhead(writer)
+        self.maintenance = Maintenance(writer)
 
     @classmethod
     def new(
@@ -53,24 +72,27 @@ class Store:
         sizes: Sizes,
         checkpoint: Callable[[], Checkpoint],
     ) -> Store:
-        """An empty one; nothing is on disk until its first segment is prepared."""
+        """Return an empty store. Nothing is on disk until its first segment is prepared."""
         return cls(Journal(files, folder, identity, sizes, checkpoint))
 
-    def another_backlog(self) -> Backlog:
-        """For one more reader, that is at another place of the log."""
-        return Backlog(self.writer)
+    def another_read_ahead(self) -> ReadAhead:
+        """Return a read-ahead for one more reader, with a place of its own in the log."""
+        return ReadAhead(self.writer)
 
     def one(self, item: int) -> ReadOne | None:
-        """How to read the put of one item; None: no segment holds it, or it is not written yet."""
+        """Return how to read the put of one item; None: no segment holds it, or it is not written
+        yet.
+        """
         return ReadOne.of(self.writer, item)
 
     def some(self, items: Sequence[int]) -> ReadSome:
-        """How to read the puts of these; those that are not written yet are left out."""
+        """Return how to read the puts of these items; those not written yet are left out."""
         return ReadSome.of(self.writer, items)
 
     def take_dead(self, wall_ms: int = 0) -> list[str]:
-        """Segments that hold nothing alive, emptied by records that are durable, and are not kept.
+        """Return the paths of segments that may go: nothing in them is alive or retained, and the
+        records that ended their items are durable.
 
-        To be removed in this order, and none behind one that could not be removed.
+        Remove them in this order, and none after one that could not be removed.
         """
-        return self.writer.take_dead(self.upkeep.lsns, wall_ms)
+        return self.writer.take_dead(self.maintenance.lsns, wall_ms)

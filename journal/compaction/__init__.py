@@ -1,1 +1,1 @@
-"""Which segments are rewritten, how, and what becomes of the old ones."""
+"""Compaction: which segments are rewritten, how, and how the old ones go."""

@@ -1,16 +1,16 @@
-"""Survivors: what is alive in some segments of a chain, rewritten as one that stands for them.
+"""Compaction: the live items of some segments, rewritten as one segment that stands for them.
 
     0             64
     +-------------+------------+-------+-----------+-------+------ - - --+--------+
     | file header | CHECKPOINT | BATCH | PUT PUT … | BATCH | PUT PUT     | FOOTER |
     +-------------+------------+-------+-----------+-------+------ - - --+--------+
-      role, ranks   counters     each group up to 1 MiB; the lsns they had, with holes
+      role, ranks   counters     each group up to 1 MiB; the old lsns, with gaps
 
-A frame is carried as it stood; only where it stands now is new in it. The file is written under a
-name that nobody reads, and gets its own when all of it is on disk.
+A frame keeps all its bytes but its own position. The file is written under a temporary name and
+gets its own when all of it is on disk.
 
-One rule: the job reads every byte up to the last record it knows of, and guesses nothing: what does
-not parse might be alive.
+One rule: the job reads every byte up to the last record it knows of, and guesses nothing: bytes
+that do not parse might be alive.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from journal.files import SUFFIX_NEW, Files, Handle
 from journal.format.kinds import Kind
 from journal.format.record import CRC_BYTES, HEADER_BYTES, Draft, encode, padded
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     LOG,
-    SURVIVORS,
     SegmentHeader,
     Tally,
 )
@@ -52,8 +52,8 @@ _OPENING: Final = (int(Kind.BATCH), int(Kind.CHECKPOINT))
 assert _FRAME.size == HEADER_BYTES
 
 
-class DamagedVictim(JournalError):
-    """Bytes in a segment to be rewritten do not parse. It stays, and who reads it names them."""
+class DamagedInput(JournalError):
+    """Bytes in a segment to be rewritten do not parse. It stays; its readers name the damage."""
 
     def __init__(self, path: str, offset: int) -> None:
         super().__init__(f"{path}: not rewritten: byte {offset} is not what was written there")
@@ -62,10 +62,10 @@ class DamagedVictim(JournalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Victim:
-    """What a job has to know of a segment; the loop goes on changing the segment meanwhile.
+class Input:
+    """A segment as the job has to know it; the loop goes on changing the segment meanwhile.
 
-    Its records count from `lsn_first` to `lsn_last`; any later one is superseded.
+    Its records are those from `lsn_first` to `lsn_last`; any later one is superseded.
     """
 
     path: str
@@ -77,7 +77,7 @@ class Victim:
 
 
 class _Put(NamedTuple):
-    """A put that is carried: its frame as it stood, padding excluded."""
+    """A live put: its frame as it was, without padding."""
 
     frame: bytes
     lsn: int
@@ -88,65 +88,67 @@ class _Put(NamedTuple):
 
 
 @dataclass(slots=True)
-class CarryJob:
-    """Rewrites what is alive in some segments. `run` blocks and belongs on a thread.
+class CompactionJob:
+    """Rewrites the live items of some segments. `run` blocks and belongs on a thread.
 
-    `header` has the new file's number and role (the job fills in its capacity and for which ranks
-    it stands), `opening` is its checkpoint. `live` belongs to the job: nobody changes it any more.
-    `pause` is called about every millisecond of work and waits as long as it wants to.
+    `header` has the new file's number and role (the job fills in its capacity and the ranks it
+    stands for), `opening` is its checkpoint. `live` belongs to the job and does not change any
+    more. `pause` is called about every millisecond of work and may wait.
     """
 
-    victims: list[Victim]
+    inputs: list[Input]
     live: IdSet
     path: str
     header: SegmentHeader
     opening: Draft
     pause: Callable[[], None]
-    # How many puts are alive in each victim, their headers and bodies, and their meta and padding.
+    # Of each input: its live puts, their headers and bodies, and their meta and padding.
     # Known after `run`.
-    weights: list[tuple[int, int, int]] = field(default_factory=list)
+    measures: list[tuple[int, int, int]] = field(default_factory=list)
 
     @classmethod
     def of(
         cls, chosen: Sequence[Segment], lsn_limit: int, live: IdSet, path: str,
         header: SegmentHeader, opening: Draft, pause: Callable[[], None],
-    ) -> CarryJob:  # fmt: skip
-        """Of chosen segments; `lsn_limit` is lsn_first of the one behind them, 0: there is none."""
-        assert header.role == SURVIVORS
+    ) -> CompactionJob:  # fmt: skip
+        """Return a job for these segments; `lsn_limit` is lsn_first of the next one, 0: there is
+        none.
+        """
+        assert header.role == COMPACTED
         limits = [s.lsn_first for s in chosen[1:]] + [lsn_limit or chosen[-1].lsn_last + 1]
-        victims = [
-            Victim(
+        inputs = [
+            Input(
                 s.path, s.number, s.capacity, s.lsn_first, min(s.lsn_last, limit - 1), s.live > 0
             )
             for s, limit in zip(chosen, limits, strict=True)
         ]
-        return cls(victims, live, path, header, opening, pause)
+        return cls(inputs, live, path, header, opening, pause)
 
     def run(self, files: Files) -> Segment | None:
-        """The new segment, sealed, on disk with its name; None: it would save too little.
+        """Return the new segment, sealed, on disk with its name; None: it would save too little.
 
-        Raises DamagedVictim, and OSError when the disk fails or is full; nothing has changed then.
+        Raises DamagedInput, and OSError when the disk fails or is full; nothing has changed then.
         """
-        self.weights = []
-        walks = [_Walk(files, victim, self.header.journal) for victim in self.victims]
+        self.measures = []
+        walks = [_Walk(files, source, self.header.journal) for source in self.inputs]
         header = replace(
             self.header,
             first=min(walk.header.rank for walk in walks),
             last=max(walk.header.last or walk.header.segment for walk in walks),
         )
-        lsn_last = max(victim.lsn_last for victim in self.victims)
-        bytes_max = sum(v.capacity for v in self.victims if v.has_live) // 2
-        lsns = self.victims[0].lsn_first, lsn_last
-        out = _Survivors(files, self.path, header, lsns, bytes_max, self.opening.time_ms)
+        lsn_last = max(source.lsn_last for source in self.inputs)
+        bytes_max = sum(v.capacity for v in self.inputs if v.has_live) // 2
+        lsns = self.inputs[0].lsn_first, lsn_last
+        out = _Compacted(files, self.path, header, lsns, bytes_max, self.opening.time_ms)
         try:
             out.open(self.opening)
             for walk in walks:
-                puts_before, live_before, extra_before = out.weight
+                puts_before, live_before, extra_before = out.size
                 for puts in walk.steps(files, self.live):
                     out.add(puts)
                     self.pause()
-                found, live_bytes, extra_bytes = out.weight
-                self.weights.append(
+                found, live_bytes, extra_bytes = out.size
+                self.measures.append(
                     (found - puts_before, live_bytes - live_before, extra_bytes - extra_before)
                 )
             return out.finish()
@@ -154,70 +156,70 @@ class CarryJob:
             out.drop()
             raise
 
-    def weigh(self, chosen: Sequence[Segment]) -> None:
-        """Tell the segments what the job has found out, so that `choose` knows it too.
+    def measure(self, chosen: Sequence[Segment]) -> None:
+        """Tell the segments the sizes that the job found, so that `choose` knows them.
 
-        After a start what is alive in them was a guess.
+        After a start the live items of a segment were a guess.
         """
-        for segment, (weighed, live_bytes, extra_bytes) in zip(chosen, self.weights, strict=True):
-            segment.weighed, segment.extra_bytes = weighed, extra_bytes
-            if weighed:
-                segment.live_bytes = live_bytes * segment.live // weighed
+        for segment, (measured, live_bytes, extra_bytes) in zip(chosen, self.measures, strict=True):
+            segment.measured, segment.extra_bytes = measured, extra_bytes
+            if measured:
+                segment.live_bytes = live_bytes * segment.live // measured
 
 
 class _Walk:
-    """One way through a victim, frame by frame, each checked: a put whose item or kind was damaged
-    would look like one that is not alive, and would be gone for good.
+    """A pass over an input, frame by frame, each checked: a put with a damaged item or kind would
+    look like one that is not alive, and would be gone for good.
 
-    The end is known beforehand: a log segment has every lsn up to its last, survivors have as many
-    records as their footer says. So what stands behind does not matter.
+    The end is known beforehand: a log segment has every lsn up to its last, a compacted segment has
+    as many records as its footer counts. So later bytes do not matter.
     """
 
-    __slots__ = ("_holes", "_journal", "_left", "_lsn", "_victim", "header")
+    __slots__ = ("_holes", "_input", "_journal", "_left", "_lsn", "header")
 
-    def __init__(self, files: Files, victim: Victim, journal: int) -> None:
-        self._victim = victim
+    def __init__(self, files: Files, source: Input, journal: int) -> None:
+        self._input = source
         self._journal = journal
-        self._lsn = victim.lsn_first
-        header = SegmentHeader.decode(files.read(victim.path, 0, FILE_HEADER_BYTES), victim.path)
+        self._lsn = source.lsn_first
+        header = SegmentHeader.decode(files.read(source.path, 0, FILE_HEADER_BYTES), source.path)
         if (
             header is None
             or header.journal != journal
-            or header.segment != victim.number
-            or header.role not in (LOG, SURVIVORS)
+            or header.segment != source.number
+            or header.role not in (LOG, COMPACTED)
         ):
-            raise DamagedVictim(victim.path, 0)
+            raise DamagedInput(source.path, 0)
         self.header = header
-        self._holes = header.role == SURVIVORS
-        self._left = victim.lsn_last - victim.lsn_first + 1
-        if self._holes and victim.has_live:
+        self._holes = header.role == COMPACTED
+        self._left = source.lsn_last - source.lsn_first + 1
+        if self._holes and source.has_live:
             self._left = self._counted(files)
 
     def _counted(self, files: Files) -> int:
-        """How many records the footer counts."""
-        victim = self._victim
-        at = victim.capacity - FOOTER_SPACE_BYTES
-        data = files.read(victim.path, at, FOOTER_SPACE_BYTES)
+        """Return how many records the footer counts."""
+        source = self._input
+        at = source.capacity - FOOTER_SPACE_BYTES
+        data = files.read(source.path, at, FOOTER_SPACE_BYTES)
         if len(data) == FOOTER_SPACE_BYTES:
             crc, length, owner, number, position, _, _, _, counted, _, kind = _FRAME.unpack_from(
                 data
             )[:11]
             if (
-                (owner, number, position, kind) == (self._journal, victim.number, at, _FOOTER)
+                (owner, number, position, kind) == (self._journal, source.number, at, _FOOTER)
                 and HEADER_BYTES <= length <= len(data)
                 and crc32(data[CRC_BYTES:length]) == crc
             ):
                 return int(counted)
-        raise DamagedVictim(victim.path, at)
+        raise DamagedInput(source.path, at)
 
     def steps(self, files: Files, live: IdSet) -> Iterator[list[_Put]]:
-        """The puts that are alive, after every so many frames and after every piece."""
-        victim = self._victim
-        room_end = victim.capacity - FOOTER_SPACE_BYTES
+        """Yield the live puts, after every STEP_FRAMES frames and after every piece."""
+        source = self._input
+        room_end = source.capacity - FOOTER_SPACE_BYTES
         base, size = FILE_HEADER_BYTES, PIECE_BYTES
-        while self._left > 0 and victim.has_live:
+        while self._left > 0 and source.has_live:
             wanted = min(size, room_end - base)
-            data = files.read(victim.path, base, wanted)
+            data = files.read(source.path, base, wanted)
             at, stop = 0, -1
             while self._left > 0 and at != stop:
                 stop = at
@@ -227,12 +229,14 @@ class _Walk:
             if not at and self._left > 0:  # not even one frame: it is larger, or cut off
                 size = _length(data)
                 if len(data) < wanted or not len(data) < size <= room_end - base:
-                    raise DamagedVictim(victim.path, base)
+                    raise DamagedInput(source.path, base)
             base += at
 
     def _step(self, data: bytes, base: int, at: int, live: IdSet) -> tuple[list[_Put], int]:
-        """Some frames of the piece at `base`: what is alive, and where the next frame stands."""
-        victim, journal, holes = self._victim, self._journal, self._holes
+        """Return the live puts of some frames of the piece at `base`, and where the next frame
+        begins.
+        """
+        source, journal, holes = self._input, self._journal, self._holes
         lsn_next, left, found = self._lsn, self._left, list[_Put]()
         view, last = memoryview(data), len(data) - HEADER_BYTES
         for _ in range(STEP_FRAMES):
@@ -244,31 +248,31 @@ class _Walk:
             ) = _FRAME.unpack_from(data, at)  # fmt: skip
             if (
                 owner != journal
-                or number != victim.number
+                or number != source.number
                 or position != base + at
                 or length < HEADER_BYTES
                 or not (lsn == lsn_next or (holes and lsn > lsn_next))
             ):
-                raise DamagedVictim(victim.path, base + at)
+                raise DamagedInput(source.path, base + at)
             end = at + length
             if end > len(data):
                 break
             if crc32(view[at + CRC_BYTES : end]) != crc:
-                raise DamagedVictim(victim.path, base + at)
+                raise DamagedInput(source.path, base + at)
             if kind not in _OPENING:
                 lsn_next = lsn + 1
                 left -= 1
-                if kind == _PUT and item in live and lsn <= victim.lsn_last:
+                if kind == _PUT and item in live and lsn <= source.lsn_last:
                     found.append(_Put(data[at:end], lsn, item, place, time_ms, meta_bytes))
             at = padded(end)
         self._lsn, self._left = lsn_next, left
         return found, at
 
 
-class _Survivors:
-    """The new file while it is written: a name that nobody reads, batch after batch, each synced.
+class _Compacted:
+    """The new file while it is written: under a temporary name, batch after batch, each synced.
 
-    As soon as it is clear that it would be larger than `bytes_max` it is gone, and only counts.
+    Once it would be larger than `bytes_max` the file is removed, and the puts are only counted.
     """
 
     def __init__(
@@ -290,7 +294,7 @@ class _Survivors:
         self._at = FILE_HEADER_BYTES
 
     @property
-    def weight(self) -> tuple[int, int, int]:
+    def size(self) -> tuple[int, int, int]:
         """Puts so far, their headers and bodies, and their meta and padding."""
         return self.puts, self._live_bytes, self.extra_bytes
 
@@ -303,7 +307,7 @@ class _Survivors:
         self._write(b"".join(out), size)
 
     def add(self, puts: list[_Put]) -> None:
-        """These stand in it, in this order."""
+        """Add these puts in this order."""
         tally, number = self._tally, self._header.segment
         for put in puts:
             length = len(put.frame)
@@ -325,7 +329,7 @@ class _Survivors:
             tally.item_last = max(tally.item_last, put.item)
 
     def finish(self) -> Segment | None:
-        """Seal it and give it its name; None: it is too large."""
+        """Seal the file and give it its name; return None if it is too large."""
         self._write_group()
         end = whole_sectors(self._at)
         capacity = end + FOOTER_SPACE_BYTES
@@ -340,7 +344,7 @@ class _Survivors:
             header.segment, self._path, capacity, None, lsn_first, self._at, self.puts,
             tally=tally, item_first=tally.item_first, item_last=tally.item_last, puts=self.puts,
             live_bytes=self._live_bytes, lsn_last=lsn_last, rank=header.rank,
-            weighed=self.puts, extra_bytes=self.extra_bytes, time_last=tally.time_max,
+            measured=self.puts, extra_bytes=self.extra_bytes, time_last=tally.time_max,
         )  # fmt: skip
         footer = segment.footer(lsn_last + 1, self._time_ms)._replace(item=self.puts)
         out: list[bytes] = [bytes(end - self._at)]
@@ -351,14 +355,14 @@ class _Survivors:
         self._handle.close()
         try:
             self._files.rename(self._path + SUFFIX_NEW, self._path)
-        except OSError:  # it may have its name by now, and nobody would know of it
+        except OSError:  # it may have its name by now, unknown to the journal
             with contextlib.suppress(OSError):
                 self._files.remove(self._path)
             raise
         return segment
 
     def drop(self) -> None:
-        """It is not wanted; what may be left of it has no name that anybody reads."""
+        """Remove the file. Anything left of it has a name that no start reads."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -391,7 +395,7 @@ class _Survivors:
 
 
 def _length(data: bytes) -> int:
-    """The bytes that a frame takes, by what it says; 0: not even that is there."""
+    """Return the bytes that a frame takes, by its header; 0: the header is cut off."""
     if len(data) < HEADER_BYTES:
         return 0
     length: int = _U32.unpack_from(data, CRC_BYTES)[0]
@@ -399,7 +403,7 @@ def _length(data: bytes) -> int:
 
 
 def _move(frame: bytes, segment: int, offset: int, out: list[bytes]) -> None:
-    """The same frame for another place; all else in it stays."""
+    """Append the frame with another position; all else in it stays."""
     front = frame[CRC_BYTES:_PLACE_AT] + _PLACE.pack(segment, offset) + frame[_PLACE_END:]
     out.append(_U32.pack(crc32(front)))
     out.append(front)

@@ -1,5 +1,4 @@
-"""What a journal needs beside its records, done on threads: snapshots of its queue's state, and
-the rewriting of segments that are mostly done with.
+"""The maintenance of a journal, done on threads: snapshots of its queue's state, and compaction.
 
     a write that leaves nothing pending ──▶ State, copied ──▶ its lsn is durable ──▶ SnapshotJob.run
 
@@ -14,9 +13,9 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from journal.compaction.compaction import CarryJob
+from journal.compaction.compaction import CompactionJob
 from journal.compaction.picker import choose
-from journal.format.segment import SURVIVORS, SegmentHeader, segment_path
+from journal.format.segment import COMPACTED, SegmentHeader, segment_path
 from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import Chunk
 from journal.snapshot.dedupe_merge import MergeJob, choose_merge
@@ -26,8 +25,8 @@ from journal.snapshot.snapshot import SegmentState, Snapshot, snapshot_name
 from journal.write.segment_file import Segment
 from journal.write.writer import Journal
 
-# A start reads the records behind the newest snapshot: so many take about half a second. Of leases
-# by token a snapshot has a record each, so with more of them it waits for as many.
+# A start reads the records after the newest snapshot: this many take about half a second. A
+# snapshot has a record for each lease by token, so with more leases it waits for as many records.
 SNAPSHOT_RECORDS: Final = 50_000
 # The older one is there in case the newer one is damaged.
 SNAPSHOTS_KEPT: Final = 2
@@ -35,8 +34,8 @@ SNAPSHOTS_KEPT: Final = 2
 UNSETTLED_SEGMENTS: Final = 2
 
 
-class Upkeep:
-    """When a journal is due for a snapshot or a rewriting, and what has come of it.
+class Maintenance:
+    """When a journal is due for a snapshot or a compaction, and the results of both.
 
     `snapshots` are the lsns of those on disk, rising.
     """
@@ -52,15 +51,15 @@ class Upkeep:
         self._leased = 0  # leases in the latest one
         self.is_asked = False  # something may go, once snapshots say so
         self.snapshots: list[int] = []
-        self.chunks: list[Chunk] = []  # of what is remembered, in the order of their records
-        self.lost_chunks: list[Chunk] = []  # nobody has them; named until they would be forgotten
+        self.chunks: list[Chunk] = []  # of ids and versions, in the order of their records
+        self.lost_chunks: list[Chunk] = []  # these are lost; named until they would be forgotten
         self._is_merging = False
         # Chunks that no snapshot lists from now on, and how many must be written before they go.
         self._forgotten: list[tuple[Chunk, int]] = []
 
     @property
     def wants_snapshot(self) -> bool:
-        """Would a snapshot now make the next start much shorter, or let segments go?"""
+        """True if a snapshot now would make the next start much shorter, or let segments go."""
         journal = self._journal
         commit = journal.commit
         if self._begun_lsn or journal.has_pending or commit.failure or journal.active is None:
@@ -72,11 +71,11 @@ class Upkeep:
         return is_due and not self._misses_items
 
     def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
-        """Is the time of something over that was kept? The next write and its sync let it go.
+        """True if the retention of something is over. The next write and its sync let it go.
 
-        `is_changed`: how long has just been said anew.
+        `is_changed`: the retention has just been set.
         """
-        journal, retention = self._journal, self._journal.ledger.retention
+        journal, retention = self._journal, self._journal.segment_list.retention
         if retention.wants_turn(journal.active, wall_ms):
             journal.turns = True
             return True
@@ -86,7 +85,7 @@ class Upkeep:
 
     @property
     def _misses_items(self) -> bool:
-        """Did the disk not give a segment at the start whose items no snapshot knows?
+        """True if the disk did not give a segment at the start whose items no snapshot knows.
 
         A snapshot now would say that they are gone, and the disk may give them at the next start.
         """
@@ -95,11 +94,11 @@ class Upkeep:
 
     @property
     def lsns(self) -> list[int]:
-        """Of the snapshots that a start may find; the first may still be on its way to the disk."""
+        """The snapshots that a start may find; the first may still be on its way to the disk."""
         return self.snapshots or ([self._begun_lsn] if self._begun_lsn else [])
 
     def begin_snapshot(self, state: State, time_ms: int) -> SnapshotJob:
-        """The state as of now, to be written once its lsn is durable.
+        """Return a job with the state as of now, to be written once its lsn is durable.
 
         Give the job to `finish_snapshot`. Nothing may be pending.
         """
@@ -118,7 +117,7 @@ class Upkeep:
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
             state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
             state.leased, state.paused, state.declared, state.delayed, state.placed,
-            state.epochs, state.held, state.origins, state.readers, state.passes_on,
+            state.watermarks, state.held, state.origins, state.readers, state.passes_on,
             state.retained,
         )  # fmt: skip
         snapshot.is_tombstone = state.is_tombstone
@@ -134,7 +133,7 @@ class Upkeep:
         )  # fmt: skip
 
     def finish_snapshot(self, job: SnapshotJob, done: bool) -> list[str]:
-        """It is on disk, or was not written. Returns the paths of what is superfluous now."""
+        """Note that the snapshot is on disk, or was not written. Return paths that are outdated."""
         self._begun_lsn = 0
         if not done:
             if job.memory is not None:
@@ -154,7 +153,7 @@ class Upkeep:
         return outdated
 
     def _forget(self, memory: Memory, time_ms: int) -> None:
-        """Chunks of which nothing is remembered any more go when no snapshot lists them."""
+        """Let go the chunks whose entries are all forgotten, once no snapshot lists them."""
         epochs = memory.epochs
         self.lost_chunks = [c for c in self.lost_chunks if memory.needs(c, epochs, time_ms)]
         if self._is_merging:
@@ -164,7 +163,7 @@ class Upkeep:
         self._forgotten += [(chunk, SNAPSHOTS_KEPT) for chunk in gone]
 
     def begin_merge(self, snapshot: SnapshotJob, pause: Callable[[], None]) -> MergeJob | None:
-        """Some chunks to be made into one, for a thread; give it to `finish_merge`."""
+        """Return a job that merges some chunks, for a thread; give it to `finish_merge`."""
         memory = snapshot.memory
         if memory is None or self._is_merging or self._begun_lsn:
             return None
@@ -181,7 +180,7 @@ class Upkeep:
         )  # fmt: skip
 
     def finish_merge(self, job: MergeJob, merged: Chunk | None) -> list[str]:
-        """It is over. Returns the paths of those that the new one stands for, if there is one."""
+        """Note the merged chunk, if there is one. Return the paths of the chunks it stands for."""
         self._is_merging = False
         if merged is None:
             return []
@@ -196,40 +195,40 @@ class Upkeep:
         return os.path.join(self._journal.folder, snapshot_name(lsn))
 
     def choose(self, live_lsn: int, wall_ms: int = 0) -> list[Segment]:
-        """Segments that are mostly done with, to be rewritten; none: there are none.
+        """Return the segments to be rewritten because they are mostly done; empty: there are none.
 
-        Those that are kept for what is done in them are left as they are.
+        Segments that are retained for their done items stay as they are.
 
-        What is alive will be told as of `live_lsn`, so all that was put in them is older. (Newer
+        The live items will be those as of `live_lsn`, so every put in the segments is older. (Newer
         snapshots may be on disk by now.)
         """
-        journal = self._journal
-        if journal.ledger.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
+        journal, segments = self._journal, self._journal.segment_list
+        if segments.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
             return []
-        if live_lsn < journal.ledger.revived_lsn:
+        if live_lsn < segments.revived_lsn:
             return []  # it does not tell of what is needed again
         settled_lsn = min(self.snapshots[0], live_lsn)
-        over = journal.ledger.retention.over(journal.segments, wall_ms)
+        over = journal.segment_list.retention.over(journal.segments, wall_ms)
         chosen = choose(journal.segments[:over], settled_lsn, journal.sizes.segment_max)
         durable = journal.commit.lsn_durable
         if any(not s.live and s.emptied_lsn > durable for s in chosen):
             return []  # a power cut may yet bring back what is in one of them
         return chosen
 
-    def begin_carry(
+    def begin_compaction(
         self, chosen: list[Segment], live: IdSet, pause: Callable[[], None], time_ms: int
-    ) -> CarryJob:
-        """The rewriting of what is alive in them, for a thread; give it to `finish_carry`.
+    ) -> CompactionJob:
+        """Return the compaction of these, for a thread; give it to `finish_compaction`.
 
-        `live` are the items of a snapshot that is on disk: one that was confirmed since is carried
-        too, because a power cut may take that confirm away.
+        `live` are the items of a snapshot on disk: an item confirmed since is rewritten as well,
+        because a power cut may take that confirm away.
         """
         journal = self._journal
-        journal.ledger.busy = chosen
-        journal.spares.number += 1
-        number = journal.spares.number
+        journal.segment_list.busy = chosen
+        journal.preallocation.number += 1
+        number = journal.preallocation.number
         header = SegmentHeader(
-            journal.short_identity, journal.identity, number, 0, time_ms, SURVIVORS
+            journal.short_identity, journal.identity, number, 0, time_ms, COMPACTED
         )
         behind = journal.segments[journal.segments.index(chosen[-1]) + 1]
         part = live.between(
@@ -237,14 +236,14 @@ class Upkeep:
         )
         opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
         path = segment_path(journal.folder, number)
-        return CarryJob.of(chosen, behind.lsn_first, part, path, header, opening, pause)
+        return CompactionJob.of(chosen, behind.lsn_first, part, path, header, opening, pause)
 
-    def finish_carry(
-        self, chosen: list[Segment], job: CarryJob, survivors: Segment | None
+    def finish_compaction(
+        self, chosen: list[Segment], job: CompactionJob, compacted: Segment | None
     ) -> list[str]:
-        """It is over. Returns the paths of what the new segment stands for, if there is one."""
-        ledger = self._journal.ledger
-        ledger.busy = []
-        if len(job.weights) == len(chosen):
-            job.weigh(chosen)
-        return ledger.replace(chosen, survivors) if survivors is not None else []
+        """Put the new segment in their place, if there is one. Return the paths it stands for."""
+        segment_list = self._journal.segment_list
+        segment_list.busy = []
+        if len(job.measures) == len(chosen):
+            job.measure(chosen)
+        return segment_list.replace(chosen, compacted) if compacted is not None else []

@@ -1,17 +1,17 @@
-"""Which segments are rewritten, so that room comes back.
+"""Which segments are rewritten, so that their room comes back.
 
-    chain   1: 10 % alive   2: dead   3: 30 % alive   4: 80 % alive   5: active
+    log     1: 10 % alive   2: dead   3: 30 % alive   4: 80 % alive   5: active
             └─────────── choose ────────────────┘
-                            │  CarryJob, on a thread (see `compaction`)
+                            │  CompactionJob, on a thread (see `compaction`)
                             ▼
-            6: survivors, stands for 1 to 3           4               5
+            6: compacted, stands for 1 to 3           4               5
 
-`choose` knows a put's header and body; its meta and padding show only when a job has weighed it.
-So a job may find that it would save too little: then it leaves nothing, and what it weighed keeps
-the same segments from being chosen again until half of their items have gone.
+`choose` knows a put's header and body; its meta and padding show only when a job has measured it.
+So a job may find that it would save too little: then it writes nothing, and its measures keep the
+same segments from being chosen again until half of their items are done.
 
-One rule: a segment is left as it is until another file, whole and on disk, holds all of it that is
-alive.
+One rule: a segment is left as it is until another file, whole and on disk, holds all of its live
+items.
 """
 
 from __future__ import annotations
@@ -23,68 +23,69 @@ from typing import Final
 from journal.compaction.compaction import PIECE_BYTES
 from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
 
-VICTIMS_MAX: Final = 64  # at once: a job reads 4 GiB at most
+INPUTS_MAX: Final = 64  # at once: a job reads 4 GiB at most
 
 
 def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> list[Segment]:
-    """The next segments to rewrite as one: a run of the chain, oldest first; empty: none.
+    """Return the next segments to rewrite as one: a run of the log, oldest first; empty: none.
 
     Each is less than half alive and settled: its last record is in a snapshot up to `settled_lsn`.
-    What is alive in them fits into one segment of `segment_max` bytes, or comes from one alone, and
-    takes at most half of them. (A dead one in between goes with them; it counts nothing.)
+    Their live items fit into one segment of `segment_max` bytes, or come from one segment alone,
+    and take at most half of them. (A dead segment in between goes with them; it counts nothing.)
     """
     for start, first in enumerate(segments):
         if first.live:
             run = _run_from(segments, start, settled_lsn, segment_max)
-            weight = sum(weight_of(s) for s in run)
-            if run and survivors_bytes(weight) * 2 <= _capacity(run):
+            size = sum(live_frame_bytes(s) for s in run)
+            if run and compacted_bytes(size) * 2 <= _capacity(run):
                 return run
     return []
 
 
-def weight_of(segment: Segment) -> int:
-    """The bytes of its live puts as frames: never too low while most that were weighed are alive.
+def live_frame_bytes(segment: Segment) -> int:
+    """Return the bytes of the live puts as frames: never too low while most that were measured
+    live.
 
-    Before a job has weighed them it is what they take at least.
+    Before a job has measured them it is the least that they take.
     """
     if not segment.live:
         return 0
-    if segment.live * 2 > segment.weighed:
+    if segment.live * 2 > segment.measured:
         return segment.live_bytes + segment.extra_bytes
-    return segment.live_bytes + segment.extra_bytes * segment.live // segment.weighed
+    return segment.live_bytes + segment.extra_bytes * segment.live // segment.measured
 
 
-def survivors_bytes(weight: int) -> int:
-    """The size of a file with live puts of this weight, at most."""
-    return whole_sectors(OVERHEAD_BYTES + _with_batches(weight))
+def compacted_bytes(size: int) -> int:
+    """Return the size of a file with live puts of this size, at most."""
+    return whole_sectors(OVERHEAD_BYTES + _with_batches(size))
 
 
 def _run_from(
     segments: Sequence[Segment], start: int, settled_lsn: int, segment_max: int
 ) -> list[Segment]:
     run: list[Segment] = []
-    weight = 0
-    for segment in islice(segments, start, start + VICTIMS_MAX):
+    size = 0
+    for segment in islice(segments, start, start + INPUTS_MAX):
         if segment.damaged or not 0 < segment.lsn_last <= settled_lsn:
             break
-        more = weight_of(segment)
+        more = live_frame_bytes(segment)
         if segment.live:
             if _with_batches(more) * 2 >= segment.capacity:
                 break
-            if weight and survivors_bytes(weight + more) > segment_max:
+            if size and compacted_bytes(size + more) > segment_max:
                 break
-        weight += more
+        size += more
         run.append(segment)
     while run and not run[-1].live:
         run.pop()
     return run
 
 
-def _with_batches(weight: int) -> int:
+def _with_batches(size: int) -> int:
     # Of two groups in a row, one alone or both together fill a piece.
-    return weight + BATCH_BYTES * -(-2 * weight // PIECE_BYTES)
+    return size + BATCH_BYTES * -(-2 * size // PIECE_BYTES)
 
 
 def _capacity(run: Sequence[Segment]) -> int:
-    """What a rewrite would give back: dead ones go without it."""
+    """Return the bytes that a rewrite would give back: dead segments go without it."""
     return sum(s.capacity for s in run if s.live)

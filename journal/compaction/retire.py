@@ -1,10 +1,10 @@
-"""The way out of a segment that is dead, or that another one stands for.
+"""How a segment goes that is dead, or that another one stands for.
 
     0000000003.segment ──▶ <archive_to>/jobs.1763712000.0000000003.segment    with an archive
                        ──▶ 0000000003.segment.recycled                        for the next segment
                        ──▶ removed
 
-One rule: on return the segment's name is gone, and what replaces it is on disk.
+One rule: on return the segment's name is gone, and its replacement is on disk.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from journal.format.segment import SUFFIX_RECYCLED
 
 
 def recycled_path(path: str) -> str:
-    """The name under which a segment's file waits to be used again."""
+    """Return the name under which a segment's file waits to be used again."""
     return path + SUFFIX_RECYCLED
 
 
 def archived_path(archive_to: str, path: str) -> str:
-    """The name of a segment in the archive: `<folder>.<segment name>`."""
+    """Return the name of a segment in the archive: `<folder>.<segment name>`."""
     folder, name = os.path.split(path)
     return os.path.join(archive_to, f"{os.path.basename(folder)}.{name}")
 
 
-def retire(files: Files, path: str, archive_path: str, keep: str) -> str:
+def retire(files: Files, path: str, archive_path: str, reuse_path: str) -> str:
     """Take a dead segment away; blocks. Returns the file to be used again, "": there is none.
 
-    With an `archive_path` it lives on under that name; else it is renamed to `keep`, if that is
+    With an `archive_path` the file gets that name. Else it is renamed to `reuse_path`, if that is
     not empty, and stays there unless a backup shares it. On return the segment's name is gone, and
-    what replaces it is on disk. Raises OSError; it may be called again then, and for a segment that
-    is gone already it does nothing.
+    its replacement is on disk. Raises OSError; the call may be repeated then. For a segment that is
+    gone already it does nothing.
     """
     if _is_there(files, path):
         if archive_path:
             files.make_folder(os.path.dirname(archive_path))
             files.link(path, archive_path)
-        elif keep:
-            files.rename(path, keep)
-    if keep and _is_there(files, keep):
+        elif reuse_path:
+            files.rename(path, reuse_path)
+    if reuse_path and _is_there(files, reuse_path):
         # A backup links what it finds under a segment's name, so no new link can come any more,
         # and the count is final.
-        if files.links(keep) == 1:
-            return keep
-        files.remove(keep)
+        if files.links(reuse_path) == 1:
+            return reuse_path
+        files.remove(reuse_path)
     files.remove(path)
     return ""
 

@@ -1,6 +1,6 @@
-"""What stands in the files, as bytes: encode, decode, describe. No I/O.
+"""The bytes in the files: encode, decode, describe. No I/O, except that `folder` lists folders.
 
-The names of records are handed out here; a file of its own has each thing that records carry.
+The package hands out the names of records; each thing that records carry has a file of its own.
 """
 
 from journal.format.kinds import PLACING, UNNUMBERED, Kind, Tag

@@ -1,6 +1,6 @@
-"""The small state a segment opens with, so that it can be read without those before it.
+"""The small state that a segment opens with, so that it can be read without those before it.
 
-One rule: a checkpoint is bounded. What grows with use (ids, versions, what is delayed or dead)
+One rule: a checkpoint is bounded. State that grows with use (ids, versions, delayed or dead items)
 does not belong here.
 """
 
@@ -22,10 +22,10 @@ TOKENS_SKIPPED: Final = 1 << 32
 class Checkpoint:
     """Counters of a queue at the moment its segment was opened.
 
-    `next_item` and `next_place` are the numbers the next put takes; lease tokens below `tokens`
-    may have been issued; `total_items` counts every put since the queue was made, `live_items`
-    those that are still there in any state. Records may be written behind a checkpoint that its
-    state includes already: it includes those up to the lsn `as_of` (0: not written yet).
+    `next_item` and `next_place` are the numbers of the next put; lease tokens below `tokens` may
+    have been issued; `total_items` counts every put since the queue was made, `live_items` those
+    that are still there in any state. Its state may include records written after it: those up to
+    the lsn `as_of` (0: not written yet).
     """
 
     name: bytes
@@ -39,7 +39,7 @@ class Checkpoint:
     as_of: int = 0
 
     def draft(self, time_ms: int, as_of: int) -> Draft:
-        """The record that says so, of a state that includes every record up to `as_of`."""
+        """Return the record of a state that includes every record up to `as_of`."""
         meta: Meta = {
             Tag.NAME: self.name,
             Tag.TOKENS: self.tokens,
@@ -56,7 +56,7 @@ class Checkpoint:
 
     @classmethod
     def from_record(cls, record: Record) -> Checkpoint:
-        """The inverse of `draft`."""
+        """Do the inverse of `draft`."""
         meta = decode_meta(record.meta)
         name, server = meta.get(Tag.NAME, b""), meta.get(Tag.SERVER, b"")
         return cls(

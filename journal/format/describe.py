@@ -29,7 +29,8 @@ _PLACE: Final = frozenset({Kind.RELEASED, Kind.REDRIVEN})
 
 
 def sentence(record: Record, body_bytes_max: int = BODY_BYTES_SHOWN) -> str:
-    """For instance `put 1 hello` or `done 1`; at most `body_bytes_max` bytes of a body."""
+    """Return for instance `put 1 hello` or `done 1`, with at most `body_bytes_max` bytes of a body.
+    """
     try:
         kind = Kind(record.kind)
     except ValueError:
@@ -54,20 +55,20 @@ def sentence(record: Record, body_bytes_max: int = BODY_BYTES_SHOWN) -> str:
 
 
 def shown(data: bytes, bytes_max: int) -> str:
-    """Bytes for a person's eye: UTF-8 where it is, escapes and dots where it is not."""
+    """Return bytes for a person's eye: UTF-8 where they are, escapes and dots elsewhere."""
     text = data[:bytes_max].decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else "." for c in text)
     return text if len(data) <= bytes_max else f"{text}... ({len(data)} bytes)"
 
 
 def flush_spared(record: Record) -> tuple[int, ...]:
-    """The items that a flush left alone although they were not behind it."""
+    """Return the items up to the last flushed one that the flush left alone."""
     whole = len(record.body) // 8
     return struct.unpack_from(f"<{whole}Q", record.body)
 
 
 def _particulars(kind: Kind, record: Record, body_bytes_max: int) -> list[str]:
-    """What `number`, `small` and the body say, where that is more than when a delivery began."""
+    """Return what `number`, `small` and the body say, unless it is only when a delivery began."""
     if kind in {Kind.PUT, Kind.CARRIED, Kind.DECLARED}:
         return [shown(record.body, body_bytes_max)]
     if kind in _ATTEMPTS:

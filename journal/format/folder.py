@@ -28,9 +28,10 @@ _ESCAPE: Final = re.compile(rb"%([0-9A-F]{2})")
 
 
 def journal_folders(files: Files, data_dir: str) -> list[str]:
-    """The folders with a journal in them, sorted: `data_dir` itself, or those directly below it.
+    """Return the folders with a journal in them, sorted: `data_dir` itself, or those directly below
+    it.
 
-    Raises JournalError where `data_dir` cannot be listed.
+    Raises JournalError if `data_dir` cannot be listed.
     """
     try:
         names = files.names(data_dir)
@@ -50,11 +51,11 @@ def journal_folders(files: Files, data_dir: str) -> list[str]:
 
 
 def folder_name(name: bytes, generation: int) -> str:
-    """The folder of a queue's journal: its name escaped, a dot, its generation.
+    """Return the folder of a queue's journal: its name escaped, a dot, its generation.
 
-    Small letters, digits, `-` and `_` stand for themselves and every other byte as `%` and two
-    hex digits, so that names are safe and differ on file systems that know no case. What would be
-    too long for a file system ends in a hash; the name is in the journal's checkpoints then.
+    Small letters, digits, `-` and `_` stand for themselves and every other byte as `%` and two hex
+    digits, so that names are safe and differ on file systems that know no case. A name too long for
+    a file system ends in a hash; the journal's checkpoints have it whole.
     """
     text = "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in name)
     if len(text) > _STEM_CHARACTERS_MAX:
@@ -63,7 +64,7 @@ def folder_name(name: bytes, generation: int) -> str:
 
 
 def parse_folder_name(folder: str) -> tuple[bytes, int]:
-    """The inverse of `folder_name`; the name as it stands and 0 for what is none."""
+    """Do the inverse of `folder_name`; return any other name as it is, and 0."""
     match = _FOLDER.fullmatch(folder)
     if match is None:
         return folder.encode("utf-8", "surrogateescape"), 0

@@ -1,12 +1,12 @@
-"""What a put says of its item beside expiry, due time and key: that it is stored once, and as what.
+"""The header of an item in its put, apart from expiry, due time and key: its id, version, origin.
 
     PUT  ... ID SCOPE EPOCH        the id it was stored under, in a scope's epoch or in none
-             VERSION PREVIOUS      which item of its key it is, and the number of the one before it
-             ORIGIN GENERATION     what it was made of
+             VERSION PREVIOUS      its version under its key, and the number of the item before it
+             ORIGIN GENERATION     the item it was made of
 
-They stand in the record of the item itself, so each is true if and only if the item was stored.
+They are in the record of the item itself, so each is true if and only if the item was stored.
 
-One rule: whoever reads a put remembers its id and its version, whatever became of the item; and an
+One rule: a reader of a put remembers its id and its version, even if the item is done; and an
 origin is open from its put on.
 """
 
@@ -30,9 +30,9 @@ _PREVIOUS: Final = int(Tag.PREVIOUS)
 _VERSION_TAGS: Final = Struct("<BHQBHQ")  # a version and a previous, as two number tags
 
 
-class Stamp(NamedTuple):
-    """`id` b"": none, else `scope` and `epoch` are its; `version` 0: the item has no key;
-    `previous` 0: nothing was written under that key before it, as far as is remembered.
+class ItemHeader(NamedTuple):
+    """The header of one item. `id` b"": none, else `scope` and `epoch` are its; `version` 0: the
+    item has no key; `previous` 0: no item under that key before it is remembered.
     """
 
     id: bytes = b""
@@ -44,11 +44,11 @@ class Stamp(NamedTuple):
 
     @property
     def meta(self) -> bytes:
-        """As it stands in a record, behind the tags below it."""
+        """Its tags in a record, after the lower ones."""
         return self.said(self.origin.body_bytes if self.origin is not None else 0)
 
     def said(self, body_bytes: int) -> bytes:
-        """`meta` of an item with so large a body, which that of its origin need not have."""
+        """Return `meta` of an item with this body size, which its origin's body need not have."""
         id_, scope, epoch, version, previous, origin = self
         if version and not id_ and origin is None:  # most of those that have a key
             tags = _VERSION_TAGS.pack(_VERSION, 8, version, _PREVIOUS, 8, previous)
@@ -71,12 +71,12 @@ class Stamp(NamedTuple):
 
 
 def says_only_expiry(meta: bytes) -> bool:
-    """Is there nothing else in it, or nothing at all?"""
+    """True if the meta has nothing but the expiry, or nothing at all."""
     return not meta or (len(meta) == _EXPIRY_META_BYTES and meta[0] == _EXPIRES)
 
 
-def stamp_of_put(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -> Stamp | None:
-    """The inverse; None: the put says nothing of these. `body_bytes`: how large the item is.
+def item_header_of(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -> ItemHeader | None:
+    """Do the inverse; None: the put has none of these. `body_bytes`: the size of the item.
 
     `said` is the meta decoded, if the caller has that.
     """
@@ -90,7 +90,7 @@ def stamp_of_put(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -> 
     scope = said.get(Tag.SCOPE, b"") if id_ else b""  # else it is the name of a schedule
     epoch = said.get(Tag.EPOCH, 0) if scope else 0
     previous = said.get(Tag.PREVIOUS, 0)
-    return Stamp(_text(id_), _text(scope), _number(epoch), _number(version), _number(previous),
+    return ItemHeader(_text(id_), _text(scope), _number(epoch), _number(version), _number(previous),
                  origin)  # fmt: skip
 
 

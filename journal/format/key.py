@@ -4,8 +4,8 @@
     | type | length u32| bytes | type | length u32| bytes |      type 1 text ... 6 bytes
     +------+-----------+-------+------+-----------+-------+
 
-So the integer 1, the number 1.0 and the text "1" are three values, and {"ab", "c"} is not
-{"a", "bc"}.
+So the integer 1, the number 1.0 and the text "1" are three values, and {"ab", "c"} is not {"a",
+"bc"}.
 
 One rule: two keys are the same if and only if their bytes are the same.
 """
@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote
 
-# A put's meta has 65,535 bytes for all there is beside the body; half of it is a long key.
+# A put's meta has 65,535 bytes for everything but the body; half of it is a long key.
 KEY_BYTES_MAX: Final = 32 << 10
 _HEAD: Final = struct.Struct("<BI")
 _FLOAT: Final = struct.Struct("<d")
@@ -28,7 +28,7 @@ _UNESCAPED: Final = "!$&'()*+:;=@/?<>[]^`{|}"
 
 
 class Type(IntEnum):
-    """What a value is."""
+    """The type of a value."""
 
     TEXT = 1  # UTF-8, or the bytes that a producer named
     INTEGER = 2  # in decimal digits
@@ -43,7 +43,7 @@ _TEXT: Final = int(Type.TEXT)
 
 
 def value_of(value: object) -> bytes:
-    """One value; raises ValueError, `is ...`, for what no key can hold."""
+    """Return one value. Raises ValueError, `is ...`, for one that no key can hold."""
     if isinstance(value, str):
         return text_of(value.encode())
     if isinstance(value, bool):
@@ -62,17 +62,19 @@ def value_of(value: object) -> bytes:
 
 
 def text_of(text: bytes) -> bytes:
-    """The value that a producer names with these bytes."""
+    """Return the value that a producer names with these bytes."""
     return _HEAD.pack(_TEXT, len(text)) + text  # as `_value` does: one is made for every such set
 
 
 def join(values: Iterable[bytes], unordered: bool) -> bytes:
-    """A key of these values; `unordered`: their order makes no difference."""
+    """Return a key of these values; `unordered`: their order makes no difference."""
     return b"".join(sorted(values) if unordered else values)
 
 
 def split(key: bytes) -> Iterator[bytes]:
-    """The values of a key, each with its type and length; what is not one of ours is one value."""
+    """Return the values of a key, each with its type and length; a key of another kind is one
+    value.
+    """
     at, size = 0, len(key)
     while at < size:
         end = at + _HEAD.size
@@ -82,20 +84,21 @@ def split(key: bytes) -> Iterator[bytes]:
 
 
 def is_whole(key: bytes) -> bool:
-    """Is this a key of ours?"""
+    """True if this is a key of this format."""
     return bool(key) and all(map(_is_whole, split(key)))
 
 
 def in_words(key: bytes) -> str:
-    """A key for people and on the wire: `A,B`, percent-encoded, no blank in it; empty: no key.
+    """Return a key for people and on the wire: `A,B`, percent-encoded, without blanks; empty: no
+    key.
 
-    Texts stand as they are, or in quotes where they look like another type.
+    Texts are unquoted, or in quotes where they look like another type.
     """
     return ",".join(map(_in_words, split(key)))
 
 
 def as_text(key: bytes) -> str:
-    """The same where nothing else stands on the line: decoded."""
+    """Return the same decoded, for a line with nothing else on it."""
     return unquote(in_words(key), errors="replace")
 
 

@@ -3,8 +3,8 @@
     LEASED item, token, delivery, began, deadline ──▶ RENEWED token, when, deadline ──▶ ...
                                                   ──▶ DONE, RETURNED, DEAD or FLUSHED ends it
 
-One rule: an entry says what the records say. Deadlines are wall clock, and whoever makes leases of
-them bounds them by how long the lease was: `deadline_ms - since_ms`.
+One rule: an entry says what the records say. Deadlines are wall clock; a lease made of an entry is
+bounded by its length: `deadline_ms - since_ms`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta, encode_meta
 from journal.format.record import Draft, Record
 
-# Plain numbers: looking them up in their enums would take as long as the rest.
+# Plain numbers: their look-up in the enums would double the time.
 _LEASED: Final = int(Kind.LEASED)
 _RENEWED: Final = int(Kind.RENEWED)
 _DEADLINE_MS: Final = int(Tag.DEADLINE_MS)
@@ -28,10 +28,11 @@ _U64_BYTES: Final = 8
 
 
 class LeaseEntry(NamedTuple):
-    """A lease by token. `delivery` is which one of its item it is; the times are wall clock.
-    `key` is its item's, canonical: nobody else of that key is lent meanwhile, restarts or not.
+    """A lease by token. `delivery` counts the deliveries of its item; the times are wall clock.
+    `key` is the canonical key of its item: no other item of that key is leased meanwhile, even
+    after a restart.
 
-    It began at `began_ms`; the latest of its records is of `since_ms` and says `deadline_ms`.
+    It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`.
     """
 
     item: int
@@ -45,7 +46,7 @@ class LeaseEntry(NamedTuple):
 
     @classmethod
     def begun(cls, record: Record) -> LeaseEntry:
-        """What a LEASED record says. Raises ValueError where it does not say it."""
+        """Return the lease of a LEASED record. Raises ValueError if the record does not say it."""
         deadline_ms, body_bytes, key = _said(record.meta)
         if deadline_ms is None or body_bytes is None:
             raise ValueError(f"the lease of item {record.item} says no deadline or no size")
@@ -55,19 +56,19 @@ class LeaseEntry(NamedTuple):
         )  # fmt: skip
 
     def renewed(self, record: Record) -> LeaseEntry:
-        """As a RENEWED record of it says. Raises ValueError where that is another's."""
+        """Return it as a RENEWED record says. Raises ValueError if that is of another lease."""
         deadline_ms = decode_meta(record.meta).get(Tag.DEADLINE_MS)
         is_its_own = (record.item, record.number) == (self.item, self.token)
         if not is_its_own or not isinstance(deadline_ms, int):
-            raise ValueError(f"item {record.item} is not lent by token {record.number}")
+            raise ValueError(f"item {record.item} is not leased by token {record.number}")
         return self.until(record.time_ms, deadline_ms)
 
     def until(self, since_ms: int, deadline_ms: int) -> LeaseEntry:
-        """The same, renewed."""
+        """Return the same lease with a new deadline."""
         return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key))
 
     def leased(self) -> Draft:
-        """The record that lends it."""
+        """Return the record that begins it."""
         item, token, delivery, began_ms, body_bytes, _, deadline_ms, key = self
         meta = _LEASED_META.pack(
             _DEADLINE_MS, _U64_BYTES, deadline_ms, _BYTES, _U64_BYTES, body_bytes
@@ -77,19 +78,19 @@ class LeaseEntry(NamedTuple):
         return _new(Draft, (_LEASED, item, token, delivery, began_ms, meta, b"", 0, 0))
 
     def renewal(self) -> Draft:
-        """The record that gave it its latest deadline, after the first."""
+        """Return the record of its latest deadline, after the first."""
         item, token, _, _, _, since_ms, deadline_ms, _ = self
         meta = _DEADLINE.pack(_DEADLINE_MS, _U64_BYTES, deadline_ms)
         return _new(Draft, (_RENEWED, item, token, 0, since_ms, meta, b"", 0, 0))
 
     def drafts(self) -> list[Draft]:
-        """Itself in a snapshot: both records, where it was renewed, with its present deadline."""
+        """Yield its records in a snapshot: both, if it was renewed, with its present deadline."""
         leased = self.leased()
         return [leased] if self.since_ms == self.began_ms else [leased, self.renewal()]
 
 
 def _said(meta: bytes) -> tuple[int | None, int | None, bytes]:
-    """Deadline and bytes, where they are said, and the key; at once, where there is none."""
+    """Return deadline, bytes and key; at once, where there is no key."""
     if len(meta) == _LEASED_META.size:
         tag, _, deadline_ms, other, _, body_bytes = _LEASED_META.unpack(meta)
         if (tag, other) == (_DEADLINE_MS, _BYTES):
@@ -103,7 +104,9 @@ def _said(meta: bytes) -> tuple[int | None, int | None, bytes]:
 
 
 def lease_entries(frames: list[Record]) -> list[LeaseEntry]:
-    """The inverse of `drafts`, for all of a snapshot; raises ValueError where it says no sense."""
+    """Do the inverse of `drafts`, for all of a snapshot. Raises ValueError for one that makes no
+    sense.
+    """
     found: list[LeaseEntry] = []
     for frame in frames:
         if frame.kind == Kind.LEASED:

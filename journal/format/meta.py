@@ -24,7 +24,8 @@ Meta = dict[Tag, int | bytes]
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """Tag-length-value, in the order given (writers give tags in rising order)."""
+    """Return tag, length, value for each, in the order given (writers give tags in rising order).
+    """
     out = []
     for tag, value in meta.items():
         data = _U64.pack(value) if isinstance(value, int) else value
@@ -34,9 +35,9 @@ def encode_meta(meta: Meta) -> bytes:
 
 
 def decode_meta(data: bytes) -> Meta:
-    """The inverse of `encode_meta`.
+    """Do the inverse of `encode_meta`.
 
-    Raises NewerFormat for a tag that must be known and is not, ValueError for what is no meta.
+    Raises NewerFormat for an unknown tag below 128, ValueError for bytes that are no meta.
     """
     meta: Meta = {}
     at = 0
@@ -64,7 +65,7 @@ def decode_meta(data: bytes) -> Meta:
 
 
 def said_of_put(meta: bytes, said: Meta | None = None) -> tuple[int, bytes, bytes]:
-    """When its item expires (0: never), its key and its id (empty: none), by the meta of a put.
+    """Return when the item of a put expires (0: never), its key and its id (empty: none).
 
     `said` is the meta decoded, if the caller has that.
     """
@@ -86,14 +87,14 @@ _ENDED_BYTES_MAX: Final = (1 << 24) - 1
 
 
 def ended(delivery: int, body_bytes: int) -> tuple[int, bytes]:
-    """`small` and meta of a record that ends an item."""
+    """Return `small` and meta of a record that ends an item."""
     if body_bytes > _ENDED_BYTES_MAX:
         return min(delivery, DELIVERY_MAX), encode_meta({Tag.BYTES: body_bytes})
     return min(delivery, DELIVERY_MAX) | body_bytes << 8, b""
 
 
 def ended_bytes(small: int, meta: bytes) -> int:
-    """How large the body was that such a record ends."""
+    """Return the size of the body that such a record ends."""
     if meta and not small >> 8:
         found = decode_meta(meta).get(Tag.BYTES, 0)
         return found if isinstance(found, int) else 0

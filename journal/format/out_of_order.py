@@ -1,14 +1,14 @@
-"""Items that are there and not in the plain line, as a snapshot tells of them.
+"""Items out of order: those in a snapshot whose place is not their id.
 
-    DELAYED   not due yet; with its key, where a give-back holds it; due 0: it is available again,
-              and holds its key all the same
+    DELAYED   not due yet; with its key, if it still holds the key lock; due 0: it is available
+              again, and holds its key lock all the same
     PLACED    its place or its marker is another number than its id (it was released, or redriven);
               or it is delayed and was available before
 
-An item of the plain line needs neither: id, marker and place are one number.
+An item in order needs neither: id, marker and place are one number.
 
-One rule: an entry says what the log said; where bodies stand, and what else their puts say, is left
-to the log.
+One rule: an entry repeats the log; the position of a body, and the rest of its put, are left to the
+log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
 
 
 class DelayedEntry(NamedTuple):
-    """An item that is due at `due_ms`, wall clock (0: it was). It holds `key` (b"": nothing)."""
+    """An item that is due at `due_ms`, wall clock (0: it was). It holds `key` (b"": none)."""
 
     item: int
     due_ms: int
@@ -35,7 +35,7 @@ class DelayedEntry(NamedTuple):
 
 
 class PlacedEntry(NamedTuple):
-    """An item with this `marker`, its first place. `place` 0: it stands in no line."""
+    """An item with this `marker`, its first place. `place` 0: it is not in the ready list."""
 
     item: int
     place: int
@@ -46,7 +46,9 @@ class PlacedEntry(NamedTuple):
 def delayed_drafts(
     entries: Iterable[DelayedEntry], held: Mapping[int, bytes], time_ms: int
 ) -> Iterator[Draft]:
-    """DELAYED frames of whole entries; `held` are keys by the items that hold them, due or not."""
+    """Yield DELAYED frames of whole entries; `held` are keys by the items that hold them, due or
+    not.
+    """
     return _frames(Kind.DELAYED, map(_delayed_bytes, _with_keys(entries, held)), time_ms)
 
 
@@ -61,7 +63,7 @@ def _with_keys(
 
 
 def placed_drafts(entries: Iterable[PlacedEntry], time_ms: int) -> Iterator[Draft]:
-    """PLACED frames of whole entries."""
+    """Yield PLACED frames of whole entries."""
     return _frames(Kind.PLACED, (_PLACED.pack(*each) for each in entries), time_ms)
 
 
@@ -88,9 +90,10 @@ def _delayed_bytes(entry: DelayedEntry) -> bytes:
 def delayed_entries(
     frames: Iterable[Record],
 ) -> tuple[list[DelayedEntry], dict[int, bytes]]:
-    """The inverse of `delayed_drafts`, among a snapshot's frames: those not due, and all keys.
+    """Do the inverse of `delayed_drafts`, among a snapshot's frames: the entries not due, and all
+    keys.
 
-    Raises ValueError for what is not.
+    Raises ValueError for bytes that are no entries.
     """
     found: list[DelayedEntry] = []
     held: dict[int, bytes] = {}
@@ -114,7 +117,9 @@ def delayed_entries(
 
 
 def placed_entries(frames: Iterable[Record]) -> list[PlacedEntry]:
-    """The inverse of `placed_drafts`, among a snapshot's frames; ValueError for what is not."""
+    """Do the inverse of `placed_drafts`, among a snapshot's frames. Raises ValueError for no
+    entries.
+    """
     found: list[PlacedEntry] = []
     for frame in frames:
         if frame.kind != Kind.PLACED:

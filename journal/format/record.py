@@ -69,7 +69,7 @@ RawDraft = tuple[int, int, int, int, int, bytes, bytes, int, int]
 
 
 class Record(NamedTuple):
-    """A record as it stands in a segment."""
+    """A record of a segment, with its position."""
 
     kind: int
     item: int
@@ -86,21 +86,21 @@ class Record(NamedTuple):
 
 
 def number_given(record: Record) -> int:
-    """The queue's number that this record gave: to an item, or as a place; 0: it gave none."""
+    """Return the number that this record gave: to an item, or as a place; 0: it gave none."""
     if record.kind == _PUT:
         return record.item
     return record.number if record.kind in PLACING else 0
 
 
 def padded(length: int) -> int:
-    """`length` rounded up to where the next frame starts."""
+    """Return `length` rounded up to the start of the next frame."""
     return (length + 7) & ~7
 
 
 def encode(
     draft: RawDraft, lsn: int, journal: int, segment: int, offset: int, out: list[bytes]
 ) -> int:
-    """Append the frame's pieces to `out`; return how many bytes they are, padding included."""
+    """Append the frame's pieces to `out`; return their bytes, padding included."""
     kind, item, number, small, time_ms, meta, body, reader, _ = draft
     length = HEADER_BYTES + len(meta) + len(body)
     covered = _COVERED.pack(
@@ -122,7 +122,7 @@ def encode(
 def decode(
     data: bytes | memoryview, offset: int, journal: int, segment: int, base: int = 0
 ) -> Record | None:
-    """The record at `offset`, or None when the bytes there are not one that belongs there.
+    """Return the record at `offset`, or None when the bytes there are not one that belongs there.
 
     `journal` 0 accepts any journal (for a segment whose header was lost). `base` is where in the
     file `data` begins.
@@ -155,7 +155,7 @@ def decode(
 
 
 def is_older_frame(data: bytes | memoryview, offset: int, journal: int, segment: int) -> bool:
-    """Is this what an earlier life of a recycled segment left behind? Then the log ends here."""
+    """True if this is a frame of an earlier life of a recycled segment: the log ends here then."""
     if offset + HEADER_BYTES > len(data):
         return False
     crc, length, owner, older, position = _PLACED.unpack_from(data, offset)
@@ -168,7 +168,9 @@ def is_older_frame(data: bytes | memoryview, offset: int, journal: int, segment:
 
 
 def frame_end(data: bytes | memoryview, offset: int, journal: int, segment: int) -> int:
-    """Where the frame at `offset` ends by what its header says, be the rest damaged; 0: unknown."""
+    """Return the end of the frame at `offset` by its header, even if the rest is damaged; 0:
+    unknown.
+    """
     if offset + HEADER_BYTES > len(data):
         return 0
     _, length, owner, number_of_segment, position = _PLACED.unpack_from(data, offset)
@@ -178,7 +180,8 @@ def frame_end(data: bytes | memoryview, offset: int, journal: int, segment: int)
 
 
 def frame_bytes(data: bytes, at: int, journal: int, segment: int, base: int) -> int:
-    """How long the frame here says it is; 0: none begins here. `data` stands at `base`."""
+    """Return the length of the frame here by its header; 0: none begins here. `data` is at `base`.
+    """
     if at + HEADER_BYTES > len(data):
         return 0
     _, length, owner, number, position = _PLACED.unpack_from(data, at)
@@ -189,10 +192,11 @@ def frame_bytes(data: bytes, at: int, journal: int, segment: int, base: int) -> 
 def find_next(
     data: bytes, start: int, journal: int, segment: int, stop: int | None = None
 ) -> Record | None:
-    """The first whole record that belongs at its place, at or after `start`; None: no more.
+    """Return the first whole record that belongs at its position, at or after `start`; None: no
+    more.
 
-    Used behind damage. Searches for the journal's identity and the segment's number, which every
-    frame carries at bytes 8 to 16, so zeros and foreign bytes are passed over quickly.
+    Used after damage. It searches for the journal's identity and the segment's number, which every
+    frame has at bytes 8 to 16, so zeros and foreign bytes are passed over quickly.
     """
     needle = struct.pack("<II", journal, segment)
     at = padded(start)

@@ -1,4 +1,4 @@
-"""One append-only file of a journal: its name, its header, and what its footer says of it.
+"""One append-only file of a journal: its name, its header, and its footer.
 
     0               64                                        capacity-512     capacity
     +---------------+------------+-------+--------+-- - - ----+----------------+
@@ -6,10 +6,11 @@
     +---------------+------------+-------+--------+-- - - ----+----------------+
 
 A segment is written with zeros once, filled from the front, and sealed by a footer at a fixed
-place. It is *active* while it is filled, *sealed* afterwards, *spare* while it holds no record.
-A *recycled* one has bytes of an earlier life where zeros would be (`scan` tells them apart).
+place. It is *preallocated* while it holds no record, *active* while it is filled, *sealed*
+afterwards. A *recycled* one has bytes of an earlier life in place of zeros (`scan` tells them
+apart). A *compacted* one has the live puts of several segments, and stands for these.
 
-One rule: a file says in its first 64 bytes whose it is, which, and how long, or it is not read.
+One rule: a file says in its first 64 bytes its journal, number and size, or it is not read.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ SUFFIX_RECYCLED: Final = ".recycled"  # behind a segment's name: waits for its n
 
 # What a file holds. All of them hold frames.
 LOG: Final = 0  # records as they came
-SURVIVORS: Final = 1  # the puts of several segments whose items are alive; it stands for them
+COMPACTED: Final = 1  # the live puts of several segments; it stands for these
 SNAPSHOT: Final = 2  # the state of a queue; see `snapshot`
-CHUNK: Final = 3  # a part of the ids and versions that a queue remembers; see `chunks`
+CHUNK: Final = 3  # a part of the ids and versions that a queue remembers; see `dedupe_file`
 
 _FILE_HEADER: Final = struct.Struct("<8sHHI16sIIQIIII")
 _COUNT: Final = struct.Struct("<BI")
@@ -56,7 +57,7 @@ assert _FILE_HEADER.size == FILE_HEADER_BYTES
 class SegmentHeader:
     """The first 64 bytes of a file. `journal` is the short identity that every frame carries.
 
-    Survivors stand in the chain for the segments `first` to `last` (0 in other files).
+    A compacted segment stands for the segments `first` to `last` (0 in other files).
     """
 
     journal: int
@@ -70,11 +71,11 @@ class SegmentHeader:
 
     @property
     def rank(self) -> int:
-        """Where this file stands in the chain."""
+        """The place of this file in the order of the log."""
         return self.first or self.segment
 
     def encode(self) -> bytes:
-        """The header's bytes."""
+        """Return the header's bytes."""
         raw = _FILE_HEADER.pack(
             MAGIC, VERSION, FILE_HEADER_BYTES, self.journal, self.identity,
             self.segment, self.capacity, self.created_ms, self.role, self.first, self.last, 0,
@@ -83,7 +84,9 @@ class SegmentHeader:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> SegmentHeader | None:
-        """The header, or None when it is damaged; raises NewerFormat when it is whole but newer."""
+        """Return the header, or None when it is damaged. Raises NewerFormat when it is whole but
+        newer.
+        """
         if len(data) < FILE_HEADER_BYTES or data[:8] != MAGIC:
             return None
         fields = _FILE_HEADER.unpack_from(data)
@@ -107,7 +110,7 @@ _KINDS: Final = 40  # more than there are; every queue has a tally
 
 @dataclass(slots=True)
 class Tally:
-    """What a footer says of its segment: its records by kind, and the ranges they span.
+    """The footer of a segment: its records by kind, and the ranges they span.
 
     First and last are least and greatest. Times need not rise with the log: a wall clock may step,
     and a record may wait for a segment to be written to.
@@ -122,28 +125,28 @@ class Tally:
     time_max: int = 0
 
     def see_time(self, time_ms: int) -> None:
-        """A record of this segment has this time."""
+        """Note that a record of this segment has this time."""
         if not self.time_min or time_ms < self.time_min:
             self.time_min = time_ms
         self.time_max = max(self.time_max, time_ms)
 
     def see_items(self, item_first: int, item_last: int) -> None:
-        """These items were put here (0: none was), and those between them."""
+        """Note that these items were put here (0: none was), and those between them."""
         self.item_first = self.item_first or item_first
         self.item_last = item_last or self.item_last
 
     def see_places(self, place_first: int, place_last: int) -> None:
-        """These places were given here (0: none was), and those between them."""
+        """Note that these places were given here (0: none was), and those between them."""
         if place_first and (not self.place_first or place_first < self.place_first):
             self.place_first = place_first
         self.place_last = max(self.place_last, place_last)
 
     def see(self, record: Record) -> None:
-        """Account for one record that is in the segment already."""
+        """Count one record that is in the segment already."""
         self.see_all([record])
 
     def see_all(self, records: list[Record]) -> None:
-        """Account for records that are in the segment already."""
+        """Count records that are in the segment already."""
         for kind, count in Counter(map(_kind, records)).items():
             if kind >= len(self.counts):  # a newer version's
                 self.counts.extend([0] * (kind + 1 - len(self.counts)))
@@ -159,7 +162,7 @@ class Tally:
             self.see_places(min(places), max(places))
 
     def meta(self) -> Meta:
-        """What stands in the footer's meta."""
+        """Return the footer's meta."""
         counts = ((kind, count) for kind, count in enumerate(self.counts) if count)
         return {
             Tag.PLACE: self.place_first,
@@ -172,7 +175,7 @@ class Tally:
 
     @classmethod
     def from_footer(cls, footer: Record) -> Tally:
-        """The inverse of `meta`, of a whole footer."""
+        """Do the inverse of `meta`, for a whole footer."""
         meta = decode_meta(footer.meta)
         counts = meta.get(Tag.COUNTS, b"")
         item_first, item_last, place_first, time_min, time_max = (
@@ -189,17 +192,17 @@ class Tally:
 
 
 def decode_counts(data: bytes) -> dict[int, int]:
-    """Records by kind, from a footer's COUNTS."""
+    """Return the records by kind, from a footer's COUNTS."""
     return dict(_COUNT.iter_unpack(data[: len(data) // _COUNT.size * _COUNT.size]))
 
 
 def segment_name(number: int) -> str:
-    """The file name of segment `number`: sorted by name is sorted by number."""
+    """Return the file name of segment `number`: sorted by name is sorted by number."""
     return f"{number:010d}{SUFFIX}"
 
 
 def segment_number(name: str) -> int | None:
-    """The number in a segment's file name; None for any other file."""
+    """Return the number in a segment's file name; None for any other file."""
     stem = name.removesuffix(SUFFIX)
     if stem == name or len(stem) != 10 or not stem.isdigit():
         return None
@@ -207,10 +210,10 @@ def segment_number(name: str) -> int | None:
 
 
 def segment_path(folder: str, number: int) -> str:
-    """Where segment `number` of the journal in `folder` lives."""
+    """Return the path of segment `number` of the journal in `folder`."""
     return os.path.join(folder, segment_name(number))
 
 
 def usable_bytes(capacity: int) -> int:
-    """Where the records of a segment of `capacity` bytes must end."""
+    """Return where the records of a segment of `capacity` bytes must end."""
     return capacity - FOOTER_SPACE_BYTES

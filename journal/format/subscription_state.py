@@ -1,13 +1,13 @@
-"""What a snapshot says of one reader's line, the queue's own or a fan-out child's.
+"""The state of one subscription in a snapshot: of the queue itself, or of a fan-out child.
 
     LIVE ... ATTEMPTS ... DEAD ... LEASED, RENEWED? ... DELAYED ... PLACED ...
 
-The queue's own stands first; each child's block is opened by its READER frame, and every frame of
-it carries the reader's number:
+The queue's own comes first; each child's block is opened by its READER frame, and every frame of it
+carries the reader's number:
 
     READER number, NAME ── LIVE ... ── ... ── PLACED ... ── PAUSED? ── READER of the next child
 
-One rule: a line is told whole; what two lines share is told twice.
+One rule: a subscription is complete; state that two of them share is written twice.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ STOPS: Final = 1  # it takes nothing more: a child is gone, the queue's own line
 
 @dataclass(slots=True)
 class DeadEntry:
-    """A dead item. `order` is its place among the dead, `died_ms` by the wall clock."""
+    """A dead item. `order` is its place among the dead letters, `died_ms` is wall clock."""
 
     item: int
     order: int
@@ -73,10 +73,10 @@ class DeadEntry:
 
 @dataclass(slots=True)
 class ReaderState:
-    """A fan-out child, by its `number` and `name` (the part behind the `+`).
+    """A fan-out child, by its `number` and `name` (the part after the `+`).
 
-    Items up to the `floor` are not for it; `total` were, or were put for it alone, so far. The
-    other fields are as a snapshot has them for the queue's own line.
+    Items up to the `floor` are not for it; `total` counts those that were, or were put for it
+    alone. The other fields are as in a snapshot for the queue itself.
     """
 
     number: int
@@ -94,7 +94,7 @@ class ReaderState:
     held: dict[int, bytes] = field(default_factory=dict)
 
     def drafts(self, time_ms: int) -> Iterator[Draft]:
-        """Its block."""
+        """Yield its block."""
         meta = encode_meta(
             {Tag.NAME: self.name, Tag.TOTAL: self.total, Tag.BYTES: self.live_bytes}
         )
@@ -110,8 +110,9 @@ class ReaderState:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a child begins with that was put before it was named: `live`, of these `placed` where
-    the marker is no id, and `delayed` what is not due yet."""
+    """The items put before a child was named that it begins with: `live`, of these `placed` where
+    the marker is no id, and `delayed` those not due yet.
+    """
 
     live: IdSet
     live_bytes: int
@@ -119,7 +120,7 @@ class Beginning:
     delayed: list[DelayedEntry]
 
     def encode(self) -> bytes:
-        """As the body of a READER record."""
+        """Return the body of a READER record."""
         ranges, pages = self.live.encode()
         parts = [ranges, pages]
         parts += [_PLACED.pack(*each) for each in self.placed]
@@ -129,7 +130,7 @@ class Beginning:
 
     @classmethod
     def decode(cls, record: Record | Draft) -> Beginning | None:
-        """What a READER record says; None: its child begins with nothing. Raises ValueError."""
+        """Do the inverse; None: its child begins with nothing. Raises ValueError."""
         body = record.body
         if not body:
             return None
@@ -151,7 +152,7 @@ class Beginning:
 def named(
     number: int, name: bytes, floor: int, small: int, time_ms: int, begins: Beginning | None = None
 ) -> Draft:
-    """The record of the log that names a reader, or says that it takes nothing more."""
+    """Return the record that names a reader, or says that it takes no more items."""
     meta: Meta = {Tag.NAME: name} if name else {}
     body = b""
     if begins is not None:
@@ -165,7 +166,7 @@ def line_drafts(
     delayed: Iterable[DelayedEntry], held: dict[int, bytes], placed: Iterable[PlacedEntry],
     time_ms: int, retained: IdSet | None = None,
 ) -> Iterator[Draft]:  # fmt: skip
-    """The frames of one line."""
+    """Yield the frames of one subscription."""
     ranges, pages = live.encode()
     yield from _in_pieces(Kind.LIVE, RANGES, ranges, time_ms)
     yield from _in_pieces(Kind.LIVE, PAGES, pages, time_ms)
@@ -188,30 +189,31 @@ def line_drafts(
 
 
 def live_of(frames: Iterable[Record]) -> IdSet:
-    """The ids that LIVE frames say; raises ValueError for what is not whole."""
+    """Return the ids in LIVE frames. Raises ValueError for frames that are not whole."""
     return IdSet.decode(*_parts(frames, Kind.LIVE, (RANGES, PAGES)))
 
 
 def retained_of(frames: Iterable[Record]) -> IdSet | None:
-    """The ids of what is in the log, done or not; None: the queue retained nothing."""
+    """Return the ids in the log, done or not; None: the queue retained nothing."""
     parts = _parts(frames, Kind.LIVE, (KEPT_RANGES, KEPT_PAGES))
     return IdSet.decode(*parts) if parts[0] else None
 
 
 def attempts_of(frames: Iterable[Record]) -> IdCounts:
-    """The numbers that ATTEMPTS frames say; raises ValueError for what is not whole."""
+    """Return the numbers in ATTEMPTS frames. Raises ValueError for frames that are not whole."""
     return IdCounts.decode(*_parts(frames, Kind.ATTEMPTS, (PAGES, LARGE)))
 
 
 def dead_of(frames: Iterable[Record]) -> list[DeadEntry]:
-    """The dead items that DEAD frames say."""
+    """Return the dead items in DEAD frames."""
     return [_dead(frame) for frame in frames if frame.kind == Kind.DEAD]
 
 
 def reader_states(frames: list[Record]) -> list[ReaderState]:
-    """The blocks of children among a snapshot's frames; raises ValueError where they make no sense.
+    """Return the blocks of children among a snapshot's frames. Raises ValueError if they make no
+    sense.
 
-    `frames` are those that carry a reader's number.
+    `frames` are those with a reader's number.
     """
     blocks: list[list[Record]] = []
     for frame in frames:
@@ -243,7 +245,7 @@ def _state(block: list[Record]) -> ReaderState:
 
 
 def number_in(meta: Meta, tag: Tag) -> int:
-    """What meta says there; 0: nothing."""
+    """Return the number of this tag in meta; 0: there is none."""
     value = meta.get(tag)
     return value if isinstance(value, int) else 0
 
@@ -260,7 +262,7 @@ def _parts(frames: Iterable[Record], kind: Kind, order: tuple[int, int]) -> tupl
 
 
 def _in_pieces(kind: Kind, what: int, data: bytes, time_ms: int) -> Iterator[Draft]:
-    """Frames of whole entries. `number` says how many they are."""
+    """Yield frames of whole entries. `number` is how many they have."""
     width = _ENTRY_BYTES[kind, what]
     size = _PIECE_BYTES // width * width
     for at in range(0, len(data), size):

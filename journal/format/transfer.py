@@ -1,18 +1,18 @@
-"""Moves between two journals as records: what either side must know to end one after a crash.
+"""Transfers between two journals as records: what either side must know to end one after a crash.
 
     source                                     target
-    the item is taken: lent to nobody else
+    the item is taken: not leased any more
                                                PUT with ORIGIN and GENERATION: the origin is open
     MOVED, when that is on disk: gone here
                                                SETTLED, when that is on disk: the origin is closed
 
     one journal, of a queue that is both: PUT with ORIGIN alone ends that item; MOVED follows at
-    once, for those who count, and may be lost
+    once, for readers that count, and may be lost
 
-Whatever a crash leaves of these, one of the two says what becomes of the item: with an open origin
-the copy counts, and a source that still has the item says MOVED; without one the source has it.
+Whatever a crash leaves of these, one side decides: with an open origin the copy counts, and a
+source that still has the item writes MOVED; without one the source has it.
 
-One rule: an origin stays open until the source's MOVED is on disk, be the copy long gone.
+One rule: an origin stays open until the source's MOVED is on disk, even if the copy is done.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _SETTLED: Final = int(Kind.SETTLED)
 _ORIGIN: Final = int(Tag.ORIGIN)
 _TARGET: Final = int(Tag.TARGET)
 _GENERATION: Final = int(Tag.GENERATION)
-# Of so many queues it is remembered how their items are named.
+# Of this many queues the names of items are cached.
 _QUEUES_KNOWN: Final = 1024
 _DIGITS_MAX: Final = 20  # of a number in 64 bits
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 
 
 class Origin(NamedTuple):
-    """What an item was made of: an item of a queue, in one generation of it, on one server.
+    """The item that another one was made of: of a queue, in one generation of it, on one server.
 
-    `body_bytes` is how large it is, `lsn` that of the put which says so (0: not known, as after a
-    start, or not put yet).
+    `body_bytes` is its size, `lsn` that of its put (0: not known, as after a start, or not put
+    yet).
     """
 
     server: bytes
@@ -53,17 +53,17 @@ class Origin(NamedTuple):
 
     @property
     def name(self) -> bytes:
-        """As records and people have it: `server:queue:id`."""
+        """Its name in records and for people: `server:queue:id`."""
         return b"%b:%b:%d" % (self.server, self.queue, self.item)
 
     @property
     def meta(self) -> bytes:
-        """What the records of its copy say of it."""
+        """Its tags in the records of its copy."""
         return self._as(_ORIGIN)
 
     @property
     def as_target(self) -> bytes:
-        """What the record says of it that ends what it was made of."""
+        """Its tags in the record that ends the item it was made of."""
         return self._as(_TARGET)
 
     def _as(self, tag: int) -> bytes:
@@ -74,25 +74,27 @@ class Origin(NamedTuple):
         return heads[len(number)] + number + tail
 
     def said(self, body_bytes: int) -> bytes:
-        """What the put of its copy says of it, whose body has so many bytes."""
+        """Return its tags in the put of its copy, whose body has this size."""
         meta = self._as(_ORIGIN)
         if body_bytes == self.body_bytes:
             return meta
         return meta + encode_meta({Tag.BYTES: self.body_bytes})
 
     def put_by(self, lsn: int) -> Origin:
-        """The same, now that it is known which put says so."""
+        """Return the same, with the lsn of its put."""
         server, queue, item, generation, body_bytes, _ = self
         return _new(Origin, (server, queue, item, generation, body_bytes, lsn))
 
     def is_of(self, queue: bytes) -> bool:
-        """Was it an item of this very queue, or is one a child of the other? One log has both."""
+        """True if it was an item of this very queue, or if one is a child of the other. One log has
+        both.
+        """
         return have_one_log(self.queue, queue)
 
 
 @lru_cache(maxsize=_QUEUES_KNOWN)
 def have_one_log(one: bytes, other: bytes) -> bool:
-    """By their names: are these one queue, or one a child of the other, or both of a third?"""
+    """True if these names are of one queue, or one is a child of the other, or both of a third."""
     return one.partition(b"+")[0] == other.partition(b"+")[0]
 
 
@@ -100,7 +102,7 @@ def have_one_log(one: bytes, other: bytes) -> bool:
 def _around(
     tag: int, server: bytes, queue: bytes, generation: int
 ) -> tuple[tuple[bytes, ...], bytes]:
-    """What stands before an item's number, by how many digits that has, and behind it."""
+    """Return the bytes before an item's number, by its number of digits, and those after it."""
     name = b"%b:%b:" % (server, queue)
     sizes = range(len(name), len(name) + _DIGITS_MAX + 1)
     heads = tuple(TEXT_TAG.pack(tag, size) + name for size in sizes)
@@ -108,9 +110,9 @@ def _around(
 
 
 def origin_of(meta: bytes, body_bytes: int = 0) -> Origin | None:
-    """What this meta says of an origin; None: nothing that names one.
+    """Return the origin in this meta; None: there is none.
 
-    `body_bytes` is how large the item is, where meta does not say it.
+    `body_bytes` is the size of the item, if meta does not say it.
     """
     said = decode_meta(meta)
     name, generation = said.get(Tag.ORIGIN), said.get(Tag.GENERATION, 0)
@@ -124,31 +126,32 @@ def origin_of(meta: bytes, body_bytes: int = 0) -> Origin | None:
 
 
 def opened(item: int, origin: Origin, time_ms: int) -> Draft:
-    """In a snapshot: the origin of this item is open."""
+    """Return the record of a snapshot by which the origin of this item is open."""
     meta = origin.meta + encode_meta({Tag.BYTES: origin.body_bytes})
     return Draft(Kind.OPEN, item, 0, 0, time_ms, meta, b"", 0, 0)
 
 
 def settled_many(items: list[int], time_ms: int) -> Draft:
-    """The origins of all of these are not open any more: the first, and what the body lists."""
+    """Return the record that closes the origins of all of these: the first, and those in the body.
+    """
     body = struct.pack(f"<{len(items) - 1}Q", *items[1:])
     return Draft(_SETTLED, items[0], 0, len(items) - 1, time_ms, b"", body, 0, 0)
 
 
 def settled_by(record: Record) -> tuple[int, ...]:
-    """The items whose origins this record settles."""
+    """Return the items whose origins this record closes."""
     if not record.small:
         return (record.item,)
     return (record.item, *struct.unpack_from(f"<{len(record.body) // 8}Q", record.body))
 
 
 def settled(item: int, origin: Origin, time_ms: int) -> Draft:
-    """The origin of this item is not open any more."""
+    """Return the record that closes the origin of this item."""
     return Draft(_SETTLED, item, 0, 0, time_ms, origin.meta, b"", 0, 0)
 
 
 def targets(server: bytes, queue: bytes, generation: int) -> Callable[[int], bytes]:
-    """`as_target` of the items of one queue."""
+    """Return `as_target` for items of one queue."""
     heads, tail = _around(_TARGET, server, queue, generation)
 
     def as_target(item: int) -> bytes:
@@ -162,7 +165,8 @@ def moved(
     item: int, body_bytes: int, target: bytes, time_ms: int, has_room: bool, delivery: int = 0,
     began_ms: int = 0,
 ) -> Draft:  # fmt: skip
-    """This item is another one now, `as_target`; where there is little room that is not said.
+    """Return the record by which this item is another one now, `as_target`; with little room that
+    is left out.
 
     It ends the item as a confirm does: that delivery, if one was handed off (0: none).
     """

@@ -1,10 +1,10 @@
 """A segment's records read piece by piece: a file of any size costs a few MiB of memory.
 
-    Record   a whole frame that belongs where it stands
+    Record   a whole frame at its own position
     Hole     bytes that are no whole frame, though one follows or they are not only zeros
 
-One rule: this file says what stands where; whether a hole is damage is `recovery`'s to judge, or
-of a segment that nobody writes any more (a footer closes it), plain.
+One rule: this file says which bytes are where. `recovery` judges whether a hole is damage; in a
+segment with a footer, which is not written any more, every hole is.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from journal.files import Files
 from journal.format.kinds import Kind
 from journal.format.record import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Record, padded
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     segment_number,
 )
@@ -46,7 +46,7 @@ class Hole:
 
 
 class Frames:
-    """One segment's frames; `header` is None when it is not readable (then so is the rest)."""
+    """One segment's frames. `header` is None when it is not readable (then so is the rest)."""
 
     __slots__ = ("_at", "_files", "_piece", "header", "path", "size")
 
@@ -60,7 +60,7 @@ class Frames:
 
     @property
     def footer(self) -> Record | None:
-        """What closes the segment, as it is on disk now; None: it is still written to."""
+        """Return the footer as it is on disk now; None: the segment is still written to."""
         at = self.size - FOOTER_SPACE_BYTES
         if at < FILE_HEADER_BYTES or at % ALIGN_BYTES:
             return None
@@ -69,7 +69,7 @@ class Frames:
         return record if record is not None and record.kind == Kind.FOOTER else None
 
     def record(self, offset: int) -> Record | None:
-        """The record at `offset`; None: the bytes there are not one that belongs there."""
+        """Return the record at `offset`; None: the bytes there are not one that belongs there."""
         header = self.header
         piece, at = self._load(offset, HEADER_BYTES)
         if header is None or len(piece) - at < HEADER_BYTES:
@@ -83,12 +83,12 @@ class Frames:
         return _whole_record(piece, at, offset)
 
     def bytes_at(self, offset: int, size: int) -> bytes:
-        """Bytes of the file as they were when they were walked, if that was just now."""
+        """Return bytes of the file as they were when they were walked, if that was just now."""
         piece, at = self._load(offset, size)
         return piece[at : at + size]
 
     def walk(self, start: int = FILE_HEADER_BYTES, stop: int = 0) -> Iterator[Record | Hole]:
-        """Everything from `start` to the footer's place, or `stop`, in order."""
+        """Yield everything from `start` to the footer's place, or `stop`, in order."""
         stop = stop or self.size - FOOTER_SPACE_BYTES
         at = start
         while at + HEADER_BYTES <= stop:
@@ -107,11 +107,13 @@ class Frames:
                 at = record.end
 
     def _hole(self, start: int, stop: int) -> Hole | None:
-        """From the bytes at `start`, which are no record, to the next one; None: only zeros."""
+        """Return the hole from the bytes at `start`, which are no record, to the next one; None:
+        only zeros.
+        """
         if self.header is None:
             return Hole(start, stop)
         needle = _IDENTITY.pack(self.header.journal, self.header.segment)
-        last = start  # behind the last byte that is not zero
+        last = start  # after the last byte that is not zero
         at = start + ALIGN_BYTES
         piece, base = self._load(start, PIECE_BYTES)
         base = start - base
@@ -132,7 +134,7 @@ class Frames:
             piece = self._files.read(self.path, base, PIECE_BYTES)
 
     def _load(self, offset: int, size: int) -> tuple[bytes, int]:
-        """A piece of the file that has these bytes, as far as the file does, and where."""
+        """Return a piece of the file with these bytes, if the file has them, and its position."""
         at = offset - self._at
         if not 0 <= at <= len(self._piece) - size:
             self._piece = self._files.read(self.path, offset, max(size, PIECE_BYTES))
@@ -141,9 +143,9 @@ class Frames:
 
 
 def chain(files: Files, folder: str) -> list[tuple[Frames, int]]:
-    """Segments with records and their first lsn, as the log goes.
+    """Return the segments with records and their first lsn, in the order of the log.
 
-    Not those that are foreign, or that survivors stand for.
+    Foreign segments are left out, and those that a compacted segment stands for.
     """
     found: list[tuple[SegmentHeader, Frames, int]] = []
     for name in files.names(folder):
@@ -159,23 +161,23 @@ def chain(files: Files, folder: str) -> list[tuple[Frames, int]]:
     votes = Counter(header.journal for header, _, _ in reversed(found))
     owner = votes.most_common(1)[0][0] if votes else 0
     found = [each for each in found if each[0].journal == owner]
-    survivors = [header for header, _, _ in found if header.role == SURVIVORS]
+    compacted = [header for header, _, _ in found if header.role == COMPACTED]
     found.sort(key=lambda each: (each[0].rank, each[0].segment))
     return [
         (frames, lsn)
         for header, frames, lsn in found
-        if not any(_stands_for(one, header) for one in survivors)
+        if not any(_stands_for(one, header) for one in compacted)
     ]
 
 
-def _stands_for(survivors: SegmentHeader, other: SegmentHeader) -> bool:
+def _stands_for(compacted: SegmentHeader, other: SegmentHeader) -> bool:
     last = other.last or other.segment
-    inside = survivors.first <= other.rank and last <= survivors.last
-    return inside and other.segment < survivors.segment
+    inside = compacted.first <= other.rank and last <= compacted.last
+    return inside and other.segment < compacted.segment
 
 
 def _whole_record(piece: bytes, at: int, offset: int) -> Record | None:
-    """`record.decode` for a piece that is not the whole file."""
+    """Do as `record.decode`, for a piece that is not the whole file."""
     (
         crc, length, _, segment, _, small, lsn, time_ms, item, number,
         kind, zero, meta_bytes, reader, zero2,

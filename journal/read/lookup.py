@@ -1,12 +1,12 @@
-"""The puts of items that are known by number, wherever in the log they stand.
+"""Look-ups: the puts of items that are known by id, wherever in the log they are.
 
     ids, rising ──▶ by segment ──▶ near the last one: walk on; else: seek ──▶ their records
 
-The plain line is read in its order (`backlog`); this is for what left it: one reads a few dozen at
-once, so that items that stand side by side cost one pass, and those far apart a search each.
+The ready list is read in its order (`readahead`); this is for items out of order. A few dozen are
+read at once, so that neighbours cost one pass, and items far apart a search each.
 
-One rule: a record is handed out only if it is whole and stands where it belongs; whoever asked is
-told which items were not found, and why.
+One rule: a record is handed out only if it is whole and at its own position; the caller learns
+which items were not found, and why.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from typing import Final
 from journal.files import Files, is_shortage, read_around
 from journal.format.kinds import Kind
 from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, frame_bytes, padded
-from journal.format.segment import FOOTER_SPACE_BYTES
 from journal.read.seek import Extent, find_frame
-from journal.read.segment_read import PLACED, ReadOrder
-from journal.write.segment_file import Segment
+from journal.read.segment_read import PLACED, SegmentRead
 from journal.write.writer import Journal
 
 PIECE_BYTES: Final = 64 << 10  # read at once
 PIECE_BYTES_OF_ONE: Final = 256 << 10  # ... where a search has come as near as it comes
-# Further ahead than so many items a place is looked for by halving instead of walking there.
+# An item further ahead than this is searched by halving instead of walking.
 NEAR_ITEMS: Final = 128
 NEAR_BYTES: Final = 16 << 10  # so near is near enough
 _PUT: Final = int(Kind.PUT)
@@ -44,16 +42,16 @@ class ReadOne:
 
     @classmethod
     def of(cls, journal: Journal, item: int) -> ReadOne | None:
-        """Of the item; None: no segment holds it, or it is not written yet."""
-        segment = journal.ledger.holding(item)
+        """Return how to read the item; None: no segment holds it, or it is not written yet."""
+        segment = journal.segment_list.holding(item)
         if segment is None:
             return None
-        stop = _stop(journal, segment)
+        stop = journal.written_end(segment)
         return cls(segment.path, journal.short_identity, segment.number, stop, item)
 
     def run(self, files: Files) -> Record | None:
-        """The record; None: it is not readable. Blocks; raises OSError."""
-        order = ReadOrder(self.path, self.journal, self.number, -1, self.stop, 0, self.item)
+        """Return the record; None: it is not readable. Blocks; raises OSError."""
+        order = SegmentRead(self.path, self.journal, self.number, -1, self.stop, 0, self.item)
         start, needed = order.seek(files), 0
         while start < self.stop:
             size = min(max(PIECE_BYTES_OF_ONE, needed), self.stop - start)
@@ -65,7 +63,7 @@ class ReadOne:
                     return record
                 _, length, *_ = PLACED.unpack_from(data, at)
                 if record is None and len(data) < at + length <= self.stop - start:
-                    break  # its end lies behind what was read
+                    break  # its end was not read
                 behind = at + ALIGN_BYTES if record is None else record.end - start
                 at = find_frame(data, behind, start, self.journal, self.number)
             if len(data) < size:
@@ -79,7 +77,7 @@ class ReadOne:
 
 @dataclass(slots=True)
 class Found:
-    """What was read, by item; `reasons` has those that the disk did not give.
+    """The records that were read, by item. `reasons` has the items that the disk did not give.
 
     After a `shortage` there may be more: these are to be read again.
     """
@@ -97,16 +95,14 @@ class ReadSome:
 
     @classmethod
     def of(cls, journal: Journal, ids: Sequence[int]) -> ReadSome:
-        """Of these items; those that no segment holds (yet) are left out."""
+        """Return how to read these items; those that no segment holds (yet) are left out."""
         parts: dict[int, tuple[Extent, list[int]]] = {}
         for id_ in sorted(ids):
-            segment = journal.ledger.holding(id_)
+            segment = journal.segment_list.holding(id_)
             if segment is None:
                 continue
             if segment.number not in parts:
-                stop = _stop(journal, segment)
-                extent = Extent(segment.path, journal.short_identity, segment.number, stop)
-                parts[segment.number] = extent, []
+                parts[segment.number] = Extent.of(journal, segment), []
             parts[segment.number][1].append(id_)
         return cls(tuple((extent, tuple(some)) for extent, some in parts.values()))
 
@@ -129,13 +125,8 @@ class ReadSome:
         return found
 
     def number(self, id_: int) -> int:
-        """The segment in which this item is looked for; 0: in none."""
+        """Return the segment in which this item is looked for; 0: none."""
         return next((extent.number for extent, ids in self.parts if id_ in ids), 0)
-
-
-def _stop(journal: Journal, segment: Segment) -> int:
-    """Where its records end, as far as they are written."""
-    return segment.at if segment is journal.active else segment.capacity - FOOTER_SPACE_BYTES
 
 
 class _Walk:
@@ -152,7 +143,7 @@ class _Walk:
         self._item = 0
 
     def find(self, id_: int) -> Record | None:
-        """The put of this item, above all that were asked for before; None: it is not here."""
+        """Return the put of this item, above all ids asked for before; None: it is not here."""
         if not self._at or id_ - self._item > NEAR_ITEMS:
             found = self._extent.seek_item(self._files, id_, NEAR_BYTES)
             self._at = max(found, self._at)
@@ -168,7 +159,7 @@ class _Walk:
         return None
 
     def _next(self) -> Record | None:
-        """The next whole record from where we are; None: there is none."""
+        """Return the next whole record; None: there is none."""
         extent = self._extent
         while self._at + HEADER_BYTES <= extent.stop:
             data = self._have(HEADER_BYTES)
@@ -191,7 +182,7 @@ class _Walk:
         return None
 
     def _have(self, size: int) -> bytes:
-        """The bytes here, at least so many from where we are, if the segment has them."""
+        """Return the bytes here, at least `size` of them if the segment has them."""
         left = self._base + len(self._data) - self._at
         if self._at < self._base or left < size:
             size = min(max(size, PIECE_BYTES), self._extent.stop - self._at)

@@ -1,12 +1,12 @@
-"""What an observer reads from a log that is being written: many puts at once, from a place on.
+"""Range scans: many puts at once, from a place on, from a log that is being written.
 
-    order ──▶ Gathering.run (blocks: on a thread) ──▶ puts, and how far it looked ──▶ order ...
+    RangeScan.of ──▶ run (blocks: on a thread) ──▶ puts, and how far it looked ──▶ RangeScan.of ...
 
-Unlike `backlog`, which belongs to the ready line and names what is damaged, this keeps no bytes
-between two orders, only a `Place`; so there may be as many observers as there are connections.
+An observer reads so. `readahead` belongs to the ready list and names damage; a range scan keeps no
+bytes between two reads, only a `Place`, so there may be as many observers as connections.
 
-One rule: a put is handed out only if its frame is whole and stands where it belongs; what is not is
-passed over, for the ready line meets it too and names it.
+One rule: a put is handed out only if its frame is whole and at its own position. Other bytes are
+passed over, because the ready list meets them as well and names them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from journal.files import Files, read_around
 from journal.format.kinds import Kind
 from journal.format.meta import said_of_put
 from journal.format.record import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Record, padded
-from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
+from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.seek import Extent, find_frame
 from journal.sets.id_set import IdSet
-from journal.write.segment_file import Segment
 from journal.write.writer import Journal
 
 PIECE_BYTES: Final = 1 << 20  # read at once
 PIECE_BYTES_OF_ONE: Final = 64 << 10  # ... where one item is wanted
-# An order ends after so much of the log, whatever it found, so that a thread is not held up by a
-# stretch in which little is left.
+# A scan ends after so many bytes of the log, whatever it found: a stretch with few items left must
+# not hold up a thread.
 WALKED_BYTES_MAX: Final = 16 << 20
 # Further ahead than this a place is looked for by halving instead of walking there.
 NEAR_ITEMS: Final = 4096
-# An order knows of so many times the ids that it may find which of them are there: a bit for each.
+# A scan knows which ids are there, a bit for each, for this many times the items it may find.
 _SPAN: Final = 4
 _FRAME: Final = struct.Struct("<IIIIIIQQQQBxH4x")  # as `record` has it, what a reader needs
 _NO_LIMIT: Final = 1 << 64
@@ -47,7 +46,7 @@ Put = tuple[int, int, int, int, int, bytes, bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Before `offset` in segment `number` stands no put from `item` on."""
+    """No put from `item` on is before `offset` in segment `number`."""
 
     number: int
     offset: int
@@ -55,8 +54,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """`puts` in order; items up to `seen` were looked for; `place` to go on from there."""
+class Scanned:
+    """`puts` in order. Items up to `seen` were looked for; `place` is where to go on."""
 
     puts: list[Put]
     seen: int
@@ -64,12 +63,12 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class RangeScan:
     """Puts from item `first` to `last` in one segment, at most `most` of them and `bytes_most` of
     bodies (one in any case), stored at `since_ms` or later once the first such one was met.
 
-    `start` -1: where they are has to be found. `wanted` None: all are. From the lsn `limit` on (0:
-    there is none) newer segments say it again.
+    `start` -1: their position has to be found. `wanted` None: all are. From the lsn `limit` on (0:
+    there is none) newer segments repeat the records.
     """
 
     extent: Extent
@@ -86,12 +85,11 @@ class Gathering:
     def of(
         cls, journal: Journal, place: Place | None, first: int, last: int, live: IdSet, most: int,
         bytes_most: int, since_ms: int = 0, hidden: IdSet | None = None,
-    ) -> Gathering | None:  # fmt: skip
-        """How to read items that are there from `first` on, up to `last`; None: the log has none.
+    ) -> RangeScan | None:  # fmt: skip
+        """Return how to read the items from `first` on, up to `last`; None: the log has none.
 
-        `hidden` ones are passed over.
-
-        It may end before `last`, with its segment: then another one follows.
+        Items in `hidden` are passed over. The scan may end before `last`, with its segment: then
+        another one follows.
         """
         segments = journal.segments
         holding = []
@@ -103,8 +101,7 @@ class Gathering:
         holding.reverse()
         if not holding:
             return None
-        # After an unclean end the next segment says again what the last one had behind its last
-        # sync.
+        # After an unclean end the next segment repeats the records after the last sync.
         behind = [each for each in holding if each[1].item_first <= first]
         at, segment = behind[-1] if behind else holding[0]
         first, last = max(first, segment.item_first), min(last, segment.item_last)
@@ -126,10 +123,11 @@ class Gathering:
         if wanted is not None and are_hidden and hidden is not None:
             wanted = wanted.without(hidden)
         return cls(
-            _extent(journal, segment), start, first, last, wanted, limit, most, bytes_most, since_ms
+            Extent.of(journal, segment), start, first, last, wanted, limit, most, bytes_most,
+            since_ms,
         )
 
-    def run(self, files: Files) -> Gathered:
+    def run(self, files: Files) -> Scanned:
         """Read and check them. Blocks; raises OSError."""
         extent, walk = self.extent, _Walk(self)
         at = self.start if self.start >= 0 else self._seek(files)
@@ -144,18 +142,18 @@ class Gathering:
             at += walk.go(data, at)
         if at + HEADER_BYTES > stop:
             walk.seen = self.last
-        return Gathered(walk.puts, walk.seen, Place(extent.number, at, walk.seen + 1))
+        return Scanned(walk.puts, walk.seen, Place(extent.number, at, walk.seen + 1))
 
     def _seek(self, files: Files) -> int:
         return self.extent.seek_item(files, self.first)
 
 
 class _Walk:
-    """A walk over the frames of one segment; `needed` bytes it lacks of the frame it came to."""
+    """A walk over the frames of one segment. `needed`: bytes that the current frame still lacks."""
 
     __slots__ = ("_order", "_room", "_since_ms", "is_over", "needed", "puts", "seen")
 
-    def __init__(self, order: Gathering) -> None:
+    def __init__(self, order: RangeScan) -> None:
         self._order = order
         self._room = order.bytes_most
         self._since_ms = order.since_ms
@@ -165,7 +163,7 @@ class _Walk:
         self.is_over = False
 
     def go(self, data: bytes, base: int) -> int:
-        """Over the whole frames in `data`, which stands at `base`; returns how far."""
+        """Go over the whole frames in `data`, which is at `base`; return how far."""
         order = self._order
         owner, number, limit = order.extent.journal, order.extent.number, order.limit or _NO_LIMIT
         stop, first, last = order.extent.stop - base, order.first, order.last
@@ -210,7 +208,7 @@ class _Walk:
         return at
 
     def _takes(self, size: int) -> bool:
-        """Is there room for a body more? One there is in any case."""
+        """True if there is room for one more body. The first one always has room."""
         self._room -= size
         if self._room < 0 and self.puts:
             return False
@@ -220,10 +218,10 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class TimeSearch:
-    """Which item to begin at, so that none stored at `since_ms` or later is missed.
+    """The item to begin at, so that none stored at `since_ms` or later is missed.
 
     `extents` are the segments with puts in the order of the log, each with its first item. Times
-    are taken to rise with the log; where a wall clock was set back they do not, and items from
+    are taken to rise with the log. Where the wall clock was set back they do not, and items from
     before may be passed over.
     """
 
@@ -232,12 +230,12 @@ class TimeSearch:
 
     @classmethod
     def of(cls, journal: Journal, since_ms: int) -> TimeSearch:
-        """How to find the first item stored at this time of the wall clock, or later."""
-        found = ((_extent(journal, s), s.item_first) for s in journal.segments if s.item_last)
+        """Return how to find the first item stored at this wall time or later."""
+        found = ((Extent.of(journal, s), s.item_first) for s in journal.segments if s.item_last)
         return cls(tuple(found), since_ms)
 
     def run(self, files: Files) -> int:
-        """The item. Blocks; raises OSError."""
+        """Return the item. Blocks; raises OSError."""
         low, high = 0, len(self.extents)
         while high - low > 1:
             middle = (low + high) // 2
@@ -257,14 +255,10 @@ class TimeSearch:
         return put.time_ms < self.since_ms
 
 
-def _extent(journal: Journal, segment: Segment) -> Extent:
-    is_active = segment is journal.active
-    stop = segment.at if is_active else segment.capacity - FOOTER_SPACE_BYTES
-    return Extent(segment.path, journal.short_identity, segment.number, stop)
-
-
 def _behind(data: bytes, at: int, base: int, journal: int, number: int) -> int:
-    """Behind bytes at `at` that are no record: the next frame, or as far as is known."""
+    """Return the position of the next frame after bytes at `at` that are no record, as far as
+    known.
+    """
     found = find_frame(data, at + ALIGN_BYTES, base, journal, number)
     if found >= 0:
         return found

@@ -1,14 +1,14 @@
-"""What waits in the log only, read back in the order of its ids: the bodies that memory has no room
-for, and after a start all of them.
+"""Read-ahead: items that are only in the log, read back in the order of their ids. These are the
+bodies that memory has no room for, and after a start all of them.
 
-    order ──▶ ReadOrder.run (blocks: on a thread) ──▶ arrived ──▶ take (no I/O) ──▶ puts, in order
-      ^                                                             |
-      +---- when nothing more can be taken, or little is left ------+
+    order ──▶ SegmentRead.run (blocks: on a thread) ──▶ arrived ──▶ take (no I/O) ──▶ puts, in order
+      ^                                                               |
+      +---- when nothing more can be taken, or little is left --------+
 
-A place to begin at is found by halving (`seeking`).
+The place to begin at is found by halving (`seek`).
 
-One rule: what is handed out has been checked, byte for byte, against its checksum and its place;
-what does not parse is passed over and named, and nothing is guessed about it.
+One rule: a record is handed out only after its checksum and its position are checked. Bytes that do
+not parse are passed over and named, and nothing is guessed about them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from journal.format.kinds import Kind
 from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, padded
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.seek import PIECE_BYTES, find_frame
-from journal.read.segment_read import PLACED, ReadOrder
+from journal.read.segment_read import PLACED, SegmentRead
 from journal.write.segment_file import Segment
 from journal.write.writer import Journal
 
@@ -29,11 +29,12 @@ _PUT: Final = int(Kind.PUT)
 _NOT_WHOLE: Final = "not a whole record"
 
 
-class Backlog:
+class ReadAhead:
     """The reading side of one journal that is being written. Owned by the loop's thread.
 
     `_data` are bytes of segment `_number` from `_base` on, taken up to `_at`; the last put among
-    them is `_seen`. What does not parse is kept in `_holes` until one knows which items lie behind.
+    them is `_seen`. Bytes that do not parse are kept in `_holes` until the items after them are
+    known.
     """
 
     __slots__ = (
@@ -43,12 +44,12 @@ class Backlog:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._life = 0  # what was ordered in an earlier one is not wanted any more
+        self._life = 0  # a read of an earlier life is not wanted any more
         self.damages: list[Damage] = []
         self.reset()
 
     def reset(self) -> None:
-        """The next item to be read back is another one than was thought."""
+        """Look for the next item anew: it is another one than expected."""
         self._number = 0  # 0: to be looked for
         self._life += 1
         self._is_reading = False
@@ -59,18 +60,19 @@ class Backlog:
         self._base = base  # -1: where the item is has to be found
         self._data = b""
         self._at = 0
-        self._needed = 0  # bytes that the frame at hand still lacks
+        self._needed = 0  # bytes that the current frame still lacks
         self._seen = seen
-        self._hole_at = -1  # where the bytes at hand ceased to be records
+        self._hole_at = -1  # where the current bytes ceased to be records
         self._holes: list[tuple[int, int, str]] = []
         self._is_over = False  # nothing more of this segment can be read, or is needed
 
     # -- reading ----------------------------------------------------------------------------
 
-    def order(self, item: int) -> tuple[int, ReadOrder] | None:
-        """What to read next so that `item` and those behind it can be taken; None: nothing now.
+    def order(self, item: int) -> tuple[int, SegmentRead] | None:
+        """Return the next bytes to read, so that `item` and later ones can be taken; None: nothing
+        now.
 
-        Give it back with `arrived` or `failed`.
+        Give the read back with `arrived` or `failed`.
         """
         left = len(self._data) - self._at
         if self._is_reading or (left >= PIECE_BYTES and self.has_more):
@@ -85,23 +87,25 @@ class Backlog:
         self._is_reading = True
         size = max(PIECE_BYTES, self._needed)
         short = self._journal.short_identity
-        return self._life, ReadOrder(segment.path, short, segment.number, start, stop, size, item)
+        return self._life, SegmentRead(segment.path, short, segment.number, start, stop, size, item)
 
     @property
     def is_reading(self) -> bool:
-        """Is something ordered that has not arrived?"""
+        """True if a read is under way."""
         return self._is_reading
 
     @property
     def has_more(self) -> bool:
-        """Was more read than has been taken?"""
+        """True if more was read than has been taken."""
         if len(self._data) - self._at < HEADER_BYTES or self._needed or self._is_over:
             return False
         segment = self._journal.segment_numbered(self._number)
         return segment is not None and not self._has_all(segment)
 
     def lost_up_to(self, item: int) -> int:
-        """Items from `item` up to this one will never come: all that is there was read. 0: none."""
+        """Return up to which item, from `item` on, none will come: everything was read. 0: none is
+        lost.
+        """
         if self._is_reading or self.has_more:
             return 0
         has_pending = self._journal.has_pending
@@ -117,7 +121,7 @@ class Backlog:
         return segment.item_last if segment.item_last >= item else 0
 
     def give_up(self) -> None:
-        """What was lost is named, and the next item looked for anew."""
+        """Name the lost items, and look for the next item anew."""
         segment = self._journal.segment_numbered(self._number)
         if segment is not None:
             if self._hole_at >= 0 and self._seen < segment.item_last:
@@ -126,17 +130,17 @@ class Backlog:
         self.reset()
 
     def _has_ended(self, segment: Segment) -> bool:
-        """Is no record of this segment left that is written?"""
+        """True if no written record of this segment is left."""
         if self._is_over or self._has_all(segment):
             return True
         return self._base >= 0 and self._base + self._at + HEADER_BYTES > self._stop(segment)
 
     def _has_all(self, segment: Segment) -> bool:
-        """Was the last put of this segment taken? What follows only ends items."""
+        """True if the last put of this segment was taken. The records after it only end items."""
         return segment is not self._journal.active and self._seen >= segment.item_last
 
     def arrived(self, life: int, start: int, data: bytes) -> None:
-        """What was ordered has been read; no bytes: the file ends there."""
+        """Take the bytes that were read; no bytes: the file ends there."""
         if life != self._life:
             return
         self._is_reading = False
@@ -152,9 +156,9 @@ class Backlog:
         self._needed = 0
 
     def failed(self, life: int, error: OSError) -> None:
-        """It could not be read: the rest of that segment is passed over, and named.
+        """Pass over the rest of that segment, and name it: it could not be read.
 
-        After a shortage nothing is known to be lost: it is as if it had not been ordered.
+        After a shortage nothing is known to be lost, and the read may be ordered again.
         """
         if life != self._life:
             return
@@ -163,13 +167,13 @@ class Backlog:
             self._lose(f"cannot be read: {error.strerror or error}")
 
     def rest(self) -> None:
-        """Nothing is needed for now: keep the place, and no bytes."""
+        """Keep the place, and no bytes: nothing is needed for now."""
         if not self._is_reading and self._at >= len(self._data):
             self._base += self._at if self._base >= 0 else 0
             self._data, self._at = b"", 0
 
     def _lose(self, reason: str) -> None:
-        """Nothing more of this segment can be read."""
+        """Give up the rest of this segment."""
         segment = self._journal.segment_numbered(self._number)
         if segment is None:
             self.reset()  # rewritten or removed meanwhile: look for the item again
@@ -180,7 +184,7 @@ class Backlog:
         self._is_over = True
 
     def _find_segment(self, item: int) -> Segment | None:
-        """The one to read, after those that are at their end."""
+        """Return the segment to read, after those that are at their end."""
         if self._number:
             segment = self._journal.segment_numbered(self._number)
             if segment is not None:
@@ -201,7 +205,7 @@ class Backlog:
         self._begin(base, seen)
 
     def _go_on(self, segment: Segment, item: int) -> Segment | None:
-        """This segment, or the next with items if it is at its end; None: nothing more yet."""
+        """Return this segment, or at its end the next with items; None: nothing more yet."""
         if not self._has_ended(segment):
             return segment
         if segment is self._journal.active:
@@ -224,7 +228,7 @@ class Backlog:
     # -- taking -----------------------------------------------------------------------------
 
     def take(self, item: int, most: int) -> list[Record]:
-        """Puts from `item` on, `most` at most, as far as they have been read."""
+        """Return puts from `item` on, `most` at most, that have been read."""
         out: list[Record] = []
         segment = self._journal.segment_numbered(self._number) if self._data else None
         if segment is None or self._is_over or self._has_all(segment):
@@ -266,7 +270,7 @@ class Backlog:
         return out
 
     def _pass_over(self, at: int) -> int:
-        """Behind bytes that are no record: the next frame, or as far as is known."""
+        """Return the position of the next frame after bytes that are no record, as far as known."""
         if self._hole_at < 0:
             self._hole_at = self._base + at
         short = self._journal.short_identity
@@ -277,7 +281,7 @@ class Backlog:
         return max(at + ALIGN_BYTES, behind)
 
     def _name(self, segment: Segment, item_last: int) -> None:
-        """What the holes up to here may have held: items behind the last one seen."""
+        """Name the items up to `item_last` that the holes may have held."""
         first = self._seen + 1
         for start, end, reason in self._holes:
             self.damages.append(

@@ -1,13 +1,13 @@
-"""A segment's bytes to its end, past whatever does not parse.
+"""A segment's bytes to its end, past any that do not parse.
 
     frames ...  | not a frame | frames ...  | 64 zeros | zeros, or an earlier life's bytes | footer
                     Gap                      the end
 
-A fresh segment is zeros behind its end. A recycled one has older frames there, which name an older
+A fresh segment has zeros after its end. A recycled one has older frames there, which name an older
 number and so never parse; each write to it ends with 64 zeros in place of a header.
 
-One rule: scanning never raises and never guesses. What does not parse is a `Gap`; whether it is
-torn or corrupt is decided by `recovery`, which knows up to where the journal was synced.
+One rule: scanning never raises and never guesses. Bytes that do not parse are a `Gap`; `recovery`,
+which knows the last known sync, decides whether it is torn or corrupt.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FOOTER_LOST: Final = "the segment's footer is not readable"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Bytes that are no record. `lsn_next` is the record found behind them, 0: none was."""
+    """Bytes that are no record. `lsn_next` is the record found after them, 0: none was."""
 
     offset: int
     end: int
@@ -56,7 +56,7 @@ class Gap:
 
 @dataclass(slots=True)
 class Scan:
-    """What one segment holds. `records` has the numbered records in order."""
+    """The content of one segment. `records` has the numbered records in order."""
 
     path: str
     number: int
@@ -71,14 +71,16 @@ class Scan:
     read_to: int = FILE_HEADER_BYTES  # where the last whole record ends
     batches: int = 0
     start: int = FILE_HEADER_BYTES  # where reading began
-    dirty: bool = False  # behind the end are bytes that are not zeros
+    dirty: bool = False  # bytes that are not zeros follow the end
     unreadable: bool = False  # the disk did not give its bytes
 
     def kept_tally(self, limit: int, before: Tally | None) -> Tally:
-        """What was put here below the lsn `limit` (0: all), from the footer or by counting.
+        """Return the tally of the records here below the lsn `limit` (0: all), from the footer or
+        by counting.
 
-        `before`: what stands in front of where reading began. What newer segments say again counts
-        there, though the footer counts it too, and though a power cut may have taken it here.
+        `before`: the tally of the records before the start of the scan. Records that newer segments
+        repeat count there, though the footer counts them as well, and though a power cut may have
+        taken them here.
         """
         records, footer = self.records, self.footer
         if limit and records and records[-1].lsn >= limit:
@@ -109,10 +111,11 @@ def scan(
     capacity: int = 0,
     holes: bool = False,
 ) -> Scan:
-    """Read a segment's bytes to its end, past whatever does not parse.
+    """Read a segment's bytes to its end, past any that do not parse.
 
-    From `start` on, where the record `lsn_next` is expected (0: any). `capacity` is what the file
-    should have, where it is shorter. `holes`: lsns rise, but not by one (survivors).
+    Begin at `start`, where the record `lsn_next` is expected (0: any). `capacity` is the size that
+    the file should have, where it is shorter. `holes`: lsns rise, but not by one (a compacted
+    segment).
     """
     result = Scan(path, number, end=start, read_to=start, start=start, lsn_next=lsn_next)
     footer = result.footer = _read_footer(data, journal, number)
@@ -148,7 +151,7 @@ def scan(
 
 
 def read_footer(data: bytes, at: int, journal: int, number: int) -> Record | None:
-    """The footer in a segment's last bytes, which begin at `at`; None: there is none to read."""
+    """Return the footer in a segment's last bytes, which begin at `at`; None: there is none."""
     frame = _moved_to_front(data, at)
     record = decode(frame, 0, journal, number) if frame else None
     if record is None or record.kind != Kind.FOOTER:
@@ -157,13 +160,14 @@ def read_footer(data: bytes, at: int, journal: int, number: int) -> Record | Non
 
 
 def no_footer(data: bytes, at: int, journal: int, number: int) -> bool:
-    """Is there none in these last bytes because none was written in this life of the file?"""
+    """True if no footer was written in this life of the file."""
     frame = _moved_to_front(data, at)
     return not any(data) or (bool(frame) and is_older_frame(frame, 0, journal, number))
 
 
 def _moved_to_front(data: bytes, at: int) -> bytes:
-    """The frame that `data`, read from `at`, begins with, as if it stood at 0; empty: none."""
+    """Return the frame that `data`, read from `at`, begins with, as if it were at 0; empty: none.
+    """
     crc, length, *_, position = _PLACED.unpack_from(data.ljust(_PLACED.size, b"\0"))
     if position != at or not HEADER_BYTES <= length <= len(data) or crc32(data[4:length]) != crc:
         return b""
@@ -172,12 +176,13 @@ def _moved_to_front(data: bytes, at: int) -> bytes:
 
 
 def _counted(footer: Record) -> int:
-    """How many records a footer counts."""
+    """Return how many records a footer counts."""
     return sum(Tally.from_footer(footer).counts)
 
 
 def find_identity(data: bytes, number: int) -> int:
-    """Whose segment this is when its header is damaged, by its first whole frame; 0: unknown."""
+    """Return the journal of a segment with a damaged header, by its first whole frame; 0: unknown.
+    """
     last = min(len(data), _IDENTITY_SEARCH_BYTES)
     for offset in range(FILE_HEADER_BYTES, last, ALIGN_BYTES):
         if decode(data, offset, 0, number) is not None:
@@ -187,7 +192,7 @@ def find_identity(data: bytes, number: int) -> int:
 
 
 def _take_unnumbered(record: Record, result: Scan) -> None:
-    """Account for a record that stands between the others: its lsn is the next one's."""
+    """Account for a record between the numbered ones: its lsn is the next one's."""
     result.lsn_first = result.lsn_first or record.lsn
     result.lsn_next = record.lsn
     if record.kind == Kind.BATCH:
@@ -204,7 +209,7 @@ def _take_unnumbered(record: Record, result: Scan) -> None:
 def _skip_gap(
     data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan, holes: bool
 ) -> Record | None:
-    """At bytes that are no record: the next whole record, after noting the gap; None: the end."""
+    """Note a gap at bytes that are no record; return the next whole record, None: the end."""
     expected = result.lsn_next
     if _only_zeros(data, at, room_end):
         return None  # the usual end
@@ -221,7 +226,9 @@ def _skip_gap(
 def _note_end(
     data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan
 ) -> None:
-    """No whole record of this life follows: is this the end, or is what follows damaged?"""
+    """Decide, where no whole record of this life follows, if this is the end or the rest is
+    damaged.
+    """
     number, footer, expected = result.number, result.footer, result.lsn_next
     result.dirty = footer is None
     if (
@@ -242,7 +249,9 @@ def _note_end(
 
 
 def _older_frame_at(data: bytes, at: int, stop: int, journal: int, number: int) -> int:
-    """Where the first whole frame of an earlier life stands, `stop`: none. Ours end before it."""
+    """Return where the first whole frame of an earlier life begins, `stop`: none. Our log ends
+    before it.
+    """
     needle = struct.pack("<I", journal)
     found = data.find(needle, at + _IDENTITY_AT, stop)
     while found >= 0:
@@ -254,7 +263,7 @@ def _older_frame_at(data: bytes, at: int, stop: int, journal: int, number: int) 
 
 
 def _only_zeros(data: bytes, at: int, stop: int) -> bool:
-    """Comparing is many times faster than searching, and a segment may be mostly zeros."""
+    """True if there are only zeros. Comparing is many times faster than searching."""
     if any(data[at : min(at + HEADER_BYTES, stop)]):
         return False
     return all(
@@ -265,11 +274,11 @@ def _only_zeros(data: bytes, at: int, stop: int) -> bool:
 def _find_following(
     data: bytes, at: int, room_end: int, journal: int, result: Scan, holes: bool
 ) -> Record | None:
-    """The first whole record behind the bytes at `at` that the log may go on with.
+    """Return the first whole record after the bytes at `at` that the log may go on with.
 
-    Bodies may hold anything, a frame that fits its place among it: while a damaged frame still
-    says how long it is, its body is not searched. (Who wants to be found elsewhere has to know
-    the journal's identity, which is random and never leaves its files.)
+    Bodies may hold anything, also a frame that fits its position: while a damaged frame still has
+    its length, its body is not searched. (A forged frame needs the journal's identity, which is
+    random and never leaves its files.)
     """
     number, lsn = result.number, result.lsn_next
     stop = frame_end(data, at, journal, number)

@@ -1,15 +1,16 @@
-"""Where in a segment something begins, found by halving: numbers and times rise with the log, and
-every frame says where it belongs, so the first whole frame behind any byte can be told.
+"""Positions in a segment, found by halving: numbers and times rise with the log, and every frame
+says where it belongs, so the first whole frame after any byte can be found.
 
     +--------+---------------------+--------------------------+---------+
     | header | numbers before it   | the first that is not .. | ..      |
     +--------+---------------------+--------------------------+---------+
              low ──▶                 ◀── high
 
-A number is given to an item when it is put, or to an item that is released; most of a log may be
-other records, such as confirms. These are passed over without being decoded, however many.
+A number is given to an item when it is put, or to an item that is released. Most of a log may be
+other records, such as confirms: these are passed over without being decoded.
 
-One rule: nothing here decides what a record means; whoever asks says what stands before his place.
+One rule: this file does not decide what a record means; the caller says which records are before
+its position.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from journal.format.record import (
     number_given,
 )
 from journal.format.segment import FILE_HEADER_BYTES
+from journal.write.segment_file import Segment
+from journal.write.writer import Journal
 
 PIECE_BYTES: Final = 256 << 10  # so near is near enough: the rest is read one by one
 _WINDOW_BYTES: Final = 64 << 10  # looked through for a frame, while halving
@@ -43,21 +46,29 @@ _PUT: Final = frozenset({Kind.PUT})
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The bytes of one segment up to `stop`, and whose it is."""
+    """The bytes of one segment up to `stop`, and its journal and number."""
 
     path: str
     journal: int
     number: int
     stop: int
 
+    @classmethod
+    def of(cls, journal: Journal, segment: Segment) -> Extent:
+        """Return the written part of this segment."""
+        stop = journal.written_end(segment)
+        return cls(segment.path, journal.short_identity, segment.number, stop)
+
     def seek_item(self, files: Files, item: int, near: int = 0) -> int:
-        """Where to begin, so that no put of this item or a later one is missed; as `seek`."""
+        """Return where to begin, so that no put of this item or a later one is missed; as `seek`.
+        """
         return self.seek(files, lambda each: number_given(each) < item, near)
 
     def seek(self, files: Files, is_before: Callable[[Record], bool], near: int = 0) -> int:
-        """Where to begin, so that no put is missed that is not before. Blocks; raises OSError.
+        """Return where to begin, so that no put is missed that is not before. Blocks; raises
+        OSError.
 
-        `is_before` is asked of records that give a number. At most `near` bytes before the place
+        `is_before` is asked of records that give a number. At most `near` bytes before the position
         (0: PIECE_BYTES), where frames are no larger.
         """
         low, high = FILE_HEADER_BYTES, self.stop
@@ -71,13 +82,13 @@ class Extent:
         return low
 
     def put_behind(self, files: Files, start: int, stop: int) -> Record | None:
-        """The first whole put at or after `start`; None: none begins before `stop`."""
+        """Return the first whole put at or after `start`; None: none begins before `stop`."""
         return self._first_of(_PUT, files, start, stop, _WINDOW_BYTES)
 
     def _first_of(
         self, kinds: frozenset[Kind], files: Files, start: int, stop: int, window: int
     ) -> Record | None:
-        """The first whole record of one of these kinds from `start` on."""
+        """Return the first whole record of one of these kinds from `start` on."""
         wanted = _frames_of(kinds, self.journal, self.number)
         at = start
         while at + HEADER_BYTES <= stop:
@@ -96,7 +107,9 @@ class Extent:
         return None
 
     def _record_at(self, files: Files, data: bytes, base: int, offset: int) -> Record | None:
-        """The record that begins there, if it is whole and in its place. `data` is at `base`."""
+        """Return the record that begins there, if it is whole and at its position. `data` is at
+        `base`.
+        """
         if offset % ALIGN_BYTES or offset < base:
             return None
         length = frame_bytes(data, offset - base, self.journal, self.number, base)
@@ -108,7 +121,7 @@ class Extent:
 
 
 def _frames_of(kinds: frozenset[Kind], journal: int, number: int) -> re.Pattern[bytes]:
-    """What frames of these kinds look like, from their identity on."""
+    """Return a pattern of frames of these kinds, from their identity on."""
     between = _KIND_AT - _IDENTITY_AT - _IDENTITY.size
     identity = re.escape(_IDENTITY.pack(journal, number))
     some = re.escape(bytes(sorted(kinds)))
@@ -116,7 +129,7 @@ def _frames_of(kinds: frozenset[Kind], journal: int, number: int) -> re.Pattern[
 
 
 def find_frame(data: bytes, at: int, base: int, journal: int, number: int) -> int:
-    """Where the next frame of this segment may begin, -1: nowhere. `data` stands at `base`."""
+    """Return where the next frame of this segment may begin, -1: nowhere. `data` is at `base`."""
     needle = _IDENTITY.pack(journal, number)
     found = data.find(needle, at + _IDENTITY_AT)
     while found >= 0:

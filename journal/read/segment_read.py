@@ -1,6 +1,6 @@
-"""Some bytes of one segment, to be read on a thread.
+"""A read of some bytes of one segment, for a thread.
 
-One rule: an order is a value; it knows where to read, and nothing of the journal it came from.
+One rule: a read is a value; it knows its position, and nothing of the journal it came from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, o
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOrder:
+class SegmentRead:
     """Bytes of one segment to be read. `start` -1: from the first put not below `item`."""
 
     path: str
@@ -28,11 +28,11 @@ class ReadOrder:
     item: int
 
     def run(self, files: Files) -> tuple[int, bytes]:
-        """Where they begin, and the bytes. Blocks; raises OSError."""
+        """Return the position of the bytes, and the bytes. Blocks; raises OSError."""
         start = self.start if self.start >= 0 else self.seek(files)
         return start, read_around(files, self.path, start, min(self.size, self.stop - start))
 
     def seek(self, files: Files) -> int:
-        """Where the first put not below `item` is, or a little before."""
+        """Return the position of the first put not below `item`, or a little before it."""
         extent = Extent(self.path, self.journal, self.number, self.stop)
         return extent.seek_item(files, self.item)

@@ -1,13 +1,13 @@
-"""Which files make up a journal and in what order; what a snapshot settles.
+"""The files of a journal and their order, and what a snapshot settles.
 
-    1  2  3  5  [6 to 9]  10 | 11         by rank; survivors stand at the first rank they replace;
-    settled ................ | scanned    holes are segments that held nothing alive
+    1  2  3  5  [6 to 9]  10 | 11         by rank; a compacted segment is at the first rank it
+    settled ................ | scanned    replaces; gaps are segments with no live item
                              ^ the snapshot's lsn
 
 Of a settled segment only its front and its last sector are read, so a start costs the same however
 long the history is.
 
-One rule: nothing is taken out of the chain for what stands in for it unless that is whole.
+One rule: a file leaves the chain for its replacement only if the replacement is whole.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from journal.files import MEDIUM_ERRORS, Files
 from journal.format.kinds import Kind
 from journal.format.record import Record, decode
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     Tally,
     segment_number,
@@ -45,11 +45,11 @@ _IDENTITY_BYTES: Final = 2 << 20  # holds the first frame of a segment without a
 class SegmentFile:
     """One segment as found. `lsn_limit`: records from here on are superseded (0: none are).
 
-    `settled`: a snapshot includes all it says, and it is not scanned. `item_first` to `item_last`
-    and `puts` are what was put there, `lsn_last` its last record, `time_last` the latest time of
-    one, as far as known (0: not). `footer_lsn` is what its footer says is next (0: it has none).
-    `unreadable` is what the disk said instead of giving its bytes. `synced` counts its records up
-    to the last known sync (None: there are none behind it).
+    `settled`: a snapshot includes all of it, and it is not scanned. `item_first` to `item_last` and
+    `puts` are the items put there, `lsn_last` its last record, `time_last` the latest time of one,
+    if known (0: not). `footer_lsn` is the next record by its footer (0: it has none). `unreadable`
+    is the error of the disk in place of its bytes. `synced` counts its records up to the last known
+    sync (None: none are after it).
     """
 
     number: int
@@ -67,7 +67,7 @@ class SegmentFile:
     footer_lsn: int = 0
     settled: bool = False
     unreadable: str = ""
-    is_survivors: bool = False  # what is left of several segments: its lsns have holes
+    is_compacted: bool = False  # what is left of several segments: its lsns have holes
     rank: int = 0  # where it stands in the chain, and the last place it stands for
     rank_last: int = 0
     synced: Tally | None = None
@@ -75,32 +75,33 @@ class SegmentFile:
     def __post_init__(self) -> None:
         self.rank = self.rank_last = self.number
         if self.header is not None:
-            self.is_survivors = self.header.role == SURVIVORS
+            self.is_compacted = self.header.role == COMPACTED
             self.rank, self.rank_last = self.header.rank, self.header.last or self.number
 
     @property
     def bytes_missing(self) -> int:
-        """How much shorter the file is than it was made, as far as it says."""
+        """How much shorter the file is than its header says."""
         made = self.header.capacity if self.header is not None else FILE_HEADER_BYTES
         return max(made - self.capacity, 0)
 
     @property
     def is_open(self) -> bool:
-        """Does only what follows say where it ends? It was never sealed, or its footer is of more
-        than a power cut left."""
+        """True if only the next segment says where it ends: it was never sealed, or its footer is
+        of more than a power cut left.
+        """
         return not self.footer_lsn or 0 < self.lsn_limit < self.footer_lsn
 
-    def is_spare(self, found: Scan) -> bool:
-        """Is it whole, and has nothing been written to it?"""
+    def is_preallocated(self, found: Scan) -> bool:
+        """True if the file is whole and no record was written to it."""
         whole = self.header is not None and not self.bytes_missing
         return whole and not (found.lsn_first or found.gaps or found.footer)
 
     def supersedes(self, lsn: int) -> bool:
-        """Does a newer segment hold what this one says from `lsn` on?"""
+        """True if a newer segment repeats the records from `lsn` on."""
         return bool(self.lsn_limit) and lsn >= self.lsn_limit
 
     def note(self, tally: Tally) -> None:
-        """What was put here."""
+        """Note the items that were put here."""
         self.item_first, self.item_last = tally.item_first, tally.item_last
         self.puts = tally.counts[Kind.PUT]
         self.time_last = tally.time_max
@@ -108,7 +109,7 @@ class SegmentFile:
     def note_records(
         self, found: Scan, before: Tally | None, lsn_cut: int, lsn_synced: int
     ) -> Tally:
-        """Take note of what was scanned, below `lsn_cut` (0: of all), and return its tally."""
+        """Note the scanned records below `lsn_cut` (0: all), and return their tally."""
         limit = min(filter(None, (self.lsn_limit, lsn_cut)), default=0)
         tally = found.kept_tally(limit, before)
         self.note(tally)
@@ -139,7 +140,7 @@ class Chain:
     _small: tuple[str, bytes] = ("", b"")  # the last segment, if it is small
 
     def find(self) -> None:
-        """Look at every file's front, and read the newest snapshot that can be read."""
+        """Look at every file's front, and read the newest readable snapshot."""
         names = self.names = self.files.names(self.folder)
         numbered = [(n, name) for name in names if (n := segment_number(name)) is not None]
         last = max((number for number, _ in numbered), default=0)
@@ -160,18 +161,18 @@ class Chain:
                 segment.journal = 0
         self._place_headless(found)
         self.segments = sorted((s for s in found if s.journal), key=lambda s: (s.rank, s.number))
-        self._replace_by_survivors()
+        self._replace_by_compacted()
         if self.snapshot is not None:
             limit = 0
             for segment in reversed(self.segments):
-                self._settle(segment, self.snapshot, limit)
+                self._resolve(segment, self.snapshot, limit)
                 limit = segment.lsn_first or limit
 
     def scan(self, segment: SegmentFile, start: int = 0, lsn_next: int = 0) -> Scan:
-        """Its records and gaps, from `start` on; an unreadable file is one gap.
+        """Return its records and gaps, from `start` on; an unreadable file is one gap.
 
-        So is one whose front was unreadable before: without its header nobody knows its place, and
-        survivors in the wrong place would supersede what is good.
+        A file with an unreadable front is one gap as well: without its header its place is unknown,
+        and a compacted segment in the wrong place would supersede good records.
         """
         start = start or FILE_HEADER_BYTES
         made = segment.capacity + segment.bytes_missing
@@ -190,12 +191,13 @@ class Chain:
             return Scan.of_unreadable(segment.path, segment.number, made, segment.unreadable)
         return scan(
             data, segment.path, segment.journal, segment.number,
-            start, lsn_next, made, segment.is_survivors,
+            start, lsn_next, made, segment.is_compacted,
         )  # fmt: skip
 
-    def settle_listed(self) -> None:
-        """Those that were never sealed, or with records that newer segments say again, and that the
-        snapshot lists: it knows what they held."""
+    def resolve_listed(self) -> None:
+        """Settle the segments that were never sealed, or that newer segments repeat in part, if the
+        snapshot lists them: it knows their items.
+        """
         if self.snapshot is None:
             return
         listed = {s.number: s for s in self.snapshot.segments}
@@ -224,8 +226,8 @@ class Chain:
     def _name_unreadable(
         self, segment: SegmentFile, state: SegmentState, snapshot: Snapshot
     ) -> None:
-        """Its items may be lost; what else it said the snapshot knows."""
-        alive = snapshot.kept().between(state.item_first, state.item_last)
+        """Name a file whose items may be lost; the snapshot knows its other records."""
+        alive = snapshot.needed().between(state.item_first, state.item_last)
         ids = (state.item_first, state.item_last) if alive else (1, 0)
         self.damages.append(
             Damage("corrupt", segment.path, 0, segment.capacity, segment.unreadable, 1, 0, *ids)
@@ -255,7 +257,7 @@ class Chain:
         return segment
 
     def _find_owner(self, found: list[SegmentFile]) -> None:
-        """The journal that most of the segments belong to (the newest decides a tie)."""
+        """Return the journal that most of the segments belong to (the newest decides a tie)."""
         votes: dict[int, int] = {}
         for segment in found:
             if segment.header is not None:
@@ -288,9 +290,10 @@ class Chain:
             self._name_file(segment, kind, HEADER_LOST)
 
     def _place_headless(self, found: list[SegmentFile]) -> None:
-        """Survivors without a header look like a segment that supersedes half of the log.
+        """Find the place of a segment without a header.
 
-        Up to the snapshot's lsn numbers and lsns rise together, but for survivors.
+        A compacted one would look as if it superseded half of the log: up to the snapshot's lsn
+        numbers and lsns rise together, except for these.
         """
         settled = self.snapshot.lsn + 1 if self.snapshot is not None else 0
         known = [s for s in found if s.header is not None and s.journal and s.lsn_first > 0]
@@ -299,40 +302,40 @@ class Chain:
             if segment.header is None and first and any(
                 s.number < segment.number and first < s.lsn_first <= settled for s in known
             ):
-                segment.is_survivors = True
+                segment.is_compacted = True
                 before = (s.rank for s in known if s.lsn_first <= first)
                 segment.rank = segment.rank_last = max(before, default=0)
 
     def _name_file(self, segment: SegmentFile, kind: DamageKind, reason: str) -> None:
-        """Damage to a file as such; what is lost with it shows in the walk, if it is walked."""
+        """Name damage to a file as such; its lost records show in the walk, if it is walked."""
         end = segment.capacity if kind == "foreign" else FILE_HEADER_BYTES
         id_last = 0 if segment.journal or kind == "foreign" else ITEM_MAX
         self.damages.append(
             Damage(kind, segment.path, 0, end, reason, 1, id_last, 1, id_last)
         )
 
-    def _replace_by_survivors(self) -> None:
-        """Newest first: what survivors stand for is theirs, if they are whole."""
-        for survivors in sorted(self.segments, key=lambda s: -s.number):
-            if not survivors.is_survivors or survivors not in self.segments:
+    def _replace_by_compacted(self) -> None:
+        """Give each whole compacted segment the place of those it stands for, newest first."""
+        for compacted in sorted(self.segments, key=lambda s: -s.number):
+            if not compacted.is_compacted or compacted not in self.segments:
                 continue
             theirs = [
                 s for s in self.segments
-                if survivors.rank <= s.rank
-                and s.rank_last <= survivors.rank_last
-                and s.number < survivors.number
+                if compacted.rank <= s.rank
+                and s.rank_last <= compacted.rank_last
+                and s.number < compacted.number
             ]  # fmt: skip
             if not theirs:
                 continue
-            found = self.scan(survivors)
-            if found.footer is not None and not found.gaps and not survivors.bytes_missing:
+            found = self.scan(compacted)
+            if found.footer is not None and not found.gaps and not compacted.bytes_missing:
                 self.replaced += theirs
                 self.segments = [s for s in self.segments if s not in theirs]
             else:  # the segments they were made of are still there
-                self.segments.remove(survivors)
-                reason = survivors.unreadable or "survivors that are not whole; not used"
+                self.segments.remove(compacted)
+                reason = compacted.unreadable or "a compacted segment that is not whole; not used"
                 self.damages.append(
-                    Damage("corrupt", survivors.path, 0, survivors.capacity, reason, 1, 0)
+                    Damage("corrupt", compacted.path, 0, compacted.capacity, reason, 1, 0)
                 )
 
     # -- snapshots ----------------------------------------------------------------------------
@@ -378,7 +381,7 @@ class Chain:
             self.owner, self.identity = header.journal, header.identity
         return read
 
-    def _settle(self, segment: SegmentFile, snapshot: Snapshot, limit: int) -> None:
+    def _resolve(self, segment: SegmentFile, snapshot: Snapshot, limit: int) -> None:
         """By its footer, unless that counts what newer segments say again, from `limit` on."""
         if segment.header is None or segment.bytes_missing or not segment.lsn_first:
             return

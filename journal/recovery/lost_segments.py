@@ -1,12 +1,12 @@
-"""Items that a snapshot knows and whose segment is not there any more.
+"""Items that a snapshot knows and whose segment is missing.
 
     snapshot lists      4   7   8   9            alive in 7: 12, 15
-    there are           4       8  [57: 9 ...]   the log behind the snapshot ends 12: 15 is missing
+    there are           4       8  [57: 9 ...]   the log after the snapshot ends 12: 15 is missing
 
-A segment may go when nothing in it is alive, and survivors may stand for it: then nothing is
+A segment may go when nothing in it is alive, and a compacted one may stand for it: then nothing is
 missing, though the snapshot, which is older, still lists it.
 
-One rule: an item is missing only when nothing ended it and no segment that is there may hold it.
+One rule: an item is missing only when no record ended it and no present segment may hold it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _ENDS: Final = frozenset(
 )
 
 
-class Missing:
-    """What would be missing at a snapshot; `see` takes out what was ended since.
+class LostSegments:
+    """The items that would be missing at a snapshot; `see` takes out those that ended since.
 
-    An item is missing while one reader, the queue's own line (0) or a child, still has it.
+    An item is missing while one reader, the queue itself (0) or a child, still has it.
     """
 
     __slots__ = ("_dead", "_present", "_segments")
@@ -62,11 +62,11 @@ class Missing:
         return bool(self._segments)
 
     def see(self, record: Record) -> None:
-        """A record behind the snapshot: does it end what may be missing?"""
+        """Take out the items that this record after the snapshot ends."""
         kind, item = record.kind, record.item
         dead = self._dead.get(record.reader)
         if dead is None:
-            return  # a reader that came later: what it takes is in later segments
+            return  # a reader that came later: its items are in later segments
         if kind in _ENDS:
             for _, alive in self._segments:
                 alive[record.reader].discard(item)
@@ -84,14 +84,14 @@ class Missing:
             self._end(record.reader, ITEM_MAX, ())
 
     def _end(self, reader: int, last: int, spared: Iterable[int]) -> None:
-        """Everything of this reader up to there is gone, but these and the dead."""
+        """Take out every item of this reader up to `last`, except the spared and the dead."""
         stay = self._dead[reader].union(spared)
         for _, alive in self._segments:
             for gone in [i for i in alive[reader] if i <= last and i not in stay]:
                 alive[reader].discard(gone)
 
     def damages(self, folder: str) -> list[Damage]:
-        """Each segment that is missing with something in it; to be asked when all is read."""
+        """Return each missing segment with lost items; to be called when all is read."""
         found = []
         for state, readers in self._segments:
             alive = IdSet.union([*readers.values()])

@@ -1,18 +1,18 @@
 """From a folder to records in order: check the chain, cut a torn tail, name the rest.
 
-    files on disk          `chain`: order, owner, snapshot, what is settled by it
+    files on disk          `chain`: order, owner, snapshot, settled segments
         |
         v                  scan, newest first until a batch says up to where it was synced
     limits: a newer segment supersedes           |
     every older record from its first            v  lsn_synced
     lsn on                 walk, oldest first: records below the limit, in order; records lost at
-                           or below lsn_synced are corrupt: named, passed; the first lost behind it
-                           are torn: the log ends there, and what follows is cut
+                           or below lsn_synced are corrupt: named, passed; the first lost after it
+                           are torn: the log ends there, and the rest is cut
 
-What is kept from behind lsn_synced is the *tail*. The page cache is not the disk, so an unclean
-end has its tail written again, into a fresh segment, before anything is answered (`resume`).
+The records kept from after lsn_synced are the *tail*. The page cache is not the disk, so an unclean
+end has its tail written again, into a fresh segment, before the first answer (`reopen`).
 
-With a snapshot only what lies behind its lsn is read; without one, everything.
+With a snapshot only records after its lsn are read; without one, everything.
 
 One rule: recovery reads and changes nothing; a crash during it leaves everything to the next one.
 """
@@ -32,7 +32,7 @@ from journal.format.record import HEADER_BYTES, Record, number_given
 from journal.format.segment import FILE_HEADER_BYTES, Tally
 from journal.read.scan import FOOTER_LOST, Gap, Scan
 from journal.recovery.chain import Chain, SegmentFile
-from journal.recovery.lost_segments import Missing
+from journal.recovery.lost_segments import LostSegments
 from journal.snapshot.snapshot import Snapshot
 
 MISSING_BEFORE: Final = "records are missing before this segment"
@@ -50,8 +50,8 @@ _OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 class Recovery:
     """Reads one queue's journal. Exhaust `records()` first; everything else is known then.
 
-    With a snapshot `records()` has those behind `snapshot.lsn`; `whole`: all that are there, and
-    every byte is looked at. `snapshot_lsns` are those of the snapshots to keep, newest first.
+    With a snapshot `records()` yields those after `snapshot.lsn`; `whole`: all records on disk,
+    with every byte checked. `snapshot_lsns` are those of the snapshots to keep, newest first.
     """
 
     files: Files
@@ -64,7 +64,7 @@ class Recovery:
     segments: list[SegmentFile] = field(default_factory=list)  # with records of the log
     superseded: list[SegmentFile] = field(default_factory=list)  # newer segments hold all of it
     replaced: list[SegmentFile] = field(default_factory=list)  # survivors stand for them
-    spares: list[SegmentFile] = field(default_factory=list)  # hold nothing
+    preallocated: list[SegmentFile] = field(default_factory=list)  # hold nothing
     damages: list[Damage] = field(default_factory=list)
     tail: list[Record] = field(default_factory=list)
     checkpoint: Record | None = None
@@ -78,7 +78,7 @@ class Recovery:
     _chain: Chain = field(init=False)
     _scans: dict[int, Scan] = field(default_factory=dict)
     _last: Scan | None = None
-    _lsn: int = 0  # the next record's, as far as we have read; 0: any may be the first
+    _lsn: int = 0  # the next record's, by the records read; 0: any may be the first
     _lsn_known: int = 0  # a snapshot includes the records up to here
     _item_settled: int = 0  # the latest item put in a segment that was passed
     # Items and places share their numbers, so these are of both.
@@ -88,12 +88,13 @@ class Recovery:
 
     @property
     def is_sealed(self) -> bool:
-        """Does the log end in a segment that nothing more is written to?"""
+        """True if the log ends in a segment that is not written to any more."""
         return self._last is not None and self._last.footer is not None
 
     @property
     def clean(self) -> bool:
-        """Did the journal end with everything synced, and said so, in a segment to go on in?"""
+        """True if the journal ended with everything synced, and said so, in a segment to go on in.
+        """
         if self.tail or self.torn:
             return False
         if self._last is None:
@@ -101,13 +102,13 @@ class Recovery:
         return not self.is_sealed and all(d.path != self._last.path for d in self.damages)
 
     def records(self) -> Iterator[Record]:
-        """Every record that is kept, in order of lsn."""
+        """Yield every record that is kept, in order of lsn."""
         self._find()
         self._find_synced()
         self._sort_out()
         if not self.whole:
-            self._chain.settle_listed()
-        missing = Missing(self.snapshot, self.segments) if self.snapshot is not None else None
+            self._chain.resolve_listed()
+        missing = LostSegments(self.snapshot, self.segments) if self.snapshot is not None else None
         for segment in self.segments:
             self._last = None
             if segment.settled and not self.whole:
@@ -144,10 +145,10 @@ class Recovery:
             self._item_seen = self._item_last = self._item_jump = opening.item - 1
 
     def _find_synced(self) -> None:
-        """Newest first, until a batch says up to where the journal was synced.
+        """Look, newest first, for a batch that says up to where the journal was synced.
 
-        Before a file that the disk does not give, all is taken as synced: to write a tail anew
-        from there would supersede what that file may hold when the disk gives it again.
+        Before a file that the disk does not give, all is taken as synced: a tail written anew from
+        there would supersede the records that the file may hold when the disk gives it again.
         """
         before_unreadable = False
         for segment in reversed(self.segments):
@@ -162,7 +163,7 @@ class Recovery:
                 return
 
     def _sort_out(self) -> None:
-        """Newest first: which segments count, up to which lsn, and which hold nothing."""
+        """Decide, newest first, which segments count, up to which lsn, and which are empty."""
         oldest = self.segments[0].number if self.segments else 0
         limit = 0
         kept: list[SegmentFile] = []
@@ -170,19 +171,19 @@ class Recovery:
             segment.lsn_limit = limit
             first = self._first_lsn(segment)
             if first and segment.supersedes(first):
-                # And with it those behind it in which no record can be read: theirs came later.
+                # And with it the next ones without a readable record: theirs came later.
                 while kept and not self._first_lsn(kept[0]):
                     self.superseded.insert(0, kept.pop(0))
                 self.superseded.insert(0, segment)
-            elif not first and segment.is_spare(self._scans[segment.number]):
-                self.spares.insert(0, segment)
+            elif not first and segment.is_preallocated(self._scans[segment.number]):
+                self.preallocated.insert(0, segment)
             else:
                 kept.insert(0, segment)
                 limit = first or limit
         self.segments = self._chain.segments = kept
-        if self.spares and self.spares[0].number == oldest and not self._lsn:
-            # A segment goes only when the one behind it is synced. So nothing ever stood before
-            # this one: the log begins here, and what was written here, if anything, is lost.
+        if self.preallocated and self.preallocated[0].number == oldest and not self._lsn:
+            # A segment goes only when the next one is synced. So there was never one before
+            # this one: the log begins here, and the records written here, if any, are lost.
             self._lsn = 1
 
     def _first_lsn(self, segment: SegmentFile) -> int:
@@ -194,7 +195,7 @@ class Recovery:
         return known.lsn_first
 
     def _scan(self, segment: SegmentFile) -> Scan:
-        """From where the snapshot says that the log goes on, if it does; else all of it."""
+        """Scan from where the snapshot says that the log goes on, if it does; else all of it."""
         snapshot = self.snapshot
         if (
             snapshot is not None
@@ -213,7 +214,7 @@ class Recovery:
     # -- walking ----------------------------------------------------------------------------
 
     def _kept(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
-        """The records of one segment that count."""
+        """Yield the records of one segment that count."""
         opened = segment.lsn_first or found.lsn_first
         segment.lsn_first = opened or (self._lsn or 1 if found.gaps else 0)
         if self.torn:
@@ -226,11 +227,11 @@ class Recovery:
             self._lsn = found.lsn_first
         yield from self._walk(segment, found)
         self._note_tally(segment, found)
-        if segment.is_survivors and found.footer is not None:
+        if segment.is_compacted and found.footer is not None:
             self._lsn = max(self._lsn, found.footer.lsn)  # behind all it stands for
 
     def _note_tally(self, segment: SegmentFile, found: Scan) -> None:
-        """What was put in a segment, from its footer or by counting."""
+        """Note the items put in a segment, from its footer or by counting."""
         before = self.snapshot.tally if self.snapshot else None
         cut = self._lsn if self.torn else 0
         self.tally = tally = segment.note_records(found, before, cut, self.lsn_synced)
@@ -254,8 +255,8 @@ class Recovery:
         yield from self._keep(segment, found.records[at:] if at else found.records)
 
     def _open(self, segment: SegmentFile, opening: Record) -> None:
-        """Take over what a segment opens with, unless something newer is known."""
-        if segment.is_survivors:
+        """Take over the opening state of a segment, unless something newer is known."""
+        if segment.is_compacted:
             self.checkpoint = self.checkpoint or opening  # names the queue; counts nothing
         elif self._is_new(segment, opening.lsn):
             self.checkpoint = opening
@@ -263,13 +264,13 @@ class Recovery:
             self._item_last = max(self._item_last, self._item_jump)
 
     def _is_new(self, segment: SegmentFile, lsn: int) -> bool:
-        """Does a segment that begins with this lsn begin behind the snapshot?"""
+        """True if a segment that begins with this lsn begins after the snapshot."""
         if self.snapshot is None or self.whole:
             return True
         return lsn > self._lsn_known and segment.number != self.snapshot.segment
 
     def _keep(self, segment: SegmentFile, records: list[Record]) -> Iterator[Record]:
-        """Records between two gaps, as far as they are wanted and not superseded."""
+        """Yield the records between two gaps that are wanted and not superseded."""
         if segment.lsn_limit and records and segment.supersedes(records[-1].lsn):
             records = records[: bisect_left(records, segment.lsn_limit, key=_lsn)]
         if records and records[0].lsn <= self._lsn_known and not self.whole:
@@ -288,7 +289,7 @@ class Recovery:
         yield from records
 
     def _all_gaps(self, segment: SegmentFile, found: Scan) -> list[Gap]:
-        """The scan's gaps, and those that show only beside the file: before it, and its end."""
+        """Yield the scan's gaps, and those at its beginning and its end."""
         gaps = list(found.gaps)
         opens_whole = not gaps or gaps[0].offset > FILE_HEADER_BYTES
         if self._lsn and found.lsn_first > self._lsn and opens_whole:
@@ -310,7 +311,8 @@ class Recovery:
         return gaps
 
     def _judge(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
-        """Torn or damaged? Names it; where records behind the last sync are lost, the log ends."""
+        """Name a gap as torn or damaged. Where records after the last sync are lost, the log ends.
+        """
         if self._is_known(segment, found, gap):
             return
         if found.unreadable:
@@ -335,9 +337,10 @@ class Recovery:
             self._lsn = last + 1
 
     def _is_known(self, segment: SegmentFile, found: Scan, gap: Gap) -> bool:
-        """Did the snapshot know all that was lost here? Then bodies are lost at most: name those.
+        """True if the snapshot knew all that was lost here. Then at most bodies are lost: name
+        those.
 
-        A gap that reaches beyond the snapshot is judged as any other, too.
+        A gap that reaches beyond the snapshot is judged like any other.
         """
         snapshot, known = self.snapshot, self._lsn_known
         if snapshot is None or self.whole:
@@ -351,7 +354,8 @@ class Recovery:
             before, behind = state.item_first - 1, state.item_last + 1
         low = max((item for at, item in puts if at < gap.offset), default=before) + 1
         high = min((item for at, item in puts if at >= gap.end), default=behind)
-        alive = list(snapshot.kept().between(low, high - 1)) if gap.reason != FOOTER_LOST else []
+        has_puts = gap.reason != FOOTER_LOST
+        alive = list(snapshot.needed().between(low, high - 1)) if has_puts else []
         ids = (alive[0], alive[-1]) if alive else (1, 0)
         self._name("truncated" if gap.reason in _TRUNCATED else "corrupt", segment.path,
                    gap.offset, gap.end, gap.reason, 1, 0, *ids)  # fmt: skip
@@ -359,14 +363,16 @@ class Recovery:
 
     @staticmethod
     def _behind(segment: SegmentFile, gap: Gap) -> int:
-        """The first lsn that is surely behind a gap; 0: there is none."""
+        """Return the first lsn that is surely after a gap; 0: there is none."""
         following = gap.lsn_next
         if segment.lsn_limit and not 0 < following < segment.lsn_limit:
             following = segment.lsn_limit
         return following
 
     def _name_unreadable(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
-        """It may have held as much as it has room for. The log goes on behind all of that."""
+        """Name a file that may have held as much as it has room for. The log goes on after all of
+        that.
+        """
         first = self._lsn or 1
         last = min(first + (gap.end - gap.offset) // HEADER_BYTES, ITEM_MAX)
         last = segment.lsn_limit - 1 if segment.lsn_limit else last
@@ -375,11 +381,13 @@ class Recovery:
         self._lsn = max(self._lsn, last + 1)
 
     def _lost(self, segment: SegmentFile, gap: Gap) -> tuple[int, int]:
-        """First and last lsn of what may have been in a gap; a last below its first: nothing."""
-        room = (gap.end - gap.offset) // HEADER_BYTES  # for so many records at most
+        """Return first and last lsn of the records that may have been in a gap; a last below its
+        first: none.
+        """
+        room = (gap.end - gap.offset) // HEADER_BYTES  # for this many records at most
         if gap.offset == FILE_HEADER_BYTES:
             room = max(room - _OPENING_FRAMES, 0)
-        elif gap.end == FILE_HEADER_BYTES:  # not even a header: nobody knows how long it was
+        elif gap.end == FILE_HEADER_BYTES:  # not even a header: its length is unknown
             room = ITEM_MAX
         first = self._lsn or gap.lsn_expected
         following = self._behind(segment, gap)
@@ -389,7 +397,9 @@ class Recovery:
         return first, min(first + max(room, 1) - 1, ITEM_MAX)
 
     def _items_lost(self, found: Scan, first: int, last: int) -> tuple[int, int]:
-        """The items whose puts may be among these records: no record gives more than one number."""
+        """Return the items whose puts may be among these records: a record gives one number at
+        most.
+        """
         if last < first:
             return 1, 0
         id_first = self._item_seen + 1
@@ -400,7 +410,7 @@ class Recovery:
         return id_first, self._item_last
 
     def _cut(self, found: Scan, offset: int, reason: str, first: int, last: int) -> None:
-        """The log ends before `offset`; what was written from there on in this file is cut."""
+        """End the log before `offset`; the later bytes of this file are cut."""
         self.torn = True
         end = max([found.read_to, *(g.end for g in found.gaps)])
         if end > offset:

@@ -1,14 +1,14 @@
-"""From a recovery to the journal that goes on: set aside, write fresh, remove what is outdated.
+"""From a recovery to the journal that goes on: set aside, write fresh, remove outdated files.
 
-    clean end      go on in the last segment, unless it has bytes of an earlier life behind its end
-    any other      copy what is cut to set-aside/; what is kept from behind the last known sync
-                   goes into a fresh segment, on disk with its name; then older copies may go
+    clean end      go on in the last segment, unless bytes of an earlier life follow its end
+    any other      copy the bytes to be cut to set-aside/; the records kept from after the last
+                   known sync go into a fresh segment, on disk with its name; then older copies go
 
-The page cache shows what the disk may not have (a sync that failed leaves its pages looking
+The page cache shows bytes that the disk may not have (a sync that failed leaves its pages looking
 clean), so those records are written once more, elsewhere.
 
 One rule: a fresh segment gets its name only when all of it is on disk; so its batch may say of
-itself that it is synced, and whoever finds the name finds everything.
+itself that it is synced, and a start that finds the name finds everything.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _SUFFIX_PART: Final = ".part"  # a copy that is not complete
 def recovered_journal(
     recovery: Recovery, sizes: Sizes, checkpoint: Callable[[], Checkpoint], time_ms: int
 ) -> Store:
-    """The journal that goes on where `recovery` ended. Blocks; its `records()` must be exhausted.
+    """Return the journal that goes on where `recovery` ended. Blocks; exhaust its `records()`
+    first.
 
     After an unclean end the tail is on disk, in a fresh segment, when this returns.
     """
@@ -60,7 +61,7 @@ def recovered_journal(
         lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(names),
     )  # fmt: skip
     store = Store(journal)
-    store.upkeep.snapshots = sorted(recovery.snapshot_lsns)
+    store.maintenance.snapshots = sorted(recovery.snapshot_lsns)
     journal.segments = [
         Segment(
             found.number, found.path, found.capacity, None, lsn_first=found.lsn_first,
@@ -71,17 +72,17 @@ def recovered_journal(
         for found in recovery.segments
         if found.lsn_first
     ]
-    journal.ledger.replaced = [found.path for found in recovery.replaced]
+    journal.segment_list.replaced = [found.path for found in recovery.replaced]
     outdated: list[str] = []
     at = recovery.append_at
     if not recovery.clean:
         try:
-            outdated = _go_on_in_fresh(journal, recovery, time_ms)
+            outdated = _go_on_in_fresh(recovery, journal, time_ms)
         except OSError as error:
             if error.errno != errno.ENOSPC or not _can_go_on(recovery):
                 raise
             # It may have its name already, and would stand for all that is written from now on.
-            files.remove(segment_path(folder, journal.spares.number))
+            files.remove(segment_path(folder, journal.preallocation.number))
             at = _write_tail_again(recovery)
     if journal.active is None and journal.segments:
         active = journal.active = journal.segments[-1]
@@ -91,20 +92,20 @@ def recovered_journal(
         active.tally = recovery.tally
     # Spares first, and the newest of the others first: a segment that is empty or unreadable would
     # look like a lost beginning if a crash left it alone with nothing before it.
-    spares = [found.path for found in recovery.spares]
+    preallocated = [found.path for found in recovery.preallocated]
     superseded = [found.path for found in recovery.superseded]
     left_over = [os.path.join(folder, n) for n in names if n.endswith(_LEFT_OVER)]
-    for path in (*spares, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
+    for path in (*preallocated, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
         files.remove(path)
     return store
 
 
-def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[str]:
-    """Write the tail into a fresh segment; returns the segments that are superfluous by it."""
-    journal.spares.number += 1
+def _go_on_in_fresh(recovery: Recovery, journal: Journal, time_ms: int) -> list[str]:
+    """Write the tail into a fresh segment; return the segments that it makes superfluous."""
+    journal.preallocation.number += 1
     opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
     fresh = write_fresh(
-        recovery, journal.spares.number, journal.identity, journal.short_identity,
+        recovery, journal.preallocation.number, journal.identity, journal.short_identity,
         opening, journal.sizes.segment_min,
     )  # fmt: skip
     # What the disk did not give today it may give tomorrow: that stays.
@@ -124,9 +125,9 @@ def _go_on_in_fresh(journal: Journal, recovery: Recovery, time_ms: int) -> list[
 
 
 def _give_up_tail(segment: Segment, synced: Tally | None, lsn_fresh: int) -> None:
-    """What a fresh segment says again from there on is not this segment's any more.
+    """Take the records that a fresh segment repeats from this segment's counts.
 
-    A power cut may yet take it here. `synced` counts what is left (None: all of it).
+    A power cut may still lose them here. `synced` counts the others (None: all of it).
     """
     segment.lsn_last = min(segment.lsn_last, lsn_fresh - 1)
     if synced is not None:
@@ -137,7 +138,7 @@ def _give_up_tail(segment: Segment, synced: Tally | None, lsn_fresh: int) -> Non
 def set_aside(files: Files, folder: str, damages: list[Damage]) -> None:
     """Keep a copy of every damaged stretch in `set-aside/`, once.
 
-    Not of a foreign file: it is left where it is.
+    A foreign file is left where it is, without a copy.
     """
     if not damages:
         return
@@ -156,7 +157,7 @@ def set_aside(files: Files, folder: str, damages: list[Damage]) -> None:
 
 
 def _copy(files: Files, damage: Damage, copy: str) -> None:
-    """Copy what is damaged, piece by piece, as far as it can be read."""
+    """Copy the damaged bytes, piece by piece, up to the first that cannot be read."""
     data = _piece(files, damage, damage.offset)
     if not data:
         return
@@ -178,7 +179,8 @@ def _copy(files: Files, damage: Damage, copy: str) -> None:
 
 
 def _piece(files: Files, damage: Damage, at: int) -> bytes:
-    """What can be read of a damaged stretch from `at` on; empty: its end, or that of the file."""
+    """Return readable bytes of a damaged stretch from `at` on; empty: its end, or that of the file.
+    """
     try:
         return files.read(damage.path, at, min(damage.end - at, COPY_BYTES))
     except OSError as error:
@@ -191,7 +193,9 @@ def write_fresh(
     recovery: Recovery, number: int, identity: bytes, short_identity: int,
     opening: Draft, least_bytes: int,
 ) -> Segment:  # fmt: skip
-    """What is kept from behind the last known sync, in segment `number`, on disk on return."""
+    """Write the records kept from after the last known sync to segment `number`; return it, on
+    disk.
+    """
     tail, time_ms = recovery.tail, opening.time_ms
     size = sum(r.end - r.offset for r in tail)
     capacity = whole_sectors(max(size + OVERHEAD_BYTES, least_bytes))
@@ -210,13 +214,13 @@ def write_fresh(
     try:
         handle = recovery.files.create(path, b"".join(pieces), capacity)
     except OSError as error:
-        spare = max(recovery.spares, key=lambda s: s.capacity, default=None)
+        spare = max(recovery.preallocated, key=lambda s: s.capacity, default=None)
         if error.errno != errno.ENOSPC or spare is None or spare.capacity < capacity:
             raise
         pieces[0] = replace(header, capacity=spare.capacity).encode()
         pieces.append(bytes(HEADER_BYTES))  # no frame of an earlier life follows
         handle, capacity = _write_over(recovery.files, spare.path, path, pieces), spare.capacity
-        recovery.spares.remove(spare)
+        recovery.preallocated.remove(spare)
     segment = Segment(number, path, capacity, handle, lsn_first=first, at=at, recycled=True)
     segment.tally.see_all(tail)
     puts = [r.item for r in tail if r.kind == Kind.PUT]
@@ -226,7 +230,7 @@ def write_fresh(
 
 
 def _write_over(files: Files, spare: str, path: str, pieces: list[bytes]) -> Handle:
-    """On a full disk: the room is that of a spare segment. It has its new name when it is whole."""
+    """Use the room of a prepared segment on a full disk. It has its new name when it is whole."""
     fresh = path + SUFFIX_NEW
     files.rename(spare, fresh)
     handle = files.open(fresh)
@@ -249,7 +253,7 @@ def _write_over(files: Files, spare: str, path: str, pieces: list[bytes]) -> Han
 
 
 def _can_go_on(recovery: Recovery) -> bool:
-    """Is the last segment whole, unsealed, and undamaged but for its torn end?"""
+    """True if the last segment is whole, unsealed, and undamaged but for its torn end."""
     if not recovery.segments:
         return False
     last = recovery.segments[-1]
@@ -261,7 +265,9 @@ def _can_go_on(recovery: Recovery) -> bool:
 
 
 def _write_tail_again(recovery: Recovery) -> int:
-    """Where the log goes on in its last segment, all before it on disk. Blocks; raises OSError."""
+    """Return where the log goes on in its last segment, all before it on disk. Blocks; raises
+    OSError.
+    """
     files, last = recovery.files, recovery.segments[-1]
     end = _end_of_log(recovery)
     for segment in recovery.segments:
@@ -289,7 +295,7 @@ def _end_of_log(recovery: Recovery) -> int:
 
 
 def _clear(files: Files, handle: Handle, start: int, stop: int) -> None:
-    """Zeros for whatever stands behind the log's end."""
+    """Write zeros over any bytes after the end of the log."""
     for at in range(start, stop, COPY_BYTES):
         data = files.read(handle.path, at, min(COPY_BYTES, stop - at))
         if data.strip(b"\0"):

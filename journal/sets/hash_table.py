@@ -1,17 +1,17 @@
-"""What is remembered by hash: ids that were stored, and what was written under keys. No I/O.
+"""Remembered entries by hash: ids that were stored, and versions written under keys. No I/O.
 
     an entry   hash 16 | time_ms u64 | item u64 | of a key: version u64
 
     by the upper bits of the hash, into buckets of about 32 entries, one after the other
     [ bucket ][ bucket ][ bucket ][ bucket ]      one more bucket is split for every 32 entries
-      |   |     |   |       |         |           that come, and two are put together again for
+      |   |     |   |       |         |           that come, and two are joined again for
     [  ][  ]  [  ][  ]  . . (the next row)        those that go: never all of them at once
 
 A bucket is one run of bytes, so an entry costs little more than its own bytes. It is found by the
-last byte of its hash: those of a bucket are one slice of it, and few are the same. Buckets stand in
+last byte of its hash: those of a bucket are one slice of it, and few are the same. Buckets are in
 the order of hashes, so sorted entries fill them run by run.
 
-One rule: the same hash may stand there more than once; the last one counts.
+One rule: the same hash may be there more than once; the last one counts.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _GONE: Final = bytearray()
 
 
 def keyed(secret: bytes) -> blake2b:
-    """What `hash_of` begins with: nobody who does not know the secret makes two hashes meet."""
+    """Return the prefix for `hash_of`: only the owner of the secret can make two hashes meet."""
     return blake2b(key=secret, digest_size=HASH_BYTES)
 
 
 def hash_of(base: blake2b, text: bytes) -> bytes:
-    """Of an id or a key."""
+    """Return the hash of an id or a key."""
     made = base.copy()
     made.update(text)
     return made.digest()
 
 
 class Table:
-    """Entries of one width, by their hashes. `count` are there, each with the time it is of."""
+    """Entries of one width, by their hashes. `count` are there, each with its time."""
 
     __slots__ = (
         "_entry", "_marks", "_next", "_room", "_row", "_shift", "_swept", "_whole", "count",
@@ -68,7 +68,7 @@ class Table:
             bits += 1
         self._shift = _PREFIX_BITS - bits
         self._row = [bytearray() for _ in range(1 << bits)]
-        self._room = _MEAN << bits  # so many entries have buckets enough
+        self._room = _MEAN << bits  # enough buckets for this many entries
         self._next: list[bytearray] = []  # of the next row: as many as were split, twice
         self._swept = 0  # the bucket of this row that is swept next
         self.count = 0
@@ -77,7 +77,7 @@ class Table:
         return self.count
 
     def bucket(self, hash_: bytes) -> bytearray:
-        """Where an entry of this hash stands, or would; good until the next change."""
+        """Return the bucket of this hash; good until the next change."""
         prefix: int = _prefix(hash_)[0]
         shift = self._shift
         at = prefix >> shift
@@ -86,7 +86,9 @@ class Table:
         return self._row[at]
 
     def seek(self, hash_: bytes) -> tuple[bytearray, int]:
-        """The bucket of this hash, and where in it its last entry stands; below 0: nowhere."""
+        """Return the bucket of this hash, and the position of its last entry; below 0: there is
+        none.
+        """
         prefix: int = _prefix(hash_)[0]
         at = prefix >> self._shift
         split = self._next
@@ -98,23 +100,23 @@ class Table:
         return bucket, found * width
 
     def find(self, hash_: bytes) -> tuple[bytearray, int] | None:
-        """The same; None: there is none."""
+        """Return the last entry of this hash; None: there is none."""
         bucket, found = self.seek(hash_)
         return (bucket, found) if found >= 0 else None
 
     def add(self, entry: bytes) -> None:
-        """One more, whether there is one of this hash or not."""
+        """Add an entry, whether there is one of this hash or not."""
         self.add_to(self.bucket(entry), entry)
 
     def add_to(self, bucket: bytearray, entry: bytes) -> None:
-        """The same, where one knows its bucket."""
+        """Add an entry to a known bucket."""
         bucket += entry
         self.count = count = self.count + 1
         if count > self._room:
             self._split()
 
     def put(self, entry: bytes) -> None:
-        """It takes the place of the one of its hash."""
+        """Replace the entry of its hash, or add it."""
         bucket, at = self.seek(entry[:HASH_BYTES])
         if at < 0:
             self.add_to(bucket, entry)
@@ -122,7 +124,7 @@ class Table:
             bucket[at : at + self.width] = entry
 
     def load(self, entries: bytes) -> None:
-        """Many more, sorted by hash; quick where they are not few for the buckets there are."""
+        """Add many entries, sorted by hash; quick unless they are few for the number of buckets."""
         shift, width, row = self._shift, self.width, self._row
         words = memoryview(entries).cast("I")[:: width // 4]
         prefixes = array("I", words.tolist())
@@ -142,9 +144,10 @@ class Table:
         self.count += last
 
     def sweep(self, before_ms: int, buckets: int) -> int:
-        """Look through so many buckets, going on from the last time; how many were dropped.
+        """Look through the next buckets, going on from the last time; return how many entries were
+        dropped.
 
-        Entries go that are of an earlier time than `before_ms`.
+        Entries with a time before `before_ms` go.
         """
         dropped = 0
         for _ in range(buckets):
@@ -166,7 +169,7 @@ class Table:
 
     @property
     def buckets(self) -> int:
-        """So many sweeps see all of it."""
+        """How many buckets there are to sweep."""
         return len(self._row)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -192,7 +195,7 @@ class Table:
         return dropped
 
     def _split(self) -> None:
-        """One bucket of this row becomes two of the next."""
+        """Make one bucket of this row two of the next."""
         if self._shift <= _PREFIX_BITS - _BUCKETS_BITS_MAX:
             return
         at = len(self._next) >> 1
@@ -209,7 +212,7 @@ class Table:
             self._shift -= 1
 
     def _join(self) -> None:
-        """Two buckets of the next row become one of this, or of the one before it."""
+        """Make two buckets of the next row one of this, or of the one before it."""
         if not self._next:
             if len(self._row) == 1:
                 return
@@ -222,6 +225,6 @@ class Table:
 
 
 def time_of(bucket: bytearray, at: int) -> int:
-    """Of the entry that stands there."""
+    """Return the time of the entry at this position."""
     time_ms: int = _TIME.unpack_from(bucket, at + HASH_BYTES)[0]
     return time_ms

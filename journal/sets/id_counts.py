@@ -17,10 +17,10 @@ _MASK: Final = bytes.maketrans(b"01", b"\x00\xff")
 
 
 class Ids(Protocol):
-    """A set of ids that stands in pages, as `IdSet` does."""
+    """A set of ids in pages, as `IdSet` is."""
 
     def word(self, page: int, /) -> int:
-        """The bits of a page."""
+        """Return the bits of a page."""
 
     def __contains__(self, id_: int, /) -> bool: ...
 
@@ -42,7 +42,7 @@ class IdCounts:
         return sum(self._used.values())
 
     def get(self, id_: int) -> int:
-        """Its number."""
+        """Return its number."""
         page = self._pages.get(id_ // PAGE_IDS)
         if page is None:
             return 0
@@ -50,7 +50,7 @@ class IdCounts:
         return count if count < _MANY else self._large[id_]
 
     def set(self, id_: int, count: int) -> None:
-        """Its number from now on; 0 takes it out."""
+        """Set its number from now on; 0 takes it out."""
         number, at = id_ // PAGE_IDS, id_ % PAGE_IDS
         page = self._pages.get(number)
         if page is None:
@@ -71,7 +71,7 @@ class IdCounts:
             del self._pages[number], self._used[number]
 
     def items(self) -> Iterator[tuple[int, int]]:
-        """Ids and their numbers, rising."""
+        """Yield ids and their numbers, rising."""
         for number in sorted(self._pages):
             for at, count in enumerate(self._pages[number]):
                 if count:
@@ -79,7 +79,7 @@ class IdCounts:
                     yield id_, count if count < _MANY else self._large[id_]
 
     def keep_only(self, ids: Ids, up_to: int) -> None:
-        """All other ids up to this one have 0 from now on; those above it are among `ids`."""
+        """Set all other ids up to `up_to` to 0; those above it are among `ids`."""
         for number in [number for number in self._pages if number <= up_to // PAGE_IDS]:
             page = self._pages[number]
             bits = f"{ids.word(number):0{PAGE_IDS}b}"[::-1].encode()
@@ -92,7 +92,7 @@ class IdCounts:
         self._large = {id_: count for id_, count in self._large.items() if id_ in ids}
 
     def copy(self) -> IdCounts:
-        """One that changes on its own."""
+        """Return a copy that changes on its own."""
         other = IdCounts()
         if self._pages:
             other._pages = {number: page[:] for number, page in self._pages.items()}

@@ -44,7 +44,7 @@ class IdSet:
 
     @classmethod
     def of(cls, ids: Iterable[int]) -> IdSet:
-        """These, in any order."""
+        """Return a set of these, in any order."""
         made = cls()
         for id_ in sorted(ids):
             made.add(id_)
@@ -63,7 +63,7 @@ class IdSet:
         return bool(bits[id_ % PAGE_IDS >> 3] >> (id_ & 7) & 1)
 
     def add(self, id_: int) -> None:
-        """It is in the set from now on."""
+        """Add this id."""
         if id_ == self._last + 1:
             self._last = id_
             self.count += 1
@@ -76,7 +76,7 @@ class IdSet:
             self.count += 1
 
     def add_range(self, first: int, last: int) -> None:
-        """All from `first` to `last`, above every id that is in the set."""
+        """Add all from `first` to `last`, above every id in the set."""
         if last < first:
             return
         assert first > self._last, "a range is added at the upper end"
@@ -87,7 +87,7 @@ class IdSet:
         self.count += last - first + 1
 
     def add_above(self, other: IdSet) -> None:
-        """Those of the other one too, which are above every id in this one."""
+        """Add those of the other set, which are above every id in this one."""
         if not other.count:
             return
         self._spill(self._last)
@@ -100,7 +100,7 @@ class IdSet:
         self.count += other.count
 
     def discard(self, id_: int) -> bool:
-        """It is not in the set any more; was it?"""
+        """Take this id out. Return True if it was in the set."""
         if id_ >= self._first:
             if id_ > self._last:
                 return False
@@ -129,11 +129,11 @@ class IdSet:
 
     @property
     def last(self) -> int:
-        """The highest id that was ever added, be it gone."""
+        """The highest id that was ever added, even if it is gone."""
         return self._last
 
     def first_from(self, id_: int) -> int:
-        """The lowest id in the set that is not below `id_`; 0: there is none."""
+        """Return the lowest id in the set that is not below `id_`; 0: there is none."""
         page = id_ // PAGE_IDS
         while id_ < self._first and page >= 0:
             if page in self._counts:
@@ -146,7 +146,7 @@ class IdSet:
         return 0
 
     def between(self, first: int, last: int) -> IdSet:
-        """A set of its own with those from `first` to `last`."""
+        """Return a new set with those from `first` to `last`."""
         part = IdSet()
         low, high = max(first, self._first), min(last, self._last)
         end = min(self._first, last + 1)  # pages hold what is below
@@ -162,7 +162,7 @@ class IdSet:
         return part
 
     def without(self, other: IdSet) -> IdSet:
-        """A set of its own with those that are not in the other one."""
+        """Return a new set with those that are not in the other one."""
         made = IdSet()
         for page in sorted(self._counts):
             made._take_page(page, self.word(page) & ~other.word(page))
@@ -178,7 +178,7 @@ class IdSet:
 
     @staticmethod
     def union(sets: Sequence[IdSet]) -> IdSet:
-        """Those in any of them, as a set of its own; the only one itself, if there is one alone."""
+        """Return a new set with those in any of them, or the only one itself."""
         if len(sets) == 1:
             return sets[0]
         last = max(each._last for each in sets)
@@ -197,11 +197,13 @@ class IdSet:
         return made
 
     def both(self, other: IdSet) -> IdSet:
-        """A set of its own with those that are in the other one, too."""
+        """Return a new set with those that are also in the other one."""
         return self.without(self.without(other))
 
     def first_without(self, id_: int, other: IdSet) -> int:
-        """The lowest id from `id_` on that is here and not in the other one; 0: there is none."""
+        """Return the lowest id from `id_` on that is here and not in the other one; 0: there is
+        none.
+        """
         while found := self.first_from(id_):
             page = found // PAGE_IDS
             word = self.word(page) & ~other.word(page)
@@ -212,7 +214,7 @@ class IdSet:
         return 0
 
     def word(self, page: int) -> int:
-        """The ids of one page, a bit each."""
+        """Return the ids of one page, a bit each."""
         bits = self._bits.get(page)
         word = 0
         if bits is not None:
@@ -226,7 +228,7 @@ class IdSet:
         return word
 
     def _take_page(self, page: int, word: int) -> None:
-        """These bits too."""
+        """Add these bits."""
         word |= self.word(page)
         self.count -= self._counts.pop(page, 0)
         self._bits.pop(page, None)
@@ -238,7 +240,7 @@ class IdSet:
             self._bits[page] = bytearray(word.to_bytes(_PAGE_BYTES, "little"))
 
     def count_between(self, first: int, last: int) -> int:
-        """How many there are from `first` to `last`."""
+        """Return how many there are from `first` to `last`."""
         found = max(0, min(last, self._last) - max(first, self._first) + 1)
         for page in self._pages_in(first, last):
             if first <= page * PAGE_IDS and page * PAGE_IDS + PAGE_IDS - 1 <= last:
@@ -248,7 +250,7 @@ class IdSet:
         return found
 
     def discard_range(self, first: int, last: int, but: IdSet | None = None) -> None:
-        """None from `first` to `last` is in the set from now on; of those in `but` all are."""
+        """Take out all from `first` to `last`, except those in `but`."""
         last = min(last, self._last)
         if last < first:
             return
@@ -264,27 +266,27 @@ class IdSet:
             self.count += word.bit_count()
 
     def _pages_of(self, first: int, last: int) -> Iterator[int]:
-        """Pages with ids from `first` to `last`, those of the run too."""
+        """Return pages with ids from `first` to `last`, also those of the run."""
         yield from self._pages_in(first, last)
         low, high = max(first, self._first), min(last, self._last)
         yield from range(low // PAGE_IDS, high // PAGE_IDS + 1) if low <= high else ()
 
     def _paged(self, page: int) -> int:
-        """The ids that stand in a page, a bit each; those of the run do not."""
+        """Return the ids kept in a page, a bit each; those of the run are not among them."""
         bits = self._bits.get(page)
         if bits is not None:
             return int.from_bytes(bits, "little")
         return _WHOLE if page in self._counts else 0
 
     def _have(self, page: int, word: int) -> None:
-        """This stands in the page, which was not there; nobody counts it."""
+        """Set the bits of a page that was not there; `count` stays."""
         if word:
             self._counts[page] = word.bit_count()
             if word != _WHOLE:
                 self._bits[page] = bytearray(word.to_bytes(_PAGE_BYTES, "little"))
 
     def keep_only(self, ids: Iterable[int], up_to: int) -> None:
-        """Of those up to `up_to`, only these (which are in the set) stay; those above do too."""
+        """Of those up to `up_to`, leave only these (which are in the set); those above stay."""
         last = self._last
         above = self.between(up_to + 1, max(last, up_to + 1))
         if above.count:
@@ -297,12 +299,12 @@ class IdSet:
         self._first, self._last, self.count = 1, 0, 0
         for id_ in sorted(ids):
             self.add(id_)
-        if last > self._last:  # the next id goes on behind the last that was given
+        if last > self._last:  # the next id follows the last that was given
             self._spill(self._last)
             self._first, self._last = last + 1, last
 
     def copy(self) -> IdSet:
-        """One that changes on its own."""
+        """Return a copy that changes on its own."""
         other = IdSet()
         if self._counts:
             other._bits = {page: bits[:] for page, bits in self._bits.items()}
@@ -311,7 +313,7 @@ class IdSet:
         return other
 
     def __iter__(self) -> Iterator[int]:
-        """Every id, rising."""
+        """Yield every id, rising."""
         for page in sorted(self._counts):
             yield from self._in_page(page)
         yield from range(self._first, self._last + 1)
@@ -364,7 +366,7 @@ class IdSet:
                         yield first + bit
 
     def _pages_in(self, first: int, last: int) -> Iterator[int]:
-        """Pages with ids that may be from `first` to `last`, in any order."""
+        """Return pages that may have ids from `first` to `last`, in any order."""
         low, high = first // PAGE_IDS, last // PAGE_IDS
         if high - low < len(self._counts):
             yield from (page for page in range(low, high + 1) if page in self._counts)
@@ -372,7 +374,7 @@ class IdSet:
             yield from (page for page in self._counts if low <= page <= high)
 
     def _page_behind(self, page: int) -> int:
-        """The next page with ids; -1: there is none."""
+        """Return the next page with ids; -1: there is none."""
         for near in range(page + 1, page + _NEAR_PAGES):
             if near in self._counts:
                 return near
@@ -389,7 +391,7 @@ class IdSet:
             del self._bits[page]
 
     def _spill(self, last: int) -> None:
-        """Move the run's ids up to `last` into pages; the run begins behind it."""
+        """Move the run's ids up to `last` into pages; the run begins after it."""
         at = self._first
         while at <= last:
             page, end = at // PAGE_IDS, min(at | PAGE_IDS - 1, last)

@@ -1,4 +1,4 @@
-"""Remembered ids and versions as files: each holds what came between two snapshots, for good.
+"""Remembered ids and versions as files: each has those from between two snapshots, for good.
 
     snapshot at lsn 50 ──▶  1-50.chunk
     snapshot at lsn 90 ──▶ 51-90.chunk ──▶ later, in the background: 1-90.chunk, and both go
@@ -8,14 +8,14 @@
     | file header | IDS ... | IDS ... of a scope's epoch    | KEYS ... | FOOTER |
     +-------------+---------+---------+---------------------+----------+--------+
 
-A chunk says what records up to its last lsn say, and these are on disk before it is: an id that was
-stored stays one that was stored. So what it says is never undone, and two that say the same do no
-harm; a start takes all that its snapshot lists, or whatever larger one stands for them.
+A chunk repeats records up to its last lsn, and these are on disk before it is: an id that was
+stored stays a stored one. So its entries are never undone, and two chunks with the same entry do no
+harm. A start takes all chunks that its snapshot lists, or a larger one that stands for them.
 
 Within a part the entries are sorted by hash, so that they fill a table run by run.
 
-One rule: a chunk is whole or it is not used; and one that a snapshot lists and that is not there is
-named, for an id that it had may be stored once more.
+One rule: a chunk is whole or it is not used; and a missing chunk that a snapshot lists is named,
+because an id in it may be stored once more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from journal.sets.hash_table import HASH_BYTES, ID, KEY
 from journal.snapshot.dedupe_pending import Batch, Epoch
 
 SUFFIX: Final = ".chunk"
-SUFFIX_PART: Final = ".part"  # behind the name of one that is being written
+SUFFIX_PART: Final = ".part"  # ends the name of one that is being written
 _DIGITS: Final = 20
 # `small` of IDS and KEYS records.
 SCOPE: Final = 2  # in a snapshot: the newest epoch of a scope; number: last used; item: the first
@@ -54,10 +54,10 @@ _TIME_AT: Final = HASH_BYTES // 8  # in words of 8 bytes
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One file: of which records, how many bytes and entries, and the latest time in each part.
+    """One file: its records, bytes and entries, and the latest time in each part.
 
-    Of one that is lost also the last item that it may have known: what is known of a key by an
-    older one may be outdated.
+    Of a lost one also the last item that it may have known: an older version of a key may be
+    outdated.
     """
 
     first: int
@@ -73,16 +73,16 @@ class Chunk:
 
     @property
     def name(self) -> str:
-        """Its file's name."""
+        """The name of its file."""
         return f"{self.first:0{_DIGITS}d}-{self.last:0{_DIGITS}d}{SUFFIX}"
 
     @property
     def entries(self) -> int:
-        """How many there are."""
+        """How many entries it has."""
         return self.ids + self.scoped + self.keys
 
     def listing(self) -> Draft:
-        """That it belongs to the state, as a snapshot says it."""
+        """Return the record by which a snapshot lists it."""
         meta: Meta = {Tag.TOTAL: self.ids, Tag.LIVE: self.keys, Tag.BYTES: self.size}
         if self.item_lost:
             meta[Tag.ITEM_LAST] = self.item_lost
@@ -92,7 +92,7 @@ class Chunk:
         )
 
     def covers(self, other: Chunk) -> bool:
-        """Does it say all that the other one says?"""
+        """True if it has all entries of the other one."""
         return self.first <= other.first and other.last <= self.last
 
 
@@ -106,13 +106,13 @@ class ScopeState:
     used_ms: int
 
     def draft(self) -> Draft:
-        """The record that says so."""
+        """Return the record of it."""
         meta = encode_meta({Tag.SCOPE: self.scope, Tag.EPOCH: self.epoch})
         return Draft(Kind.IDS, self.since, 0, SCOPE, self.used_ms, meta, b"", 0, 0)
 
 
 def listed(frames: Iterable[Record]) -> list[Chunk]:
-    """The chunks that a snapshot lists; of their times the latest is known."""
+    """Return the chunks that a snapshot lists; of their times the latest is known."""
     found = []
     for frame in frames:
         if frame.kind == Kind.IDS and frame.small == LISTED:
@@ -126,7 +126,7 @@ def listed(frames: Iterable[Record]) -> list[Chunk]:
 
 
 def scopes_in(frames: Iterable[Record]) -> list[ScopeState]:
-    """The scopes in a snapshot, in the order of their last use; raises ValueError."""
+    """Return the scopes in a snapshot, in the order of their last use. Raises ValueError."""
     found = []
     for frame in frames:
         if frame.kind == Kind.IDS and frame.small == SCOPE:
@@ -141,7 +141,7 @@ def scopes_in(frames: Iterable[Record]) -> list[ScopeState]:
 
 
 def chunk_range(name: str) -> tuple[int, int] | None:
-    """First and last lsn in a chunk's file name; None for any other file."""
+    """Return first and last lsn in a chunk's file name; None for any other file."""
     stem = name.removesuffix(SUFFIX)
     first, dash, last = stem.partition("-")
     if stem == name or not dash or len(first) != _DIGITS or len(last) != _DIGITS:
@@ -154,7 +154,7 @@ def chunk_range(name: str) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class Part:
-    """Entries of one kind: of ids, of ids in an epoch, of keys; in pieces, sorted throughout."""
+    """Entries of one kind: of ids, of ids in an epoch, of keys; in pieces, all sorted."""
 
     kind: Kind
     entry: struct.Struct
@@ -162,7 +162,7 @@ class Part:
     pieces: list[bytes]
 
     def drafts(self, first: int) -> Iterator[Draft]:
-        """The frames of it."""
+        """Yield its frames."""
         meta = b""
         if self.epoch is not None:
             meta = encode_meta({Tag.SCOPE: self.epoch[0], Tag.EPOCH: self.epoch[1]})
@@ -179,7 +179,7 @@ def write_chunk(
     files: Files, folder: str, batch: Batch, first: int, last: int,
     identity: bytes, time_ms: int, pause: Callable[[], None] = lambda: None,
 ) -> Chunk:  # fmt: skip
-    """What is in this batch, as a file of these records; on disk on return. Raises OSError."""
+    """Write this batch as a chunk of these records; on disk on return. Raises OSError."""
     parts = [Part(Kind.IDS, ID, None, [in_order([batch.ids], ID, False, pause)])]
     for scope, (number, entries) in sorted(batch.scoped.items()):
         parts.append(Part(Kind.IDS, ID, (scope, number), [in_order([entries], ID, False, pause)]))
@@ -191,7 +191,7 @@ def write_parts(
     files: Files, folder: str, parts: list[Part], first: int, last: int, identity: bytes,
     time_ms: int, pause: Callable[[], None],
 ) -> Chunk:  # fmt: skip
-    """These, sorted by hash each, as a chunk; on disk on return. Raises OSError."""
+    """Write these parts, each sorted by hash, as a chunk; on disk on return. Raises OSError."""
     short = int.from_bytes(identity[:4], "little") or 1
     made, size, count = Summary(first, last), FILE_HEADER_BYTES + HEADER_BYTES, 0
     for part in parts:
@@ -225,7 +225,7 @@ def write_parts(
 
 @dataclass(slots=True)
 class Summary:
-    """What is counted of a chunk, frame by frame."""
+    """The counts of a chunk, frame by frame."""
 
     first: int
     last: int
@@ -237,7 +237,7 @@ class Summary:
     epochs: set[Epoch] = field(default_factory=set)
 
     def see(self, kind: int, count: int, latest_ms: int, epoch: Epoch | None) -> None:
-        """A frame of so many entries."""
+        """Count one frame of entries."""
         if kind == Kind.KEYS:
             self.keys += count
             self.keys_ms = max(self.keys_ms, latest_ms)
@@ -249,7 +249,7 @@ class Summary:
             self.ids_ms = max(self.ids_ms, latest_ms)
 
     def chunk(self, size: int) -> Chunk:
-        """All of them, in a file of so many bytes."""
+        """Return the chunk with these counts, in a file of this size."""
         return Chunk(
             self.first, self.last, size, self.ids, self.scoped, self.keys, self.ids_ms,
             self.keys_ms, frozenset(self.epochs),
@@ -260,7 +260,9 @@ def in_order(
     runs: list[bytes | bytearray], entry: struct.Struct, last_only: bool,
     pause: Callable[[], None],
 ) -> bytes:  # fmt: skip
-    """The entries of these runs sorted by hash, those of one hash as they came; or its last one."""
+    """Return the entries of these runs sorted by hash; those of one hash as they came, or only the
+    last one.
+    """
     whole = struct.Struct(f"{entry.size}s")
     total = sum(map(len, runs)) // entry.size
     bits = min(max(total // _SORTED_ENTRIES, 1).bit_length() - 1, 8)
@@ -282,7 +284,7 @@ def in_order(
 
 
 def epoch_of(frame: Record) -> Epoch | None:
-    """The epoch whose ids this frame holds; None: they are of no scope."""
+    """Return the epoch of the ids in this frame; None: they are of no scope."""
     said = decode_meta(frame.meta) if frame.meta else {}
     scope = said.get(Tag.SCOPE)
     return (scope, _number(said, Tag.EPOCH)) if isinstance(scope, bytes) else None

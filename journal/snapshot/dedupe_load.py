@@ -1,4 +1,4 @@
-"""Chunks read back: which of a folder's count, what is in them, and what is lost.
+"""Chunks read back: which of them count, their entries, and which are lost.
 
     names ──▶ those a snapshot lists, or larger ones that stand for them ──▶ whole? ──▶ entries
                                                                               └──▶ named, set aside
@@ -26,11 +26,12 @@ _LEFT_OVER: Final = SUFFIX + SUFFIX_PART
 
 
 class ChunkDamaged(JournalError):
-    """A chunk is not what was written."""
+    """A chunk does not parse."""
 
 
 def read_chunk(files: Files, folder: str, name: str, identity: bytes) -> tuple[Chunk, list[Record]]:
-    """One chunk, and the frames of its entries; raises ChunkDamaged, NewerFormat or OSError."""
+    """Return one chunk, and the frames of its entries. Raises ChunkDamaged, NewerFormat or OSError.
+    """
     frames: list[Record] = []
     return check_chunk(files, folder, name, identity, frames.append), frames
 
@@ -38,8 +39,8 @@ def read_chunk(files: Files, folder: str, name: str, identity: bytes) -> tuple[C
 def check_chunk(
     files: Files, folder: str, name: str, identity: bytes, take: Callable[[Record], None]
 ) -> Chunk:
-    """Is it whole? What it is; `take` is given every frame of entries, before one knows. Raises
-    ChunkDamaged, NewerFormat or OSError.
+    """Return the chunk if it is whole. `take` is given every frame of entries, before that is
+    known. Raises ChunkDamaged, NewerFormat or OSError.
     """
     path = os.path.join(folder, name)
     size = files.size(path)
@@ -67,7 +68,7 @@ def check_chunk(
 
 
 def _frames(files: Files, path: str, journal: int, size: int) -> Iterator[Record]:
-    """Every frame, read in windows, so that no more than one of them is in memory."""
+    """Yield every frame, read in windows, so that only one window is in memory."""
     at, data, base = FILE_HEADER_BYTES, b"", FILE_HEADER_BYTES
     while at < size:
         frame = decode(data, at - base, journal, 0, base)
@@ -82,10 +83,10 @@ def _frames(files: Files, path: str, journal: int, size: int) -> Iterator[Record
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """Those that were read, the paths of those that are superfluous, and what is lost.
+    """The chunks that were read, the paths of superfluous ones, and the lost ones.
 
-    `lost` are those that a snapshot lists and nobody has; without one, those that are not whole.
-    `item_next`: the first item that a key in a newer file is known by; 0: there is none.
+    `lost` are those that a snapshot lists and that are missing; without a snapshot, those that are
+    not whole. `item_next`: the first item that a key in a newer file is known by; 0: there is none.
     """
 
     used: list[Chunk]
@@ -95,8 +96,9 @@ class Chunks:
     item_next: int = 0
 
     def losses(self, item_last: int, time_ms: int) -> list[Chunk]:
-        """What is lost, with the last item that it may have known, which is no later than this one,
-        and when it was written, which is no later than now."""
+        """Return the lost chunks, each with the last item that it may have known, at most this one,
+        and the time it was written, at most now.
+        """
         if self.item_next:
             item_last = min(item_last, self.item_next - 1)
         return [
@@ -143,7 +145,7 @@ def read_chunks(
             continue
         used.append(chunk)
     spans = wanted
-    if spans is None:  # what was in it nobody knows: an id and a key at least
+    if spans is None:  # its content is unknown: an id and a key at least
         spans = [Chunk(first, last, 0, ids=1, keys=1) for (first, last), _ in found]
     missing = [c for c in spans if not any(u.covers(c) for u in used)]
     named = missing if wanted is not None else None
@@ -156,7 +158,7 @@ def read_chunks(
 def _first_item(
     files: Files, folder: str, identity: bytes, used: list[Chunk], lsn: int
 ) -> int:
-    """The first item by which a key is known in files of later records than this; 0: none is."""
+    """Return the first item of a key in files of later records than this; 0: there is none."""
     items: list[int] = []
 
     def see(frame: Record) -> None:
@@ -177,13 +179,13 @@ def _first_item(
 
 
 def _pass_over(frame: Record) -> None:
-    """It counts when all of its chunk is known to be whole."""
+    """Do nothing with a frame: it counts when all of its chunk is known to be whole."""
 
 
 def _damages(
     folder: str, missing: list[Chunk] | None, reasons: dict[str, str]
 ) -> list[Damage]:
-    """What a snapshot lists and no whole chunk says; without one (None), each that is damaged."""
+    """Yield the listed chunks that no whole one covers; without a list, each damaged one."""
     damages = []
     for chunk in missing or ():
         path = os.path.join(folder, chunk.name)

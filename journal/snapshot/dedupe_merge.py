@@ -1,8 +1,9 @@
-"""Chunks made into one, so that there are few, and hold little that was said again later.
+"""Chunks merged into one, so that there are few of them, with few outdated entries.
 
     [1-50][51-60][61-70][71-77] ──▶ [1-77]      on a thread, piece by piece; then the others go
 
-One rule: what is left out is forgotten by now, or said again by a newer entry of the same key.
+One rule: a merge leaves out only entries that are forgotten by now, or older than another of the
+same key.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from journal.snapshot.dedupe_file import Chunk, Part, epoch_of, in_order, write_
 from journal.snapshot.dedupe_load import read_chunk
 from journal.snapshot.dedupe_pending import Epoch
 
-# A chunk of so many entries is merged with no other: 64 MiB are read, and held while it is written.
+# A chunk of this many entries is not merged: 64 MiB would be read, and held while they are written.
 MERGED_ENTRIES_MAX: Final = 2 << 20
 _MERGED_FEWEST: Final = 4
 # Merged at once: so that a few MiB of single entries exist at any moment.
@@ -28,10 +29,10 @@ _PIECE_ENTRIES: Final = 1 << 13
 
 
 def choose_merge(chunks: list[Chunk], keys: int) -> list[Chunk]:
-    """Neighbours to be made into one; none: it is not worth it. `keys` is how many there are.
+    """Return neighbours to be merged; empty: it is not worth it. `keys` is how many keys there are.
 
-    Small ones, so that their number stays small; and where most of what is said of keys was said
-    again later, so that files do not grow with what is written but with what is remembered.
+    Small chunks are merged so that their number stays small. Chunks whose keys were mostly written
+    again are merged so that files grow with the number of keys, not with the number of writes.
     """
     for start in range(len(chunks) - _MERGED_FEWEST + 1):
         run = chunks[start:]
@@ -47,8 +48,9 @@ def choose_merge(chunks: list[Chunk], keys: int) -> list[Chunk]:
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """Several chunks as one, on a thread. Epochs that are not in `epochs` are left out, and what is
-    of an earlier time than `ids_before_ms` and `keys_before_ms`."""
+    """Several chunks as one, on a thread. Epochs that are not in `epochs` are left out, and entries
+    with a time before `ids_before_ms` and `keys_before_ms`.
+    """
 
     folder: str
     chosen: list[Chunk]
@@ -60,7 +62,7 @@ class MergeJob:
     pause: Callable[[], None]
 
     def run(self, files: Files) -> Chunk:
-        """The new one is on disk on return. Blocks; raises ChunkDamaged or OSError."""
+        """Return the new chunk, on disk. Blocks; raises ChunkDamaged or OSError."""
         ids: list[bytes] = []
         keys: list[bytes] = []
         scoped: dict[Epoch, list[bytes]] = {}
@@ -107,7 +109,7 @@ class _Prefixes:
 def _merged(
     runs: list[bytes], entry: struct.Struct, last_only: bool, pause: Callable[[], None]
 ) -> list[bytes]:
-    """Sorted runs as one, in pieces, those of older chunks before newer ones."""
+    """Yield sorted runs as one, in pieces; entries of older chunks before newer ones."""
     width = entry.size
     pieces = max(sum(map(len, runs)) // width // _PIECE_ENTRIES, 1)
     searched = [_Prefixes(run, width) for run in runs]

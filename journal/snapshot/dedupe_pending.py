@@ -1,10 +1,10 @@
-"""Ids and versions that no file has yet: what the next snapshot writes as a chunk.
+"""Ids and versions that no file has yet: the next snapshot writes them as a chunk.
 
     put ──▶ Fresh ──take──▶ Batch ──▶ a chunk, beside the snapshot
               ▲               │
               └──give_back────┘  it could not be written
 
-One rule: what was taken is on disk, in the batch, or back here; it is never in none of them.
+One rule: entries that were taken are on disk, in the batch, or back here; they are never nowhere.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Batch:
 
     @property
     def is_empty(self) -> bool:
-        """Is there nothing to write?"""
+        """True if there is nothing to write."""
         return not (self.ids or self.scoped or self.keys)
 
 
 class Fresh:
-    """What came since the last batch was taken. A queue in memory keeps nothing here."""
+    """Entries since the last batch was taken. A queue in memory keeps none here."""
 
     __slots__ = ("_batch", "keeps")
 
@@ -42,36 +42,36 @@ class Fresh:
         self.keeps = True
 
     def add_id(self, entry: bytes) -> None:
-        """An id in no scope."""
+        """Add an id in no scope."""
         if self.keeps:
             self._batch.ids += entry
 
     def add_scoped(self, scope: bytes, epoch: int, entry: bytes) -> None:
-        """An id of this epoch."""
+        """Add an id of this epoch."""
         if self.keeps:
             _add(self._batch.scoped, scope, epoch, entry)
 
     def add_key(self, entry: bytes) -> None:
-        """A key that was written under; the last entry of a key counts."""
+        """Add a written key; its last entry counts."""
         if self.keeps:
             self._batch.keys += entry
 
     def forget(self, scope: bytes) -> None:
-        """Nothing of this scope is wanted any more."""
+        """Drop all ids of this scope."""
         self._batch.scoped.pop(scope, None)
 
     def keep_nothing(self) -> None:
-        """There is no disk to write it to."""
+        """Keep no entries: there is no disk for them."""
         self.keeps = False
         self._batch = Batch()
 
     def take(self) -> Batch:
-        """All of it, to be written."""
+        """Return all entries, to be written."""
         batch, self._batch = self._batch, Batch()
         return batch
 
     def give_back(self, batch: Batch) -> None:
-        """It was not written: it stands before what came since."""
+        """Take back a batch that was not written; it comes before the entries since."""
         since, self._batch = self._batch, batch
         batch.ids += since.ids
         batch.keys += since.keys
@@ -87,7 +87,7 @@ class Fresh:
 def _add(
     scoped: dict[bytes, tuple[int, bytearray]], scope: bytes, epoch: int, entries: bytes | bytearray
 ) -> None:
-    """More ids of this epoch; what is there of another one is forgotten."""
+    """Add ids of this epoch; those of another one are dropped."""
     there = scoped.get(scope)
     if there is None or there[0] != epoch:
         scoped[scope] = (epoch, bytearray(entries))

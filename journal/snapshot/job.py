@@ -1,4 +1,4 @@
-"""One snapshot to be written: the state it says, and the job that writes it on a thread.
+"""One snapshot to be written: the state of the queue, and the job that writes it on a thread.
 
     a write that leaves nothing pending ──▶ State, copied ──▶ its lsn is durable ──▶ SnapshotJob.run
 
@@ -28,9 +28,9 @@ from journal.snapshot.snapshot import Snapshot, snapshot_name
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a queue remembers of ids and keys, beside the chunks: `fresh` is taken by the snapshot.
+    """The ids and keys that a queue remembers and no chunk has yet: the snapshot takes `fresh`.
 
-    Of `keys` there are so many; ids and keys are forgotten after so long (None: never).
+    `keys` is their number. Ids and keys are forgotten after their windows (None: never).
     """
 
     fresh: Fresh
@@ -41,11 +41,11 @@ class Memory:
 
     @property
     def epochs(self) -> dict[bytes, int]:
-        """The newest of each scope."""
+        """The newest epoch of each scope."""
         return {state.scope: state.epoch for state in self.scopes}
 
     def needs(self, chunk: Chunk, epochs: Mapping[bytes, int], time_ms: int) -> bool:
-        """Is anything in it not forgotten by then? `epochs` are as above."""
+        """True if an entry of the chunk is not forgotten by then. `epochs` are as above."""
         return (
             (chunk.ids > 0 and chunk.ids_ms >= earliest(self.ids_window_ms, time_ms))
             or (chunk.keys > 0 and chunk.keys_ms >= earliest(self.keys_window_ms, time_ms))
@@ -54,13 +54,13 @@ class Memory:
 
 
 def earliest(window_ms: int | None, time_ms: int) -> int:
-    """What is of this time or a later one is not forgotten by then."""
+    """Return the earliest time that is not forgotten by then."""
     return time_ms - window_ms + 1 if window_ms is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All there is to know of a queue but the bodies, as a copy: it is read on a thread."""
+    """All of a queue but the bodies, as a copy: it is read on a thread."""
 
     checkpoint: Checkpoint
     live: IdSet
@@ -72,7 +72,7 @@ class State:
     declared: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
-    epochs: dict[bytes, int] = field(default_factory=dict)
+    watermarks: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
     origins: dict[int, Origin] = field(default_factory=dict)
     readers: list[ReaderState] = field(default_factory=list)
@@ -84,9 +84,10 @@ class State:
 
 @dataclass(slots=True)
 class SnapshotJob:
-    """One snapshot to be written. `outdated` goes for it; on a full disk its room is taken.
+    """One snapshot to be written. It replaces `outdated`; on a full disk it takes its room.
 
-    `batch` is what is remembered since the last one: a chunk, before the snapshot that lists it.
+    `batch` has the ids and versions since the last snapshot: a chunk, written before the snapshot
+    that lists it.
     """
 
     folder: str
@@ -100,9 +101,9 @@ class SnapshotJob:
     chunk: Chunk | None = None
 
     def run(self, files: Files, pause: Callable[[], None] = lambda: None) -> None:
-        """It is on disk, with its name, on return. Blocks; raises OSError.
+        """Write the snapshot; it is on disk, with its name, on return. Blocks; raises OSError.
 
-        `pause` is called about every millisecond of work and waits as long as it wants to.
+        `pause` is called about every millisecond of work and may wait.
         """
         snapshot = self.snapshot
         # KNOWN FLAW: on a disk without even room for the chunk (`min_disk_free` keeps some) no

@@ -33,7 +33,7 @@ from journal.format.lease import LeaseEntry, lease_entries
 from journal.format.meta import decode_meta, encode_meta
 from journal.format.out_of_order import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
 from journal.format.record import HEADER_BYTES, Draft, Record, decode, encode
-from journal.format.schedule import epoch_drafts, epochs_in
+from journal.format.schedule import watermark_drafts, watermarks_in
 from journal.format.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally, segment_number
 from journal.format.subscription_state import (
     GONE,
@@ -58,7 +58,7 @@ SUFFIX: Final = ".snapshot"
 _DIGITS: Final = 20  # of an lsn in a name: sorted by name is sorted by lsn
 _SEGMENT: Final = struct.Struct("<IIQQQQ")
 _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
-STEP_FRAMES: Final = 1000  # between two pauses, as in `carry`
+STEP_FRAMES: Final = 1000  # between two pauses, as in `compaction`
 _FOOTER: Final = int(Kind.FOOTER)
 _ORDER: Final = (
     Kind.CHECKPOINT, Kind.LIVE, Kind.ATTEMPTS, Kind.DEAD, Kind.LEASED, Kind.DELAYED, Kind.PLACED,
@@ -70,7 +70,7 @@ _ONCE: Final = frozenset({Kind.CHECKPOINT, Kind.PAUSED, Kind.DECLARED, Kind.FOOT
 
 
 class SnapshotDamaged(JournalError):
-    """A snapshot is not what was written: from byte `offset` on, for this `reason`."""
+    """A snapshot does not parse: from byte `offset` on, for this `reason`."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path}: damaged at byte {offset} ({reason})")
@@ -80,7 +80,7 @@ class SnapshotDamaged(JournalError):
 
 @dataclass(slots=True)
 class SegmentState:
-    """What was alive in a segment. The items put there lie between first and last (0: none)."""
+    """The live items of a segment. The items put there lie between first and last (0: none)."""
 
     number: int
     item_first: int
@@ -93,16 +93,16 @@ class SegmentState:
 class Snapshot:
     """The state that includes every record up to `lsn`; the log goes on at `segment`, `offset`.
 
-    `live_bytes` are the bodies of all live items: ready, lent, dead. `segments` are all but the
-    one in which the log goes on, in the order of the chain; `tally` is of that one, up to
-    `offset` (None: not known, and a start reads that segment whole). `declared` are the settings
-    that a client declared, in the form that is kept (empty: none), `epochs` the last times of
-    schedules. `delayed` and `placed` may be looked through more than once. `held` are the keys, by
-    item, of what was given back for later and is first for its key still, due or not. `origins` are
-    open, by the item that was made of them. `readers` are the children; `passes_on`: the queue's
-    own line takes nothing of what is put for all; `is_tombstone`: it was deleted. `scopes` stand in
-    the order of their last use; `chunks` hold the ids and versions that are remembered.
-    `retained` are ids whose puts are in the log, done or not (None: those of what is alive).
+    `live_bytes` are the bodies of all live items: ready, leased, dead. `segments` are all but the
+    one in which the log goes on, in the order of the log; `tally` is of that one, up to `offset`
+    (None: not known, and a start reads that segment whole). `declared` are the settings that a
+    client declared, as they are stored (empty: none), `watermarks` the last times of schedules.
+    `delayed` and `placed` may be iterated more than once. `held` are the keys, by item, of items
+    that were given back for later and are still first for their key, due or not. `origins` are
+    open, by the item that was made of them. `readers` are the children; `passes_on`: the queue
+    itself takes none of the items put for all; `is_tombstone`: it was deleted. `scopes` are in the
+    order of their last use; `chunks` hold the remembered ids and versions. `retained` are ids whose
+    puts are in the log, done or not (None: those of live items).
     """
 
     lsn: int
@@ -120,7 +120,7 @@ class Snapshot:
     declared: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
-    epochs: dict[bytes, int] = field(default_factory=dict)
+    watermarks: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
     origins: dict[int, Origin] = field(default_factory=dict)
     readers: list[ReaderState] = field(default_factory=list)
@@ -130,17 +130,17 @@ class Snapshot:
     chunks: list[Chunk] = field(default_factory=list)
     is_tombstone: bool = False
 
-    def kept(self) -> IdSet:
-        """The items whose puts somebody needs; not to be changed."""
+    def needed(self) -> IdSet:
+        """Return the items whose puts some reader needs; not to be changed."""
         return IdSet.union([self.live, *(reader.live for reader in self.readers)])
 
     def encode(
         self, short_identity: int, identity: bytes, time_ms: int,
         pause: Callable[[], None] = lambda: None,
     ) -> bytes:  # fmt: skip
-        """The file's bytes, below 4 GiB. It may run on a thread when the state is a copy.
+        """Return the file's bytes, below 4 GiB. It may run on a thread when the state is a copy.
 
-        `pause` is called about every millisecond of work and waits as long as it wants to.
+        `pause` is called about every millisecond of work and may wait.
         """
         pieces: list[bytes] = []
         frames: list[bytes] = []  # since the last piece
@@ -158,7 +158,7 @@ class Snapshot:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Snapshot:
-        """The inverse of `encode`; raises SnapshotDamaged, or NewerFormat for what is newer."""
+        """Do the inverse of `encode`. Raises SnapshotDamaged, or NewerFormat for a newer one."""
         frames = list(_frames(data, path))
         try:
             made = _from_frames(frames)
@@ -179,7 +179,7 @@ class Snapshot:
         )  # fmt: skip
         for item, origin in self.origins.items():
             yield opened(item, origin, time_ms)
-        yield from epoch_drafts(self.epochs, time_ms)
+        yield from watermark_drafts(self.watermarks, time_ms)
         yield from (scope.draft() for scope in self.scopes)
         yield from (chunk.listing() for chunk in self.chunks)
         yield from self._switches(time_ms)
@@ -213,12 +213,12 @@ class Snapshot:
 
 
 def snapshot_name(lsn: int) -> str:
-    """The file name of the snapshot of this lsn."""
+    """Return the file name of the snapshot of this lsn."""
     return f"{lsn:0{_DIGITS}d}{SUFFIX}"
 
 
 def snapshot_lsn(name: str) -> int | None:
-    """The lsn in a snapshot's file name; None for any other file."""
+    """Return the lsn in a snapshot's file name; None for any other file."""
     stem = name.removesuffix(SUFFIX)
     if stem == name or len(stem) != _DIGITS or not (stem.isascii() and stem.isdigit()):
         return None
@@ -226,7 +226,7 @@ def snapshot_lsn(name: str) -> int | None:
 
 
 def is_ours(name: str) -> bool:
-    """Does this name a file that holds records, a state, or what is remembered?"""
+    """True if this names a segment, a snapshot or a chunk."""
     return (
         segment_number(name) is not None
         or snapshot_lsn(name) is not None
@@ -310,7 +310,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         declared=next((frame.body for frame in own if frame.kind == Kind.DECLARED), b""),
         delayed=delayed,
         placed=placed_entries(own),
-        epochs=epochs_in(own),
+        watermarks=watermarks_in(own),
         held=held,
         scopes=scopes_in(frames),
         chunks=listed(frames),

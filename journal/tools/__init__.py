@@ -1,1 +1,1 @@
-"""What operators use beside a daemon: verify, repair, dump, backup."""
+"""The tools of an operator, beside a daemon: verify, repair, dump, backup."""

@@ -1,19 +1,19 @@
 """One journal copied as a `kill -9` at one moment would leave it, also while a daemon writes it.
 
-Why the copy is such a moment, call it T:
+Why the copy is of such a moment, call it T:
 
-    1  The folder is listed. What is sealed (a footer closes it), every snapshot and every chunk of
-       what is remembered is never written again: a hard link, or a copy, is whole whenever it is
+    1  The folder is listed. A sealed segment (one with a footer), every snapshot and every chunk of
+       remembered ids is never written again: a hard link, or a copy, is whole whenever it is
        made. A file that is gone meanwhile means: list again.
     2  Then the segments that are still open, the *newest first*. Of the newest with a record in it
-       the copy ends behind the last whole batch: that is T. Each older one is read after T. It is
+       the copy ends after the last whole batch: that is T. Each older one is read after T. It is
        sealed by then, because the daemon writes to the next segment only when the last one is
-       closed; so nothing that was written before T is missing.
-    3  A snapshot is named only when everything it stands for is durable, and it was listed before
-       T: what it stands for is in the copy. A segment is removed only when its items are done and
-       the records that say so are durable, or when survivors that stand for it are: that a
-       removed one is still in the copy is what a kill just before the removal leaves.
-    4  What came after T (segments, snapshots) is not in the listing, or it is cut.
+       closed; so no record written before T is missing.
+    3  A snapshot is named only when all its records are durable, and it was listed before T: they
+       are in the copy. A segment is removed only when its items are done and the records of that
+       are durable, or when a compacted segment that stands for it is: a removed segment that is
+       still in the copy is what a kill just before the removal leaves.
+    4  Later files (segments, snapshots) are not in the listing, or they are cut.
 
 Listing a folder is not one moment for the file system. So the copy is read as a start would read
 it, and if something is missing that the source has, it is made again.
@@ -36,13 +36,13 @@ from journal.format.record import HEADER_BYTES
 from journal.format.segment import FILE_HEADER_BYTES, segment_number
 from journal.read.frames import Frames, Hole
 from journal.snapshot.snapshot import is_ours
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.verify import StartView
 
 # A daemon that removes or closes files faster than they are linked this often is not to be copied.
 RESTARTS_MAX: Final = 100
 _DAMAGED_MAX: Final = 5  # so often a copy is made again before the source itself is to blame
-_PIECE_BYTES: Final = 1 << 20  # written and synced at once, so that nobody else waits for long
+_PIECE_BYTES: Final = 1 << 20  # written and synced at once, so that no other write waits for long
 _ZEROS: Final = bytes(_PIECE_BYTES)
 _NO_LINKS: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
@@ -51,7 +51,7 @@ _NO_LINKS: Final = frozenset(
 
 @dataclass(slots=True)
 class Copied:
-    """What the copy of one journal holds."""
+    """The content of one copied journal."""
 
     name: bytes
     generation: int
@@ -64,9 +64,9 @@ class Copied:
 def copy_journal(
     files: Files, source: str, target: str, progress: Callable[[int], None] = lambda more: None
 ) -> Copied | None:
-    """Copy it, on disk on return; None: the queue was deleted. Blocks.
+    """Copy the journal, on disk on return; None: the queue was deleted. Blocks.
 
-    Raises JournalError where a file cannot be read, OSError where one cannot be written.
+    Raises JournalError for a file that cannot be read, OSError for one that cannot be written.
     """
     files.make_folder(target)
     copy = _Copy(files, source, target, progress)
@@ -89,13 +89,13 @@ def copy_journal(
 
 
 def _as_found(files: Files, folder: str) -> Copied:
-    view, account = StartView(files, folder, live=False), Account()
-    for _ in account.follow(view):
+    view, live_set = StartView(files, folder, live=False), LiveSet()
+    for _ in live_set.follow(view):
         pass
     names = [n for n in files.names(folder) if is_ours(n)]
     size = sum(files.size(os.path.join(folder, name)) for name in names)
     return Copied(
-        view.name, view.generation, len(account.items), size, view.lsn_next - 1, view.damages
+        view.name, view.generation, len(live_set.items), size, view.lsn_next - 1, view.damages
     )
 
 
@@ -131,7 +131,7 @@ class _Copy:
         return whole
 
     def _keep(self, name: str) -> None:
-        """A file that nobody writes to any more: linked, if that is possible."""
+        """Link a file that is not written any more, or copy it."""
         old, new = os.path.join(self._source, name), os.path.join(self._target, name)
         size = self._files.size(old)
         try:
@@ -149,7 +149,9 @@ class _Copy:
         self._kept.add(name)
 
     def _copy_open(self, name: str) -> bool:
-        """A segment that may be written to: up to its last whole batch. Nothing of a spare."""
+        """Copy a segment that may be written to, up to its last whole batch. A preallocated one is
+        left out.
+        """
         old, new = os.path.join(self._source, name), os.path.join(self._target, name)
         if _is_closed(self._files, old):  # since we looked
             self._keep(name)
@@ -193,7 +195,8 @@ def _is_closed(files: Files, path: str) -> bool:
 
 
 def _end_of_batches(frames: Frames) -> tuple[int, bytes]:
-    """Where the last whole batch ends, and its bytes if it is empty; 0: there is no record."""
+    """Return the end of the last whole batch, and its bytes if it is empty; 0: there is no record.
+    """
     end = batch_end = 0
     empty, damaged = b"", False
     for found in frames.walk(FILE_HEADER_BYTES):

@@ -1,7 +1,7 @@
 """A whole journal as lines: every record that is in a segment, then the newest snapshot.
 
-A start reads what came behind the newest snapshot; a dump reads what lies before it as well,
-survivors among it (their records keep their numbers: there are holes where items were done).
+A start reads the records after the newest snapshot; a dump reads those before it as well, also of
+compacted segments (their records keep their numbers, with gaps where items were done).
 
 One rule: each record once, in order of lsn.
 """
@@ -30,7 +30,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a journal is to be printed, and how."""
+    """The part of a journal to be printed, and how."""
 
     lsn_from: int = 0
     body_bytes_max: int = BODY_BYTES_SHOWN
@@ -38,7 +38,7 @@ class Wanted:
 
 
 def dumped(view: JournalView, wanted: Wanted) -> Iterator[str]:
-    """The lines; raises JournalError where a file cannot be read."""
+    """Yield the lines. Raises JournalError for a file that cannot be read."""
     for record in view.records():
         if record.lsn < wanted.lsn_from:
             continue
@@ -55,7 +55,7 @@ def dumped(view: JournalView, wanted: Wanted) -> Iterator[str]:
 
 
 def snapshots(files: Files, folder: str) -> Iterator[Snapshot]:
-    """Those that can be read, oldest first."""
+    """Return the readable snapshots, oldest first."""
     for name in files.names(folder):
         if snapshot_lsn(name) is not None:
             path = os.path.join(folder, name)
@@ -66,7 +66,7 @@ def snapshots(files: Files, folder: str) -> Iterator[Snapshot]:
 
 
 def utc(time_ms: int) -> str:
-    """Milliseconds since 1970 as a UTC time; the bare number where no calendar reaches."""
+    """Return milliseconds since 1970 as a UTC time; the bare number beyond any calendar."""
     try:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:

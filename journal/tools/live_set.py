@@ -1,9 +1,9 @@
-"""What a journal adds up to: which items are there, and which numbers come next.
+"""The live set of a journal: which items are there, and which numbers come next.
 
-It is the replay of someone who asks only for ids: bounded memory (`ids.IdSet`), no bodies, no
-order. The daemon's own replay is `kestrelpy.core.replay.replay`.
+It is a replay of ids alone: bounded memory (`IdSet`), no bodies, no order. The daemon's own replay
+is `kestrelpy.core.replay.replay`.
 
-    lines[0]   the queue's own line         lines[n]   the fan-out child with the number n
+    lines[0]   the queue itself         lines[n]   the fan-out child with the number n
 
 One rule: nothing is guessed. After a record whose effect ids alone do not tell, `known` is False.
 """
@@ -44,11 +44,11 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class Line:
-    """What one reader has: the queue's own line, or the child `name`.
+class ReaderItems:
+    """The items of one reader: of the queue itself, or of the child `name`.
 
-    `fresh` are delayed and were never available; `delayed` are they and what was given back for
-    later. `markers` are those that are no id.
+    `fresh` are delayed and were never available; `delayed` are they and those given back for later.
+    `markers` are those that are no id.
     """
 
     name: bytes = b""
@@ -60,8 +60,10 @@ class Line:
     markers: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, state: Snapshot | ReaderState | Beginning, name: bytes, named_lsn: int) -> Line:
-        """As it was at a snapshot, or when its child was named."""
+    def of(
+        cls, state: Snapshot | ReaderState | Beginning, name: bytes, named_lsn: int
+    ) -> ReaderItems:
+        """Return its items at a snapshot, or when its child was named."""
         markers = {e.item: e.marker for e in state.placed if e.marker and e.marker != e.item}
         delayed = {entry.item for entry in state.delayed}
         known = {entry.item for entry in state.placed}
@@ -69,21 +71,21 @@ class Line:
         return cls(name, named_lsn, state.live.copy(), dead, delayed, delayed - known, markers)
 
     def put(self, record: Record) -> None:
-        """One more."""
+        """Add an item."""
         self.items.add(record.item)
         if not record.number:
             self.delayed.add(record.item)
             self.fresh.add(record.item)
 
     def release(self, record: Record) -> None:
-        """It is available."""
+        """Note that it is available."""
         self.delayed.discard(record.item)
         if record.item in self.fresh:
             self.fresh.discard(record.item)
             self.markers[record.item] = record.number
 
     def see(self, record: Record) -> None:
-        """Any other record about an item here, or about all of them."""
+        """Note any other record about an item here, or about all of them."""
         kind, item = record.kind, record.item
         if kind in _ENDS:
             self.end(item)
@@ -105,7 +107,7 @@ class Line:
             self._keep_only(stay.union(flush_spared(record)), record.number)
 
     def end(self, item: int) -> None:
-        """It is gone."""
+        """Take out an item."""
         self.items.discard(item)
         for some in (self.dead, self.delayed, self.fresh):
             some.discard(item)
@@ -119,15 +121,16 @@ class Line:
             del self.markers[item]
 
 
-class Account:
-    """Counts what is still there, ready, delayed, lent or dead: `items` of the queue's own line."""
+class LiveSet:
+    """The items that are still there, ready, delayed, leased or dead: `items` of the queue itself.
+    """
 
     __slots__ = (
         "_handed", "_passes_on", "_placed", "known", "lines", "next_number", "puts", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.lines: dict[int, Line] = {0: Line()}
+        self.lines: dict[int, ReaderItems] = {0: ReaderItems()}
         self._placed: list[int] = []  # numbers that are no item's id
         self._passes_on = False
         self._handed: set[tuple[bytes, int]] = set()  # by queue: other items are made of these
@@ -138,11 +141,11 @@ class Account:
 
     @property
     def items(self) -> IdSet:
-        """What is in the queue's own line."""
+        """The items of the queue itself."""
         return self.lines[0].items
 
     def follow(self, source: Source) -> Iterator[Record]:
-        """Every record of a journal, seen as far as its snapshot does not include it."""
+        """Yield every record of a journal, noting those that its snapshot does not include."""
         known = -1
         for record in source.records():
             if known < 0:
@@ -156,19 +159,19 @@ class Account:
         self._hand_on(_name_in(source.checkpoint))
 
     def _begin(self, snapshot: Snapshot | None) -> int:
-        """What was there at a snapshot; its lsn, 0: there is none."""
+        """Begin at a snapshot; return its lsn, 0: there is none."""
         if snapshot is None:
             return 0
-        self.lines = {0: Line.of(snapshot, b"", 0)}
+        self.lines = {0: ReaderItems.of(snapshot, b"", 0)}
         for state in snapshot.readers:
-            self.lines[state.number] = Line.of(state, state.name, 0)
+            self.lines[state.number] = ReaderItems.of(state, state.name, 0)
         self._passes_on = snapshot.passes_on
         self.next_number = snapshot.checkpoint.next_item
         self.tokens = snapshot.checkpoint.tokens
         return snapshot.lsn
 
     def see(self, record: Record) -> None:
-        """Account for one record, in the order of the log."""
+        """Note one record, in the order of the log."""
         kind = record.kind
         if kind in PLACING:
             self.next_number = max(self.next_number, number_given(record) + 1)
@@ -203,7 +206,7 @@ class Account:
                 line.put(record)
 
     def _hand_on(self, name: bytes) -> None:
-        """What items of this very journal, of that queue, were made of ended with their puts."""
+        """End the items of this very journal that items of that queue were made of."""
         for number, line in self.lines.items():
             full = name + b"+" + line.name if number else name
             for queue, item in self._handed:
@@ -220,7 +223,7 @@ class Account:
     def _name(self, record: Record) -> None:
         number = record.reader
         if not number and record.small == GONE:
-            self.lines[0] = Line()
+            self.lines[0] = ReaderItems()
         elif not number:
             self._passes_on = record.small == STOPS
         elif record.small == STOPS:
@@ -228,11 +231,11 @@ class Account:
         elif number not in self.lines:
             name, begins = decode_meta(record.meta).get(Tag.NAME), Beginning.decode(record)
             if isinstance(name, bytes):
-                made = Line(name, record.lsn)
-                self.lines[number] = Line.of(begins, name, record.lsn) if begins else made
+                made = ReaderItems(name, record.lsn)
+                self.lines[number] = ReaderItems.of(begins, name, record.lsn) if begins else made
 
     def checkpoint(self, newest: Checkpoint | None, name: bytes, generation: int) -> Checkpoint:
-        """What a segment opens with that goes on behind everything seen."""
+        """Return the opening of a segment that goes on after all these records."""
         base = newest if newest is not None else Checkpoint(name, generation=generation)
         since = max(base.next_item, base.next_place)
         number = max(since, self.next_number)

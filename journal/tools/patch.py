@@ -1,7 +1,7 @@
-"""A segment without its damage: the stretches that were lost hold records that say nothing.
+"""A segment without its damage: the lost stretches hold records that say nothing.
 
-Everything else stays where it was, byte for byte: a snapshot says at which byte the log goes on,
-and an item where its body is.
+Every other byte keeps its position: a snapshot says at which byte the log goes on, and an item
+where its body is.
 
 One rule: bytes to bytes; no I/O but reading.
 """
@@ -15,9 +15,9 @@ from journal.errors import JournalError
 from journal.format.kinds import UNNUMBERED, Kind
 from journal.format.record import HEADER_BYTES, Draft, encode
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     usable_bytes,
 )
@@ -31,13 +31,15 @@ _RECORDS_MAX: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """What is written where something was lost: `tokens` is no lease's token from then on."""
+    """The content of a lost stretch: `tokens` is no lease's token from then on."""
 
     tokens: int
     time_ms: int
 
     def frames(self, header: SegmentHeader, offset: int, end: int, lsn: int, count: int) -> bytes:
-        """Exactly `count` records from `lsn` on, in exactly these bytes; raises JournalError."""
+        """Return exactly `count` records from `lsn` on, in exactly these bytes. Raises
+        JournalError.
+        """
         size = end - offset
         if count and count * HEADER_BYTES > size:
             raise JournalError(f"{count} records are missing where {size} bytes are")
@@ -58,10 +60,10 @@ class Nothing:
 
 
 @dataclass(slots=True)
-class Mending:
-    """One segment and what it should say: `lsn_first` if its beginning is lost (0: not known),
-    `lsn_end` the first record behind it if it goes on up to there (0: not known), `lsn_behind`
-    where the next segment goes on (0: there is none).
+class Patch:
+    """One segment and its repair: `lsn_first` if its beginning is lost (0: not known), `lsn_end`
+    the first record after it if it goes on up to there (0: not known), `lsn_behind` where the next
+    segment goes on (0: there is none).
     """
 
     frames: Frames
@@ -71,14 +73,14 @@ class Mending:
     lsn_end: int = 0
     lsn_behind: int = 0
 
-    def mended(self, data: bytes) -> bytes:
-        """The whole segment. Raises JournalError when what is missing has no room."""
+    def patched(self, data: bytes) -> bytes:
+        """Return the whole segment. Raises JournalError when the missing records have no room."""
         header, frames = self.header, self.frames
         segment = bytearray(data.ljust(header.capacity, b"\0"))
         segment[:FILE_HEADER_BYTES] = header.encode()
         frames.header = header
         usable = usable_bytes(header.capacity)
-        sparse = header.role == SURVIVORS
+        sparse = header.role == COMPACTED
         at, lsn = FILE_HEADER_BYTES, 0
         hole: Hole | None = None
         for found in frames.walk(FILE_HEADER_BYTES, min(usable, frames.size)):
@@ -88,7 +90,7 @@ class Mending:
             if hole is not None:
                 first = lsn or self.lsn_first or found.lsn
                 count = 0 if sparse else max(found.lsn - first, 0)
-                if not lsn:  # nobody knows where the count began: as many as may have been there
+                if not lsn:  # the first lsn is unknown: as many as may have been there
                     count = min(count, (hole.end - hole.offset) // HEADER_BYTES)
                 self._fill(segment, hole.offset, hole.end, found.lsn - count, count)
                 hole = None
@@ -103,9 +105,9 @@ class Mending:
         return bytes(segment)
 
     def _close(self, segment: bytearray) -> None:
-        """Survivors get a new footer in any case: it counts them."""
+        """Write a footer. A compacted segment gets a new one in any case: it counts the puts."""
         behind = self.lsn_behind
-        if self.header.role == SURVIVORS:
+        if self.header.role == COMPACTED:
             footer = self.frames.footer
             behind = footer.lsn if footer is not None else behind
             segment[usable_bytes(self.header.capacity) :] = bytes(FOOTER_SPACE_BYTES)
@@ -117,7 +119,7 @@ class Mending:
 
 
 def stand_in(header: SegmentHeader, lsn_first: int, count: int, nothing: Nothing) -> bytes:
-    """A segment for one that is missing; as large as need be."""
+    """Return a segment for a missing one, as large as necessary."""
     if count > _RECORDS_MAX:
         raise JournalError(f"{count} records are missing")
     capacity = whole_sectors(OVERHEAD_BYTES + max(count, 1) * HEADER_BYTES)
@@ -134,8 +136,8 @@ def stand_in(header: SegmentHeader, lsn_first: int, count: int, nothing: Nothing
 
 
 def _close(segment: bytearray, header: SegmentHeader, time_ms: int, lsn_behind: int) -> None:
-    """A footer, if there is none that can be read."""
-    sparse = header.role == SURVIVORS
+    """Write a footer, if there is no readable one."""
+    sparse = header.role == COMPACTED
     found = scan(bytes(segment), "", header.journal, header.segment, holes=sparse)
     if found.footer is not None or not found.lsn_first:
         return

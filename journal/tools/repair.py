@@ -1,15 +1,15 @@
-"""Making a damaged journal whole: what is lost is set aside and said, all the rest stays.
+"""Making a damaged journal whole: lost bytes are set aside and named, all the rest stays.
 
     damaged stretch       copied to set-aside/; written over with records that say nothing, in a
                           whole new file under the old name (every other byte stays where it was)
-    damaged chunk         keeps its bytes under another name; what only it remembered is forgotten
+    damaged chunk         keeps its bytes under another name; its entries are forgotten
     damaged snapshot      keeps its bytes under another name; an older one or the log is used
     unreadable or foreign file     keeps its bytes under another name
     missing records       a segment that says nothing stands for them; snapshots forget the items
     damaged end           the log goes on in a fresh segment, as after a start
 
-The records that say nothing are as many as were lost, so the count of the log has no hole; they
-say up to where lease tokens may have been issued, so that none is issued twice.
+The records that say nothing are as many as were lost, so the count of the log has no gap; they say
+up to where lease tokens may have been issued, so that none is issued twice.
 
 One rule: each step leaves a journal in which everything undamaged can still be read: a crash at any
 moment loses nothing more than was damaged, and the next repair goes on.
@@ -43,12 +43,12 @@ from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import chunk_range
 from journal.snapshot.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
 from journal.tools.dump import snapshots
-from journal.tools.live_set import Account
-from journal.tools.patch import Mending, Nothing, stand_in
+from journal.tools.live_set import LiveSet
+from journal.tools.patch import Nothing, Patch, stand_in
 from journal.tools.verify import LOCK, Progress, Report, check_journal, owning_folder, silent
 from journal.write.segment_file import Sizes
 
-# What cannot be read at first (a file without its header) shows what else is lost in a later round.
+# A file that cannot be read at first (without its header) may show more losses in a later round.
 _ROUNDS: Final = 6
 _SUFFIX_DAMAGED: Final = ".damaged"
 _SUFFIX_FOREIGN: Final = ".foreign"
@@ -56,7 +56,7 @@ _SUFFIX_FOREIGN: Final = ".foreign"
 
 @contextmanager
 def owned(files: Files, folder: str) -> Iterator[None]:
-    """Own the data directory that `folder` is, or is in; raises DirectoryLocked."""
+    """Own the data directory that `folder` is, or is in. Raises DirectoryLocked."""
     lock = files.lock(os.path.join(owning_folder(files, folder), LOCK))
     try:
         yield
@@ -66,24 +66,24 @@ def owned(files: Files, folder: str) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Repair:
-    """What is to be done to one journal. Reading it changed nothing; `run` does it."""
+    """The repair of one journal. Reading it changed nothing; `run` does it."""
 
     files: Files
     report: Report
 
     @property
     def needed(self) -> bool:
-        """Is anything damaged?"""
+        """True if anything is damaged."""
         return bool(self.report.damages)
 
     def sentences(self) -> Iterator[str]:
-        """Each damage, and what becomes of it."""
+        """Yield each damage, and its repair."""
         for damage in self.report.damages:
             yield damage.sentence()
             yield f"  {_what_becomes_of(self.files, damage)}"
 
     def run(self, time_ms: int) -> None:
-        """Do it; raises JournalError when something cannot be made whole. Blocks."""
+        """Do it. Raises JournalError when something cannot be made whole. Blocks."""
         folder, report = self.report.folder, self.report
         for _ in range(_ROUNDS):
             _Round(self.files, report, time_ms).run()
@@ -97,19 +97,19 @@ class Repair:
 
 
 def repair_of(files: Files, folder: str, progress: Progress = silent) -> Repair:
-    """What is to be repaired; raises JournalError where a file cannot be read."""
+    """Return the repair. Raises JournalError for a file that cannot be read."""
     return Repair(files, check_journal(files, folder, progress))
 
 
 class _Round:
-    """One pass over what is damaged now."""
+    """One pass over the damage of now."""
 
     def __init__(self, files: Files, report: Report, time_ms: int) -> None:
         self.files = files
         self.folder = report.folder
         self.report = report
         self.time_ms = time_ms
-        self.tokens = report.account.tokens + TOKENS_SKIPPED
+        self.tokens = report.live_set.tokens + TOKENS_SKIPPED
 
     def run(self) -> None:
         """Set aside first; then one kind of damage after the other."""
@@ -129,12 +129,12 @@ class _Round:
         self._forget_lost_items()
         before = [d for d in there if d.reason == MISSING_BEFORE]
         for path in sorted({d.path for d in there if d not in before}):
-            self._mend(path, [d for d in there if d.path == path])
+            self._patch(path, [d for d in there if d.path == path])
         for damage in before:
             self._stand_in_before(damage)
 
     def _forget_chunks(self) -> bool:
-        """What is remembered only in a damaged chunk is lost: no snapshot lists it any more."""
+        """Forget the entries of damaged chunks: no snapshot lists these any more."""
         lost = [d for d in self.report.damages if chunk_range(os.path.basename(d.path))]
         self._rename([d for d in lost if self._is_there(d.path)])
         names = {os.path.basename(d.path) for d in lost}
@@ -163,7 +163,9 @@ class _Round:
         return os.path.basename(path) in self.files.names(os.path.dirname(path))
 
     def _forget_lost_items(self) -> None:
-        """In every snapshot, the oldest first: who reads the newest still finds what was lost."""
+        """Forget the lost items in every snapshot, the oldest first: a reader of the newest still
+        finds them.
+        """
         for name in self.files.names(self.folder):
             path = os.path.join(self.folder, name)
             if snapshot_lsn(name) is None:
@@ -174,7 +176,7 @@ class _Round:
                 continue
             lost = IdSet()
             for damage in self.report.damages:
-                for item in snapshot.kept().between(damage.id_first, damage.id_last):
+                for item in snapshot.needed().between(damage.id_first, damage.id_last):
                     lost.add(item)
             for item in list(self._puts_among(lost)):
                 lost.discard(item)
@@ -185,7 +187,7 @@ class _Round:
                 self.files.create(path, data, len(data)).close()
 
     def _puts_among(self, items: IdSet) -> Iterator[int]:
-        """Those whose puts can be read in some segment."""
+        """Yield those whose puts can be read in some segment."""
         for frames, _ in chain(self.files, self.folder) if items else ():
             for found in frames.walk():
                 if isinstance(found, Record) and found.kind == Kind.PUT and found.item in items:
@@ -198,7 +200,7 @@ class _Round:
                 line.live.discard(item)
                 line.attempts.set(item, 0)
             line.dead = [entry for entry in line.dead if entry.item not in lost]
-        kept = snapshot.kept()
+        kept = snapshot.needed()
         for state in list(snapshot.segments):
             here = list(lost.between(state.item_first, state.item_last))
             if not here:
@@ -216,8 +218,8 @@ class _Round:
                 snapshot.segments.remove(state)
         snapshot.checkpoint = replace(snapshot.checkpoint, live_items=len(snapshot.live))
 
-    def _mend(self, path: str, damages: list[Damage], lsn_end: int = 0) -> None:
-        """A whole file under the same name, on disk before it has it."""
+    def _patch(self, path: str, damages: list[Damage], lsn_end: int = 0) -> None:
+        """Write a whole file under the same name; it is on disk before it has the name."""
         data = self.files.read(path)
         number = segment_number(os.path.basename(path)) or 0
         frames = Frames(self.files, path)
@@ -231,26 +233,28 @@ class _Round:
             lsn_end = max([lsn_end, self._lsn_snapshot(number, behind), *lost])
         firsts = [d.lsn_first for d in damages if d.lsn_first <= d.lsn_last]
         nothing = Nothing(self.tokens, header.created_ms)
-        mending = Mending(frames, header, nothing, min(firsts, default=0), lsn_end, behind)
-        whole = mending.mended(data)
+        patch = Patch(frames, header, nothing, min(firsts, default=0), lsn_end, behind)
+        whole = patch.patched(data)
         self.files.create(path, whole, len(whole)).close()
 
     def _lsn_snapshot(self, number: int, behind: int) -> int:
-        """Up to where the newest snapshot says that this segment holds the log; 0: it does not."""
+        """Return up to where the newest snapshot says that this segment holds the log; 0: it does
+        not.
+        """
         kept = list(snapshots(self.files, self.folder))
         if not kept or kept[-1].segment != number:
             return 0
         return min(kept[-1].lsn + 1, behind or kept[-1].lsn + 1)
 
     def _stand_in(self, number: int, damage: Damage) -> None:
-        """For a segment that is not there and whose records nothing else holds."""
+        """Write a segment for a missing one whose records no other has."""
         count = damage.lsn_last - damage.lsn_first + 1
         nothing = Nothing(self.tokens, self.time_ms)
         data = stand_in(self._header(number, 0), damage.lsn_first, count, nothing)
         self.files.create(segment_path(self.folder, number), data, len(data)).close()
 
     def _stand_in_before(self, damage: Damage) -> None:
-        """For records that are missing before a segment: one, or the last one's end."""
+        """Write a segment for records that are missing before one, or patch the last one's end."""
         header = Frames(self.files, damage.path).header
         assert header is not None, "whoever misses records before a segment has read it"
         earlier = [
@@ -262,13 +266,14 @@ class _Round:
         least = max(last.rank, last.last) if last is not None else 0
         names = self.files.names(self.folder)
         for number in range(header.rank - 1, least, -1):
-            if segment_name(number) not in names:  # survivors' numbers are not their ranks
+            # The number of a compacted segment is not its rank.
+            if segment_name(number) not in names:
                 self._stand_in(number, damage)
                 return
-        self._mend(earlier[-1].path, [], damage.lsn_last + 1)
+        self._patch(earlier[-1].path, [], damage.lsn_last + 1)
 
     def _header(self, number: int, capacity: int) -> SegmentHeader:
-        """As the other files of this journal have it."""
+        """Return a header with the identity of the other files of this journal."""
         for frames, _ in chain(self.files, self.folder):
             if frames.header is not None:
                 return SegmentHeader(
@@ -277,7 +282,7 @@ class _Round:
         raise JournalError(f"{self.folder}: no file says which journal this is")
 
     def _lsn_behind(self, rank: int) -> int:
-        """Where the log goes on behind the segment of this rank; 0: it ends there."""
+        """Return where the log goes on after the segment of this rank; 0: it ends there."""
         following = (
             lsn
             for frames, lsn in chain(self.files, self.folder)
@@ -287,26 +292,26 @@ class _Round:
 
 
 def _goes_on_in_fresh(files: Files, report: Report, time_ms: int) -> bool:
-    """Where the log's end is damaged it goes on elsewhere, as at a start; was that so?"""
-    recovery, account = Recovery(files, report.folder), Account()
-    for _ in account.follow(recovery):
+    """Go on elsewhere if the log's end is damaged, as at a start. Return True if it was."""
+    recovery, live_set = Recovery(files, report.folder), LiveSet()
+    for _ in live_set.follow(recovery):
         pass
     if recovery.clean:
         return False
-    opening = opening_behind(recovery, account, report.name, report.generation)
+    opening = opening_behind(recovery, live_set, report.name, report.generation)
     recovered_journal(recovery, Sizes(), lambda: opening, time_ms).writer.abandon()
     return True
 
 
 def opening_behind(
-    recovery: Recovery, account: Account, name: bytes, generation: int
+    recovery: Recovery, live_set: LiveSet, name: bytes, generation: int
 ) -> Checkpoint:
-    """What a segment opens with that goes on behind `recovery`.
+    """Return the opening of a segment that goes on after `recovery`.
 
-    No number that may be among what was lost, and no lease token, is given again.
+    No number that may be among the lost records, and no lease token, is given again.
     """
     newest = recovery.checkpoint
-    opening = account.checkpoint(
+    opening = live_set.checkpoint(
         Checkpoint.from_record(newest) if newest is not None else None, name, generation
     )
     lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
@@ -324,13 +329,13 @@ def _is_snapshot(path: str) -> bool:
 
 
 def _is_unreadable(damage: Damage) -> bool:
-    """Is there nothing in the file that could be kept where it is?"""
+    """True if the file has nothing to be kept where it is."""
     is_stump = damage.offset < damage.end <= FILE_HEADER_BYTES and damage.kind == "truncated"
     return is_stump or damage.id_last >= ITEM_MAX
 
 
 def _free_name(files: Files, path: str) -> str:
-    """The path, or with a number behind it."""
+    """Return the path, or one with a number after it."""
     there = files.names(os.path.dirname(path))
     names = (f"{path}.{n}" if n else path for n in range(len(there) + 1))
     return next(name for name in names if os.path.basename(name) not in there)

@@ -1,13 +1,13 @@
-"""Is a journal whole? Every frame of every file is checked, also while a daemon writes there.
+"""The check of a journal: every frame of every file, also while a daemon writes there.
 
     what a start would read     judged by `recovery`, as a start would judge it
-    what lies behind it         (segments that a snapshot made superfluous to read, older
-                                snapshots) walked frame by frame: nobody writes there any more
+    files before that           (segments that a snapshot made superfluous to read, older
+                                snapshots) walked frame by frame: they are not written any more
 
-What a start would read is in memory as at a start: one segment and its records at a time. Without
-a snapshot that is every segment, and 64 MiB of 100-byte items take 430 MiB; the walk takes 17.
+The records that a start would read are in memory as at a start: one segment at a time. Without a
+snapshot that is every segment, and 64 MiB of 100-byte items take 430 MiB; the walk takes 17.
 
-One rule: a report is facts. Who prints it decides how; nothing is changed here.
+One rule: a report is facts. The caller decides how to print it; nothing is changed here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from journal.format.kinds import UNNUMBERED, Kind, Tag
 from journal.format.meta import decode_meta
 from journal.format.record import Record
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
-    SURVIVORS,
     SegmentHeader,
     decode_counts,
     segment_number,
@@ -43,7 +43,7 @@ from journal.snapshot.snapshot import (
     snapshot_lsn,
     snapshot_name,
 )
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.view import RESTARTS_MAX, JournalView
 
 LOCK: Final = "lock"
@@ -55,7 +55,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Report:
-    """One journal, checked. `items` is None where ids alone do not tell how many are live."""
+    """One journal, checked. `items` is None if ids alone do not tell how many are live."""
 
     folder: str
     name: bytes
@@ -72,11 +72,11 @@ class Report:
     damages: list[Damage]
     torn: list[Damage]
     past: list[Damage] = field(repr=False)  # of the damages, those a start would not see
-    account: Account = field(repr=False)
+    live_set: LiveSet = field(repr=False)
 
     @property
     def ending(self) -> str:
-        """In what state it is, in a few words."""
+        """Its state, in a few words."""
         if self.damages:
             return "damaged"
         if self.torn or self.records_behind_sync:
@@ -86,18 +86,20 @@ class Report:
 
 
 def silent(done: int, total: int) -> None:
-    """Nobody is watching."""
+    """Report no progress."""
 
 
 def owning_folder(files: Files, folder: str) -> str:
-    """The data directory: `folder`, or the one above when this is one queue's."""
+    """Return the data directory: `folder`, or the one above when this is one queue's."""
     is_queue = any(segment_number(name) is not None for name in files.names(folder))
     above = os.path.dirname(os.path.abspath(folder))
     return above if is_queue and LOCK in files.names(above) else folder
 
 
 def is_running(files: Files, folder: str) -> bool | None:
-    """Does a daemon (or a tool) own this data directory? None: nobody ever did, or who knows."""
+    """True if a daemon (or a tool) owns this data directory. None: it was never owned, or that is
+    unknown.
+    """
     with suppress(OSError):
         data_dir = owning_folder(files, folder)
         if LOCK in files.names(data_dir):
@@ -110,7 +112,7 @@ def is_running(files: Files, folder: str) -> bool | None:
 
 
 def check_journal(files: Files, folder: str, progress: Progress = silent) -> Report:
-    """Check one journal; raises JournalError where a file cannot be read."""
+    """Check one journal. Raises JournalError for a file that cannot be read."""
     total = sum(_sizes(files, folder).values())
     try:
         return _checked(files, folder, total, progress)
@@ -122,33 +124,33 @@ def check_journal(files: Files, folder: str, progress: Progress = silent) -> Rep
 
 
 def _checked(files: Files, folder: str, total: int, progress: Progress) -> Report:
-    view, account = StartView(files, folder, live=True), Account()
+    view, live_set = StartView(files, folder, live=True), LiveSet()
     done = segment = at = 0
-    for record in account.follow(view):
+    for record in live_set.follow(view):
         if record.segment != segment:
             done, segment = done + at, record.segment
         at = record.end
         if view.count % _PROGRESS_RECORDS == 0:
             progress(min(done + at, total - 1), total)
-    past = Past(files, folder, account)
+    past = Past(files, folder, live_set)
     past.check(lambda more: progress(min(done + at + more, total - 1), total))
     return Report(
         folder, view.name, view.generation, view.segment_count, past.snapshots,
         view.snapshot.lsn if view.snapshot is not None else 0,
-        view.count + past.records, len(account.items) if account.known else None, total,
+        view.count + past.records, len(live_set.items) if live_set.known else None, total,
         view.lsn_next, view.lsn_synced, view.records_behind_sync,
         _without_repeats([*view.damages, *past.damages]), view.torn,
-        past.damages, account,
+        past.damages, live_set,
     )  # fmt: skip
 
 
 class StartView(JournalView):
-    """A journal as a start would read it: of what a snapshot settles, only front and end."""
+    """A journal as a start would read it: of settled segments, only front and end."""
 
     __slots__ = ()
 
     def records(self) -> Iterator[Record]:
-        """Every record that a start would read, in order of lsn, each once."""
+        """Yield every record that a start would read, in order of lsn, each once."""
         for _ in range(RESTARTS_MAX):
             recovery = Recovery(self._files, self.folder)
             try:
@@ -170,23 +172,23 @@ class StartView(JournalView):
 
 
 class Past:
-    """What a snapshot has made superfluous to read at a start, checked frame by frame."""
+    """The files that a snapshot has made superfluous to read at a start, checked frame by frame."""
 
-    def __init__(self, files: Files, folder: str, account: Account) -> None:
+    def __init__(self, files: Files, folder: str, live_set: LiveSet) -> None:
         self.damages: list[Damage] = []
         self.records = 0
         self.snapshots = 0
         self._files = files
         self._folder = folder
-        self._items = account.items
+        self._items = live_set.items
 
     def check(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Check all of it; a file that a daemon removes meanwhile is of no interest any more."""
+        """Check all of it; a file that a daemon removes meanwhile does not matter any more."""
         newest = self._newest_snapshot()
         if newest is None:
             return
         done, in_order = 0, chain(self._files, self._folder)
-        # Records from this lsn on are said again by newer segments.
+        # Newer segments repeat the records from this lsn on.
         limits = {one.path: lsn for (one, _), (_, lsn) in pairwise(in_order)}
         for name in self._files.names(self._folder):
             if segment_number(name) is None:
@@ -263,7 +265,7 @@ class Past:
             if isinstance(found, Hole):
                 lost.holes.append(found)
                 continue
-            if lsn and found.lsn > lsn and header.role != SURVIVORS and not lost.holes:
+            if lsn and found.lsn > lsn and header.role != COMPACTED and not lost.holes:
                 lost.holes.append(Hole(found.offset, found.offset))
             if 0 < limit <= found.lsn:
                 break
@@ -278,7 +280,7 @@ class Past:
             lost.holes.clear()  # all are there; behind them is an earlier life of this file
         elif 0 < limit <= lsn:
             lost.holes.clear()  # a power cut may have taken what stood there
-        elif lsn < lsn_end and header.role != SURVIVORS and not lost.holes:
+        elif lsn < lsn_end and header.role != COMPACTED and not lost.holes:
             lost.holes.append(Hole(stop, stop))
         lost.judge(lsn, lsn_end)
         lost.put_seen(item_last + 1)
@@ -286,7 +288,9 @@ class Past:
 
 
 class _Lost:
-    """What may have stood in the holes of one segment: items between the puts around them."""
+    """The records that may have been in the holes of one segment: items between the puts around
+    them.
+    """
 
     def __init__(self, path: str, items: IdSet) -> None:
         self.holes: list[Hole] = []
@@ -297,7 +301,7 @@ class _Lost:
         self._put = 0
 
     def judge(self, lsn: int, lsn_behind: int) -> None:
-        """The holes since the last record are between these two."""
+        """Judge the holes since the last record: they are between these two."""
         for hole in self.holes:
             reason = NOT_WHOLE if hole.end > hole.offset else FEWER_THAN_COUNTED
             lsns = (lsn, lsn_behind - 1) if lsn else (1, 0)
@@ -307,7 +311,9 @@ class _Lost:
         self.holes.clear()
 
     def put_seen(self, item: int) -> None:
-        """This item's put came behind them; those before it that are there were put in them."""
+        """Note the put of this item after the holes; the items before it that are there were put in
+        them.
+        """
         if self._open:
             first = self._items.first_from(self._put + 1)
             ids = self._items.between(self._put + 1, item - 1) if 0 < first < item else IdSet()
@@ -321,13 +327,13 @@ class _Lost:
 
 
 def _counted(footer: Record) -> int:
-    """How many records a footer says are in its segment."""
+    """Return how many records a footer counts."""
     counts = decode_meta(footer.meta).get(Tag.COUNTS, b"")
     return sum(decode_counts(counts if isinstance(counts, bytes) else b"").values())
 
 
 def _sizes(files: Files, folder: str) -> dict[str, int]:
-    """Every file with records or a state, and its size; those that vanish do not count."""
+    """Return every file with records or a state, and its size; vanished ones do not count."""
     found = {}
     for name in files.names(folder):
         if is_ours(name):
@@ -337,7 +343,7 @@ def _sizes(files: Files, folder: str) -> dict[str, int]:
 
 
 def _without_repeats(damages: list[Damage]) -> list[Damage]:
-    """A damaged snapshot is named by recovery, and by who reads all of them."""
+    """Leave out damage that recovery has named already."""
     kept: list[Damage] = []
     for damage in damages:
         if not any(

@@ -3,15 +3,15 @@
 It reads a stopped journal, a backup, an archive, and one that a daemon is writing at this moment:
 
     a batch half written          the end of the log for now, not damage
-    a segment removed meanwhile   its items were all done, or survivors hold what is left of it:
+    a segment removed meanwhile   its items were all done, or a compacted one has the others:
                                   the rest is read from a fresh listing
-    a segment being filled        read twice, so that no record stands behind a hole (`_read_live`)
+    a segment being filled        read twice, so that no record is after a hole (`_read_live`)
 
-A live reader sees what is *written*. What of it is already on disk is known up to `lsn_synced`,
-the last statement in the log; a quiet daemon has synced more than it has said.
+A live reader sees the *written* records. Those up to `lsn_synced`, the last statement in the log,
+are known to be on disk; a quiet daemon has synced more than it has said.
 
-One rule: the judgement what is damage is `recovery`'s; this file only keeps a writing daemon from
-looking like damage.
+One rule: `recovery` judges what is damage; this file only keeps a writing daemon from looking like
+damage.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from journal.snapshot.snapshot import Snapshot
 
 # A reader that a daemon overtakes this often is not reading, and says so.
 RESTARTS_MAX: Final = 100
-# Bodies may hold what looks like a frame's identity; so many of them are looked behind.
+# Bodies may hold a frame's identity; this many are looked at.
 _CANDIDATES_MAX: Final = 1000
 _IDENTITY_AT: Final = 8  # where a frame carries its journal and segment
 
@@ -40,10 +40,10 @@ _IDENTITY_AT: Final = 8  # where a frame carries its journal and segment
 class JournalView:
     """One journal as it can be read now. Exhaust `records()` first; the rest is known then.
 
-    `damages` is what was lost, `torn` what a crash (or a batch being written) left behind the last
-    sync; `checkpoint` is the newest opening state, `lsn_next` the number of the next record. Below
-    the lsn of `snapshot` what was reclaimed is not there to be read: the queue's state is that of
-    the snapshot and the records behind its lsn (None: all records).
+    `damages` are the losses, `torn` the rest of a crash (or of a batch being written) after the
+    last sync; `checkpoint` is the newest opening state, `lsn_next` the number of the next record.
+    Below the lsn of `snapshot` reclaimed records are not there to be read: the queue's state is
+    that of the snapshot and the records after its lsn (None: all records).
     """
 
     __slots__ = (
@@ -68,7 +68,8 @@ class JournalView:
 
     @property
     def clean(self) -> bool:
-        """Is nothing damaged, and (of a stopped journal) did it end with everything synced?"""
+        """True if nothing is damaged, and (of a stopped journal) it ended with everything synced.
+        """
         ended = self._live or not (self.torn or self.records_behind_sync)
         return ended and not self.damages
 
@@ -81,15 +82,15 @@ class JournalView:
 
     @property
     def generation(self) -> int:
-        """Which life of that name, from its records, else from its folder; 0: not known."""
+        """The generation of that name, from its records, else from its folder; 0: not known."""
         if self.checkpoint is not None and self.checkpoint.generation:
             return self.checkpoint.generation
         return parse_folder_name(os.path.basename(os.path.abspath(self.folder)))[1]
 
     def records(self) -> Iterator[Record]:
-        """Every record that is kept, in order of lsn, each once.
+        """Yield every record that is kept, in order of lsn, each once.
 
-        Raises JournalError where a file cannot be read (NewerFormat: not by this version).
+        Raises JournalError for a file that cannot be read (NewerFormat: not by this version).
         """
         for _ in range(RESTARTS_MAX):
             recovery = Recovery(self._files, self.folder, whole=True)
@@ -131,12 +132,13 @@ class JournalView:
 
 
 def read_journal(files: Files, folder: str, live: bool = False) -> JournalView:
-    """The journal in `folder`; `live`: somebody may be writing it at the same time."""
+    """Return the journal in `folder`; `live`: a daemon may be writing it at the same time."""
     return JournalView(files, folder, live)
 
 
 def live_files(files: Files) -> Files:
-    """The reading verbs of `files` for folders that somebody may be writing to; no others."""
+    """Return the reading verbs of `files` for folders that a daemon may be writing to; no others.
+    """
     return cast(Files, _LiveFiles(files))
 
 
@@ -161,11 +163,12 @@ class _LiveFiles:
 
 
 def _read_live(files: Files, path: str) -> bytes:
-    """A segment's bytes; of one being written those before which nothing is missing, then zeros.
+    """Return a segment's bytes; of one being written those before which nothing is missing, then
+    zeros.
 
-    A read runs from front to back while the daemon writes: it may pass a place just before a batch
-    is written there and find a later batch further on. So the file is read again: what stood
-    before the last frame of the first reading was written before the second began.
+    A read runs from front to back while the daemon writes: it may pass a position just before a
+    batch is written there and find a later batch further on. So the file is read again: bytes
+    before the last frame of the first reading were written before the second began.
     """
     start = max(files.size(path) - FOOTER_SPACE_BYTES, 0)
     footer = files.read(path, start, FOOTER_SPACE_BYTES)
@@ -178,13 +181,13 @@ def _read_live(files: Files, path: str) -> bytes:
         return seen  # sealed before it was read: nothing is written to it any more
     again = files.read(path)
     if again == seen:
-        return seen  # nobody is writing: what stands at the end, torn or not, is what there is
+        return seen  # it is not being written: its end, torn or not, is final
     end = _end_of_frames(seen, again, header, needle)
     return again[:end] + bytes(len(again) - end)
 
 
 def _end_of_frames(seen: bytes, again: bytes, header: SegmentHeader, needle: bytes) -> int:
-    """Where the unbroken frames end that begin with the last one in both readings."""
+    """Return the end of the unbroken frames that begin with the last one in both readings."""
     end = FILE_HEADER_BYTES
     found = len(seen)
     for _ in range(_CANDIDATES_MAX):

@@ -1,12 +1,13 @@
-"""Group commit as a value: what is appended, written, being synced, durable, or failed for good.
+"""Group commit as a value: the records appended, written, being synced, durable, or failed for
+good.
 
     append        write          begin_sync      finish_sync
       |             |                |               |
       v             v                v               v
     lsn_appended >= lsn_written >= lsn_in_flight >= lsn_durable
 
-One rule: a sync makes durable what was written before it *began*, never what came meanwhile; and
-after one failure nothing ever becomes durable again.
+One rule: a sync makes durable only the records written before it *began*; and after one failure no
+record ever becomes durable again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from journal.files import Handle
 
 @dataclass(slots=True)
 class SyncJob:
-    """What one sync has to do, in order; `run` blocks and belongs on a thread."""
+    """The files of one sync, in order. `run` blocks and belongs on a thread."""
 
     handles: list[Handle]
     sealed: list[Handle]
 
     def run(self) -> None:
-        """Sync every file written since the last sync; raises OSError, and then never again."""
+        """Sync every file written since the last sync. Raises OSError, and then never again."""
         try:
             for handle in self.handles:
                 handle.sync()
@@ -35,7 +36,7 @@ class SyncJob:
 
 
 class GroupCommit:
-    """The four positions of one journal, as log sequence numbers; and the last item put by then."""
+    """The four positions of one journal, as log sequence numbers, and the last item put by each."""
 
     __slots__ = (
         "failure", "item_durable", "item_in_flight", "item_written", "lsn_appended", "lsn_durable",
@@ -51,11 +52,13 @@ class GroupCommit:
         self.failure: JournalFailed | None = None
 
     def begin_with(self, item_last: int) -> None:
-        """Of the log as it was found, which is durable, this is the last item."""
+        """Set the last item of the log that was found at the start, which is durable."""
         self.item_written = self.item_in_flight = self.item_durable = item_last
 
     def begin_sync(self) -> bool:
-        """Is there something to sync and no sync under way? Then one is under way from now on."""
+        """Begin a sync if there is something to sync and none is in flight. Return True if one
+        began.
+        """
         if self.failure or self.lsn_in_flight or self.lsn_written == self.lsn_durable:
             return False
         self.lsn_in_flight = self.lsn_written
@@ -63,15 +66,15 @@ class GroupCommit:
         return True
 
     def finish_sync(self) -> None:
-        """The sync that began is over; unless something failed it said that all is well."""
+        """End the sync in flight. It succeeded unless a failure is known."""
         if not self.failure:
             self.lsn_durable = self.lsn_in_flight
             self.item_durable = self.item_in_flight
         self.lsn_in_flight = 0
 
     def fail(self, failure: JournalFailed) -> None:
-        """A write or a sync failed. The first failure stays the reason.
+        """Note that a write or a sync failed. The first failure stays the reason.
 
-        A sync that is under way is still to finish: its thread has the files.
+        A sync in flight still has to finish: its thread has the files.
         """
         self.failure = self.failure or failure

@@ -1,12 +1,12 @@
 """Segments prepared ahead: when, how large, and how many, so that confirms always find room.
 
-    active [######......]  spare [............]   (spare ...)   removed: a file to be used again
+    active [######......]  prepared [............]  ([...])   removed: a file to be used again
 
-While there is room, one spare is ready before the active segment is full. A full disk is found out
-when the next one cannot be prepared; then what is left is for confirms.
+While there is room, one segment is prepared before the active one is full. A full disk shows when
+the next one cannot be prepared; the room left is then for confirms.
 
 One rule: an item is accepted while there is room for the confirms of all items of any one segment.
-When these are written it is empty, and its own file is the room for those of the next.
+When these are written the segment is empty, and its own file is the room for the next confirms.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from journal.files import Handle, is_shortage
 from journal.format.record import RawDraft
 from journal.format.segment import SegmentHeader, segment_path, usable_bytes
 from journal.write.group_commit import GroupCommit
-from journal.write.segment_file import GROWTH, Segment, Sizes, SpareOrder, least_capacity
-from journal.write.segment_list import Ledger
+from journal.write.segment_file import GROWTH, PreallocationJob, Segment, Sizes, least_capacity
+from journal.write.segment_list import SegmentList
 
 # A confirm and its batch, and a little for what comes seldom.
 CONFIRM_BYTES: Final = 136
@@ -28,17 +28,17 @@ RECYCLED_TIMES_MAX: Final = 4  # a file is not used again for a segment that nee
 
 
 class Log(Protocol):
-    """What is asked of the journal that the segments are for."""
+    """The journal that the segments are for, as far as this module needs it."""
 
     folder: str
     identity: bytes
     short_identity: int
     sizes: Sizes
     commit: GroupCommit
-    ledger: Ledger
+    segment_list: SegmentList
     active: Segment | None
     turns: bool
-    is_starved: bool
+    is_stalled: bool
 
     @property
     def has_pending(self) -> bool:
@@ -49,40 +49,40 @@ class Log(Protocol):
         """The record that is written next."""
 
 
-class Spares:
-    """The spares of one journal. `number` is the highest that any segment of it ever had."""
+class Preallocation:
+    """The prepared segments of one journal. `number` is the highest that any segment ever had."""
 
     __slots__ = (
-        "_failed", "_journal", "_need_more", "_need_most", "count_leases", "is_ordered", "is_short",
-        "number", "passed_over", "recycled", "waiting",
+        "_failed", "_journal", "_need_more", "_need_most", "count_leases", "is_short",
+        "is_under_way", "number", "passed_over", "recycled", "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Log, number: int) -> None:
         self._journal = journal
         self.number = number
-        self.is_ordered = False
-        self.is_short = False  # the last one that was ordered could not be prepared
+        self.is_under_way = False
+        self.is_short = False  # the last one could not be prepared
         self._failed = 0  # its number, for the next attempt: a number left out looks like a loss
         self.waiting: deque[Segment] = deque()
         self.passed_over: list[Segment] = []  # to be removed
         self.recycled: tuple[str, int] = ("", 0)  # a file to go on in, and its size
-        # What the confirms of what is alive in sealed segments need: those of the one with most,
-        # and what others need beyond what they give back.
+        # Room for the confirms of live items in sealed segments: of the segment with most, and
+        # what the others need beyond the room they give back.
         self._need_most = self._need_more = 0
-        # A lease by token that is given back says so, full disk or not: else a restart would go on
-        # with it, and its token would be good again.
+        # The nack of a lease by token is written even on a full disk: else a restart would restore
+        # the lease, and its token would be good again.
         self.count_leases: Callable[[], int] = int
 
     @property
     def is_wanted(self) -> bool:
-        """Should another segment be prepared now?"""
+        """True if another segment is to be prepared now."""
         journal = self._journal
         active = journal.active
-        if self.is_ordered or journal.commit.failure is not None:
+        if self.is_under_way or journal.commit.failure is not None:
             return False
         if active is None:
             return journal.has_pending and not self.waiting
-        if journal.is_starved:
+        if journal.is_stalled:
             return True
         room = self._room(active)
         is_half_full = not self.waiting and room * 2 < active.capacity
@@ -90,17 +90,23 @@ class Spares:
 
     @property
     def may_accept(self) -> bool:
-        """Is there room for the confirms of one item more? (Where none can be had, be it so.)"""
+        """True if there is room for the confirms of one more item.
+
+        Also true when the disk is short: no reserve can be made then.
+        """
         active = self._journal.active
         return self.is_short or active is None or self._room(active) >= self._needed(active)
 
     @property
     def may_recycle(self) -> bool:
-        """Is a file that is done with of use for the next segment? Where room can be had, a second
-        one would only lie here; on a full disk one may wait beside a spare that is too small."""
+        """True if the next segment can use the file of a finished one.
+
+        While the disk has room a second such file would lie idle. On a full disk one may wait
+        beside a prepared segment that is too small.
+        """
         if self.is_short:
             return not self.recycled[0]
-        return not (self.waiting or self.recycled[0] or self.is_ordered)
+        return not (self.waiting or self.recycled[0] or self.is_under_way)
 
     def _room(self, active: Segment) -> int:
         return usable_bytes(active.capacity) - active.at + sum(s.capacity for s in self.waiting)
@@ -110,10 +116,10 @@ class Spares:
         needed = max(confirms, self._need_most) + CONFIRM_BYTES * self.count_leases()
         return needed + max(confirms - active.capacity, 0) + self._need_more
 
-    def order(self, time_ms: int, reserve_bytes: int) -> SpareOrder:
-        """What to prepare; a new file leaves `reserve_bytes` of the disk free."""
+    def begin(self, time_ms: int, reserve_bytes: int) -> PreallocationJob:
+        """Return the next preparation. A new file leaves `reserve_bytes` of the disk free."""
         journal = self._journal
-        self.is_ordered = True
+        self.is_under_way = True
         number, self._failed = self._failed, 0
         if not number:
             self.number = number = self.number + 1
@@ -121,7 +127,7 @@ class Spares:
         if journal.turns and journal.active is not None:
             last = journal.active.at // GROWTH  # its time was over, not its room
         first, sizes = journal.first_pending, journal.sizes
-        most = journal.ledger.retention.largest(sizes.segment_max, sizes.segment_min)
+        most = journal.segment_list.retention.largest(sizes.segment_max, sizes.segment_min)
         capacity = sizes.next_capacity(last, first, most)
         recycle, size = self.recycled
         if recycle and least_capacity(first) <= size <= capacity * RECYCLED_TIMES_MAX:
@@ -132,33 +138,33 @@ class Spares:
             journal.short_identity, journal.identity, number, capacity, time_ms
         )
         path = segment_path(journal.folder, number)
-        return SpareOrder(path, header, recycle, reserve_bytes)
+        return PreallocationJob(path, header, recycle, reserve_bytes)
 
-    def ready(self, order: SpareOrder, handle: Handle) -> None:
-        """What was ordered is on disk."""
-        self.is_ordered = self.is_short = False
-        header = order.header
+    def finish(self, job: PreallocationJob, handle: Handle) -> None:
+        """Note that the prepared segment is on disk."""
+        self.is_under_way = self.is_short = False
+        header = job.header
         self.waiting.append(
             Segment(
-                header.segment, order.path, header.capacity, handle, recycled=bool(order.recycle)
+                header.segment, job.path, header.capacity, handle, recycled=bool(job.recycle)
             )
         )
 
-    def failed(self, order: SpareOrder, error: OSError | None = None) -> None:
-        """There was no room for it: it may be ordered again, under the same number.
+    def failed(self, job: PreallocationJob, error: OSError | None = None) -> None:
+        """Note that the segment could not be prepared; it may be tried again under the same number.
 
-        After a shortage it will be there: what needs room waits for it, and so does the file that
-        was to be recycled.
+        After a shortage of descriptors or memory the room will be there: puts wait for it, and so
+        does the file that was to be recycled.
         """
-        self.is_ordered = False
-        self._failed = order.header.segment
+        self.is_under_way = False
+        self._failed = job.header.segment
         if error is None or not is_shortage(error):
             self.is_short = True
-        elif order.recycle:
-            self.recycled = (order.recycle, order.header.capacity)
+        elif job.recycle:
+            self.recycled = (job.recycle, job.header.capacity)
 
     def next_for(self, first: RawDraft) -> Segment | None:
-        """The next segment with room for this record; those prepared before it came may be small.
+        """Return the next segment with room for this record; one prepared earlier may be too small.
 
         It stays the next until it is `taken`.
         """
@@ -167,9 +173,9 @@ class Spares:
         return self.waiting[0] if self.waiting else None
 
     def taken(self) -> None:
-        """The next one is the active one from now on; those before it are sealed."""
+        """Make the next segment the active one; those before it are sealed."""
         self.waiting.popleft()
-        segments = self._journal.ledger.segments
+        segments = self._journal.segment_list.segments
         needs = [(CONFIRM_BYTES * s.live, s.capacity) for s in segments if s.live]
         self._need_most = max((need for need, _ in needs), default=0)
         self._need_more = sum(max(need - given, 0) for need, given in needs)

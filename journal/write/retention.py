@@ -1,13 +1,13 @@
-"""How long a segment stays when nothing in it is alive any more.
+"""How long a segment stays once no item in it is alive.
 
-    [ 1 ][ 2 ][ 3 ][ 4 ][ 5 ][ active ]          oldest first: 1 and 2 are over, 3 to 5 are kept
-      over      | kept: younger than `ms`, or together not more than `bytes_most` of what is done
+    [ 1 ][ 2 ][ 3 ][ 4 ][ 5 ][ active ]   oldest first: 1 and 2 are over, 3 to 5 are retained
+      over      | retained: younger than `ms`, or together at most `bytes_most` of done items
 
-What is kept of the done is what stands in the segments that are there: no record tells of it, so a
-start finds the same. An item is kept at least as long as is said, counted from its being stored;
-a segment goes as one, so it is kept longer by what its segment spans.
+The segments on disk are the record of what is retained: no record says it, so a start finds the
+same. An item is retained at least as long as the setting says, counted from when it was stored; a
+segment goes as a whole, so it stays longer by the time that its items span.
 
-One rule: nothing is over before something older than it is.
+One rule: no segment is over before an older one is.
 """
 
 from __future__ import annotations
@@ -18,37 +18,38 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from journal.write.segment_file import Segment
 
-# A log that is kept up to a size has at least about so many segments.
+# A log that is retained up to a size has at least about this many segments.
 SEGMENTS_LEAST: Final = 8
 NOT_KEPT: Final = (0, 0)
 
 
 class Retention:
-    """Of one journal. `ms`: None forever, 0 not by time; `bytes_most`: 0 not by size."""
+    """The retention of one journal. `ms`: None forever, 0 not by time; `bytes_most`: 0 not by size.
+    """
 
-    __slots__ = ("_count", "_counted", "_told", "bytes_most", "ms")
+    __slots__ = ("_count", "_counted", "_reported", "bytes_most", "ms")
 
     def __init__(self) -> None:
         self.ms: int | None = 0
         self.bytes_most = 0
-        self._told = 0  # the last one whose time was over
+        self._reported = 0  # the last one whose time was over
         self._count = 0
         self._counted: object = None  # what `_count` was counted of
 
     def change(self, ms: int | None, bytes_most: int) -> None:
-        """From now on."""
+        """Set both limits from now on."""
         self.ms, self.bytes_most = ms, bytes_most
         self._counted = None
 
     @property
     def is_on(self) -> bool:
-        """Does what is done stay at all?"""
+        """True if done items are retained at all."""
         return self.ms != 0 or self.bytes_most > 0
 
     def over(self, segments: Sequence[Segment], wall_ms: int) -> int:
-        """How many sealed segments, from the oldest on, only what is alive in them keeps.
+        """Return how many sealed segments, from the oldest on, are retained only for live items.
 
-        The last of `segments` is the one that is written to.
+        The last of `segments` is the active one.
         """
         if not self.is_on:
             return max(len(segments) - 1, 0)
@@ -64,7 +65,7 @@ class Retention:
         return count
 
     def _over_by_size(self, segments: Sequence[Segment]) -> int:
-        """Counted anew when another segment is there, or has been emptied."""
+        """Count again when there is another segment, or one has been emptied."""
         state = (len(segments), segments[-1].number, sum(not s.live for s in segments))
         if state != self._counted:
             left, count = self.bytes_most, len(segments) - 1
@@ -78,21 +79,24 @@ class Retention:
         return self._count
 
     def largest(self, segment_max: int, segment_min: int) -> int:
-        """How large a segment may be, so that a part of the log can go."""
+        """Return how large a segment may be, so that a part of the log can go."""
         if not self.bytes_most:
             return segment_max
         return min(segment_max, max(segment_min, self.bytes_most // SEGMENTS_LEAST))
 
     def wants_turn(self, active: Segment | None, wall_ms: int) -> bool:
-        """Has the segment that is written to something in it that is done, and old enough to go?"""
+        """True if the active segment has done items that are old enough to go."""
         if not self.ms or active is None or active.puts <= active.live:
             return False
         return 0 < active.tally.time_min <= wall_ms - self.ms
 
     def is_news(self, segments: Sequence[Segment], wall_ms: int) -> bool:
-        """May one go, or be rewritten, because its time is over? Of the latter one is told once."""
+        """True if a segment may go, or be rewritten, because its time is over.
+
+        A rewrite is reported once for each segment.
+        """
         over = segments[: self.over(segments, wall_ms)] if self.ms else []
         if not over:
             return False
-        before, self._told = self._told, over[-1].number
-        return self._told != before or any(not s.live and not s.unread for s in over)
+        before, self._reported = self._reported, over[-1].number
+        return self._reported != before or any(not s.live and not s.unread for s in over)

@@ -1,16 +1,16 @@
-"""Segments as their writer knows them: how large the next one is, who prepares it, what seals it.
+"""Segments as their writer knows them: how large the next one is, its preparation, its footer.
 
-Capacities are whole sectors, and a footer lies within one: a power loss leaves all of a footer or
-nothing of it. So a footer that does not parse is damage, never the trace of a crash.
+Capacities are whole sectors, and a footer lies within one sector: a power loss leaves all of a
+footer or none of it. So a footer that does not parse is damage, never the trace of a crash.
 
-A spare is written with zeros, or takes the file of a segment that is done with:
+A segment is prepared with zeros, or takes the file of a finished segment:
 
     0               64            128                                       capacity
     +---------------+-------------+------------------------------------------+
     | file header   | 64 zeros    | frames of earlier lives: of lower numbers |
     +---------------+-------------+------------------------------------------+
 
-One rule: a segment has room for the record it was ordered for, whatever else stands in it.
+One rule: a segment has room for the record it was prepared for, whatever else is in it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Sizes:
     batch_max: int = 4 << 20
 
     def next_capacity(self, last: int, first: RawDraft | None, most: int = 0) -> int:
-        """Of the segment after one of `last` bytes, up to `most`; it holds `first` in any case."""
+        """Return the capacity after a segment of `last` bytes, up to `most`; `first` fits in any
+        case.
+        """
         grown = min(max(last * GROWTH, self.segment_min), most or self.segment_max)
         return whole_sectors(max(grown, least_capacity(first)))
 
@@ -66,8 +68,8 @@ class Sizes:
 class Segment:
     """A segment as its writer knows it. `live` counts the puts in it that no record has ended.
 
-    `live_bytes` counts a header and the body of each of these; what they have in meta and padding
-    beyond that is known only once a rewrite has weighed them (see `reclaim`).
+    `live_bytes` counts a header and the body of each. Their meta and padding are known only once a
+    compaction has measured them (see `picker`).
     """
 
     number: int
@@ -84,21 +86,21 @@ class Segment:
     puts: int = 0
     live_bytes: int = 0
     lsn_last: int = 0  # 0 while it is active
-    rank: int = 0  # where it stands in the chain; 0: by its number
-    recycled: bool = False  # behind its end stand frames of an earlier life
-    weighed: int = 0  # how many puts were alive when a rewrite weighed them; 0: none did
+    rank: int = 0  # its place in the log; 0: by its number
+    recycled: bool = False  # frames of an earlier life follow its end
+    measured: int = 0  # how many puts were alive when a job measured them; 0: none did
     extra_bytes: int = 0  # what these had in meta and padding
     damaged: bool = False  # a rewrite met damage: it stays until nothing in it is alive
     time_last: int = 0  # of a sealed one: the latest time of a record in it, as far as known
-    is_open: bool = False  # where it ends only the one behind it says: that stays as long as it
+    is_open: bool = False  # only the next segment says where it ends: that stays as long as it
     unread: bool = False  # the disk did not give it at the start, and may at the next: it stays
 
     def stop(self, end: int) -> bytes:
-        """What is written behind a batch so that no frame of an earlier life follows it."""
+        """Return the zeros that follow a batch, so that no frame of an earlier life does."""
         return bytes(min(HEADER_BYTES, max(usable_bytes(self.capacity) - end, 0)))
 
     def footer(self, lsn: int, time_ms: int) -> Draft:
-        """What closes this segment in front of the record `lsn`."""
+        """Return the record that closes this segment before the record `lsn`."""
         tally = self.tally
         return Draft(
             Kind.FOOTER, lsn - self.lsn_first, tally.place_last, self.live, time_ms,
@@ -107,10 +109,10 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class SpareOrder:
-    """A segment to be prepared; `prepare` blocks and belongs on a thread.
+class PreallocationJob:
+    """A segment to be prepared. `prepare` blocks and belongs on a thread.
 
-    `recycle` is the file of a segment that is done with, to be taken instead of writing zeros;
+    `recycle` is the file of a finished segment, to be taken instead of writing zeros;
     `header.capacity` is its size then. A new file leaves `reserve_bytes` of the disk free.
     """
 
@@ -120,17 +122,17 @@ class SpareOrder:
     reserve_bytes: int = 0
 
     def prepare(self, files: Files) -> Handle:
-        """The file with its header and its name; on disk on return.
+        """Return the file with its header and its name; both are on disk then.
 
-        Whatever becomes of the order, the file to recycle is used up: it has the segment's name,
-        or it is removed and zeros were written as if there were none. Only a shortage leaves it
-        for the next order. Raises OSError, ENOSPC when too little room would be left.
+        Whatever the outcome, the file to recycle is used up: it has the segment's name, or it is
+        removed and zeros were written. Only a shortage leaves it for the next job. Raises OSError,
+        ENOSPC when too little room would be left.
         """
         folder = os.path.dirname(self.path)
         files.make_folder(folder)
         if self.recycle:
-            # Of any trouble with it we are rid by writing a new file: what is wrong with the disk
-            # itself shows there again.
+            # After any trouble with it a new file is written: a fault of the disk itself shows
+            # there again.
             try:
                 if self._may_recycle(files):
                     return self._take_recycled(files)
@@ -150,7 +152,7 @@ class SpareOrder:
         return files.create(self.path, self.header.encode(), capacity)
 
     def _may_recycle(self, files: Files) -> bool:
-        """Is it ours alone, as large as ordered, and all in it of lower numbers than ours?"""
+        """True if the file is ours alone, of the right size, and of a lower number."""
         front = files.read(self.recycle, 0, FILE_HEADER_BYTES)
         older = SegmentHeader.decode(front, self.recycle)
         return (
@@ -163,7 +165,7 @@ class SpareOrder:
         )
 
     def _take_recycled(self, files: Files) -> Handle:
-        """The header first, the name when that is on disk: a name never has an older header."""
+        """Write the header, sync it, then rename: a name never has an older header."""
         handle = files.open(self.recycle)
         try:
             handle.write(0, self.header.encode() + bytes(HEADER_BYTES))
@@ -177,7 +179,7 @@ class SpareOrder:
 def batch_of(
     commit: GroupCommit, owner: int, segment: Segment, size: int, count: int, time_ms: int
 ) -> list[bytes]:
-    """The record that opens `count` others, `size` bytes in all, and says what is synced."""
+    """Return the record that opens `count` others of `size` bytes, and says which lsn is synced."""
     out = list[bytes]()
     draft = (_BATCH, size, commit.lsn_durable, count, time_ms, b"", b"", 0, 0)
     encode(draft, commit.lsn_written + 1, owner, segment.number, segment.at, out)
@@ -185,7 +187,7 @@ def batch_of(
 
 
 def least_capacity(draft: RawDraft | None) -> int:
-    """The smallest segment that holds this record."""
+    """Return the size of the smallest segment that holds this record."""
     if draft is None:
         return 0
     frame = padded(HEADER_BYTES + len(draft[5]) + len(draft[6]))
@@ -193,5 +195,5 @@ def least_capacity(draft: RawDraft | None) -> int:
 
 
 def whole_sectors(size: int) -> int:
-    """`size` rounded up to where a sector ends."""
+    """Return `size` rounded up to the end of a sector."""
     return (size + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES

@@ -1,20 +1,20 @@
-"""The segments of one journal in the order of its log: what is alive in each, and which may go.
+"""The segments of one journal in the order of its log: the live items of each, and which may go.
 
     [ 3 live ][ none ][ 9 live ][ none ] [ active ]
                  |
                  +-- goes, once the records that emptied it are durable and a snapshot says so
 
-A record that stands for the whole queue (what was declared, the last time of a schedule) is in no
-item's segment: while fewer than two snapshots have it, it holds back its segment until it was said
-again in a newer one. A put whose origin is open holds back its segment, too, though the item itself
-may be gone.
+A record that holds for the whole queue (declared settings, the watermark of a schedule) is in no
+item's segment. While fewer than two snapshots have it, it holds back its segment until it is
+repeated in a newer one. A put whose origin is open holds back its segment even if the item is done.
 
-What is done stays as long as `retention` says; then the oldest segments go, or are rewritten.
+Done items stay as long as `retention` says; then the oldest segments go, or are rewritten.
 
-Numbers are given by the highest that a start finds, and each once: archives and backups may have a
-file of it. So survivors with a higher number than the active segment stay until the log is past it.
+Numbers go on from the highest that a start finds, and are given once: archives and backups may have
+a file of that number. So a compacted segment with a higher number than the active one stays until
+the log is past it.
 
-Of a segment that a crash kept from being sealed only what follows it says where it ends.
+The end of a segment that a crash kept from being sealed is known only from the next segment.
 
 One rule: a segment goes only when neither a start nor the loss of the newest snapshot needs it.
 """
@@ -37,8 +37,8 @@ NONE_OPEN: Final = (1 << 63) - 1
 NUMBER_MAX: Final = (1 << 32) - 1  # of a segment
 
 
-class Ledger:
-    """Segments with records; the last one is being written."""
+class SegmentList:
+    """Segments with records. The last one is being written."""
 
     __slots__ = (
         "_at_hand", "_held_below", "_standing", "busy", "first_open", "gone", "replaced",
@@ -48,8 +48,8 @@ class Ledger:
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.busy: list[Segment] = []  # being rewritten
-        self.replaced: list[str] = []  # paths of what survivors stood for when the daemon started
-        self._at_hand: Segment | None = None  # in which items ended last
+        self.replaced: list[str] = []  # paths that a compacted segment stood for at the start
+        self._at_hand: Segment | None = None  # the segment in which items ended last
         self._standing: dict[tuple[int, int, object], tuple[int, Draft]] = {}  # each with its lsn
         # The lsn of the first put whose origin is open.
         self.first_open: Callable[[], int] = lambda: NONE_OPEN
@@ -59,14 +59,14 @@ class Ledger:
         self._held_below = 0  # what stands below this lsn keeps a segment from going; 0: nothing
 
     def numbered(self, number: int) -> Segment | None:
-        """The segment of that number, if it is there."""
+        """Return the segment of that number, if it is there."""
         for segment in reversed(self.segments):
             if segment.number == number:
                 return segment
         return None
 
     def holding(self, item: int) -> Segment | None:
-        """The segment in which this item was put."""
+        """Return the segment in which this item was put."""
         at_hand = self._at_hand
         if at_hand is not None and at_hand.item_first <= item <= at_hand.item_last:
             return at_hand
@@ -77,9 +77,9 @@ class Ledger:
         return None
 
     def adopt(self, live: IdSet, live_bytes: int) -> None:
-        """After recovery: these are alive, and their bodies have so many bytes together.
+        """Set the live items after recovery; their bodies have `live_bytes` bytes together.
 
-        How the bytes are spread over the segments is a guess by their numbers.
+        The bytes of each segment are a guess from its number of items.
         """
         average = live_bytes // len(live) if live else 0
         for segment in self.segments:
@@ -88,7 +88,7 @@ class Ledger:
                 segment.live_bytes = segment.live * (HEADER_BYTES + average)
 
     def end(self, item: int, live_bytes: int, lsn: int) -> None:
-        """The record `lsn` ends this item, which took so many bytes."""
+        """Note that the record `lsn` ends this item of `live_bytes` bytes."""
         segment = self.holding(item)
         if segment is not None:
             segment.live -= 1
@@ -96,13 +96,13 @@ class Ledger:
             segment.live_bytes = max(left, 0)
             segment.emptied_lsn = lsn
 
-    def recount(self, kept: IdSet, lsn: int) -> None:
-        """The record `lsn` says of many items at once that they are needed, or are not any more.
+    def recount(self, needed: IdSet, lsn: int) -> None:
+        """Note that the record `lsn` changes which items are needed, many at once.
 
-        `kept` are those that somebody needs, of all that were put before it.
+        `needed` are the items needed of all that were put before it.
         """
         for segment in self.segments:
-            live = kept.count_between(segment.item_first, segment.item_last)
+            live = needed.count_between(segment.item_first, segment.item_last)
             if not segment.item_first or live == segment.live:
                 continue
             if segment.live:
@@ -114,23 +114,24 @@ class Ledger:
             segment.live, segment.emptied_lsn = live, lsn
 
     def stand(self, draft: Draft, lsn: int) -> None:
-        """The record `lsn`, or an earlier one, holds until the next of its kind, reader, scope."""
+        """Note a record that holds until the next one of its kind, reader and scope."""
         scope = decode_meta(draft.meta).get(Tag.SCOPE)
         self._standing[draft.kind, draft.reader, scope] = (lsn, draft)
 
     def take_held(self) -> list[Draft]:
-        """What has to be said again before the next segment may go."""
+        """Return the records to be repeated before the next segment may go."""
         below, self._held_below = self._held_below, 0
         return [draft for lsn, draft in self._standing.values() if lsn < below]
 
     def take_dead(
         self, lsn_durable: int, snapshots: list[int], wall_ms: int = 0, is_short: bool = False
     ) -> list[str]:
-        """Paths of segments that may go, in the order in which they may.
+        """Return the paths of segments that may go, in the order in which they may.
 
-        With two snapshots (`snapshots`: their lsns, rising) whatever the older one includes, with
-        one only from the front; without any from the front, because what a segment says is undone
-        by those behind it. If the disk `is_short` of room, the next one is to have their files.
+        With two snapshots (`snapshots`: their lsns, rising) any segment that the older one includes
+        may go; with one, only from the front. Without any, only from the front as well, because
+        later segments undo what an earlier one says. If the disk `is_short` of room, the next
+        segment is to have their files.
         """
         dead: list[str] = []
         passed = self._passed(lsn_durable) if not is_short else NUMBER_MAX
@@ -166,17 +167,19 @@ class Ledger:
         return dead
 
     def _passed(self, lsn_durable: int) -> int:
-        """A start goes on counting behind this number, whatever a power cut takes: a segment of
-        which nothing is durable may be a spare then."""
+        """Return the number that a start surely goes on from, even after a power cut.
+
+        A segment with nothing durable in it may look like a prepared one then.
+        """
         return max((s.number for s in self.segments if s.lsn_first <= lsn_durable), default=0)
 
-    def replace(self, chosen: list[Segment], survivors: Segment) -> list[str]:
-        """`survivors` stands for these consecutive segments from now on; returns their paths."""
-        take_place(survivors, chosen)
+    def replace(self, chosen: list[Segment], compacted: Segment) -> list[str]:
+        """Put `compacted` in the place of these consecutive segments; return their paths."""
+        take_place(compacted, chosen)
         at = self.segments.index(chosen[0])
         for segment in chosen:
             self._remove(segment)
-        self.segments.insert(at, survivors)
+        self.segments.insert(at, compacted)
         self.retention.change(self.retention.ms, self.retention.bytes_most)
         return [segment.path for segment in chosen]
 
@@ -189,7 +192,7 @@ class Ledger:
 
 
 def take_place(fresh: Segment, chosen: Sequence[Segment]) -> None:
-    """`fresh` stands for these from now on: what is alive in them now is what is alive in it."""
+    """Let `fresh` stand for these: its live items are those alive in them now."""
     fresh.live = sum(s.live for s in chosen)
     fresh.live_bytes = sum(s.live_bytes for s in chosen)
     fresh.emptied_lsn = max(s.emptied_lsn for s in chosen)

@@ -1,15 +1,14 @@
-"""One queue's journal: append, write and sync a batch, rotate, drop what is dead, close.
+"""One queue's journal: append, write and sync a batch, rotate, drop dead segments, close.
 
     append (hot, no I/O) -> write (one write per turn) -> SyncJob.run (on a thread) -> finish_sync
                               |
-                              +-- the active segment is full: seal it, go on in the spare;
-                                  no spare yet: the rest waits, and `wants_spare` says so
+                              +-- the active segment is full: seal it, go on in the prepared one;
+                                  none prepared: the rest waits, and `wants_preallocation` is True
 
-                                                  close: write all -> sync -> an empty batch, that
-                                                         says so -> no descriptors
+    close: write all -> sync -> an empty batch that says so -> close the files
 
-One rule: nothing is durable before a *finished* sync covered it, and after one failed write or
-sync this journal never writes again.
+One rule: nothing is durable before a *finished* sync covered it, and after one failed write or sync
+this journal never writes again.
 """
 
 from __future__ import annotations
@@ -26,25 +25,24 @@ from journal.format.record import FRAME_BYTES_MAX, HEADER_BYTES, Draft, RawDraft
 from journal.format.segment import FOOTER_SPACE_BYTES, usable_bytes
 from journal.sets.id_set import IdSet
 from journal.write.group_commit import GroupCommit, SyncJob
-from journal.write.preallocation import Spares
+from journal.write.preallocation import Preallocation
 from journal.write.segment_file import (
     BATCH_BYTES,
     CHECKPOINT_BYTES_MAX,
+    PreallocationJob,
     Segment,
     Sizes,
-    SpareOrder,
     batch_of,
 )
-from journal.write.segment_list import Ledger
+from journal.write.segment_list import SegmentList
 
-# Something that a shortage keeps from being done at the end is tried so often, with a pause each
-# time.
+# How often `close` tries again after a shortage, with a pause each time.
 TRIES_MAX: Final = 20
 
 _PUT: Final = int(Kind.PUT)
-# Instead of the put that it ends, of a draft that says of many items whether they are needed.
+# In the place of a put: the draft says of many items whether they are needed.
 _RECOUNTED: Final = -1
-# These wait until there is room for them beside what confirms and returns will need.
+# These wait until there is room for them and for the confirms and returns to come.
 _TAKING_ROOM: Final = frozenset({int(Kind.PUT), int(Kind.LEASED), int(Kind.RENEWED)})
 
 
@@ -53,8 +51,8 @@ class Journal:
 
     __slots__ = (
         "_flushed", "_pending", "_retired", "_to_sync", "active", "checkpoint", "commit", "files",
-        "folder", "has_rotated", "identity", "is_starved", "ledger", "short_identity", "shortage",
-        "sizes", "spares", "turns",
+        "folder", "has_rotated", "identity", "is_stalled", "preallocation", "segment_list",
+        "short_identity", "shortage", "sizes", "turns",
     )  # fmt: skip
 
     def __init__(
@@ -74,12 +72,12 @@ class Journal:
         self.sizes = sizes
         self.checkpoint = checkpoint
         self.commit = GroupCommit(lsn_last)
-        self.ledger = Ledger()
-        self.spares = Spares(self, segment_last)
+        self.segment_list = SegmentList()
+        self.preallocation = Preallocation(self, segment_last)
         self.has_rotated = False  # since the last snapshot was begun
         self.active: Segment | None = None
         self.turns = False  # the next record stands in a segment of its own
-        self.is_starved = False  # what is pending waits for a segment
+        self.is_stalled = False  # the pending records wait for a segment
         self.shortage: OSError | None = None  # why its segment could not be opened for the moment
         self._pending: list[RawDraft] = []
         self._flushed: list[IdSet] = []
@@ -89,33 +87,33 @@ class Journal:
     # -- appending --------------------------------------------------------------------------
 
     def append(self, draft: RawDraft) -> int:
-        """Add a record; returns its log sequence number. No I/O, cannot fail."""
+        """Add a record and return its log sequence number. No I/O; cannot fail."""
         self._pending.append(draft)
         commit = self.commit
         commit.lsn_appended += 1
         return commit.lsn_appended
 
-    def append_flush(self, draft: Draft, kept: IdSet) -> int:
-        """Add a record after which the puts of these items are needed, of all so far."""
-        self._flushed.append(kept)
+    def append_flush(self, draft: Draft, needed: IdSet) -> int:
+        """Add a record after which, of all items put so far, just these are needed."""
+        self._flushed.append(needed)
         return self.append(draft._replace(put_lsn=_RECOUNTED))
 
     @property
     def has_pending(self) -> bool:
-        """Is anything appended that has not been written?"""
+        """True if a record is appended that has not been written."""
         return bool(self._pending)
 
     @property
     def first_pending(self) -> RawDraft | None:
-        """What is written next."""
+        """The record that is written next."""
         return self._pending[0] if self._pending else None
 
     @property
     def can_write(self) -> bool:
-        """Is something pending that the next `write` will write? (A turn writes a bounded part.)"""
+        """True if the next `write` will write something. (A turn writes a bounded part.)"""
         return (
             bool(self._pending)
-            and not (self.is_starved or self.shortage)
+            and not (self.is_stalled or self.shortage)
             and self.active is not None
             and self.commit.failure is None
         )
@@ -123,26 +121,26 @@ class Journal:
     # -- writing ----------------------------------------------------------------------------
 
     def write(self, time_ms: int) -> None:
-        """Hand what is pending to the operating system, as far as there is room and a turn allows.
+        """Hand the pending records to the operating system, as many as have room in this turn.
 
-        Never raises: a failed write is kept in `commit.failure`. Where a segment cannot be opened
-        for the moment nothing is written, and the `shortage` says why.
+        Never raises: a failed write is kept in `commit.failure`. If a segment cannot be opened for
+        the moment, nothing is written, and `shortage` says why.
         """
         if self.commit.failure is not None:
             return
         self.shortage = None
         budget = self.sizes.batch_max
         turns = self.turns and self._pending and self.active is not None
-        if turns and not self.spares.is_short and not self._rotate(time_ms):
+        if turns and not self.preallocation.is_short and not self._rotate(time_ms):
             return
         self.turns = False
         while self._pending and budget > 0:
             if self.active is None and not self._rotate(time_ms):
                 return
-            if self._pending[0][0] in _TAKING_ROOM and not self.spares.may_accept:
-                self.is_starved = True
+            if self._pending[0][0] in _TAKING_ROOM and not self.preallocation.may_accept:
+                self.is_stalled = True
                 return
-            self.is_starved = False
+            self.is_stalled = False
             assert self.active is not None
             if not self._open(self.active):
                 return
@@ -154,7 +152,7 @@ class Journal:
                 return
 
     def _write_batch(self, budget: int, time_ms: int) -> int:
-        """One batch into the active segment; how many bytes, 0: not even one record fits."""
+        """Write one batch into the active segment. Return its bytes; 0: no record fits."""
         segment = self.active
         assert segment is not None
         room = min(usable_bytes(segment.capacity) - segment.at, FRAME_BYTES_MAX)
@@ -195,7 +193,7 @@ class Journal:
                     if not place_first:
                         place_first = place_last
             elif draft[8] > 0:
-                self.ledger.end(draft[1], HEADER_BYTES + ended_bytes(draft[3], draft[5]), lsn)
+                self.segment_list.end(draft[1], HEADER_BYTES + ended_bytes(draft[3], draft[5]), lsn)
             elif draft[8]:
                 self._recount(lsn)
             elif kind in PLACING:
@@ -215,10 +213,10 @@ class Journal:
         return offset - start
 
     def _recount(self, lsn: int) -> None:
-        self.ledger.recount(self._flushed.pop(0), lsn)
+        self.segment_list.recount(self._flushed.pop(0), lsn)
 
     def _open(self, segment: Segment) -> bool:
-        """Have it open for writing, before anything of what is to be written is counted."""
+        """Open the segment for writing, before any record to be written is counted."""
         if segment.handle is not None:
             return True
         try:
@@ -252,32 +250,33 @@ class Journal:
     # -- rotating ---------------------------------------------------------------------------
 
     @property
-    def wants_spare(self) -> bool:
-        """Should another segment be prepared now? (The room left is too little.)"""
-        return self.spares.is_wanted
+    def wants_preallocation(self) -> bool:
+        """True if another segment is to be prepared now: the room left is too little."""
+        return self.preallocation.is_wanted
 
-    def order_spare(self, time_ms: int, reserve_bytes: int = 0) -> SpareOrder:
-        """The next segment to prepare; give it to `spare_ready` when it is, or `spare_failed`.
+    def begin_preallocation(self, time_ms: int, reserve_bytes: int = 0) -> PreallocationJob:
+        """Return the preparation of the next segment, for a thread.
 
-        A new file leaves `reserve_bytes` of the disk free.
+        Give it to `finish_preallocation` or `preallocation_failed` then. A new file leaves
+        `reserve_bytes` of the disk free.
         """
-        return self.spares.order(time_ms, reserve_bytes)
+        return self.preallocation.begin(time_ms, reserve_bytes)
 
-    def spare_ready(self, order: SpareOrder, handle: Handle) -> None:
-        """The ordered segment is on disk."""
-        self.spares.ready(order, handle)
+    def finish_preallocation(self, job: PreallocationJob, handle: Handle) -> None:
+        """The segment is on disk."""
+        self.preallocation.finish(job, handle)
 
-    def spare_failed(self, order: SpareOrder, error: OSError | None = None) -> None:
-        """There was no room for it; it may be ordered again."""
-        self.spares.failed(order, error)
+    def preallocation_failed(self, job: PreallocationJob, error: OSError | None = None) -> None:
+        """The disk had no room for the segment, or a shortage kept it from being made."""
+        self.preallocation.failed(job, error)
 
     def _rotate(self, time_ms: int) -> bool:
-        """Seal the active segment and go on in the spare; False: there is none to go on in."""
-        spare = self.spares.next_for(self._pending[0])
+        """Seal the active segment and go on in the prepared one; return False if there is none."""
+        spare = self.preallocation.next_for(self._pending[0])
         if spare is None:
-            self.is_starved = True
+            self.is_stalled = True
             return False
-        self.is_starved = False
+        self.is_stalled = False
         # Both are open before either is written to: a log that is sealed goes on elsewhere.
         if not self._open(spare) or (self.active is not None and not self._open(self.active)):
             return False
@@ -285,7 +284,7 @@ class Journal:
             return False
         if not self._open_segment(spare, time_ms):
             return False
-        self.spares.taken()
+        self.preallocation.taken()
         self.has_rotated = True
         self.active = spare
         self.segments.append(spare)
@@ -320,17 +319,19 @@ class Journal:
     # -- syncing ----------------------------------------------------------------------------
 
     def begin_sync(self) -> SyncJob | None:
-        """A job that makes durable all that is written now; None: nothing to do, or one runs."""
+        """Return a job that syncs everything written by now; None: nothing to do, or one is in
+        flight.
+        """
         return self.sync_job() if self.commit.begin_sync() else None
 
     def sync_job(self) -> SyncJob:
-        """What was written since the last one."""
+        """Return a job for the files written since the last one."""
         job = SyncJob(self._to_sync, self._retired)
         self._to_sync, self._retired = [], []
         return job
 
     def finish_sync(self, error: OSError | None) -> None:
-        """The job is over; with an error this journal has failed for good."""
+        """End the sync in flight; with an error this journal has failed for good."""
         if error is not None:
             self.fail("syncing", self.folder, error)
         self.commit.finish_sync()
@@ -340,41 +341,47 @@ class Journal:
     @property
     def segments(self) -> list[Segment]:
         """All segments with records, in the order of the log."""
-        return self.ledger.segments
+        return self.segment_list.segments
 
     @segments.setter
     def segments(self, segments: list[Segment]) -> None:
-        self.ledger.segments = segments
+        self.segment_list.segments = segments
 
     def segment_numbered(self, number: int) -> Segment | None:
-        """The segment of that number, if it is still there."""
-        return self.ledger.numbered(number)
+        """Return the segment of that number, if it is still there."""
+        return self.segment_list.numbered(number)
+
+    def written_end(self, segment: Segment) -> int:
+        """Return where the records of this segment end, as far as they are written."""
+        return segment.at if segment is self.active else segment.capacity - FOOTER_SPACE_BYTES
 
     def take_dead(self, snapshots: list[int], wall_ms: int = 0) -> list[str]:
-        """As `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
-        ledger, spares, durable = self.ledger, self.spares, self.commit.lsn_durable
-        small, spares.passed_over = spares.passed_over, []
+        """Do as `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
+        segment_list, preallocation = self.segment_list, self.preallocation
+        durable = self.commit.lsn_durable
+        small, preallocation.passed_over = preallocation.passed_over, []
         for handle in [spare.handle for spare in small if spare.handle is not None]:
             handle.close()
-        replaced, ledger.replaced = ledger.replaced, []
-        dead = ledger.take_dead(durable, snapshots, wall_ms, spares.is_short)
+        replaced, segment_list.replaced = segment_list.replaced, []
+        dead = segment_list.take_dead(durable, snapshots, wall_ms, preallocation.is_short)
         return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:
-        """The size of all files of this journal."""
-        spares = self.spares
-        return sum(s.capacity for s in (*self.segments, *spares.waiting)) + spares.recycled[1]
+        """Return the size of all files of this journal."""
+        prepared = self.preallocation
+        segments = (*self.segments, *prepared.waiting)
+        return sum(s.capacity for s in segments) + prepared.recycled[1]
 
     # -- resting and closing ----------------------------------------------------------------
 
     @property
     def is_resting(self) -> bool:
-        """Is everything that was appended on disk, and nothing under way?"""
+        """True if every appended record is on disk and no work is under way."""
         commit = self.commit
         return (
             commit.lsn_durable == commit.lsn_appended
             and not commit.lsn_in_flight
-            and not self.spares.is_ordered
+            and not self.preallocation.is_under_way
             and commit.failure is None
         )
 
@@ -389,7 +396,7 @@ class Journal:
         self._to_sync.clear()
 
     def write_end(self, segment: Segment, time_ms: int) -> bool:
-        """A batch of no records behind the last one: all of this is synced. It is written over."""
+        """Write an empty batch: all before it is synced. The next batch overwrites it."""
         if segment.at + 2 * BATCH_BYTES >= usable_bytes(segment.capacity) or not segment.handle:
             return False
         out = batch_of(self.commit, self.short_identity, segment, BATCH_BYTES, 0, time_ms)
@@ -399,11 +406,11 @@ class Journal:
         """Write, sync, and say at the end that everything is synced. Blocks; raises JournalFailed.
 
         The last empty batch lets the next start go on in this segment. It is not synced itself: it
-        holds no item, and where a power cut takes it the next start does what it does after any. If
-        the sync failed there is none, or the next start would go on in that very file.
+        has no item, and if a power cut takes it the next start does the same as after any power
+        cut. After a failed sync there is no such batch, or the next start would go on in that very
+        file.
 
-        No sync may be in flight. Before what a shortage kept from being done is tried again there
-        is a `pause`.
+        No sync may be in flight. Before each retry after a shortage there is a `pause`.
         """
         commit = self.commit
         assert not commit.lsn_in_flight, "a journal is closed when its syncs are over"
@@ -419,8 +426,8 @@ class Journal:
             raise commit.failure
 
     def abandon(self) -> None:
-        """Close the descriptors and promise nothing."""
-        for segment in (*self.segments, *self.spares.waiting):
+        """Close the files and promise nothing."""
+        for segment in (*self.segments, *self.preallocation.waiting):
             if segment.handle is not None:
                 segment.handle.close()
                 segment.handle = None
@@ -429,17 +436,17 @@ class Journal:
         self._retired = []
 
     def _write_all(self, time_ms: int, pause: Callable[[], None]) -> None:
-        """Write what is pending to its end, preparing segments here and now."""
+        """Write all pending records, and prepare the segments for them here and now."""
         tries = 0
         while self.has_pending and self.commit.failure is None:
             short, where = self.shortage, self.folder
-            if short is None and (self.active is None or self.is_starved):
-                order = self.order_spare(time_ms)
+            if short is None and (self.active is None or self.is_stalled):
+                job = self.begin_preallocation(time_ms)
                 try:
-                    self.spare_ready(order, order.prepare(self.files))
+                    self.finish_preallocation(job, job.prepare(self.files))
                 except OSError as error:
-                    self.spare_failed(order, error)
-                    short, where = error, order.path
+                    self.preallocation_failed(job, error)
+                    short, where = error, job.path
             if short is not None:
                 tries += 1
                 if tries == TRIES_MAX or not is_shortage(short):

@@ -25,7 +25,7 @@ from journal.format.folder import parse_folder_name
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.tools.backup import copy_journal
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.repair import opening_behind
 from journal.tools.verify import check_journal
 from journal.write.segment_file import Sizes
@@ -151,11 +151,11 @@ def _stage(
     path = os.path.join(data_dir, f"{stem}.{generation}{_STAGED}")
     if copy_journal(files, source, path) is None:
         raise JournalError(f"{source}: no journal here")
-    recovery, account = Recovery(files, path), Account()
-    for _ in account.follow(recovery):
+    recovery, live_set = Recovery(files, path), LiveSet()
+    for _ in live_set.follow(recovery):
         pass
     name = parse_folder_name(queue.folder)[0]
-    opening = opening_behind(recovery, account, name, generation)
+    opening = opening_behind(recovery, live_set, name, generation)
     opening = replace(opening, generation=generation, server=server)
     recovery.torn = True  # continue in a fresh segment, which holds the new identity
     store = recovered_journal(recovery, Sizes(), lambda: opening, unix_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.kinds import Tag
 from journal.format.meta import NUMBER_TAG, TEXT_TAG
 from journal.format.transfer import Origin
@@ -46,7 +46,7 @@ class Item:
         expires_ms: int,
         lsn: int = 0,
         key: bytes = b"",
-        stamp: Stamp | None = None,
+        stamp: ItemHeader | None = None,
     ) -> None:
         self.id = id
         self.marker = marker

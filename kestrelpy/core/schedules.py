@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from journal.format.schedule import Nominal
+from journal.format.schedule import Watermark
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.timers import NEVER_MS
@@ -216,7 +216,7 @@ class Timetable:
         running.refused = ""
         put = 0
         while running.waiting and put < most:
-            nominal = Nominal(schedule.name, running.waiting[0])
+            nominal = Watermark(schedule.name, running.waiting[0])
             queue = self._queue(schedule.queue, now_ms)
             key = queue.policy.keys.key_of(queue.name, (), schedule.body)
             if queue.put(schedule.body, 0, 0, now_ms, key, nominal) == NOT_STORED:
@@ -229,7 +229,7 @@ class Timetable:
         """So that its first times are made up for too, when they are missed."""
         queue = self._queue(running.schedule.queue, now_ms)
         if queue.epochs.get(running.schedule.name, -1) < running.done_s:
-            queue.skip(Nominal(running.schedule.name, running.done_s), now_ms)
+            queue.skip(Watermark(running.schedule.name, running.done_s), now_ms)
         running.is_known = True
 
     def _queue(self, name: bytes, now_ms: int) -> Queue:

@@ -163,7 +163,7 @@ class Daemon:
         self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
-            if isinstance(queue.log, JournalLog) and queue.log.journal.ledger.replaced:
+            if isinstance(queue.log, JournalLog) and queue.log.journal.segment_list.replaced:
                 # The crash came before these segments were archived or removed.
                 self.turn.retire_segments(queue.log)
         self.turn.schedule()  # the ready items are read before the first request for them

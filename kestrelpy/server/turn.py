@@ -237,9 +237,9 @@ class Turn:
             journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
         target.advance()
         self.files.wrote(target, unix_ms)
-        if journal.wants_spare:
+        if journal.wants_preallocation:
             committer.preallocate(target, unix_ms)
-        if target.store.upkeep.wants_snapshot and self.journal_jobs is not None:
+        if target.store.maintenance.wants_snapshot and self.journal_jobs is not None:
             self.journal_jobs.snapshot(target, unix_ms)
             committer.sync(target)
         if journal.can_write:

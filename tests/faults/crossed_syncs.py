@@ -31,7 +31,7 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "full disk: a fresh segment whose folder was not synced keeps its name",
         "journal/recovery/reopen.py",
-        "            files.remove(segment_path(folder, journal.spares.number))\n",
+        "            files.remove(segment_path(folder, journal.preallocation.number))\n",
         "",
         STARTS,
     ),

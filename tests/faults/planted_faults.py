@@ -454,14 +454,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a survivor is dropped when segments are rewritten",
         "journal/compaction/compaction.py",
-        "if kind == _PUT and item in live and lsn <= victim.lsn_last:",
+        "if kind == _PUT and item in live and lsn <= source.lsn_last:",
         "if kind == _PUT and item in live and lsn < victim.lsn_last:",
         ("tests/unit/journal/compaction/test_compaction.py", "tests/model/test_memory_machine.py"),
     ),
     Fault(
         "what is rewritten is what is alive now, though a power cut may take a confirm away",
         "kestrelpy/server/journals/journal_jobs.py",
-        "                chosen, snapshot.snapshot.kept(), ",
+        "                chosen, snapshot.snapshot.needed(), ",
         "                chosen, target.state().live, ",
         SIMULATION,
     ),
@@ -489,7 +489,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "how far a schedule has got goes with the segment of its item",
         "kestrelpy/core/log/log.py",
-        "            self._journal.ledger.stand(nominal.draft(item.stored_ms), lsn)\n",
+        "            self._journal.segment_list.stand(nominal.draft(item.stored_ms), lsn)\n",
         "            pass\n",
         TESTS_OF_SCHEDULES,
     ),
@@ -503,14 +503,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a start forgets that a schedule's last time was in a segment",
         "kestrelpy/core/log/log.py",
-        "        for draft in epoch_drafts(epochs, unix_ms):\n",
+        "        for draft in watermark_drafts(epochs, unix_ms):\n",
         "        for draft in ():\n",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
         "a snapshot does not say how far schedules have got",
         "journal/snapshot/snapshot.py",
-        "        yield from epoch_drafts(self.epochs, time_ms)\n",
+        "        yield from watermark_drafts(self.watermarks, time_ms)\n",
         "",
         TESTS_OF_SCHEDULES,
     ),
@@ -559,8 +559,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a file is used again though a backup shares it",
         "journal/compaction/retire.py",
-        "        if files.links(keep) == 1:\n",
-        "        if files.links(keep) >= 1:\n",
+        "        if files.links(reuse_path) == 1:\n",
+        "        if files.links(reuse_path) >= 1:\n",
         ("tests/unit/journal/compaction/test_retire.py",),
     ),
     # -- keys --------------------------------------------------------------------------------
@@ -1018,7 +1018,7 @@ FAULTS: tuple[Fault, ...] = (
         "full disk: a deleted queue waits until its next segment can be made",
         "kestrelpy/server/queue_deletion.py",
         "turn.committer.is_preparing(target)",
-        "target.journal.spares.is_ordered",
+        "target.journal.preallocation.is_under_way",
         ("tests/unit/server/test_queue_deletion.py",),
     ),
 )

@@ -15,10 +15,10 @@ from journal.format.kinds import Kind
 from journal.format.meta import Meta, encode_meta
 from journal.format.record import HEADER_BYTES, Draft, Record, decode, encode
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     LOG,
-    SURVIVORS,
     SegmentHeader,
     Tally,
     segment_name,
@@ -69,7 +69,7 @@ class SegmentBuilder:
     def __post_init__(self) -> None:
         header = SegmentHeader(
             self.journal, self.identity, self.number, self.capacity, self.time_ms,
-            SURVIVORS if self.first else LOG, self.first, self.last,
+            COMPACTED if self.first else LOG, self.first, self.last,
         )  # fmt: skip
         self.data = bytearray(self.life or self.capacity)
         assert len(self.data) == self.capacity

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from journal.format.checkpoint import Checkpoint
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta, encode_meta, ended
 from journal.format.record import Draft
@@ -37,13 +37,13 @@ def once() -> list[SegmentBuilder | Snapshot | Remembered]:
     """Ids in no scope, in a scope's two epochs, a scope that is forgotten, and three versions."""
     one = SegmentBuilder(1, 4096, 1, Checkpoint(b"once", server=SERVER, generation=1))
     first = [
-        _put(1, b"one", Stamp(b"order-1")),
-        _put(2, b"two", Stamp(b"part 1", b"writer", 7)),
-        _put(3, b"three", Stamp(version=1), ACCOUNT),
+        _put(1, b"one", ItemHeader(b"order-1")),
+        _put(2, b"two", ItemHeader(b"part 1", b"writer", 7)),
+        _put(3, b"three", ItemHeader(version=1), ACCOUNT),
     ]
     second = [
-        _put(4, b"four", Stamp(b"part 1", b"writer", 8)),
-        _put(5, b"five", Stamp(b"order-2", version=2, previous=3), ACCOUNT),
+        _put(4, b"four", ItemHeader(b"part 1", b"writer", 8)),
+        _put(5, b"five", ItemHeader(b"order-2", version=2, previous=3), ACCOUNT),
     ]
     done = draft(Kind.DONE, 1, TIME_MS + 5, ended(1, 3)[0], time_ms=TIME_MS + 9)
     written = one.batch(*first, *second, done)
@@ -60,15 +60,15 @@ def once() -> list[SegmentBuilder | Snapshot | Remembered]:
     )  # fmt: skip
     one.batch(
         draft(Kind.IDS, small=1, meta={Tag.SCOPE: b"writer"}),
-        _put(6, b"six", Stamp(b"part 1", b"writer", 8)),
-        _put(7, b"seven", Stamp(version=3, previous=5), ACCOUNT),
+        _put(6, b"six", ItemHeader(b"part 1", b"writer", 8)),
+        _put(7, b"seven", ItemHeader(version=3, previous=5), ACCOUNT),
         synced=6,
     )
     one.batch(synced=9)
     return [one, between, _remembered(first, 1, 3), _remembered(second, 4, 6)]
 
 
-def _put(item: int, body: bytes, stamp: Stamp, key: bytes = b"") -> Draft:
+def _put(item: int, body: bytes, stamp: ItemHeader, key: bytes = b"") -> Draft:
     meta = (encode_meta({Tag.KEY: key}) if key else b"") + stamp.meta
     return draft(Kind.PUT, item, item, 0, body, time_ms=TIME_MS + item)._replace(meta=meta)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import encode_meta
-from journal.format.schedule import Nominal
+from journal.format.schedule import Watermark
 from journal.format.segment import Tally
 from journal.sets.id_counts import IdCounts
 from journal.snapshot.snapshot import Snapshot
@@ -21,7 +21,7 @@ def schedules() -> list[SegmentBuilder | Snapshot]:
     """One segment, and a snapshot of its middle."""
     one = SegmentBuilder(1, 2048, 1, Checkpoint(b"schedules", server=SERVER, generation=1))
     expires = encode_meta({Tag.EXPIRES_MS: TIME_MS + 3_600_000})
-    tick, tock = Nominal(b"tick", MINUTE_S), Nominal(b"tock", MINUTE_S - 3600)
+    tick, tock = Watermark(b"tick", MINUTE_S), Watermark(b"tock", MINUTE_S - 3600)
     written = one.batch(
         tick.draft(TIME_MS),
         tock.draft(TIME_MS),
@@ -31,7 +31,7 @@ def schedules() -> list[SegmentBuilder | Snapshot]:
     tally.see_all(written)
     between = Snapshot(
         3, 1, one.at, Checkpoint(b"schedules", 2, 2, 1, 1, 1, 1, SERVER, as_of=3), ids(1), 2,
-        IdCounts(), [], [], tally, epochs={b"tick": MINUTE_S + 60, b"tock": MINUTE_S - 3600},
+        IdCounts(), [], [], tally, watermarks={b"tick": MINUTE_S + 60, b"tock": MINUTE_S - 3600},
     )  # fmt: skip
     latest = tick._replace(epoch=MINUTE_S + 120)
     one.batch(

@@ -345,10 +345,10 @@ class DeletingMachine(RuleBasedStateMachine):
             return
         if target.lsn_durable < target.lsn_appended:
             return
-        upkeep = target.store.upkeep
-        job = upkeep.begin_snapshot(target.state(), self.town.unix_ms)
+        maintenance = target.store.maintenance
+        job = maintenance.begin_snapshot(target.state(), self.town.unix_ms)
         job.run(self.town.disk)
-        for path in upkeep.finish_snapshot(job, True):
+        for path in maintenance.finish_snapshot(job, True):
             self.town.disk.remove(path)
 
     def _log(self, number: int) -> JournalLog | None:

@@ -28,7 +28,7 @@ from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
 from journal.write.group_commit import SyncJob
-from journal.write.segment_file import Sizes, SpareOrder
+from journal.write.segment_file import PreallocationJob, Sizes
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
@@ -73,7 +73,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.stopped_at: tuple[int, int] | None = None
         self.stuck = False  # a segment could not be removed: those behind it stay until a restart
         self.job: SyncJob | None = None
-        self.order: SpareOrder | None = None
+        self.order: PreallocationJob | None = None
         self.writer: Writer = start(self.disk, SIZES)
 
     # -- doing ------------------------------------------------------------------------------
@@ -142,10 +142,10 @@ class JournalMachine(RuleBasedStateMachine):
 
         self.attempt(run)
 
-    @precondition(lambda self: self.order is None and self.writer.journal.wants_spare)
+    @precondition(lambda self: self.order is None and self.writer.journal.wants_preallocation)
     @rule()
-    def order_spare(self) -> None:
-        self.order = self.writer.journal.order_spare(TIME_MS)
+    def begin_preallocation(self) -> None:
+        self.order = self.writer.journal.begin_preallocation(TIME_MS)
 
     @precondition(lambda self: self.order is not None)
     @rule()
@@ -157,9 +157,9 @@ class JournalMachine(RuleBasedStateMachine):
             try:
                 handle: Handle = order.prepare(self.disk)
             except OSError:
-                self.writer.journal.spare_failed(order)
+                self.writer.journal.preallocation_failed(order)
             else:
-                self.writer.journal.spare_ready(order, handle)
+                self.writer.journal.finish_preallocation(order, handle)
 
         self.attempt(run)
 
@@ -260,7 +260,7 @@ class JournalMachine(RuleBasedStateMachine):
         queue.live = {item: lsns[item] for item in alive(said)}
         store = recovered_journal(recovery, SIZES, queue.checkpoint, TIME_MS)
         journal = store.writer
-        journal.ledger.adopt(ids(queue.live), 0)
+        journal.segment_list.adopt(ids(queue.live), 0)
         assert journal.commit.lsn_durable == journal.commit.lsn_written == last
         self.log = {lsn: said for lsn, said in self.log.items() if lsn <= last}
         # "Rewritten and synced before the first answer": whatever was found is now promised.

@@ -179,14 +179,14 @@ class OnceMachine(RuleBasedStateMachine):
         log = queue.log if queue is not None else None
         if not isinstance(log, JournalLog) or log.journal.active is None:
             return
-        upkeep = log.store.upkeep
-        job = upkeep.begin_snapshot(log.state(), self.town.unix_ms)
+        maintenance = log.store.maintenance
+        job = maintenance.begin_snapshot(log.state(), self.town.unix_ms)
         job.run(self.town.disk)
-        for path in upkeep.finish_snapshot(job, True):
+        for path in maintenance.finish_snapshot(job, True):
             self.town.disk.remove(path)
-        merge = upkeep.begin_merge(job, lambda: None) if merges else None
+        merge = maintenance.begin_merge(job, lambda: None) if merges else None
         if merge is not None:
-            for path in upkeep.finish_merge(merge, merge.run(self.town.disk)):
+            for path in maintenance.finish_merge(merge, merge.run(self.town.disk)):
                 self.town.disk.remove(path)
 
     @rule(way=st.sampled_from(["restart", "kill", "cut"]), seed=st.integers(0, 9999))

@@ -331,17 +331,19 @@ class ReadersMachine(RuleBasedStateMachine):
         journal = log.journal
         if journal.has_pending or journal.active is None:
             return
-        if journal.commit.lsn_written in log.store.upkeep.snapshots:
+        maintenance = log.store.maintenance
+        if journal.commit.lsn_written in maintenance.snapshots:
             return  # nothing has happened since the last one
-        job = log.store.upkeep.begin_snapshot(log.state(), self.stage.unix_ms)
+        job = maintenance.begin_snapshot(log.state(), self.stage.unix_ms)
         job.run(self.stage.disk)
-        outdated = [*log.store.upkeep.finish_snapshot(job, True)]
-        chosen = log.store.upkeep.choose(job.snapshot.lsn)
+        outdated = [*maintenance.finish_snapshot(job, True)]
+        chosen = maintenance.choose(job.snapshot.lsn)
         if chosen:
-            carry = log.store.upkeep.begin_carry(
-                chosen, job.snapshot.kept(), lambda: None, self.stage.unix_ms
+            carry = maintenance.begin_compaction(
+                chosen, job.snapshot.needed(), lambda: None, self.stage.unix_ms
             )
-            outdated += log.store.upkeep.finish_carry(chosen, carry, carry.run(self.stage.disk))
+            made = carry.run(self.stage.disk)
+            outdated += maintenance.finish_compaction(chosen, carry, made)
         for path in (*outdated, *log.take_dead()):
             self.stage.disk.remove(path)
         self.stage.work()

@@ -65,14 +65,15 @@ def keep(stage: Stage, name: str) -> None:
     """A snapshot of this queue, with its chunk; what is mostly done with is rewritten."""
     log = stage.queue(name).log
     assert isinstance(log, JournalLog)
-    upkeep = log.store.upkeep
-    job = upkeep.begin_snapshot(log.state(), stage.unix_ms)
+    maintenance = log.store.maintenance
+    job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
     job.run(stage.disk)
-    outdated = upkeep.finish_snapshot(job, True)
-    chosen = upkeep.choose(job.snapshot.lsn)
+    outdated = maintenance.finish_snapshot(job, True)
+    chosen = maintenance.choose(job.snapshot.lsn)
     if chosen:
-        carry = upkeep.begin_carry(chosen, job.snapshot.kept(), lambda: None, stage.unix_ms)
-        outdated += upkeep.finish_carry(chosen, carry, carry.run(stage.disk))
+        needed = job.snapshot.needed()
+        carry = maintenance.begin_compaction(chosen, needed, lambda: None, stage.unix_ms)
+        outdated += maintenance.finish_compaction(chosen, carry, carry.run(stage.disk))
     for path in (*outdated, *log.take_dead()):
         stage.disk.remove(path)
     stage.work()
@@ -149,7 +150,7 @@ def found(stage: Stage) -> list[str]:
     """Whatever is named so far."""
     named = [*stage.found.notes, *(d.sentence() for d in stage.found.damages)]
     for queue, log in logs(stage):
-        damages = [*log.store.backlog.damages]
+        damages = [*log.store.read_ahead.damages]
         for reader in queue.readers:
             damages += reader.damages
             named += reader.notes

@@ -312,7 +312,7 @@ def confirmed_though_its_successor_was_refused() -> Any:
 
         return refusal
 
-    return mock.patch.object(storing, "refusal", make(storing.refusal))
+    return mock.patch.object(storing, "_refusal", make(storing._refusal))
 
 
 def child_skips_an_item() -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from journal.files import Files
 from journal.format.folder import parse_folder_name
 from journal.format.kinds import Kind
-from journal.format.schedule import nominal_of_put
+from journal.format.schedule import watermark_of_put
 from journal.tools.view import JournalView
 
 QUEUE: Final = "ticks"
@@ -45,6 +45,6 @@ def _put(files: Files) -> Iterator[int]:
         name, generation = parse_folder_name(folder)
         if name == QUEUE.encode() and generation:
             for record in JournalView(files, f"/data/{folder}", True).records():
-                nominal = nominal_of_put(record.meta) if record.kind == Kind.PUT else None
+                nominal = watermark_of_put(record.meta) if record.kind == Kind.PUT else None
                 if nominal is not None:
                     yield nominal.epoch

@@ -230,14 +230,15 @@ def files_left(files: Files, path: str, broker: Broker) -> list[str]:
 
 def _paths(store: Store) -> Iterator[str]:
     """All files that this journal knows of."""
-    journal, upkeep = store.writer, store.upkeep
+    journal, maintenance = store.writer, store.maintenance
     yield from (segment.path for segment in journal.segments)
-    yield from (segment.path for segment in journal.spares.waiting)
-    yield from (segment.path for segment in journal.spares.passed_over)
-    yield journal.spares.recycled[0]
-    yield from (snapshot_name(lsn) for lsn in upkeep.snapshots)
+    yield from (segment.path for segment in journal.preallocation.waiting)
+    yield from (segment.path for segment in journal.preallocation.passed_over)
+    yield journal.preallocation.recycled[0]
+    yield from (snapshot_name(lsn) for lsn in maintenance.snapshots)
     # A chunk goes when no snapshot lists it any more.
-    for chunk in (*upkeep.chunks, *upkeep.lost_chunks, *(each for each, _ in upkeep._forgotten)):
+    forgotten = (each for each, _ in maintenance._forgotten)
+    for chunk in (*maintenance.chunks, *maintenance.lost_chunks, *forgotten):
         yield chunk.name
 
 

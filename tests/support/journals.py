@@ -72,7 +72,7 @@ class Writer:
         journal = self.journal
         for _ in range(1000):
             journal.write(TIME_MS)
-            if journal.wants_spare:
+            if journal.wants_preallocation:
                 self.prepare()
             elif not journal.has_pending or journal.commit.failure is not None:
                 return
@@ -80,13 +80,13 @@ class Writer:
 
     def prepare(self) -> bool:
         """Prepare the next segment; was there room?"""
-        order = self.journal.order_spare(TIME_MS)
+        order = self.journal.begin_preallocation(TIME_MS)
         try:
             handle: Handle = order.prepare(self.journal.files)
         except OSError:
-            self.journal.spare_failed(order)
+            self.journal.preallocation_failed(order)
             return False
-        self.journal.spare_ready(order, handle)
+        self.journal.finish_preallocation(order, handle)
         return True
 
     def sync(self) -> bool:
@@ -147,7 +147,7 @@ def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
     live = IdSet()
     for item in sorted(queue.live):
         live.add(item)
-    store.writer.ledger.adopt(live, 0)
+    store.writer.segment_list.adopt(live, 0)
     return Writer(store, queue, recovery, records)
 
 

@@ -93,7 +93,7 @@ class HandBackground(JournalJobs):
         self.work.append(work)
 
     def _name(self, reader: Subscription, target: JournalLog) -> None:
-        backlog = target.store.backlog
+        backlog = target.store.read_ahead
         self.life.damages += backlog.damages + reader.damages
         backlog.damages, reader.damages = [], []
 
@@ -204,12 +204,12 @@ class Life:
         self.dirty.clear()
         for _ in range(_ROUNDS_MAX):
             journal.write(self.unix_ms)
-            if journal.wants_spare:
-                order = journal.order_spare(self.unix_ms)
-                journal.spare_ready(order, order.prepare(self.disk))
+            if journal.wants_preallocation:
+                order = journal.begin_preallocation(self.unix_ms)
+                journal.finish_preallocation(order, order.prepare(self.disk))
             elif not journal.has_pending or journal.commit.failure is not None:
                 break
-        if self.log.store.upkeep.wants_snapshot:
+        if self.log.store.maintenance.wants_snapshot:
             self.background.snapshot(self.log, self.unix_ms)
         job = journal.begin_sync()
         if job is not None:

@@ -191,12 +191,12 @@ class Town(Stage):
         """Its state is written, if there is any."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
-        upkeep = log.store.upkeep
+        maintenance = log.store.maintenance
         if log.journal.active is None:
             return  # nothing was ever written
-        job = upkeep.begin_snapshot(log.state(), self.unix_ms)
+        job = maintenance.begin_snapshot(log.state(), self.unix_ms)
         job.run(self.disk)
-        for path in upkeep.finish_snapshot(job, True):
+        for path in maintenance.finish_snapshot(job, True):
             self.disk.remove(path)
 
     # -- the books --------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from journal.format.key import text_of
 from journal.format.kinds import Kind
 from journal.format.meta import said_of_put
 from journal.format.record import RawDraft, Record
-from journal.read.readahead import Backlog
+from journal.read.readahead import ReadAhead
 from journal.store import Store
 from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
@@ -48,7 +48,7 @@ NAME = b"jobs"
 WALL_MS = 1_700_000_000_000  # the wall clock when the steady one shows 0
 
 
-class KeptBacklog(Backlog):
+class KeptReadAhead(ReadAhead):
     """Reads back from the drafts that a `KeptJournal` keeps, at once."""
 
     def __init__(self, journal: KeptJournal) -> None:
@@ -69,10 +69,10 @@ class KeptStore(Store):
     def __init__(self, journal: KeptJournal) -> None:
         super().__init__(journal)
         self.kept = journal
-        self.backlog = KeptBacklog(journal)
+        self.read_ahead = KeptReadAhead(journal)
 
-    def another_backlog(self) -> Backlog:
-        return KeptBacklog(self.kept)
+    def another_read_ahead(self) -> ReadAhead:
+        return KeptReadAhead(self.kept)
 
 
 class KeptJournal(Journal):
@@ -195,7 +195,7 @@ class QueueInHand:
         moved = False
         for reader in self.broker.take_to_read():
             backlog, before = reader.log.backlog, unread(reader)
-            assert isinstance(backlog, KeptBacklog)
+            assert isinstance(backlog, KeptReadAhead)
             if reader.dead.sought:
                 reader.ready_line.revive(backlog.put_of(reader.dead.sought))
             if reader.ready.beyond:
@@ -377,7 +377,7 @@ def fetch(reader: Subscription) -> None:
     backlog = reader.log.backlog
     wanted = reader.ready_line.begin_fetch()
     if wanted:
-        assert isinstance(backlog, KeptBacklog)
+        assert isinstance(backlog, KeptReadAhead)
         reader.ready_line.fetched([backlog.put_of(id_) for id_ in wanted])
 
 
@@ -390,7 +390,7 @@ def standing(reader: Subscription) -> list[tuple[int, Item]]:
         for id_, place, size in [] if isinstance(row, int) else list(row):
             item = keyed.whole.get(id_)
             if item is None:
-                assert isinstance(backlog, KeptBacklog)
+                assert isinstance(backlog, KeptReadAhead)
                 item = item_of(backlog.put_of(id_))
             assert item.size == size
             parked[place] = item
@@ -419,7 +419,7 @@ def dead_in_order(reader: Subscription) -> list[Item]:
     found = []
     while line.count:
         if line.missing:
-            assert isinstance(backlog, KeptBacklog)
+            assert isinstance(backlog, KeptReadAhead)
             marker = reader.markers.of(line.missing, 0)
             line.store(item_of(backlog.put_of(line.missing), marker), False)
         popped = line.pop()

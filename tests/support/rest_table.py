@@ -34,7 +34,7 @@ UNFOLLOWED: Final = (CACHE, ELSEWHERE)
 # By class: attributes that may hold something, with the reason.
 _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- journal ------------------------------------------------------------------------------
-    "journal.read.readahead.Backlog": {
+    "journal.read.readahead.ReadAhead": {
         "_life": TOTAL,
         "_number _limit _base _data _at _needed _seen _is_over": BUFFER,
     },
@@ -52,20 +52,20 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_to_sync _retired": "handles of what was written behind the last sync: by a rest, or by a "
         "queue that never syncs, until its next snapshot",
     },
-    "journal.write.segment_list.Ledger": {
+    "journal.write.segment_list.SegmentList": {
         "segments": INSIDE,
         "_standing": "one record for each kind, reader and schedule",
         "revived_lsn _held_below": NUMBER,
     },
     "journal.write.retention.Retention": {
         "ms bytes_most": SETTING,
-        "_told _count _counted": LAST,
+        "_reported _count _counted": LAST,
     },
     "journal.write.segment_file.Segment": {
         "number path rank capacity": NAME,
         "lsn_first lsn_last at item_first item_last time_last emptied_lsn": NUMBER,
         "puts extra_bytes recycled is_open damaged unread": ON_DISK,
-        "weighed": "which snapshot it was looked at for last",
+        "measured": "which snapshot it was looked at for last",
     },
     "journal.sets.hash_table.Table": {
         "width _shift _row _room _marks": "its shape: buckets, empty or not",
@@ -74,12 +74,12 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.format.segment.Tally": {
         "counts item_first item_last place_first place_last time_min time_max": ON_DISK,
     },
-    "journal.write.preallocation.Spares": {
+    "journal.write.preallocation.Preallocation": {
         "number _failed": NUMBER,
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
     },
-    "journal.compaction.maintenance.Upkeep": {
+    "journal.compaction.maintenance.Maintenance": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
         "is_asked": "something may go: the next snapshot comes with the next write",
         "_leased": LAST,
@@ -297,15 +297,15 @@ _AT_START: Final = "of a start, or of a tool that reads a folder"
 
 _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
-        journal.read.segment_read.ReadOrder journal.read.lookup.ReadOne journal.read.lookup.Found
+        journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne journal.read.lookup.Found
         journal.read.lookup.ReadSome journal.read.lookup._Walk
-        journal.compaction.compaction.CarryJob journal.compaction.compaction.Victim
-        journal.compaction.compaction._Put journal.compaction.compaction._Survivors
+        journal.compaction.compaction.CompactionJob journal.compaction.compaction.Input
+        journal.compaction.compaction._Put journal.compaction.compaction._Compacted
         journal.compaction.compaction._Walk journal.write.group_commit.SyncJob
-        journal.read.range_scan.Gathered journal.read.range_scan.Gathering
+        journal.read.range_scan.Scanned journal.read.range_scan.RangeScan
         journal.read.range_scan.Place journal.read.range_scan.TimeSearch
         journal.read.range_scan._Walk journal.snapshot.dedupe_merge.MergeJob
-        journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.SpareOrder
+        journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.PreallocationJob
         journal.format.segment.SegmentHeader journal.read.seek.Extent
         journal.snapshot.snapshot.SegmentState journal.snapshot.snapshot.Snapshot
         journal.snapshot.job.Memory journal.snapshot.job.SnapshotJob
@@ -319,7 +319,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
         journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
         journal.format.transfer.Origin journal.format.record.Record
-        journal.format.item_header.Stamp core.item.Item core.index.key_locks.Row
+        journal.format.item_header.ItemHeader core.item.Item core.index.key_locks.Row
         core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
         core.transfer.in_flight._Leaving core.subscription.placed.Placed
         core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
@@ -336,13 +336,14 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
     """,
     _AT_START: """
-        journal.tools.live_set.Account journal.tools.live_set.Line journal.recovery.chain.Chain
+        journal.tools.live_set.LiveSet journal.tools.live_set.ReaderItems
+        journal.recovery.chain.Chain
         journal.recovery.chain.SegmentFile journal.tools.verify.Past journal.tools.verify.Report
         journal.tools.verify.StartView journal.tools.verify._Lost
         journal.snapshot.dedupe_load.Chunks journal.tools.backup.Copied journal.tools.backup._Copy
         journal.tools.dump.Wanted journal.read.frames.Frames journal.read.frames.Hole
-        journal.format.subscription_state.Beginning journal.tools.patch.Mending
-        journal.tools.patch.Nothing journal.recovery.lost_segments.Missing
+        journal.format.subscription_state.Beginning journal.tools.patch.Patch
+        journal.tools.patch.Nothing journal.recovery.lost_segments.LostSegments
         journal.tools.view.JournalView journal.tools.view._LiveFiles
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
         journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.OutOfOrder
@@ -354,7 +355,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
 _VALUES: Final[dict[str, str]] = {
     "what a client may say, or was said": """
         journal.format.key.Type journal.format.kinds.Kind journal.format.kinds.Tag
-        journal.format.record.Draft journal.format.schedule.Nominal core.index.delayed.Delay
+        journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
         protocol.parse.options.Tokens protocol.parse.options.Begin protocol.parse.options.View
@@ -367,7 +368,7 @@ _VALUES: Final[dict[str, str]] = {
         server.directory.token_file._Numbers
     """,
     "an error, or a sentence about the disk": """
-        journal.compaction.compaction.DamagedVictim journal.snapshot.dedupe_load.ChunkDamaged
+        journal.compaction.compaction.DamagedInput journal.snapshot.dedupe_load.ChunkDamaged
         journal.errors.Damage journal.errors.DirectoryLocked journal.errors.JournalError
         journal.errors.JournalFailed journal.errors.NewerFormat
         journal.snapshot.snapshot.SnapshotDamaged protocol.parse.target.UnknownOption
@@ -398,7 +399,7 @@ _VALUES: Final[dict[str, str]] = {
 # Another value than 0 is rest.
 _OTHERWISE: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     "core.index.ready_list.Ready": {"frontier": (NO_FRONTIER,)},
-    "journal.read.readahead.Backlog": {"_hole_at": (0, -1)},
+    "journal.read.readahead.ReadAhead": {"_hole_at": (0, -1)},
 }
 # What is taken out of the middle is passed over later: so many such entries may lie there.
 _AT_MOST: Final[dict[str, dict[str, tuple[int, str]]]] = {

@@ -1,6 +1,6 @@
-"""A small journal with what a journal is made of: survivors, two snapshots, a recycled segment.
+"""A small journal with all its parts: a compacted segment, two snapshots, a recycled segment.
 
-    rank   1  2    3     4      5       7          (6 is the number of the survivors)
+    rank   1  2    3     4      5       7          (6 is the compacted one)
          [6: 4 6]  7 8  9 10  11 12   13 14        items put there
                  ^older    ^newest snapshot: lsn 17, in segment 5
 """
@@ -26,7 +26,7 @@ from tests.support.journals import FOLDER, path_of
 from tests.support.memory_disk import MemoryDisk
 
 OLDER, NEWEST = 12, 17  # the lsns of the two snapshots
-LIVE = [4, 6, 8, 10, 12, 13, 14]  # what is alive at the end; 10 is dead
+LIVE = [4, 6, 8, 10, 12, 13, 14]  # the live items at the end; 10 is dead
 CAPACITY = 2048
 
 
@@ -71,7 +71,7 @@ class Laid:
 
     disk: MemoryDisk
     segments: dict[int, SegmentBuilder]
-    removed: dict[int, SegmentBuilder]  # those the survivors stand for
+    removed: dict[int, SegmentBuilder]  # those the compacted one stands for
     records: list[Record]  # all that were ever written
 
     def remove(self, *numbers: int) -> None:
@@ -80,7 +80,7 @@ class Laid:
             self.disk.remove(path_of(number))
 
     def put_back(self, *numbers: int) -> None:
-        """Segments as they were before the survivors replaced them."""
+        """Put back segments that the compacted one has replaced."""
         for number in numbers:
             lay(self.disk, self.removed[number])
 

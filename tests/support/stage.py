@@ -389,13 +389,13 @@ class Stage:
     def write_log(self, log: JournalLog) -> None:
         """One write of this journal."""
         log.journal.write(self.unix_ms)
-        while log.journal.wants_spare:
-            order = log.journal.order_spare(self.unix_ms)
+        while log.journal.wants_preallocation:
+            order = log.journal.begin_preallocation(self.unix_ms)
             if not (self.has_room or order.recycle):
-                log.journal.spare_failed(order)
+                log.journal.preallocation_failed(order)
                 log.no_room = "disk full: no room for the next segment"
                 break
-            log.journal.spare_ready(order, order.prepare(self.disk))
+            log.journal.finish_preallocation(order, order.prepare(self.disk))
             log.journal.write(self.unix_ms)
         log.advance()
         if log.journal.can_write:

@@ -23,24 +23,25 @@ def tidy(
     What happens `before` segments are chosen, and `meanwhile`, while the first are rewritten.
     """
     journal = log.journal
-    upkeep = log.store.upkeep
+    maintenance = log.store.maintenance
     if journal.active is None or journal.has_pending or journal.commit.failure is not None:
         return
-    if upkeep.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn
+    if maintenance.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn
         log.tokens(log.state().checkpoint.tokens, stage.unix_ms)
         stage.work()
-    job = upkeep.begin_snapshot(log.state(), stage.unix_ms)
+    job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
     job.run(stage.disk)
-    for path in upkeep.finish_snapshot(job, True):
+    for path in maintenance.finish_snapshot(job, True):
         stage.disk.remove(path)
     before()
     reclaim(stage, log)
-    while chosen := upkeep.choose(job.snapshot.lsn, stage.unix_ms):
-        carry = upkeep.begin_carry(chosen, job.snapshot.kept(), lambda: None, stage.unix_ms)
+    while chosen := maintenance.choose(job.snapshot.lsn, stage.unix_ms):
+        needed = job.snapshot.needed()
+        carry = maintenance.begin_compaction(chosen, needed, lambda: None, stage.unix_ms)
         meanwhile()
         meanwhile = _nothing
         survivors = carry.run(stage.disk)
-        put_away(stage, log, upkeep.finish_carry(chosen, carry, survivors))
+        put_away(stage, log, maintenance.finish_compaction(chosen, carry, survivors))
         reclaim(stage, log)
         if survivors is None:
             return

@@ -20,7 +20,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.sets.hash_table import ID, Table, keyed, time_of
 from journal.snapshot.dedupe_pending import Epoch, Fresh
 from kestrelpy.core.policy import Policy
@@ -95,7 +95,7 @@ class Ids:
         """Is nothing remembered?"""
         return not (self.table.count or self.scopes)
 
-    def has_seen(self, stamp: Stamp, policy: Policy, unix_ms: int) -> bool:
+    def has_seen(self, stamp: ItemHeader, policy: Policy, unix_ms: int) -> bool:
         """Is this a duplicate?"""
         if stamp.scope:
             window_ms = policy.scope_window_ms
@@ -112,7 +112,7 @@ class Ids:
         window_ms = policy.dedupe_window_ms
         return window_ms is None or unix_ms - time_of(bucket, at) < window_ms
 
-    def is_newer(self, stamp: Stamp, item: int) -> bool:
+    def is_newer(self, stamp: ItemHeader, item: int) -> bool:
         """In replay: is what is remembered under this id older than this item, if anything is?
 
         A chunk may know more than the log that is left.
@@ -176,7 +176,7 @@ class Ids:
 
     # -- applying ---------------------------------------------------------------------------
 
-    def _apply_seen(self, stamp: Stamp, item: int, stored_ms: int) -> None:
+    def _apply_seen(self, stamp: ItemHeader, item: int, stored_ms: int) -> None:
         hash_ = self._hash if stamp.id is self._asked else self._hash_of(stamp.id)
         entry = ID.pack(hash_, stored_ms, item)
         if not stamp.scope:

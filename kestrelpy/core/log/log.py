@@ -17,8 +17,8 @@ from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
 from journal.format.meta import DELIVERY_MAX, ended
 from journal.format.record import Draft
-from journal.format.schedule import Nominal, epoch_drafts
-from journal.read.readahead import Backlog
+from journal.format.schedule import Watermark, watermark_drafts
+from journal.read.readahead import ReadAhead
 from journal.sets.id_set import IdSet
 from journal.snapshot.job import State
 from journal.store import Store
@@ -75,7 +75,7 @@ class Log(Protocol):
         """True if there is no room until somebody makes some: what is left is for the confirms."""
 
     @property
-    def backlog(self) -> Backlog | None:
+    def backlog(self) -> ReadAhead | None:
         """Reads back what memory has no room for; None: all is in memory."""
 
     @property
@@ -93,10 +93,10 @@ class Log(Protocol):
     def set_sync(self, sync_ms: int) -> None:
         """When STORED may be said, from now on."""
 
-    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+    def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         """An item was stored, be it for this time of a schedule, or for one child alone."""
 
-    def nominal(self, nominal: Nominal, unix_ms: int) -> int:
+    def nominal(self, nominal: Watermark, unix_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one any more."""
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
@@ -215,7 +215,7 @@ class JournalLog(Records):
         self._append = journal.append
         self.archive_to = ""
         self._gone: Callable[[int, int], None] = lambda first, last: None
-        self.backlog: Backlog | None = store.backlog
+        self.backlog: ReadAhead | None = store.read_ahead
         self._dirty = dirty
         self._is_dirty = False
         self.sync_ms = sync_ms
@@ -279,7 +279,7 @@ class JournalLog(Records):
         """The shell has taken it off the dirty list."""
         self._is_dirty = False
 
-    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+    def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         meta = b""
         if item.expires_ms or item.key or item.stamp is not None or nominal is not None:
             meta = item.said() if nominal is None else item.said(nominal=nominal.meta)
@@ -289,10 +289,10 @@ class JournalLog(Records):
         if not self._is_dirty:
             self.mark()
         if nominal is not None:
-            self._journal.ledger.stand(nominal.draft(item.stored_ms), lsn)
+            self._journal.segment_list.stand(nominal.draft(item.stored_ms), lsn)
         return lsn
 
-    def nominal(self, nominal: Nominal, unix_ms: int) -> int:
+    def nominal(self, nominal: Watermark, unix_ms: int) -> int:
         return self._stand(nominal.draft(unix_ms))
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
@@ -345,26 +345,26 @@ class JournalLog(Records):
         """After recovery: what holds for the whole queue, in whichever segment it stands."""
         if declared:
             draft = Draft(_DECLARED, 0, 0, 0, unix_ms, b"", declared, 0, 0)
-            self._journal.ledger.stand(draft, 1)
+            self._journal.segment_list.stand(draft, 1)
         if paused:
-            self._journal.ledger.stand(Draft(_PAUSED, 0, 0, 1, unix_ms, b"", b"", 0, 0), 1)
-        for draft in epoch_drafts(epochs, unix_ms):
-            self._journal.ledger.stand(draft, 1)
+            self._journal.segment_list.stand(Draft(_PAUSED, 0, 0, 1, unix_ms, b"", b"", 0, 0), 1)
+        for draft in watermark_drafts(epochs, unix_ms):
+            self._journal.segment_list.stand(draft, 1)
 
     def _stand(self, draft: Draft) -> int:
         """A record that holds for the queue until another one of its kind."""
         lsn = self.write(draft)
-        self._journal.ledger.stand(draft, lsn)
+        self._journal.segment_list.stand(draft, lsn)
         return lsn
 
     def take_dead(self, unix_ms: int = 0) -> list[str]:
         """Segments to be removed, in this order; what holds back others is said again."""
         dead = self.store.take_dead(unix_ms)
-        gone, self._journal.ledger.gone = self._journal.ledger.gone, []
+        gone, self._journal.segment_list.gone = self._journal.segment_list.gone, []
         for first, last in gone:
             self._gone(first, last)
         if not self.no_room:  # what room there is belongs to the confirms
-            for draft in self._journal.ledger.take_held():
+            for draft in self._journal.segment_list.take_held():
                 self._stand(draft)
         return dead
 
@@ -390,14 +390,14 @@ class JournalLog(Records):
         gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         self._gone = gone
-        self._journal.spares.count_leases = reserve
-        self._journal.ledger.first_open = first_open
+        self._journal.preallocation.count_leases = reserve
+        self._journal.segment_list.first_open = first_open
 
     def retain(self, ms: int | None, bytes_most: int) -> None:
-        self._journal.ledger.retention.change(ms, bytes_most)
+        self._journal.segment_list.retention.change(ms, bytes_most)
 
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
-        return self.store.upkeep.is_over(unix_ms, is_changed)
+        return self.store.maintenance.is_over(unix_ms, is_changed)
 
     def kept_bytes(self) -> int:
         active = self._journal.active

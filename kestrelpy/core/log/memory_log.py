@@ -10,8 +10,8 @@ from typing import Final
 
 from journal.format.lease import LeaseEntry
 from journal.format.record import Draft
-from journal.format.schedule import Nominal
-from journal.read.readahead import Backlog
+from journal.format.schedule import Watermark
+from journal.read.readahead import ReadAhead
 from journal.sets.id_set import IdSet
 from kestrelpy.core.item import Item
 
@@ -33,7 +33,7 @@ class MemoryLog:
         self.item_stored = _ALWAYS
         self.lsn_appended = 0
         self.archive_to = ""
-        self.backlog: Backlog | None = None
+        self.backlog: ReadAhead | None = None
         self.failure: Exception | None = None
         self.no_room = ""
         self.is_short = False
@@ -51,10 +51,10 @@ class MemoryLog:
     def set_sync(self, sync_ms: int) -> None:
         """It makes no difference here."""
 
-    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+    def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         return 0
 
-    def nominal(self, nominal: Nominal, unix_ms: int) -> int:
+    def nominal(self, nominal: Watermark, unix_ms: int) -> int:
         return 0
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:

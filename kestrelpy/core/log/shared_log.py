@@ -18,8 +18,8 @@ from typing import Final, Protocol
 from journal.format.kinds import Kind
 from journal.format.meta import ended
 from journal.format.record import Draft
-from journal.format.schedule import Nominal
-from journal.read.readahead import Backlog
+from journal.format.schedule import Watermark
+from journal.read.readahead import ReadAhead
 from journal.sets.id_set import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
@@ -48,9 +48,9 @@ class SharedLog(Records):
         self.base = base
         self.number = number
         self._needs = needs
-        self._own_backlog: Backlog | None = None
+        self._own_backlog: ReadAhead | None = None
         if number and isinstance(base, JournalLog):
-            self._own_backlog = base.store.another_backlog()
+            self._own_backlog = base.store.another_read_ahead()
 
     @property
     def archive_to(self) -> str:
@@ -101,7 +101,7 @@ class SharedLog(Records):
         return self.base.is_full
 
     @property
-    def backlog(self) -> Backlog | None:
+    def backlog(self) -> ReadAhead | None:
         return self._own_backlog if self.number else self.base.backlog
 
     @property
@@ -140,7 +140,7 @@ class SharedLog(Records):
     def _without_room(self) -> int | None:
         return self.base.lsn_appended if self.base.is_full else None
 
-    def put(self, item: Item, nominal: Nominal | None = None, reader: int = 0) -> int:
+    def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         return self.base.put(item, nominal, self.number)
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
@@ -149,7 +149,7 @@ class SharedLog(Records):
     def tokens(self, below: int, unix_ms: int) -> int:
         return self.base.tokens(below, unix_ms)  # one range after the other, whose it may be
 
-    def nominal(self, nominal: Nominal, unix_ms: int) -> int:
+    def nominal(self, nominal: Watermark, unix_ms: int) -> int:
         return self.base.nominal(nominal, unix_ms)
 
     def flushed(

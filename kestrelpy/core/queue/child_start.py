@@ -42,7 +42,7 @@ class ChildStart:
         if queue.retained is None or log is None:
             return needed
         ids = queue.readable.copy()
-        for segment in log.journal.ledger.busy:
+        for segment in log.journal.segment_list.busy:
             first, last = segment.item_first, segment.item_last
             stays = needed.between(first, last).both(ids.between(first, last))
             ids.discard_range(first, last, stays)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import encode_meta
 from journal.format.record import Draft, Record
@@ -61,7 +61,7 @@ class DedupeWindow:
         self.ids.set_secret(secret)
         self.versions.set_secret(secret)
 
-    def renew(self, stamp: Stamp, policy: Policy, log: Log, unix_ms: int) -> None:
+    def renew(self, stamp: ItemHeader, policy: Policy, log: Log, unix_ms: int) -> None:
         """Before an id of this scope is stored: if its time is over, the scope begins anew."""
         if self.ids.is_outdated(stamp.scope, policy, unix_ms):
             self._forget(stamp.scope, log, unix_ms)

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from journal.format.checkpoint import Checkpoint
-from journal.format.item_header import Stamp
-from journal.format.schedule import Nominal
+from journal.format.item_header import ItemHeader
+from journal.format.schedule import Watermark
 from journal.format.subscription_state import GONE, named
 from journal.format.transfer import Origin, have_one_log
 from journal.sets.id_set import IdSet
@@ -80,8 +80,8 @@ class Queue(QueueState):
 
     def put(
         self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
-        nominal: Nominal | None = None, delay: Delay | None = None, stamp: Stamp | None = None,
-        expects: int | None = None,
+        nominal: Watermark | None = None, delay: Delay | None = None,
+        stamp: ItemHeader | None = None, expects: int | None = None,
     ) -> int:  # fmt: skip
         """Store an item (`expires_ms` wall clock, 0: never); return the record to wait for.
 
@@ -140,7 +140,7 @@ class Queue(QueueState):
         return item.lsn
 
     def _refusal(
-        self, stamp: Stamp | None, written: Written, expects: int | None, unix_ms: int
+        self, stamp: ItemHeader | None, written: Written, expects: int | None, unix_ms: int
     ) -> int:
         """Why this is not stored, by its id and the version of its key; 0: it may be."""
         if (expects is not None or (stamp is not None and stamp.id)) and self.own_number:
@@ -165,21 +165,21 @@ class Queue(QueueState):
         return EXISTS if version else NOT_FOUND
 
     def remember(
-        self, stamp: Stamp | None, key: bytes, written: Written, unix_ms: int
-    ) -> Stamp:
+        self, stamp: ItemHeader | None, key: bytes, written: Written, unix_ms: int
+    ) -> ItemHeader:
         """What the next item will be known by from now on; its stamp, with its version."""
         if self.own_number:  # what is stored for a child alone is no version of its key
-            return stamp or _new(Stamp, (b"", b"", 0, 0, 0, None))
+            return stamp or _new(ItemHeader, (b"", b"", 0, 0, 0, None))
         versions = self.dedupe.versions
         if versions.lost_item and not versions.is_known(written, self.policy, unix_ms):
             written = versions.unused()
         version, previous, _ = written
         if stamp is None:  # it has a key, and nothing else is said of it
-            stamp = _new(Stamp, (b"", b"", 0, version + 1, previous, None))
+            stamp = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None))
             versions._apply_written(key, version + 1, self.next_number, unix_ms)
         else:
             if key:
-                stamp = _new(Stamp, (*stamp[:3], version + 1, previous, stamp.origin))
+                stamp = _new(ItemHeader, (*stamp[:3], version + 1, previous, stamp.origin))
             if stamp.scope:
                 self.dedupe.renew(stamp, self.policy, self.log, unix_ms)
             self._apply_stamp(stamp, key, self.next_number, unix_ms)
@@ -221,7 +221,7 @@ class Queue(QueueState):
 
     def add(
         self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
-        delay: Delay | None = None, stamp: Stamp | None = None,
+        delay: Delay | None = None, stamp: ItemHeader | None = None,
     ) -> int:  # fmt: skip
         """Store an item if none is ready, delayed or lent; one that could not be read is there."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
@@ -372,7 +372,7 @@ class Queue(QueueState):
         self.fanout.set_passing(policy.fanout_only, now_ms)
         return lsn
 
-    def skip(self, nominal: Nominal, now_ms: int) -> int:
+    def skip(self, nominal: Watermark, now_ms: int) -> int:
         """Nothing is put for this schedule's times up to this one; the record to wait for.
 
         Raises ServerError when the journal has failed or has no room for it.
@@ -496,7 +496,7 @@ class Queue(QueueState):
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared, epochs=dict(self.epochs),
+            paused=reader.paused, declared=self.declared, watermarks=dict(self.epochs),
             origins=self.origins.copy(),
             delayed=reader.delays.entries(self.clock.offset_ms), placed=Placed.of(reader),
             held=dict(reader.held_keys),

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from journal.format.item_header import Stamp
-from journal.format.schedule import Nominal, keep_latest
+from journal.format.item_header import ItemHeader
+from journal.format.schedule import Watermark, raise_watermark
 from journal.format.transfer import Origin
 from journal.sets.id_set import IdSet
 from kestrelpy.core.clock import ClockOffset
@@ -142,7 +142,7 @@ class QueueState:
         self.reader._apply_put(id_, body_bytes)
 
     def _apply_stamp(
-        self, stamp: Stamp, key: bytes, id_: int, stored_ms: int, reader: int = 0
+        self, stamp: ItemHeader, key: bytes, id_: int, stored_ms: int, reader: int = 0
     ) -> None:
         if stamp.id and not reader:
             self.dedupe.ids._apply_seen(stamp, id_, stored_ms)
@@ -154,8 +154,8 @@ class QueueState:
         self.next_number = id_ + 1
         self.total_items += 1
 
-    def _apply_nominal(self, nominal: Nominal) -> None:
-        keep_latest(self.epochs, nominal)
+    def _apply_nominal(self, nominal: Watermark) -> None:
+        raise_watermark(self.epochs, nominal)
 
     def _apply_opened(self, id_: int, origin: Origin) -> None:
         self.origins[id_] = origin

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from journal.errors import NewerFormat
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
-from journal.format.item_header import Stamp, says_only_expiry, stamp_of_put
+from journal.format.item_header import ItemHeader, item_header_of, says_only_expiry
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta, said_of_put
 from journal.format.out_of_order import DelayedEntry
 from journal.format.record import Record
-from journal.format.schedule import nominal_of_ids, nominal_of_put
+from journal.format.schedule import watermark_of_ids, watermark_of_put
 from journal.format.subscription_state import GONE, STOPS, Beginning
 from journal.format.transfer import Origin, settled_by
 from journal.sets.id_set import IdSet
@@ -69,7 +69,7 @@ class Replay:
         snapshot.retained = snapshot.retained or snapshot.live.copy()
         queue.reader._apply_tokens(snapshot.checkpoint.tokens)
         queue._apply_declared(snapshot.declared)
-        queue.epochs = snapshot.epochs
+        queue.epochs = snapshot.watermarks
         queue.passes_on, queue.is_tombstone = snapshot.passes_on, snapshot.is_tombstone
         self._own.restore(snapshot)
         queue.origins.update(snapshot.origins)
@@ -184,14 +184,14 @@ class Replay:
 
         What a chunk knows of a later item stays: a put that is alive may be older than it.
         """
-        queue, stamp = self._queue, stamp_of_put(record.meta, size)
-        if (nominal := nominal_of_put(record.meta)) is not None:
+        queue, stamp = self._queue, item_header_of(record.meta, size)
+        if (nominal := watermark_of_put(record.meta)) is not None:
             queue._apply_nominal(nominal)
         key = said_of_put(record.meta)[1]
         if key and not record.reader and (stamp is None or not stamp.version):
             # An older kestrelpy counted nothing.
             version = queue.dedupe.versions.last(key).version + 1
-            stamp = (stamp or Stamp())._replace(version=version)
+            stamp = (stamp or ItemHeader())._replace(version=version)
         if stamp is None:
             return
         if key and not record.reader and not queue.dedupe.versions.is_newer(key, record.item):
@@ -315,6 +315,6 @@ class Replay:
         if record.small == FORGOTTEN and isinstance(scope, bytes):
             self._queue.dedupe.ids._apply_forgotten(scope)
             return
-        nominal = nominal_of_ids(record)
+        nominal = watermark_of_ids(record)
         if nominal is not None:
             self._queue._apply_nominal(nominal)

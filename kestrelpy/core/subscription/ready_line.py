@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from journal.format.item_header import stamp_of_put
+from journal.format.item_header import item_header_of
 from journal.format.meta import decode_meta, said_of_put
 from journal.format.record import Record
 from kestrelpy.core.index.disk_refs import pack
@@ -384,5 +384,5 @@ def item_of(record: Record, marker: int = 0) -> Item:
     expires_ms, key, _ = said_of_put(meta, said)
     return Item(
         record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn, key, stamp_of_put(meta, 0, said),
+        record.lsn, key, item_header_of(meta, 0, said),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.key import split
 from journal.format.transfer import Origin, moved, settled, settled_many
 from kestrelpy.core.index.leases import Holder, Lease
@@ -192,7 +192,7 @@ class Target:
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         number = queue.next_number
         written = queue.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
-        stamp = queue.remember(Stamp(origin=origin), key, written, unix_ms)
+        stamp = queue.remember(ItemHeader(origin=origin), key, written, unix_ms)
         copy = Item(number, number, item.body, item.flags, unix_ms, expires_ms, 0, key, stamp)
         if passes_on := queue.passes_on:
             queue._apply_passed(number)

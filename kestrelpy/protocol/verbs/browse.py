@@ -21,7 +21,7 @@ from typing import Final
 from journal.files import Files, is_shortage
 from journal.format.record import Record
 from journal.read.lookup import ReadOne
-from journal.read.range_scan import Gathered, Gathering, Place, Put, TimeSearch
+from journal.read.range_scan import Place, Put, RangeScan, Scanned, TimeSearch
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
@@ -66,11 +66,11 @@ class BrowseRead:
     )  # fmt: skip
 
     def __init__(
-        self, job: Gathering | TimeSearch | DisplacedRead | ReadOne, shape: Shape
+        self, job: RangeScan | TimeSearch | DisplacedRead | ReadOne, shape: Shape
     ) -> None:
         self.job = job
         self.shape = shape
-        self.found: Gathered | None = None
+        self.found: Scanned | None = None
         self.displaced: list[Put] = []
         self.lines: list[bytes] = []
         self.begin = 0
@@ -249,7 +249,7 @@ class Browser:
             return item.put if item is not None else None
         place, lost = None, 0
         while lost < READINGS_MAX:
-            job = Gathering.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
+            job = RangeScan.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
             if job is None or queue.deleted:
                 break
             reading = yield from self._run(disk, BrowseRead(job, Shape(b"", False, False)))
@@ -346,7 +346,7 @@ class Browser:
         other = reader.markers.first_from(first)
         if other:
             last = min(last, other - 1)
-        job = Gathering.of(
+        job = RangeScan.of(
             journal, places.get(key), first, last, kept.ids, answer.most - len(answer.puts),
             answer.room, answer.since_ms, reader.markers.hidden,
         )  # fmt: skip

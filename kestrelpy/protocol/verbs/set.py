@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, Queue
@@ -198,9 +198,9 @@ class SetHandler:
             key = keys.key_of(queue.name, line.key, body)
         stamp = None
         if found is not None:
-            stamp = _new(Stamp, (line.id, line.scope, line.epoch, 0, 0, found.origin))
+            stamp = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, found.origin))
         elif line.id:
-            stamp = _new(Stamp, (line.id, line.scope, line.epoch, 0, 0, None))
+            stamp = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, None))
         number, delay, expects = queue.next_number, line.target.delay, line.expected
         if line.verb == b"set":
             lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)

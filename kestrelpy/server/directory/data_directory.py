@@ -222,7 +222,7 @@ class DataDirectory:
         journal.abandon()  # ten thousand queues need no descriptor until they are written
         self._remember(queue, store, recovery, chunks, unix_ms)
         kept = queue.needed_now()
-        journal.ledger.adopt(kept, max(reader.live_bytes for reader in queue.readers))
+        journal.segment_list.adopt(kept, max(reader.live_bytes for reader in queue.readers))
         journal.commit.begin_with(queue.last_number)
         if not queue.policy.durable:
             found.notes.append(
@@ -243,7 +243,7 @@ class DataDirectory:
         snapshot = recovery.snapshot
         items = snapshot.checkpoint.next_item if snapshot is not None else queue.next_number
         lost = chunks.losses(items - 1, unix_ms)
-        store.upkeep.chunks, store.upkeep.lost_chunks = chunks.used, lost
+        store.maintenance.chunks, store.maintenance.lost_chunks = chunks.used, lost
         for chunk in lost:
             if chunk.keys:
                 queue.dedupe.versions.lose(chunk.item_lost, chunk.keys_ms)

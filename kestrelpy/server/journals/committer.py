@@ -24,7 +24,7 @@ from aiofiles.base import wrap
 from journal.compaction.retire import archived_path, recycled_path, retire
 from journal.files import Files, Handle, is_shortage
 from journal.write.group_commit import SyncJob
-from journal.write.segment_file import SpareOrder
+from journal.write.segment_file import PreallocationJob
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.journals.shortage import Shortage
 
@@ -64,7 +64,7 @@ class Committer:
         self._removing: set[JournalLog] = set()
         self._preparing: set[JournalLog] = set()
         self.in_flight = 0
-        self._prepare = wrap(SpareOrder.prepare)
+        self._prepare = wrap(PreallocationJob.prepare)
         self._retire = wrap(_retire)
         self.without_room: set[JournalLog] = set()
         self.reserve_bytes = 0  # of the disk, left free by a new segment
@@ -110,10 +110,10 @@ class Committer:
     def preallocate(self, target: JournalLog, time_ms: int) -> None:
         """Write the next segment off the loop."""
         self._preparing.add(target)
-        self._start(self._preallocate(target, target.journal.order_spare(
+        self._start(self._preallocate(target, target.journal.begin_preallocation(
             time_ms, self.reserve_bytes)))  # fmt: skip
 
-    async def _preallocate(self, target: JournalLog, request: SpareOrder) -> None:
+    async def _preallocate(self, target: JournalLog, request: PreallocationJob) -> None:
         journal = target.journal
         while True:
             self._preparing.add(target)
@@ -122,22 +122,22 @@ class Committer:
             except OSError as error:
                 self._preparing.discard(target)
                 self._tell(target, request, error)
-                journal.spare_failed(request, error)
+                journal.preallocation_failed(request, error)
                 short = error if is_shortage(error) else None
             else:
                 self._preparing.discard(target)
                 self._tell(target, request, None)
-                journal.spare_ready(request, handle)
+                journal.finish_preallocation(request, handle)
                 self._prepared(target)
                 return
             self._prepared(target)  # the waiting connections get the reason
             # Until then it counts as requested; a segment that is emptied meanwhile may be taken.
-            journal.spares.is_ordered = True
+            journal.preallocation.is_under_way = True
             if short is not None:
                 waiting = (target, _PREALLOCATION)
                 await asyncio.sleep(self._shortage.pause(waiting, request.path, short))
             waited = 0.0 if short is None else PREALLOCATE_RETRY_SECONDS
-            while waited < PREALLOCATE_RETRY_SECONDS and not journal.spares.recycled[0]:
+            while waited < PREALLOCATE_RETRY_SECONDS and not journal.preallocation.recycled[0]:
                 if target.is_reported:
                     break
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
@@ -145,9 +145,9 @@ class Committer:
             if target.is_reported:  # deleted or failed meanwhile: it is not needed
                 self._tell(target, request, None)
                 return
-            request = journal.order_spare(request.header.created_ms, self.reserve_bytes)
+            request = journal.begin_preallocation(request.header.created_ms, self.reserve_bytes)
 
-    def _tell(self, target: JournalLog, request: SpareOrder, error: OSError | None) -> None:
+    def _tell(self, target: JournalLog, request: PreallocationJob, error: OSError | None) -> None:
         """Report the result of a preallocation: why there is no segment, or (None) that there
         is."""
         if error is None:
@@ -200,11 +200,11 @@ class Committer:
                 path, archive = paths[0], ""
                 if target.archive_to:
                     archive = archived_path(target.archive_to, path)
-                recycle_to = recycled_path(path) if journal.spares.may_recycle else ""
+                recycle_to = recycled_path(path) if journal.preallocation.may_recycle else ""
                 retire = partial(self._retire, self._files, path, archive, recycle_to)
                 kept, size = await self._shortage.retry(path, retire)
                 if kept:
-                    journal.spares.recycled = (kept, size)
+                    journal.preallocation.recycled = (kept, size)
                 paths.popleft()
             del self._removals[target]
         except OSError as error:  # tried again with the next segment that is emptied

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 
 from aiofiles.base import wrap
 
-from journal.compaction.compaction import CarryJob, DamagedVictim
+from journal.compaction.compaction import CompactionJob, DamagedInput
 from journal.errors import Damage
 from journal.files import Files, is_shortage
 from journal.recovery.reopen import set_aside
@@ -131,7 +131,7 @@ class JournalJobs:
 
     def _name(self, reader: Subscription, target: JournalLog) -> None:
         """Log the damage that reads have found, and keep a copy of it."""
-        backlog = reader.log.backlog or target.store.backlog
+        backlog = reader.log.backlog or target.store.read_ahead
         damages = backlog.damages + reader.damages
         if not damages:
             return
@@ -152,7 +152,7 @@ class JournalJobs:
 
     def snapshot(self, target: JournalLog, unix_ms: int) -> None:
         """Take a snapshot of the state now; it is written when the log is durable up to here."""
-        self._snapshots[target] = target.store.upkeep.begin_snapshot(target.state(), unix_ms)
+        self._snapshots[target] = target.store.maintenance.begin_snapshot(target.state(), unix_ms)
 
     def let_go(self, target: JournalLog) -> None:
         """Forget a failed or deleted journal: its log does not advance any more."""
@@ -166,15 +166,15 @@ class JournalJobs:
             self._start(target, self._write_snapshot(target, job))
 
     async def _write_snapshot(self, target: JournalLog, job: SnapshotJob) -> None:
-        journal = target.journal
+        journal, maintenance = target.journal, target.store.maintenance
         try:
             await self._retry(target, wrap(job.run), self._files, Pause(self._ending).pause)
         except OSError as error:
             if target.failure is None:
                 log.error("%s: no snapshot: %s", journal.folder, error.strerror)
-            self._loop.call_later(RETRY_SECONDS, target.store.upkeep.finish_snapshot, job, False)
+            self._loop.call_later(RETRY_SECONDS, maintenance.finish_snapshot, job, False)
             return
-        await self._remove(target, target.store.upkeep.finish_snapshot(job, True))
+        await self._remove(target, maintenance.finish_snapshot(job, True))
         self._compacted(target)
         self._compact(target, job)
         self._merge_dedupe(target, job)
@@ -190,7 +190,7 @@ class JournalJobs:
 
     def _merge_dedupe(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Merge some of the files of remembered ids and versions."""
-        job = target.store.upkeep.begin_merge(snapshot, Pause(self._ending).pause)
+        job = target.store.maintenance.begin_merge(snapshot, Pause(self._ending).pause)
         if job is not None:
             self._start(target, self._write_merged(target, job))
 
@@ -203,29 +203,29 @@ class JournalJobs:
         except OSError as error:  # most likely a full disk; the next snapshot tries again
             if target.failure is None:
                 log.warning("%s: chunks not merged: %s", job.folder, error.strerror)
-        await self._remove(target, target.store.upkeep.finish_merge(job, merged))
+        await self._remove(target, target.store.maintenance.finish_merge(job, merged))
 
     # -- compaction -------------------------------------------------------------------------
 
     def _compact(self, target: JournalLog, snapshot: SnapshotJob) -> None:
         """Compact the next segments with few live records, if there are any."""
-        upkeep = target.store.upkeep
-        chosen = upkeep.choose(snapshot.snapshot.lsn, snapshot.time_ms)
+        maintenance = target.store.maintenance
+        chosen = maintenance.choose(snapshot.snapshot.lsn, snapshot.time_ms)
         if chosen:
-            job = upkeep.begin_carry(
-                chosen, snapshot.snapshot.kept(), Pause(self._ending).pause, snapshot.time_ms
+            job = maintenance.begin_compaction(
+                chosen, snapshot.snapshot.needed(), Pause(self._ending).pause, snapshot.time_ms
             )
             self._start(target, self._rewrite(target, chosen, job, snapshot))
 
     async def _rewrite(
-        self, target: JournalLog, chosen: list[Segment], job: CarryJob, snapshot: SnapshotJob
+        self, target: JournalLog, chosen: list[Segment], job: CompactionJob, snapshot: SnapshotJob
     ) -> None:
         goes_on = True
         survivors: Segment | None = None
         try:
             survivors = await self._retry(target, self._on_rewriter(job.run), self._files)
             goes_on = survivors is not None  # else not before the next snapshot
-        except DamagedVictim as damaged:
+        except DamagedInput as damaged:
             log.error("%s", damaged)
             for segment in chosen:
                 segment.damaged |= segment.path == damaged.path
@@ -233,7 +233,7 @@ class JournalJobs:
             goes_on = False
             if target.failure is None:
                 log.warning("%s: not rewritten: %s", job.path, error.strerror)
-        outdated = target.store.upkeep.finish_carry(chosen, job, survivors)
+        outdated = target.store.maintenance.finish_compaction(chosen, job, survivors)
         if outdated:
             self._outdated(target, outdated)
         self._compacted(target)

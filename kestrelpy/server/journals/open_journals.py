@@ -136,5 +136,5 @@ def _is_about_to_rest(target: JournalLog) -> bool:
     if target.no_room:
         return bool(journal.commit.lsn_in_flight)
     return bool(
-        journal.commit.lsn_in_flight or journal.spares.is_ordered or journal.has_pending
+        journal.commit.lsn_in_flight or journal.preallocation.is_under_way or journal.has_pending
     )

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from journal.files import Files, is_shortage
 from journal.format.record import Record
 from journal.read.lookup import ReadOne, ReadSome
-from journal.read.segment_read import ReadOrder
+from journal.read.segment_read import SegmentRead
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.log.shared_log import SharedLog, on_disk
 from kestrelpy.core.subscription.subscription import Subscription
@@ -200,7 +200,7 @@ class ReadBack:
         self._loop.call_soon(self._read_done, reader)
 
     async def _read(
-        self, reader: Subscription, target: JournalLog, life: int, order: ReadOrder
+        self, reader: Subscription, target: JournalLog, life: int, order: SegmentRead
     ) -> None:
         backlog = reader.log.backlog
         assert backlog is not None, "what is read back was ordered of one"

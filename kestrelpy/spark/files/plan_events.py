@@ -101,8 +101,8 @@ class _Plan:
         server, queue, generation = server_and_queue(newest_first)
         folders = list(dict.fromkeys(each.place.folder for each in group))
         self.journal = Journal(group[0].chain.identity, server, queue, generation, folders)
-        self._logs = [f for f in best if not f.file.is_survivors]
-        self._compacted = [f for f in best if f.file.is_survivors]
+        self._logs = [f for f in best if not f.file.is_compacted]
+        self._compacted = [f for f in best if f.file.is_compacted]
         self._known = max(each.lsn_known for each in group)
         self._expected = 0  # the next record's lsn, if the records before it are known
 
@@ -190,7 +190,9 @@ class _Plan:
     def _is_blank(self, found: Found) -> bool:
         """True if no record was ever written to the segment."""
         file = found.file
-        return not (file.lsn_first or file.unreadable) and file.is_spare(self._survey(found).rest)
+        if file.lsn_first or file.unreadable:
+            return False
+        return file.is_preallocated(self._survey(found).rest)
 
     def _find_limits(self) -> None:
         """Find up to which lsn each segment counts, newest first; drop those that do not count."""

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.key import join, text_of
 from journal.snapshot import dedupe_merge as merging
 from kestrelpy.core.log.log import JournalLog
@@ -48,14 +48,14 @@ def merge_some(town: Town) -> None:
     """A snapshot, and a merge where there is something to be merged."""
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    upkeep = log.store.upkeep
-    if upkeep.snapshots[-1:] == [log.journal.commit.lsn_written]:
+    maintenance = log.store.maintenance
+    if maintenance.snapshots[-1:] == [log.journal.commit.lsn_written]:
         return
-    snapshot = upkeep.begin_snapshot(log.state(), town.unix_ms)
+    snapshot = maintenance.begin_snapshot(log.state(), town.unix_ms)
     snapshot.run(town.disk)
-    outdated = upkeep.finish_snapshot(snapshot, True)
-    job = upkeep.begin_merge(snapshot, lambda: None)
-    outdated += upkeep.finish_merge(job, job.run(town.disk)) if job is not None else []
+    outdated = maintenance.finish_snapshot(snapshot, True)
+    job = maintenance.begin_merge(snapshot, lambda: None)
+    outdated += maintenance.finish_merge(job, job.run(town.disk)) if job is not None else []
     for path in outdated:
         town.disk.remove(path)
 
@@ -215,7 +215,7 @@ def test_without_a_snapshot_an_older_put_that_is_alive_takes_nothing_back() -> N
 
 def test_an_older_put_of_an_epoch_adds_its_id_and_does_not_age_the_scope() -> None:
     ids = make_queue().queue.dedupe.ids
-    older, newer = Stamp(b"a", b"s", 1), Stamp(b"b", b"s", 1)
+    older, newer = ItemHeader(b"a", b"s", 1), ItemHeader(b"b", b"s", 1)
     ids._apply_seen(newer, 5, 1000)
 
     assert ids.is_newer(older, 3)  # its chunk is lost, and it is alive

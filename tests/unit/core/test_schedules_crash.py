@@ -13,7 +13,7 @@ import pytest
 
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta
-from journal.format.schedule import Nominal
+from journal.format.schedule import Watermark
 from journal.tools.view import JournalView
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog
@@ -37,7 +37,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 25)
     put, pending[:] = JournalLog.put, []
 
-    def noted(log: JournalLog, item: Item, nominal: Nominal | None = None) -> int:
+    def noted(log: JournalLog, item: Item, nominal: Watermark | None = None) -> int:
         if nominal is not None:
             pending.append((nominal.scope, nominal.epoch - BEGAN_S, item.id))
         return put(log, item, nominal)
@@ -170,7 +170,7 @@ def test_a_time_is_known_from_a_snapshot() -> None:
         works.take(1)
         works.commit()
         works.life.settle()
-    assert len(works.life.log.store.upkeep.snapshots) == 2
+    assert len(works.life.log.store.maintenance.snapshots) == 2
 
     works.kill()
 

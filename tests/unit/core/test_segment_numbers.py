@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.format.record import HEADER_BYTES
-from journal.format.segment import FILE_HEADER_BYTES, SURVIVORS, SegmentHeader, segment_number
+from journal.format.segment import COMPACTED, FILE_HEADER_BYTES, SegmentHeader, segment_number
 from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.support import stage as stages
@@ -33,7 +33,7 @@ class Seen:
             if not any(stage.disk.read(path, FILE_HEADER_BYTES, HEADER_BYTES)):
                 continue  # a spare: a start may remove it, and nothing was ever in it
             assert self.headers.setdefault(number, header) == header, f"{number} was another file"
-            survivors += header.role == SURVIVORS
+            survivors += header.role == COMPACTED
         return survivors
 
 

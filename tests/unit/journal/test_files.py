@@ -300,7 +300,7 @@ def test_room_is_what_is_left_to_us_and_not_to_root(
     assert Disk().free(str(tmp_path)) == 5120
 
 
-def test_a_short_write_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     handle = disk.create(str(tmp_path / "x"), b"", 10)
     real: Callable[[int, bytes, int], int] = __import__("os").pwrite

@@ -72,7 +72,7 @@ def test_dump_takes_one_queue_s_folder_too(tmp_path: Path, capsys: Capture) -> N
     assert "other" not in out
 
 
-def test_dump_begins_where_it_is_told_to(tmp_path: Path, capsys: Capture) -> None:
+def test_dump_begins_at_the_given_lsn(tmp_path: Path, capsys: Capture) -> None:
     journal_of(tmp_path, *(put(n) for n in range(1, 6)))
     assert main(["dump", str(tmp_path), "--lsn-from", "4"]) == WELL
     lines = capsys.readouterr().out.splitlines()[1:]
@@ -87,7 +87,7 @@ def test_dump_shows_the_beginning_of_a_body_or_all_of_it(tmp_path: Path, capsys:
     assert f"put 1 {'b' * 100}\n" in capsys.readouterr().out
 
 
-def test_dump_names_damage_apart_from_the_records(tmp_path: Path, capsys: Capture) -> None:
+def test_dump_names_damage_on_stderr(tmp_path: Path, capsys: Capture) -> None:
     one = journal_of(tmp_path, put(1), put(2), put(3))
     damage(tmp_path / segment_name(1), one.at - 64 - 72 * 2 + 5)
     assert main(["dump", str(tmp_path)]) == DAMAGED
@@ -119,7 +119,7 @@ def test_verify_counts_live_items_through_every_end(tmp_path: Path, capsys: Capt
         draft(Kind.TOKENS, 0, 9),
     )  # fmt: skip
     assert main(["verify", str(tmp_path)]) == WELL
-    # 5 is dead, 7 was lent when the flush came, 10 was put behind it.
+    # 5 is dead, 7 was leased at the flush, 10 was put after it.
     assert ", 3 live items," in capsys.readouterr().out
 
 
@@ -180,7 +180,7 @@ def test_wrong_usage_is_one_clear_line(
     assert (out, err) == ("", f"{said}\n")
 
 
-def test_an_unknown_command_is_told_which_there_are(capsys: Capture) -> None:
+def test_an_unknown_command_is_answered_with_the_known_ones(capsys: Capture) -> None:
     assert main(["mend", "x"]) == UNUSABLE
     err = capsys.readouterr().err
     assert "'mend'" in err

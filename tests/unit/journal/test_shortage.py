@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.compaction.compaction import CarryJob
+from journal.compaction.compaction import CompactionJob
 from journal.errors import JournalFailed
 from journal.files import SHORTAGE_ERRORS
 from journal.patience import TRIES_MAX, patient_files
@@ -50,7 +50,7 @@ def test_a_segment_that_cannot_be_opened_now_is_written_to_later(error: int) -> 
     writer.commit()
     assert writer.journal.shortage is None
     assert writer.journal.commit.lsn_durable == writer.journal.commit.lsn_appended
-    assert writer.journal.ledger.numbered(1) is not None
+    assert writer.journal.segment_list.numbered(1) is not None
     assert sum(s.live for s in writer.journal.segments) == 2, "nothing was counted twice"
     assert bodies(start(disk.kill_clone()).records) == [b"first", b"second"]
 
@@ -83,7 +83,7 @@ def test_a_segment_is_sealed_only_when_the_next_one_is_open_too(nth: int) -> Non
     writer, filling = fresh(disk, TINY), [b"w" * 300, b"x" * 300, b"y" * 300]
     writer.put_all(*filling)
     assert len(writer.journal.segments) == 1
-    assert writer.journal.spares.waiting
+    assert writer.journal.preallocation.waiting
     writer.journal.rest(TIME_MS)
     writes = sum("write" in each for each in disk.trace)
     disk.faults = [Fault("open", "*.segment", nth=nth, error=errno.EMFILE)]
@@ -98,28 +98,28 @@ def test_a_segment_is_sealed_only_when_the_next_one_is_open_too(nth: int) -> Non
     assert again.recovery.damages == []
 
 
-def test_a_spare_that_could_not_be_made_keeps_the_file_that_it_was_to_take() -> None:
+def test_a_failed_preallocation_keeps_the_file_that_it_was_to_take() -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(b"x" * 300)
     journal = writer.journal
     disk.create(f"{FOLDER}/0000000001.segment.recycled", b"", 2048).close()
-    journal.spares.recycled = (f"{FOLDER}/0000000001.segment.recycled", 2048)
-    order = journal.order_spare(TIME_MS)
+    journal.preallocation.recycled = (f"{FOLDER}/0000000001.segment.recycled", 2048)
+    order = journal.begin_preallocation(TIME_MS)
     assert order.recycle
     disk.faults = [short("read", "*.recycled")]
     with pytest.raises(OSError, match="Too many open files") as caught:
         order.prepare(disk)
-    journal.spare_failed(order, caught.value)
-    assert journal.spares.recycled == (order.recycle, 2048)
-    assert not journal.spares.is_short, "no room is taken that the confirms need"
-    assert journal.order_spare(TIME_MS).header.segment == order.header.segment
+    journal.preallocation_failed(order, caught.value)
+    assert journal.preallocation.recycled == (order.recycle, 2048)
+    assert not journal.preallocation.is_short, "no room is taken that the confirms need"
+    assert journal.begin_preallocation(TIME_MS).header.segment == order.header.segment
 
 
 def test_what_cannot_be_read_back_now_is_neither_passed_over_nor_named() -> None:
     disk = MemoryDisk()
     writer = resting(disk, *(b"%d" % n * 100 for n in range(9)))
-    backlog = writer.store.backlog
+    backlog = writer.store.read_ahead
     disk.faults = [short("read", times=2)]
     taken: list[bytes] = []
     failures = 0
@@ -156,7 +156,7 @@ def test_a_snapshot_that_a_shortage_stops_is_written_by_the_next_attempt(nth: in
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
     writer.put_all(b"a", b"b")
-    job = writer.store.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    job = writer.store.maintenance.begin_snapshot(state_of(writer), TIME_MS)
     job.batch = Batch(ids=bytearray(b"i" * 32))
     disk.faults = [Fault("create", nth=nth, error=errno.EMFILE)]
     for attempt in range(2):
@@ -189,16 +189,17 @@ def test_a_rewriting_that_a_shortage_stops_has_changed_nothing_and_is_done_again
     for item in sorted(writer.queue.live):
         live.add(item)
     chosen = journal.segments[:3]
-    job: CarryJob = writer.store.upkeep.begin_carry(chosen, live, lambda: None, TIME_MS)
+    maintenance = writer.store.maintenance
+    job: CompactionJob = maintenance.begin_compaction(chosen, live, lambda: None, TIME_MS)
     before = disk.names(FOLDER)
     for verb in ("read", "create"):
         disk.faults = [short(verb, "*")]
         with pytest.raises(OSError, match="Too many open files"):
             job.run(disk)
         assert disk.names(FOLDER) == before
-    survivors = job.run(disk)
-    assert survivors is not None
-    assert survivors.puts == sum(1 for item in live if item <= chosen[-1].item_last)
+    compacted = job.run(disk)
+    assert compacted is not None
+    assert compacted.puts == sum(1 for item in live if item <= chosen[-1].item_last)
 
 
 def test_a_close_waits_out_a_shortage() -> None:

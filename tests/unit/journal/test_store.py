@@ -34,8 +34,8 @@ def test_another_reader_has_a_place_of_its_own() -> None:
     writer = fresh(MemoryDisk())
     writer.put_all(b"first")
 
-    other = writer.store.another_backlog()
-    assert writer.store.backlog.order(1) is not None
+    other = writer.store.another_read_ahead()
+    assert writer.store.read_ahead.order(1) is not None
     assert not other.is_reading
     assert other.order(1) is not None
 

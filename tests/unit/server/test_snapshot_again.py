@@ -39,7 +39,7 @@ SAYINGS: tuple[bytes, ...] = (
 def begun(stage: Stage) -> SnapshotJob:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
-    return log.store.upkeep.begin_snapshot(log.state(), stage.unix_ms)
+    return log.store.maintenance.begin_snapshot(log.state(), stage.unix_ms)
 
 
 @pytest.fixture

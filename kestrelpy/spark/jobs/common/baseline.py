@@ -26,12 +26,12 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.folder import journal_folders
 from journal.format.kinds import Kind
 from journal.format.record import decode
-from journal.format.segment import FILE_HEADER_BYTES, SUFFIX, SURVIVORS, SegmentHeader
+from journal.format.segment import COMPACTED, FILE_HEADER_BYTES, SUFFIX, SegmentHeader
 from journal.format.subscription_state import Beginning
 from journal.sets.id_counts import PAGE_IDS
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import snapshot_lsn
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.verify import StartView
 from kestrelpy.spark.files.split import Range
 from kestrelpy.spark.jobs.common import events as ev
@@ -108,11 +108,11 @@ def journals_in(files: Files, folders: Sequence[str]) -> list[str]:
 def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
     """What is there, of each reader; a daemon may be writing. Raises JournalError."""
     files = files or Disk()
-    view, account = StartView(files, folder, live=True), Account()
+    view, live_set = StartView(files, folder, live=True), LiveSet()
     begun: dict[int, tuple[bytes, tuple[int, ...]]] = {}
     passes_on = False
     try:
-        for record in account.follow(view):
+        for record in live_set.follow(view):
             passes_on = passes_on or (record.kind == Kind.READER and not record.reader)
             if record.kind == Kind.READER and (begins := Beginning.decode(record)) is not None:
                 begun[record.reader] = begun_with(begins)
@@ -122,13 +122,13 @@ def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
     missing = missing_retained(files or Disk(), folder, view.snapshot, reclaimed)
     passes_on = passes_on or (view.snapshot is not None and view.snapshot.passes_on)
     made = []
-    for number, line in account.lines.items():
+    for number, line in live_set.lines.items():
         name = view.name + b"+" + line.name if number else view.name
         dead = tuple(sorted(each for each in line.dead if each in line.items))
         made.append(JournalState(
             folder, view.identity.hex(), _text(view.checkpoint.server if view.checkpoint else b""),
             _text(name), view.generation, view.lsn_next - 1, runs_of(line.items),
-            len(line.items), dead, account.known,
+            len(line.items), dead, live_set.known,
             view.snapshot.lsn if view.snapshot is not None else 0, reclaimed,
             () if number else tuple(view.damages), number, line.named_lsn,
             *begun.get(number, (b"", ())), passes_on, () if number else missing,
@@ -171,7 +171,7 @@ def read_openings(folder: str, files: Files | None = None) -> tuple[list[Opening
         if header is None:
             continue
         identity = header.identity.hex()
-        if header.role == SURVIVORS:
+        if header.role == COMPACTED:
             survivors.add(f"{identity}:{header.segment}")
             continue
         record = decode(front, FILE_HEADER_BYTES, header.journal, header.segment)

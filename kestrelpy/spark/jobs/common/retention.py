@@ -34,13 +34,13 @@ def missing_retained(
         return ()
     path = os.path.join(folder, snapshot_name(older_lsn))
     try:
-        needed = Snapshot.decode(files.read(path), path).kept()
+        needed = Snapshot.decode(files.read(path), path).needed()
     except (SnapshotDamaged, OSError):
         return ()
     history = plan_events([folder], files)
     splits = [p for journal in history.journals for p in journal.splits if p.item_first]
     first = next((p.item_last for p in splits if _stays(p, needed, older_lsn)), 0)
-    done, found = newest.retained.without(newest.kept()), []
+    done, found = newest.retained.without(newest.needed()), []
     for low_lsn, high_lsn in (hole for journal in history.journals for hole in journal.lsn_gaps):
         before = [p.item_last for p in splits if p.lsn_last < low_lsn]
         behind = [p.item_first for p in splits if p.lsn_first > high_lsn]

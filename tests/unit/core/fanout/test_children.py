@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.kinds import Kind
 from journal.format.record import RawDraft
 from journal.sets.id_set import IdSet
@@ -232,7 +232,7 @@ def test_an_id_is_the_queue_s_and_refused_by_a_child() -> None:
     q = make_queue()
     audit = child_of(q)
     with pytest.raises(ClientError, match="ids and versions are its parent's"):
-        audit.put(b"mine", 0, 0, 0, b"", None, None, Stamp(b"5"))
+        audit.put(b"mine", 0, 0, 0, b"", None, None, ItemHeader(b"5"))
     assert audit.put(b"plain", 0, 0, 0) != NOT_STORED
     assert taken(q, audit) == [b"plain"]
     assert not q.queue.reader.live

@@ -39,7 +39,7 @@ def begin_again(town: Town, start: Start) -> None:
     log = town.queue("jobs").log
     log = getattr(log, "base", log)
     assert isinstance(log, JournalLog)
-    assert log.store.upkeep.snapshots
+    assert log.store.maintenance.snapshots
 
 
 def figure(town: Town, name: bytes, queue: bytes = b"jobs+a") -> bytes:

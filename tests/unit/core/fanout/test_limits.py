@@ -15,12 +15,12 @@ CLOSED = b"get %b/close/open"
 
 def reuse(stage: Stage, log: JournalLog) -> None:
     """What is emptied is used again, as the daemon does it on a full disk."""
-    spares = log.journal.spares
+    preallocation = log.journal.preallocation
     for path in log.take_dead(stage.unix_ms):
-        keep = recycled_path(path) if spares.may_recycle else ""
+        keep = recycled_path(path) if preallocation.may_recycle else ""
         kept = retire(stage.disk, path, "", keep)
         if kept:
-            spares.recycled = (kept, stage.disk.size(kept))
+            preallocation.recycled = (kept, stage.disk.size(kept))
     stage.work()
 
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from journal.files import Disk
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.snapshot import dedupe_merge as merging
 from journal.tools.repair import repair_of
 from journal.write.segment_file import Sizes
@@ -34,7 +34,7 @@ def cas(town: Town, key: str, version: int) -> bytes:
 def upkeep_of(town: Town) -> object:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    return log.store.upkeep
+    return log.store.maintenance
 
 
 def chunks(town: Town) -> list[str]:
@@ -98,13 +98,13 @@ def test_merged_chunks_say_the_same_and_their_parts_go() -> None:
 def merge(town: Town) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    upkeep = log.store.upkeep
-    snapshot = upkeep.begin_snapshot(log.state(), town.unix_ms)
+    maintenance = log.store.maintenance
+    snapshot = maintenance.begin_snapshot(log.state(), town.unix_ms)
     snapshot.run(town.disk)
-    upkeep.finish_snapshot(snapshot, True)
-    job = upkeep.begin_merge(snapshot, lambda: None)
+    maintenance.finish_snapshot(snapshot, True)
+    job = maintenance.begin_merge(snapshot, lambda: None)
     assert job is not None
-    for path in upkeep.finish_merge(job, job.run(town.disk)):
+    for path in maintenance.finish_merge(job, job.run(town.disk)):
         town.disk.remove(path)
 
 
@@ -113,7 +113,7 @@ def test_a_crash_between_a_chunk_and_its_snapshot_loses_nothing_and_doubles_noth
     add(town, "a")
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    job = log.store.upkeep.begin_snapshot(log.state(), town.unix_ms)
+    job = log.store.maintenance.begin_snapshot(log.state(), town.unix_ms)
     job.run(town.disk)
     snapshot = next(n for n in town.disk.names(log.journal.folder) if n.endswith(".snapshot"))
     town.disk.remove(f"{log.journal.folder}/{snapshot}")
@@ -129,8 +129,8 @@ def test_a_snapshot_that_could_not_be_written_leaves_all_of_it_to_the_next() -> 
     add(town, "a")
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
-    upkeep = log.store.upkeep
-    upkeep.finish_snapshot(upkeep.begin_snapshot(log.state(), town.unix_ms), False)
+    maintenance = log.store.maintenance
+    maintenance.finish_snapshot(maintenance.begin_snapshot(log.state(), town.unix_ms), False)
     add(town, "b")
     town.snapshot("jobs")
     kill(town)
@@ -238,22 +238,22 @@ def test_a_power_cut_at_any_verb_of_snapshot_and_merge_forgets_nothing(
         stored.append(name)
         log = town.queue("jobs").log
         assert isinstance(log, JournalLog)
-        upkeep = log.store.upkeep
-        job = upkeep.begin_snapshot(log.state(), town.unix_ms)
+        maintenance = log.store.maintenance
+        job = maintenance.begin_snapshot(log.state(), town.unix_ms)
         job.run(town.disk)
         if random.random() < 0.2:
             town.crash(random)
             continue
-        outdated = upkeep.finish_snapshot(job, True)
+        outdated = maintenance.finish_snapshot(job, True)
         for path in outdated:
             town.disk.remove(path)
-        merging_job = upkeep.begin_merge(job, lambda: None) if random.random() < 0.5 else None
+        merging_job = maintenance.begin_merge(job, lambda: None) if random.random() < 0.5 else None
         if merging_job is not None:
             merged = merging_job.run(town.disk)
             if random.random() < 0.3:
                 town.crash(random)
                 continue
-            for path in upkeep.finish_merge(merging_job, merged):
+            for path in maintenance.finish_merge(merging_job, merged):
                 town.disk.remove(path)
                 if random.random() < 0.3:
                     town.crash(random)
@@ -277,11 +277,12 @@ def test_the_golden_journal_is_remembered_as_it_was_meant(tmp_path: Path) -> Non
     queue = town.broker.queues[b"once"]
     assert found.damages == []
     for stamp in (
-        Stamp(b"order-1"), Stamp(b"order-2"), Stamp(b"part 1", b"writer", 8),
-        Stamp(b"part 2", b"writer", 7),
+        ItemHeader(b"order-1"), ItemHeader(b"order-2"), ItemHeader(b"part 1", b"writer", 8),
+        ItemHeader(b"part 2", b"writer", 7),
     ):  # fmt: skip
         assert queue.dedupe.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
-    for stamp in (Stamp(b"part 1"), Stamp(b"part 2", b"writer", 8), Stamp(b"order-3")):
+    part = ItemHeader(b"part 2", b"writer", 8)
+    for stamp in (ItemHeader(b"part 1"), part, ItemHeader(b"order-3")):
         assert not queue.dedupe.ids.has_seen(stamp, queue.policy, TIME_MS + 10), stamp
     assert queue.dedupe.versions.last(ACCOUNT)[:2] == (3, 7)
 

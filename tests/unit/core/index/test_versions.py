@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.format.item_header import Stamp, stamp_of_put
+from journal.format.item_header import ItemHeader, item_header_of
 from journal.format.key import join, text_of
 from journal.sets.hash_table import KEY, hash_of, keyed
 from kestrelpy.core.index.delayed import Delay
@@ -13,7 +13,7 @@ WINDOW_MS = 60_000
 
 
 def write(q: QueueInHand, key: bytes, expects: int | None = None, id_: bytes = b"") -> int:
-    stamp = Stamp(id_) if id_ else None
+    stamp = ItemHeader(id_) if id_ else None
     return q.queue.put(b"x", 0, 0, q.now_ms, key, stamp=stamp, expects=expects)
 
 
@@ -28,7 +28,7 @@ def test_every_item_written_under_a_key_is_its_next_version() -> None:
         assert write(q, b"k") > 0
         assert version(q, b"k") == expected
     assert version(q, b"other") == 0
-    stamps = [stamp_of_put(r.meta) for r in q.records]
+    stamps = [item_header_of(r.meta) for r in q.records]
     assert [(s.version, s.previous) for s in stamps if s] == [(1, 0), (2, 1), (3, 2)]
 
 

@@ -111,7 +111,7 @@ def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.Monk
             life.queue.flush(life.now_ms)
             life.commit()
         assert journal_of(life).segments[0].number > first, "what it was written to is gone"
-        assert not life.log.store.upkeep.snapshots
+        assert not life.log.store.maintenance.snapshots
         life = life.killed()
         assert life.reader.paused
     Admin(life.queue).pause(False, life.now_ms)

@@ -140,7 +140,7 @@ def test_without_a_snapshot_it_is_said_again_before_its_segment_goes(
     declare(life.queue)
     life.commit()
     work_off(life, 40)
-    assert not life.log.store.upkeep.snapshots
+    assert not life.log.store.maintenance.snapshots
     assert first_number(life) > 1
     found = list(Recovery(life.disk, life.log.journal.folder).records())
     assert [r.body for r in found if r.kind == Kind.DECLARED][-1:] == [DECLARED]

@@ -246,7 +246,7 @@ def test_less_lets_the_rest_go_at_once(stage: Stage, retain: str) -> None:
     stage.work()
     stage.pass_time(10)
     assert log_of(stage).lsn_durable > before, "a record that is synced, and what is over may go"
-    assert log_of(stage).store.upkeep.wants_snapshot or retain == "1s"
+    assert log_of(stage).store.maintenance.wants_snapshot or retain == "1s"
     reclaim(stage, log_of(stage))
     assert len(seen(stage)) < 20
 

@@ -392,7 +392,7 @@ def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
             life.reader.confirm(other, life.now_ms)
         life.commit()
         life.settle()
-    assert life.log.store.upkeep.snapshots, "the log is not all there is"
+    assert life.log.store.maintenance.snapshots, "the log is not all there is"
 
     again = life.killed()
     again.pass_time(1000)

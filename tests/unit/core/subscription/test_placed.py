@@ -74,7 +74,7 @@ def test_a_start_from_a_snapshot_knows_what_was_known(seed: int) -> None:
             one_thing(life, random)
         life.commit()
         life.settle()
-        before, has_snapshot = known(life), bool(life.log.store.upkeep.snapshots)
+        before, has_snapshot = known(life), bool(life.log.store.maintenance.snapshots)
         life = life.killed()
         assert known(life) == before
         assert has_snapshot

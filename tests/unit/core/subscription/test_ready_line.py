@@ -116,7 +116,7 @@ def test_whose_segment_is_gone_is_named_and_holds_nobody_up() -> None:
     segments = [s for s in q.log.journal.segments if s.item_last]
     gone = [segments[0], segments[2]]
     for segment in gone:
-        q.log.journal.ledger.segments.remove(segment)
+        q.log.journal.segment_list.segments.remove(segment)
     lost = {i for s in gone for i in range(s.item_first, s.item_last + 1)}
     q.wait("anna")
     q.settle()

@@ -213,12 +213,12 @@ def test_each_lease_by_token_has_room_for_one_record_more() -> None:
     q.put(b"one", b"two")
     log = q.queue.log
     assert isinstance(log, JournalLog)
-    count = log.journal.spares.count_leases
+    count = log.journal.preallocation.count_leases
     by_token(q)
     assert count() == 1
     by_token(q)
     assert count() == 2
-    assert q.restarted().queue.log.journal.spares.count_leases() == 2
+    assert q.restarted().queue.log.journal.preallocation.count_leases() == 2
     lease = q.reader.by_token.find(1, q.now_ms)
     assert lease is not None
     q.close(lease)

@@ -13,23 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.compaction.compaction import PIECE_BYTES, STEP_FRAMES, DamagedVictim
+from journal.compaction.compaction import PIECE_BYTES, STEP_FRAMES, DamagedInput
 from journal.files import Disk
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta, encode_meta
 from journal.format.record import Draft, Record, encode
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     decode_counts,
 )
 from journal.write.segment_file import Segment, Sizes
-from tests.support.journals import FOLDER, IDENTITY, TIME_MS
-from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
-from tests.support.victims import (
+from tests.support.inputs import (
     JOURNAL,
     carry,
     footer,
@@ -39,6 +37,8 @@ from tests.support.victims import (
     segment_names,
     written,
 )
+from tests.support.journals import FOLDER, IDENTITY, TIME_MS
+from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 BODIES = [b"%d" % n * (n % 40) for n in range(1, 121)]
 LIVE = (4, 7, 31, 32, 40, 58)
@@ -84,7 +84,7 @@ def test_the_live_puts_stand_in_the_new_segment_in_order_as_they_were() -> None:
     assert after == before, "the old segments stay as they are"
 
 
-def test_meta_flags_and_readers_are_carried_too() -> None:
+def test_meta_flags_and_readers_stay_as_they_were() -> None:
     disk = MemoryDisk()
     writer = written(disk, [b"x" * 50] * 20)
     meta = encode_meta({Tag.EXPIRES_MS: TIME_MS + 5, Tag.KEY: b"\x01k"})
@@ -114,7 +114,7 @@ def test_the_new_segment_says_what_it_is_and_for_whom_it_stands() -> None:
 
     header = SegmentHeader.decode(disk.read(NEW, 0, 64), NEW)
     assert header == SegmentHeader(
-        JOURNAL, IDENTITY, 90, disk.size(NEW), TIME_MS, SURVIVORS,
+        JOURNAL, IDENTITY, 90, disk.size(NEW), TIME_MS, COMPACTED,
         segments[0].number, segments[-1].number,
     )  # fmt: skip
     checkpoint, batch, first = frames(disk, NEW)[:3]
@@ -146,23 +146,23 @@ def test_the_job_reports_the_new_segment_as_a_sealed_one() -> None:
     assert (new.lsn_first, new.lsn_last) == (segments[0].lsn_first, segments[-1].lsn_last)
     assert (new.item_first, new.item_last, new.puts, new.live) == (4, 58, len(LIVE), len(LIVE))
     assert (new.live_bytes, new.rank) == (live_bytes, segments[0].number)
-    assert new.weighed == len(LIVE)
+    assert new.measured == len(LIVE)
     assert new.live_bytes + new.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
-def test_the_job_tells_what_it_weighed() -> None:
+def test_the_job_reports_its_measures() -> None:
     disk, segments = stage()
     job = carry(segments, LIVE)
     job.run(disk)
-    job.weigh(segments)
+    job.measure(segments)
 
     for segment in segments:
         puts = puts_of(disk, [segment], LIVE)
-        assert segment.weighed == len(puts)
+        assert segment.measured == len(puts)
         assert segment.live_bytes + segment.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
-def test_only_what_is_in_the_set_is_carried_and_only_puts() -> None:
+def test_only_puts_of_items_in_the_set_are_rewritten() -> None:
     disk, segments = stage()
     carry(segments, [7]).run(disk)
 
@@ -179,7 +179,7 @@ def test_a_segment_in_which_nothing_is_alive_is_not_read_but_stood_for() -> None
     assert [r.item for r in records(disk, NEW)] == [1, 58]
 
 
-def test_a_record_that_a_newer_segment_says_again_is_not_carried() -> None:
+def test_a_record_that_a_newer_segment_repeats_is_not_rewritten() -> None:
     disk, segments = stage()
     at = next(n for n, s in enumerate(segments) if puts_of(disk, [s], LIVE[-1:]))
     (last,) = puts_of(disk, segments, LIVE[-1:])
@@ -200,11 +200,11 @@ def test_the_segments_of_a_job_limit_each_other() -> None:
     chosen[1].lsn_first = records(disk, chosen[0].path)[-3].lsn
     job = carry(chosen, at)
 
-    assert job.victims[0].lsn_last == chosen[1].lsn_first - 1
-    assert job.victims[1].lsn_last == chosen[1].lsn_last
+    assert job.inputs[0].lsn_last == chosen[1].lsn_first - 1
+    assert job.inputs[1].lsn_last == chosen[1].lsn_last
 
 
-def test_survivors_are_carried_again_with_all_they_stand_for() -> None:
+def test_a_compacted_segment_is_rewritten_with_all_it_stands_for() -> None:
     disk = MemoryDisk()
     segments = sealed(written(disk, [b"x" * 99] * 120), LIVE)
     middle = 4
@@ -230,7 +230,7 @@ def test_survivors_are_carried_again_with_all_they_stand_for() -> None:
 
 
 @pytest.mark.parametrize("nothing", [(), (999,)])
-def test_survivors_of_nothing_are_a_file_that_says_so(nothing: tuple[int, ...]) -> None:
+def test_a_compaction_without_live_items_is_a_file_without_puts(nothing: tuple[int, ...]) -> None:
     """All has ended while the job was on its way: the file goes like any dead one."""
     disk, segments = stage()
     one = carry(segments, nothing, number=90).run(disk)
@@ -297,7 +297,7 @@ class Watched(MemoryDisk):
         return data
 
 
-def test_a_segment_is_read_in_pieces_with_a_pause_behind_each_and_after_so_many_frames() -> None:
+def test_a_segment_is_read_in_pieces_with_a_pause_after_each_and_after_many_frames() -> None:
     disk = Watched()
     sizes = Sizes(segment_min=4 << 20, segment_max=4 << 20, batch_max=1 << 20)
     writer = written(disk, [b"x" * 3000] * 1500, sizes)
@@ -317,7 +317,7 @@ def test_a_segment_is_read_in_pieces_with_a_pause_behind_each_and_after_so_many_
     assert len(pauses) >= frame_count // STEP_FRAMES
 
 
-def test_frames_larger_than_a_piece_are_carried() -> None:
+def test_frames_larger_than_a_piece_are_rewritten() -> None:
     disk = MemoryDisk()
     sizes = Sizes(segment_min=16 << 20, segment_max=16 << 20, batch_max=1 << 20)
     body = bytes(range(256)) * 12_000
@@ -357,7 +357,7 @@ def test_many_puts_stand_in_several_batches_and_each_says_how_many_and_how_long(
 # -- what is not written --------------------------------------------------------------------------
 
 
-def test_what_would_save_too_little_is_not_written_but_weighed() -> None:
+def test_a_compaction_that_would_save_too_little_is_measured_and_not_written() -> None:
     disk = MemoryDisk()
     live = tuple(range(1, 121))
     segments = sealed(written(disk, [b"x" * 200] * 120), live)
@@ -367,14 +367,14 @@ def test_what_would_save_too_little_is_not_written_but_weighed() -> None:
     assert job.run(disk) is None
     assert everything(disk) == before
     assert job.run(disk) is None
-    job.weigh(segments)
+    job.measure(segments)
     for segment in segments:
         puts = puts_of(disk, [segment], live)
-        assert segment.weighed == len(puts) == segment.live
+        assert segment.measured == len(puts) == segment.live
         assert segment.live_bytes + segment.extra_bytes == sum(r.end - r.offset for r in puts)
 
 
-def test_a_job_in_vain_stops_writing_at_half_and_reads_on_to_weigh() -> None:
+def test_a_job_in_vain_stops_writing_at_half_and_reads_on_to_measure() -> None:
     disk = MemoryDisk()
     sizes = Sizes(segment_min=4 << 20, segment_max=4 << 20, batch_max=1 << 20)
     (segment,) = sealed(written(disk, [b"x" * 3000] * 1500, sizes), range(1, 1501))
@@ -385,7 +385,7 @@ def test_a_job_in_vain_stops_writing_at_half_and_reads_on_to_weigh() -> None:
     gone = disk.trace.index("remove 0000000090.segment.new")
     assert sum(verb.startswith("read ") for verb in disk.trace[gone:]) >= 1
     assert sum(verb.startswith("write ") for verb in disk.trace) <= 3, "the opening and 2 MiB"
-    assert job.weights[0][0] == segment.live
+    assert job.measures[0][0] == segment.live
 
 
 def test_half_of_what_they_take_is_not_too_much_and_more_is() -> None:
@@ -394,7 +394,7 @@ def test_half_of_what_they_take_is_not_too_much_and_more_is() -> None:
 
     def rewritten(capacity: int) -> Segment | None:
         job = carry(segments[:1], items)
-        job.victims = [replace(job.victims[0], capacity=capacity, has_live=True)]
+        job.inputs = [replace(job.inputs[0], capacity=capacity, has_live=True)]
         return job.run(disk)
 
     new = rewritten(1 << 20)
@@ -418,34 +418,34 @@ def test_dead_ones_in_between_give_nothing_back() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 4095), st.integers(1, 255), st.booleans())
 def test_a_flipped_byte_is_met_or_does_not_matter(at: int, flip: int, second: bool) -> None:
-    """In a log segment and in survivors: no put is ever lost or changed without a word."""
+    """In a log segment and in a compacted one: no put is ever lost or changed silently."""
     live = (*LIVE, 90)
-    disk, segments = survivors_and_others(live) if second else stage(live)
+    disk, segments = compacted_and_others(live) if second else stage(live)
     expected = [without_place(r) for r in puts_of(disk, segments, live)]
-    victim = segments[0]
-    at %= victim.capacity
-    byte = disk.read(victim.path, at, 1)[0]
-    disk.damage(victim.path, at, bytes([byte ^ flip]))
+    source = segments[0]
+    at %= source.capacity
+    byte = disk.read(source.path, at, 1)[0]
+    disk.damage(source.path, at, bytes([byte ^ flip]))
     before = everything(disk)
     job = carry(segments, live)
     try:
         job.run(disk)
-    except DamagedVictim as damaged:
-        assert damaged.path == victim.path
+    except DamagedInput as damaged:
+        assert damaged.path == source.path
         assert damaged.offset <= at
         assert everything(disk) == before
     else:
         assert [without_place(r) for r in records(disk, NEW)] == expected
         assert at >= FILE_HEADER_BYTES
-        assert not any(f.offset <= at < f.end - 7 for f in frames(disk, victim.path))
+        assert not any(f.offset <= at < f.end - 7 for f in frames(disk, source.path))
 
 
 @pytest.mark.parametrize("size", [0, 63, 64, 100, 128, 1000, 2000])
-def test_a_victim_that_was_cut_off_is_met_too(size: int) -> None:
+def test_an_input_that_was_cut_off_is_damaged(size: int) -> None:
     disk, segments = stage()
     disk.truncate(segments[0].path, size)
     before = everything(disk)
-    with pytest.raises(DamagedVictim, match="not rewritten") as met:
+    with pytest.raises(DamagedInput, match="not rewritten") as met:
         carry(segments, LIVE).run(disk)
 
     assert met.value.path == segments[0].path
@@ -458,7 +458,7 @@ def test_a_large_frame_that_was_cut_off_is_met_too() -> None:
     sizes = Sizes(segment_min=8 << 20, segment_max=8 << 20, batch_max=1 << 20)
     segment = sealed(written(disk, [b"x" * (3 << 20)] * 4, sizes), [1])[0]
     disk.truncate(segment.path, 2 << 20)
-    with pytest.raises(DamagedVictim):
+    with pytest.raises(DamagedInput):
         carry([segment], [1]).run(disk)
 
 
@@ -470,7 +470,7 @@ def test_a_record_that_is_missing_is_met() -> None:
     out: list[bytes] = []
     encode((*third[:8], 0), third.lsn + 1, JOURNAL, segment.number, third.offset, out)
     disk.damage(segment.path, third.offset, b"".join(out))
-    with pytest.raises(DamagedVictim) as met:
+    with pytest.raises(DamagedInput) as met:
         carry(segments, LIVE).run(disk)
 
     assert met.value.offset == third.offset
@@ -515,54 +515,54 @@ def test_a_whole_frame_that_does_not_belong_there_is_met(
     disk, segments = stage()
     third = frames(disk, segments[0].path)[3]
     disk.damage(segments[0].path, third.offset, other(third))
-    with pytest.raises(DamagedVictim) as met:
+    with pytest.raises(DamagedInput) as met:
         carry(segments, LIVE).run(disk)
 
     assert met.value.offset == third.offset
 
 
-def survivors_and_others(live: tuple[int, ...]) -> tuple[MemoryDisk, list[Segment]]:
+def compacted_and_others(live: tuple[int, ...]) -> tuple[MemoryDisk, list[Segment]]:
     disk, segments = stage(live)
     new = carry(segments[:4], live, number=89).run(disk)
     assert new is not None
     return disk, [new, *segments[4:]]
 
 
-def test_the_lsns_of_survivors_have_holes_and_never_fall() -> None:
-    disk, segments = survivors_and_others((*LIVE, 90))
+def test_the_lsns_of_a_compacted_segment_have_gaps_and_never_fall() -> None:
+    disk, segments = compacted_and_others((*LIVE, 90))
     first, second = records(disk, segments[0].path)[:2]
     assert second.lsn > first.lsn + 1
     disk.damage(segments[0].path, second.offset, misplaced(second, lsn=first.lsn))
-    with pytest.raises(DamagedVictim) as met:
+    with pytest.raises(DamagedInput) as met:
         carry(segments, (*LIVE, 90)).run(disk)
 
     assert met.value.offset == second.offset
 
 
-def test_of_survivors_too_only_what_no_newer_segment_says_is_carried() -> None:
+def test_of_a_compacted_segment_only_puts_that_no_newer_one_repeats_are_rewritten() -> None:
     live = (*LIVE, 90)
-    disk, segments = survivors_and_others(live)
+    disk, segments = compacted_and_others(live)
     job = carry(segments, live)
     last = records(disk, segments[0].path)[-1]
-    job.victims[0] = replace(job.victims[0], lsn_last=last.lsn - 1)
+    job.inputs[0] = replace(job.inputs[0], lsn_last=last.lsn - 1)
     job.run(disk)
 
     assert [r.item for r in records(disk, NEW)] == [*LIVE[:-1], 90]
 
 
-def test_survivors_whose_footer_is_damaged_are_no_victims() -> None:
+def test_a_compacted_segment_with_a_damaged_footer_is_no_input() -> None:
     live = (*LIVE, 90)
     for at in (0, 4, 12, 40, 56, 70):
-        disk, segments = survivors_and_others(live)
+        disk, segments = compacted_and_others(live)
         zone = segments[0].capacity - FOOTER_SPACE_BYTES
         byte = disk.read(segments[0].path, zone + at, 1)[0]
         disk.damage(segments[0].path, zone + at, bytes([byte ^ 1]))
-        with pytest.raises(DamagedVictim) as met:
+        with pytest.raises(DamagedInput) as met:
             carry(segments, live).run(disk)
         assert met.value.offset == zone
 
 
-def test_a_snapshot_or_a_foreign_segment_is_no_victim() -> None:
+def test_a_snapshot_or_a_foreign_segment_is_no_input() -> None:
     for header in (
         SegmentHeader(JOURNAL, IDENTITY, 1, 4096, 1, 2),
         SegmentHeader(JOURNAL + 1, IDENTITY, 1, 4096, 1),
@@ -570,7 +570,7 @@ def test_a_snapshot_or_a_foreign_segment_is_no_victim() -> None:
     ):
         disk, segments = stage()
         disk.damage(segments[0].path, 0, header.encode())
-        with pytest.raises(DamagedVictim, match="byte 0 "):
+        with pytest.raises(DamagedInput, match="byte 0 "):
             carry(segments, LIVE).run(disk)
 
 

@@ -38,37 +38,37 @@ def snapshots(disk: MemoryDisk) -> list[int]:
 
 def take_one(writer: Writer, disk: MemoryDisk) -> None:
     """As the server does it."""
-    job = writer.store.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    job = writer.store.maintenance.begin_snapshot(state_of(writer), TIME_MS)
     writer.sync()
     job.run(disk)
-    for path in writer.store.upkeep.finish_snapshot(job, True):
+    for path in writer.store.maintenance.finish_snapshot(job, True):
         disk.remove(path)
 
 
-def test_a_snapshot_is_due_after_so_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_is_due_after_a_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
-    upkeep = writer.store.upkeep
+    maintenance = writer.store.maintenance
     for _ in range(9):
         writer.put_all(b"x")
-    assert not upkeep.wants_snapshot
+    assert not maintenance.wants_snapshot
     writer.put(b"x")
-    assert not upkeep.wants_snapshot, "something is pending"
+    assert not maintenance.wants_snapshot, "something is pending"
     writer.commit()
-    assert upkeep.wants_snapshot
+    assert maintenance.wants_snapshot
     take_one(writer, disk)
-    assert not upkeep.wants_snapshot
+    assert not maintenance.wants_snapshot
     assert snapshots(disk) == [10]
 
 
 def test_a_snapshot_is_due_when_there_are_segments_that_it_could_let_go() -> None:
     writer = fresh(MemoryDisk(), TINY)
-    upkeep = writer.store.upkeep
+    maintenance = writer.store.maintenance
     seen = []
     for _ in range(12):
         writer.put_all(b"x" * 300)
-        seen.append((len(writer.journal.segments), upkeep.wants_snapshot))
+        seen.append((len(writer.journal.segments), maintenance.wants_snapshot))
     assert {wants for count, wants in seen if count <= 2} == {False}
     assert {wants for count, wants in seen if count > 2} == {True}
 
@@ -78,15 +78,15 @@ def test_one_at_a_time_and_another_try_after_one_that_failed() -> None:
     writer = fresh(disk, TINY)
     for _ in range(12):
         writer.put_all(b"x" * 300)
-    upkeep = writer.store.upkeep
-    job = upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    maintenance = writer.store.maintenance
+    job = maintenance.begin_snapshot(state_of(writer), TIME_MS)
     writer.put_all(*[b"x" * 300] * 6)
-    assert not upkeep.wants_snapshot
+    assert not maintenance.wants_snapshot
     disk.faults = [Fault("create", "*.snapshot", error=errno.EIO)]
     with pytest.raises(OSError, match="Input/output"):
         job.run(disk)
-    assert upkeep.finish_snapshot(job, False) == []
-    assert upkeep.wants_snapshot
+    assert maintenance.finish_snapshot(job, False) == []
+    assert maintenance.wants_snapshot
     take_one(writer, disk)
     assert len(snapshots(disk)) == 1
 
@@ -100,14 +100,14 @@ def test_one_more_of_the_same_moment_lets_no_other_go() -> None:
     assert snapshots(disk) == [1, 2]
     for _ in range(3):
         take_one(writer, disk)
-        assert snapshots(disk) == writer.store.upkeep.snapshots == [1, 2]
+        assert snapshots(disk) == writer.store.maintenance.snapshots == [1, 2]
 
 
 def test_a_snapshot_that_is_broken_off_leaves_nothing() -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(b"x")
-    job = writer.store.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    job = writer.store.maintenance.begin_snapshot(state_of(writer), TIME_MS)
 
     def ends() -> None:
         raise InterruptedError(errno.EINTR, "the daemon ends")
@@ -124,17 +124,17 @@ def test_with_many_leases_by_token_it_is_due_after_as_many_records(
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
-    upkeep = writer.store.upkeep
+    maintenance = writer.store.maintenance
     writer.put_all(*[b"x"] * 25)
     state = replace(state_of(writer), leased=[LeaseEntry(1, 1, 1, 1, 1, 1, 1)] * 25)
-    job = upkeep.begin_snapshot(state, TIME_MS)
+    job = maintenance.begin_snapshot(state, TIME_MS)
     writer.sync()
     job.run(disk)
-    upkeep.finish_snapshot(job, True)
+    maintenance.finish_snapshot(job, True)
     writer.put_all(*[b"x"] * 24)
-    assert not upkeep.wants_snapshot
+    assert not maintenance.wants_snapshot
     writer.put_all(b"x")
-    assert upkeep.wants_snapshot
+    assert maintenance.wants_snapshot
 
 
 def test_a_snapshot_says_what_was_there_when_it_was_begun() -> None:
@@ -146,7 +146,7 @@ def test_a_snapshot_says_what_was_there_when_it_was_begun() -> None:
     active = journal.active
     assert active is not None
     at, number, lsn = active.at, active.number, journal.commit.lsn_written
-    job = writer.store.upkeep.begin_snapshot(state_of(writer), TIME_MS)
+    job = writer.store.maintenance.begin_snapshot(state_of(writer), TIME_MS)
     writer.done(1)
     writer.put_all(*[b"later" * 100] * 4)
     job.run(disk)
@@ -165,7 +165,7 @@ def test_the_newest_two_are_kept() -> None:
         writer.put_all(b"x")
         take_one(writer, disk)
     assert len(snapshots(disk)) == SNAPSHOTS_KEPT
-    assert snapshots(disk) == writer.store.upkeep.snapshots == [4, 5]
+    assert snapshots(disk) == writer.store.maintenance.snapshots == [4, 5]
 
 
 def test_a_chunk_of_which_nothing_is_remembered_goes_with_the_last_snapshot_that_lists_it() -> None:
@@ -177,10 +177,10 @@ def test_a_chunk_of_which_nothing_is_remembered_goes_with_the_last_snapshot_that
     for time_ms in (TIME_MS, *[TIME_MS + 1000] * 3):
         writer.put_all(b"x")
         state = replace(state_of(writer), memory=Memory(seen, [], 0, 1000, None))
-        job = writer.store.upkeep.begin_snapshot(state, time_ms)
+        job = writer.store.maintenance.begin_snapshot(state, time_ms)
         writer.sync()
         job.run(disk)
-        for path in writer.store.upkeep.finish_snapshot(job, True):
+        for path in writer.store.maintenance.finish_snapshot(job, True):
             disk.remove(path)
         there.append(len([name for name in disk.names(FOLDER) if chunk_range(name) is not None]))
     assert there == [1, 1, 0, 0]
@@ -192,8 +192,8 @@ def test_after_a_failure_nothing_is_due() -> None:
     for _ in range(12):
         writer.put_all(b"x" * 300)
     writer.journal.fail("writing", FOLDER, OSError(errno.EIO, "disk on fire"))
-    assert not writer.store.upkeep.wants_snapshot
-    assert writer.store.upkeep.choose(writer.journal.commit.lsn_written) == []
+    assert not writer.store.maintenance.wants_snapshot
+    assert writer.store.maintenance.choose(writer.journal.commit.lsn_written) == []
 
 
 def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
@@ -212,7 +212,7 @@ def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
     for _ in range(2):
         writer.put_all(b"z")
         take_one(writer, disk)
-    upkeep = writer.store.upkeep
-    chosen = upkeep.choose(upkeep.snapshots[-1])
+    maintenance = writer.store.maintenance
+    chosen = maintenance.choose(maintenance.snapshots[-1])
     assert [s.live for s in chosen if s.item_first <= 130 <= s.item_last] == [1]
-    assert all(segment.item_last <= 6 for segment in upkeep.choose(live_lsn))
+    assert all(segment.item_last <= 6 for segment in maintenance.choose(live_lsn))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.compaction.picker import VICTIMS_MAX, choose, survivors_bytes, weight_of
+from journal.compaction.picker import INPUTS_MAX, choose, compacted_bytes, live_frame_bytes
 from journal.write.segment_file import OVERHEAD_BYTES, SECTOR_BYTES, Segment
 from journal.write.segment_list import take_place
 
@@ -64,7 +64,7 @@ def test_dead_ones_in_between_go_with_them_and_those_around_do_not() -> None:
 
 
 def test_a_dead_one_in_between_does_not_make_a_rewrite_worth_it() -> None:
-    tiny = survivors_bytes(100)
+    tiny = compacted_bytes(100)
     assert chosen(segment(1, tiny, 100), segment(2, MAX, 0), segment(3, 64 * KIB, 60 * KIB)) == []
 
 
@@ -95,38 +95,38 @@ def test_one_alone_may_be_larger_than_a_segment() -> None:
     assert chosen(segment(1, 10 * MAX, 2 * MAX), segment(2, MAX, KIB)) == [1]
 
 
-def test_so_many_at_once_and_no_more() -> None:
+def test_a_run_has_a_bounded_number_of_segments() -> None:
     segments = [segment(n, 64 * KIB, 100) for n in range(1, 100)]
-    assert chosen(*segments) == list(range(1, VICTIMS_MAX + 1))
+    assert chosen(*segments) == list(range(1, INPUTS_MAX + 1))
 
 
 def test_a_run_of_which_nothing_is_saved_is_not_chosen() -> None:
-    small = survivors_bytes(100)
+    small = compacted_bytes(100)
     assert chosen(segment(1, small, 100)) == []
     assert chosen(segment(1, 2 * small - 1, 100)) == []
     assert chosen(segment(1, 2 * small, 100)) == [1], "half of it is saved"
     assert chosen(*(segment(n, small, 100) for n in (1, 2, 3))) == [1, 2, 3]
 
 
-def test_what_a_job_weighed_in_vain_is_not_chosen_again_until_half_of_it_has_gone() -> None:
+def test_segments_measured_in_vain_are_not_chosen_until_half_their_items_are_gone() -> None:
     one = segment(1, 64 * KIB, 10_000)  # 100 puts
     assert chosen(one) == [1]
-    one.weighed, one.extra_bytes = 100, 40 * KIB
-    assert weight_of(one) == 10_000 + 40 * KIB
+    one.measured, one.extra_bytes = 100, 40 * KIB
+    assert live_frame_bytes(one) == 10_000 + 40 * KIB
     assert chosen(one) == []
 
     one.live, one.live_bytes = 51, 5_100
     assert chosen(one) == [], "the heavy ones may be those that are left"
     one.live, one.live_bytes = 50, 5_000
-    assert weight_of(one) == 5_000 + 20 * KIB
+    assert live_frame_bytes(one) == 5_000 + 20 * KIB
     assert chosen(one) == [1]
 
 
 def test_the_new_segment_counts_what_is_alive_in_those_it_stands_for_now() -> None:
-    victims = [segment(n, 64 * KIB, 300 * n) for n in (1, 2)]
-    victims[0].emptied_lsn, victims[1].emptied_lsn = 777, 700
+    inputs = [segment(n, 64 * KIB, 300 * n) for n in (1, 2)]
+    inputs[0].emptied_lsn, inputs[1].emptied_lsn = 777, 700
     fresh = segment(9, 4096, 5000)
-    take_place(fresh, victims)
+    take_place(fresh, inputs)
 
     assert (fresh.live, fresh.live_bytes, fresh.emptied_lsn) == (9, 900, 777)
 
@@ -146,8 +146,8 @@ class Model:
         self.segment.live = len(self.puts)
         self.segment.live_bytes = sum(a for a, _ in self.puts)
 
-    def weigh(self) -> None:
-        self.segment.weighed = len(self.puts)
+    def measure(self) -> None:
+        self.segment.measured = len(self.puts)
         self.segment.extra_bytes = sum(b for _, b in self.puts)
 
 
@@ -160,7 +160,7 @@ PUTS = st.lists(
 def chains(draw: st.DrawFn) -> list[Model]:
     models = []
     for number, puts in enumerate(draw(st.lists(PUTS, max_size=14)), 1):
-        needed = survivors_bytes(sum(a + b for a, b in puts))
+        needed = compacted_bytes(sum(a + b for a, b in puts))
         dead = draw(st.sampled_from([0, 512, 3000, 20_000, 200_000])) // 512 * 512
         model = Model(segment(number, needed + dead, 0), puts)
         model.segment.damaged = draw(st.integers(0, 9)) == 0
@@ -170,44 +170,44 @@ def chains(draw: st.DrawFn) -> list[Model]:
 
 
 def rewrite(models: list[Model], run: list[Segment]) -> None:
-    """What a job and the journal do: in vain it weighs, else one stands for all of them."""
+    """Do as a job and the journal: measure in vain, or let one stand for all of them."""
     first = next(n for n, m in enumerate(models) if m.segment is run[0])
-    victims = models[first : first + len(run)]
-    assert [m.segment for m in victims] == run
-    puts = [put for m in victims for put in m.puts]
-    capacity = survivors_bytes(sum(a + b for a, b in puts))
+    inputs = models[first : first + len(run)]
+    assert [m.segment for m in inputs] == run
+    puts = [put for m in inputs for put in m.puts]
+    capacity = compacted_bytes(sum(a + b for a, b in puts))
     if capacity * 2 > sum(s.capacity for s in run if s.live):
-        before = [weight_of(s) for s in run]
-        for model in victims:
-            model.weigh()
-        assert [weight_of(s) for s in run] != before, "in vain twice"
+        before = [live_frame_bytes(s) for s in run]
+        for model in inputs:
+            model.measure()
+        assert [live_frame_bytes(s) for s in run] != before, "in vain twice"
         return
     number = max(m.segment.number for m in models) + 1
     fresh = Model(segment(number, capacity, 0), puts)
     fresh.segment.lsn_first = run[0].lsn_first
     fresh.segment.lsn_last, fresh.segment.rank = run[-1].lsn_last, run[0].rank or run[0].number
     fresh.count()
-    fresh.weigh()
+    fresh.measure()
     models[first : first + len(run)] = [fresh]
 
 
 def bound(models: list[Model], segment_max: int) -> int:
     """How many bytes of files are kept at most once `choose` finds nothing more to do.
 
-    Twice what is alive (as `weight_of` has it: with the meta of what has gone since it was weighed,
-    until that is half of it), with a BATCH frame for each half piece; and twice what a file costs
-    whatever is in it, for each run that was looked at and not worth it. Such a run ends at one
-    that is half alive, damaged or the last; or after 64; or where the next would not fit, and two
-    runs in a row then hold more than a segment takes.
+    Twice what is alive (as `live_frame_bytes` has it: with the meta of what has gone since it was
+    measured, until that is half of it), with a BATCH frame for each half piece; and twice what a
+    file costs whatever is in it, for each run that was looked at and not worth it. Such a run ends
+    at one that is half alive, damaged or the last; or after 64; or where the next would not fit,
+    and two runs in a row then hold more than a segment takes.
     """
     fixed = OVERHEAD_BYTES + SECTOR_BYTES - 1
     total = ends = 0
     for model in models:
-        weight = max(model.frame_bytes, weight_of(model.segment))
-        with_batches = weight + 64 * -(-2 * weight // (1 << 20))
+        size = max(model.frame_bytes, live_frame_bytes(model.segment))
+        with_batches = size + 64 * -(-2 * size // (1 << 20))
         total += with_batches
         ends += model.segment.damaged or with_batches * 2 >= model.segment.capacity
-    runs = ends + 1 + len(models) // VICTIMS_MAX + 2 * total // (segment_max - fixed)
+    runs = ends + 1 + len(models) // INPUTS_MAX + 2 * total // (segment_max - fixed)
     return 2 * total + 2 * fixed * runs
 
 
@@ -217,12 +217,12 @@ def check_to_the_end(models: list[Model], segment_max: int) -> int:
     while run := choose([m.segment for m in models], 1 << 40, segment_max):
         times += 1
         assert times < 200, "this does not end"
-        assert len(run) <= VICTIMS_MAX
+        assert len(run) <= INPUTS_MAX
         assert all(s.lsn_last > 0 and not s.damaged for s in run)
         assert all(s.live_bytes * 2 < s.capacity for s in run)
         assert run[0].live
         assert run[-1].live
-        guess = survivors_bytes(sum(weight_of(s) for s in run))
+        guess = compacted_bytes(sum(live_frame_bytes(s) for s in run))
         assert guess <= segment_max or sum(s.live > 0 for s in run) == 1
         assert guess * 2 <= sum(s.capacity for s in run if s.live)
         rewrite(models, run)
@@ -247,10 +247,10 @@ def test_rewriting_ends_and_leaves_twice_what_is_alive_and_what_files_cost(
 
 
 def test_rewriting_ends_when_the_items_end_one_by_one() -> None:
-    """Each segment is weighed in vain a few times only, however its items go."""
+    """Each segment is measured in vain a few times only, however its items go."""
     random = Random(5)
     puts = [(64, random.choice([0, 0, 0, 3000])) for _ in range(200)]
-    model = Model(segment(1, survivors_bytes(sum(a + b for a, b in puts)), 0), puts)
+    model = Model(segment(1, compacted_bytes(sum(a + b for a, b in puts)), 0), puts)
     models, times = [model], 0
     while models[0].puts:
         light = [n for n, (_, extra) in enumerate(models[0].puts) if not extra]

@@ -10,7 +10,7 @@ import pytest
 from journal.compaction.retire import archived_path, recycled_path, retire
 from journal.files import Disk, Files
 from journal.format.segment import SegmentHeader
-from journal.write.segment_file import SpareOrder
+from journal.write.segment_file import PreallocationJob
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 PATH = "/q/jobs.1/0000000003.segment"
@@ -131,7 +131,7 @@ def test_after_an_error_anywhere_it_may_be_called_again(
 
 def reused(disk: MemoryDisk) -> None:
     """The next start takes whatever waits to be used again, and fills it."""
-    order = SpareOrder(
+    order = PreallocationJob(
         "/q/jobs.1/0000000009.segment", SegmentHeader(5, bytes(16), 9, 4096, 1), recycle=KEEP
     )
     order.prepare(disk).write(0, b"overwritten" * 100)

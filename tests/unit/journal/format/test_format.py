@@ -104,7 +104,7 @@ def test_the_file_header_is_where_the_table_says() -> None:
     fields = layout("File header")
     identity = bytes(range(1, 17))
     data = SegmentHeader(
-        0x11, identity, 0x22, 0x33, 0x44, segment.SURVIVORS, 0x55, 0x66
+        0x11, identity, 0x22, 0x33, 0x44, segment.COMPACTED, 0x55, 0x66
     ).encode()
 
     assert covers(fields, segment.FILE_HEADER_BYTES)
@@ -150,7 +150,8 @@ def test_the_tags_are_those_of_the_table_and_so_are_their_types() -> None:
 
 def test_the_roles_are_those_of_the_table() -> None:
     row = next(line for line in FORMAT.splitlines() if "| role |" in line)
-    assert f"{segment.LOG} the log, {segment.SURVIVORS} survivors, {segment.SNAPSHOT} a snap" in row
+    log, compacted = f"{segment.LOG} the log", f"{segment.COMPACTED} compacted segments"
+    assert f"{log}, {compacted}, {segment.SNAPSHOT} a snap" in row
 
 
 def test_the_entries_of_a_snapshot_are_those_of_the_table() -> None:
@@ -315,7 +316,7 @@ def test_the_golden_journal_has_every_kind_of_file() -> None:
     files = [SegmentHeader.decode(p.read_bytes()[:64], p.name)
              for p in (GOLDEN / NEWEST / "jobs.1").iterdir()]  # fmt: skip
     assert {f.role for f in files if f is not None} == {
-        segment.LOG, segment.SURVIVORS, segment.SNAPSHOT,
+        segment.LOG, segment.COMPACTED, segment.SNAPSHOT,
     }  # fmt: skip
 
 

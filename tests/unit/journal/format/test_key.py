@@ -30,7 +30,7 @@ def test_values_are_never_joined_ambiguously() -> None:
     assert len(keys) == 5
 
 
-def test_the_order_of_values_makes_a_difference_unless_told_otherwise() -> None:
+def test_the_order_of_values_makes_a_difference_unless_the_key_is_unordered() -> None:
     assert key("A", "B") != key("B", "A")
     assert key("A", 1, unordered=True) == key(1, "A", unordered=True)
 
@@ -54,7 +54,7 @@ def test_a_named_text_is_the_same_as_the_text_of_a_message() -> None:
 
 
 @given(st.lists(VALUES))
-def test_a_key_comes_apart_into_its_values(values: list[object]) -> None:
+def test_a_key_splits_into_its_values(values: list[object]) -> None:
     parts = [value_of(value) for value in values]
 
     assert list(split(join(parts, False))) == parts
@@ -75,7 +75,7 @@ def test_keys_in_words_are_one_word_and_the_same_only_for_the_same_key(
 
 
 @given(st.binary())
-def test_what_is_no_key_of_ours_comes_apart_and_is_said_all_the_same(data: bytes) -> None:
+def test_a_key_of_another_kind_is_one_value_and_is_shown_all_the_same(data: bytes) -> None:
     assert b"".join(split(data)) == data
     assert in_words(data).isascii()
     assert " " not in in_words(data)

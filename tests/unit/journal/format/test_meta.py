@@ -1,4 +1,4 @@
-"""The meta of a record to bytes and back; what is none is refused with a clear sentence."""
+"""The meta of a record to bytes and back; other bytes are refused with a clear sentence."""
 
 from __future__ import annotations
 

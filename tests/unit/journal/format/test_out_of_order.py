@@ -31,7 +31,7 @@ def records(drafts: Iterable[Draft]) -> list[Record]:
 
 
 @pytest.mark.parametrize("piece", [1, 100, 1 << 20])
-def test_what_was_told_is_what_is_read(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_are_read_as_they_were_written(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.format.out_of_order._PIECE_BYTES", piece)
     held = {entry.item: entry.key for entry in DELAYS if entry.key}
     bare = [entry._replace(key=b"") for entry in DELAYS]
@@ -46,7 +46,7 @@ def test_an_item_that_is_available_again_holds_its_key_all_the_same() -> None:
     assert delayed_entries(frames) == (DELAYS[:1], {99: b"A"})
 
 
-def test_nothing_apart_takes_no_frame() -> None:
+def test_no_items_out_of_order_take_no_frame() -> None:
     assert [*delayed_drafts([], {}, 0), *placed_drafts([], 0)] == []
 
 

@@ -1,4 +1,4 @@
-"""A record to bytes and back; whatever is not exactly that frame at exactly that place is none."""
+"""A record to bytes and back; only exactly that frame at exactly its position is one."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ def test_a_segment_without_its_header_says_by_its_frames_whose_it_is() -> None:
     assert find_identity(bytes(one.data), 4) == SHORT_IDENTITY
 
 
-def test_a_file_that_is_no_segment_belongs_to_nobody() -> None:
+def test_a_file_that_is_no_segment_has_no_journal() -> None:
     assert find_identity(bytes(4096), 1) == 0
     assert find_identity(b"", 1) == 0
     assert find_identity(b"some text\n" * 400, 1) == 0

@@ -10,7 +10,7 @@ import pytest
 from journal.files import Disk
 from journal.format.kinds import Kind
 from journal.format.record import Record
-from journal.format.segment import SURVIVORS, SegmentHeader, segment_name
+from journal.format.segment import COMPACTED, SegmentHeader, segment_name
 from journal.read.frames import PIECE_BYTES, Frames, Hole, chain
 from tests.golden.layout import SegmentBuilder, draft
 from tests.support.journals import FOLDER, TINY, fresh, path_of
@@ -91,7 +91,7 @@ def test_what_is_written_while_it_is_read_is_seen() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 9])
-def test_the_chain_has_neither_foreign_segments_nor_what_survivors_stand_for(number: int) -> None:
+def test_the_chain_has_neither_foreign_nor_superseded_segments(number: int) -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(*(b"item %d" % n * 20 for n in range(20)))
@@ -99,9 +99,9 @@ def test_the_chain_has_neither_foreign_segments_nor_what_survivors_stand_for(num
     data = bytearray(disk.read(path_of(2)))
     header = SegmentHeader.decode(bytes(data), "")
     assert header is not None
-    if number == 1:  # survivors of 1 and 2
+    if number == 1:  # compacted from 1 and 2
         fresh_header = SegmentHeader(
-            header.journal, header.identity, 9, header.capacity, 0, SURVIVORS, 1, 2
+            header.journal, header.identity, 9, header.capacity, 0, COMPACTED, 1, 2
         )
         other = SegmentBuilder(9, header.capacity, 1, identity=header.identity)
         other.batch(draft(Kind.PUT, 1, 1, 0, b"survivor"))

@@ -1,5 +1,5 @@
-"""An observer gathers what is there, in order, from any item on, whatever the pieces; what is
-damaged is passed over, and what is not there is not read out of frames.
+"""An observer reads the items there, in order, from any item on, whatever the pieces. Damaged puts
+are passed over, and items that are gone are not read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from journal.files import Files
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import encode_meta
 from journal.format.record import Draft, encode
-from journal.read.range_scan import Gathering, Place, Put, TimeSearch
+from journal.read.range_scan import Place, Put, RangeScan, TimeSearch
 from journal.sets.id_set import IdSet
 from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, TINY, Writer, filled, fresh, start
@@ -53,7 +53,7 @@ def gather_all(
     writer: Writer, first: int = 1, most: int = 3, bytes_most: int = PLENTY, last: int = PLENTY,
     files: Files | None = None,
 ) -> list[Put]:  # fmt: skip
-    """As an observer does it that goes on from where it was."""
+    """Read as an observer that goes on from its last place."""
     found: list[Put] = []
     place: Place | None = None
     live = live_of(writer)
@@ -61,7 +61,7 @@ def gather_all(
         item = live.first_from(first)
         if not item:
             return found
-        made = Gathering.of(writer.journal, place, item, last, live, most, bytes_most)
+        made = RangeScan.of(writer.journal, place, item, last, live, most, bytes_most)
         if made is None:
             return found
         got = made.run(files or writer.journal.files)
@@ -93,7 +93,7 @@ def test_the_place_is_found_between_small_and_large_bodies(piece: int, largest: 
         item = live_of(writer).first_from(first)
         place: Place | None = None
         for _ in range(10_000):
-            made = Gathering.of(writer.journal, place, item, PLENTY, live_of(writer), 1, PLENTY)
+            made = RangeScan.of(writer.journal, place, item, PLENTY, live_of(writer), 1, PLENTY)
             assert made is not None
             got = made.run(writer.journal.files)
             if got.puts:
@@ -108,7 +108,7 @@ def test_an_order_ends_before_its_bytes_do_but_has_one_item() -> None:
     sizes = []
     first = 1
     while first <= 4:
-        made = Gathering.of(writer.journal, None, first, PLENTY, live_of(writer), 9, 99)
+        made = RangeScan.of(writer.journal, None, first, PLENTY, live_of(writer), 9, 99)
         assert made is not None
         got = made.run(writer.journal.files)
         sizes.append([len(put[5]) for put in got.puts])
@@ -120,23 +120,23 @@ def test_nothing_behind_the_last_wanted_item_is_read() -> None:
     writer = filled(40)
     found = gather_all(writer, 1, 100, last=17)
     assert [put[0] for put in found] == [i for i in sorted(writer.queue.live) if i <= 17]
-    assert Gathering.of(writer.journal, None, 18, 17, live_of(writer), 9, PLENTY) is None
+    assert RangeScan.of(writer.journal, None, 18, 17, live_of(writer), 9, PLENTY) is None
 
 
 def test_a_place_in_the_segment_that_is_written_goes_on_with_what_came() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     writer.put_all(b"one")
-    made = Gathering.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY)
+    made = RangeScan.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY)
     assert made is not None
     place = made.run(writer.journal.files).place
     writer.put_all(b"two", b"three")
-    made = Gathering.of(writer.journal, place, 2, PLENTY, live_of(writer), 9, PLENTY)
+    made = RangeScan.of(writer.journal, place, 2, PLENTY, live_of(writer), 9, PLENTY)
     assert made is not None
     assert made.start == place.offset
     assert [put[5] for put in made.run(writer.journal.files).puts] == [b"two", b"three"]
 
 
-def test_what_a_put_says_is_what_the_observer_is_told() -> None:
+def test_the_observer_gets_all_that_a_put_says() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     meta = encode_meta({Tag.EXPIRES_MS: TIME_MS + 7})
     writer.journal.append(Draft(Kind.PUT, 1, 1, 42, TIME_MS + 1, meta, b"body", 0, 0))
@@ -226,8 +226,8 @@ def first_since(writer: Writer, since_ms: int) -> int:
         item = live.first_from(item)
         if not item:
             return 0
-        made = Gathering.of(writer.journal, place, item, PLENTY, live, 1, PLENTY, since_ms)
-        assert isinstance(made, Gathering)
+        made = RangeScan.of(writer.journal, place, item, PLENTY, live, 1, PLENTY, since_ms)
+        assert isinstance(made, RangeScan)
         got = made.run(writer.journal.files)
         if got.puts:
             return got.puts[0][0]
@@ -247,14 +247,14 @@ def test_the_first_item_since_a_time_is_found(piece: int, sizes: Sizes) -> None:
 
 def test_once_an_item_is_late_enough_the_next_ones_come_whatever_their_time() -> None:
     writer = timed([10, 20, 30, 15, 40], LARGER)
-    made = Gathering.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY, 25)
+    made = RangeScan.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY, 25)
     assert made is not None
     assert [put[0] for put in made.run(writer.journal.files).puts] == [3, 4, 5]
 
 
-def test_an_empty_journal_has_nothing_to_gather() -> None:
+def test_an_empty_journal_has_nothing_to_scan() -> None:
     writer = fresh(MemoryDisk())
-    assert Gathering.of(writer.journal, None, 1, PLENTY, IdSet(), 9, PLENTY) is None
+    assert RangeScan.of(writer.journal, None, 1, PLENTY, IdSet(), 9, PLENTY) is None
     assert TimeSearch.of(writer.journal, 5).run(writer.journal.files) == 1
 
 

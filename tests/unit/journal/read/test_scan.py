@@ -136,7 +136,7 @@ def test_a_torn_end_of_a_recycled_segment_is_cut_before_the_earlier_life() -> No
     assert (damage.kind, damage.lsn_first) == ("torn", 103)
 
 
-def test_a_recycled_spare_is_a_spare() -> None:
+def test_a_recycled_file_without_records_is_preallocated() -> None:
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
     eight = SegmentBuilder(8, CAPACITY, 1, OPENING)
@@ -147,7 +147,7 @@ def test_a_recycled_spare_is_a_spare() -> None:
         disk.create(path_of(one.number), bytes(one.data), CAPACITY)
     recovery = Recovery(disk, FOLDER)
     assert len(list(recovery.records())) == 1
-    assert [s.number for s in recovery.spares] == [9]
+    assert [s.number for s in recovery.preallocated] == [9]
     assert recovery.clean
     assert recovery.damages == []
     assert nine.at == FILE_HEADER_BYTES

@@ -1,4 +1,4 @@
-"""A start with a snapshot: what is read, what is settled, what stands for what, what is missing."""
+"""A start with a snapshot: the files read, the settled, the replaced and the missing ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.verify import check_journal
 from journal.write.segment_file import Sizes
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
@@ -72,7 +72,7 @@ def resume(disk: MemoryDisk) -> tuple[State, Recovery]:
     """A whole start; the journal is abandoned after it."""
     _, state, recovery = recovered(disk)
     journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).writer
-    for path in journal.ledger.replaced:
+    for path in journal.segment_list.replaced:
         disk.size(path)  # raises when the start has removed it: an archive would miss it
         disk.remove(path)
     journal.abandon()
@@ -123,7 +123,7 @@ def test_with_a_snapshot_only_what_lies_behind_it_comes_as_records(
     assert recovery.identity == IDENTITY
 
 
-def test_without_a_snapshot_the_log_says_it_all_again_also_over_survivors() -> None:
+def test_without_a_snapshot_all_of_the_log_is_read_also_compacted_segments() -> None:
     one = laid()
     one.disk.remove(snapshot_path(NEWEST))
     one.disk.remove(snapshot_path(OLDER))
@@ -250,9 +250,9 @@ def test_after_a_clean_end_in_the_snapshot_s_segment_its_footer_counts_what_came
     for item in range(20, 40):
         journal.append(put(item)._replace(body=b"x" * 200))
         journal.write(TIME_MS)
-        if journal.wants_spare:
-            order = journal.order_spare(TIME_MS)
-            journal.spare_ready(order, order.prepare(disk))
+        if journal.wants_preallocation:
+            order = journal.begin_preallocation(TIME_MS)
+            journal.finish_preallocation(order, order.prepare(disk))
     data = disk.read(path_of(5))
     found = scan(data, "five", SHORT_IDENTITY, 5)
     assert found.footer is not None
@@ -375,11 +375,11 @@ def test_an_error_that_is_not_the_medium_s_stops_the_start() -> None:
         recovered(one.disk)
 
 
-# -- survivors -----------------------------------------------------------------------------------
+# -- compacted segments --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("snapshots", [True, False])
-def test_what_survivors_stand_for_is_replaced_and_removed(snapshots: bool) -> None:
+def test_segments_that_a_compacted_one_stands_for_are_replaced_and_removed(snapshots: bool) -> None:
     one = laid()
     one.put_back(1, 2)
     if not snapshots:
@@ -394,7 +394,7 @@ def test_what_survivors_stand_for_is_replaced_and_removed(snapshots: bool) -> No
     as_ever(one.disk)
 
 
-def test_survivors_made_after_the_snapshot_stand_for_what_it_lists() -> None:
+def test_a_segment_compacted_after_the_snapshot_stands_for_those_it_lists() -> None:
     one = laid()
     listed = [SegmentState(1, 1, 4, 1, 32), SegmentState(2, 5, 6, 1, 32),
               SegmentState(3, 7, 8, 2, 64), SegmentState(4, 9, 10, 2, 64)]  # fmt: skip
@@ -402,7 +402,7 @@ def test_survivors_made_after_the_snapshot_stand_for_what_it_lists() -> None:
     assert as_ever(one.disk).damages == []
 
 
-def test_survivors_of_survivors_stand_for_both() -> None:
+def test_a_segment_compacted_twice_stands_for_both() -> None:
     one = laid()
     eight = SegmentBuilder(8, 2048, 1, Checkpoint(b"jobs"), first=1, last=3)
     eight.batch(put(4), put(6), put(8), synced=12, lsns=(4, 6, 12))
@@ -419,7 +419,7 @@ def test_survivors_of_survivors_stand_for_both() -> None:
 
 
 @pytest.mark.parametrize("hurt", ["body", "footer", "short", "unreadable"])
-def test_survivors_that_are_not_whole_replace_nothing(hurt: str) -> None:
+def test_a_compacted_segment_that_is_not_whole_replaces_nothing(hurt: str) -> None:
     one = laid()
     one.put_back(1, 2)
     path = path_of(6)
@@ -439,7 +439,7 @@ def test_survivors_that_are_not_whole_replace_nothing(hurt: str) -> None:
     assert there(one.disk) == [1, 2, 3, 4, 5, 6, 7], "they stay where they are"
 
 
-def test_survivors_without_a_readable_header_do_not_supersede_what_came_later() -> None:
+def test_a_compacted_segment_without_a_header_supersedes_no_later_one() -> None:
     one = laid()
     spoil(one.disk, path_of(6), 20)
     recovery = as_ever(one.disk)
@@ -451,7 +451,7 @@ def test_survivors_without_a_readable_header_do_not_supersede_what_came_later() 
     assert there(one.disk) == [3, 4, 5, 6, 7]
 
 
-def test_survivors_whose_front_fails_to_be_read_once_supersede_nothing() -> None:
+def test_a_compacted_segment_with_an_unreadable_front_supersedes_nothing() -> None:
     one = laid()
     one.disk.faults.append(Fault("read", path_of(6), nth=1, times=1))
     recovery = recovered(one.disk)[2]
@@ -530,9 +530,9 @@ def test_what_a_deleted_queue_held_itself_is_not_missing_to_the_children_it_left
     one.remove(7)
     lay(one.disk, seven)
     assert recovered(one.disk)[2].damages == []
-    account = Account()
-    list(account.follow(Recovery(one.disk, FOLDER)))
-    assert list(account.items) == []
+    live_set = LiveSet()
+    list(live_set.follow(Recovery(one.disk, FOLDER)))
+    assert list(live_set.items) == []
 
 
 # -- damage around the snapshot's place ----------------------------------------------------------
@@ -673,7 +673,7 @@ def test_every_file_may_be_unreadable_without_an_exception() -> None:
 # -- going on ------------------------------------------------------------------------------------
 
 
-def test_what_is_left_over_is_removed_and_what_is_damaged_kept_aside_first() -> None:
+def test_left_over_files_are_removed_after_damaged_bytes_are_set_aside() -> None:
     one = laid()
     disk = one.disk
     disk.create(f"{path_of(2)}{SUFFIX_RECYCLED}", b"old", 3)
@@ -727,7 +727,7 @@ def test_in_what_is_left_of_an_earlier_life_nothing_is_written_without_its_end()
         journal.close(TIME_MS)
 
 
-def test_a_large_stretch_is_kept_aside_in_pieces() -> None:
+def test_a_large_stretch_is_set_aside_in_pieces() -> None:
     size = 3 * COPY_BYTES + 4096
     one = SegmentBuilder(1, size, 1, opening(1))
     one.batch(put(1))

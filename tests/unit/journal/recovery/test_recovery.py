@@ -83,7 +83,7 @@ def test_after_an_unclean_end_the_fresh_segment_is_synced_before_anything_else()
     disk = disk_with([b"a"], [b"b", b"c"])
     start(disk)
 
-    assert len(segments(disk)) == 2, "the spare there was gave way to it"
+    assert len(segments(disk)) == 2, "the prepared segment gave way to it"
     for seed in SEEDS:
         again = start(disk.crash_clone(Random(seed)))
         assert bodies(again.records) == [b"a", b"b", b"c"]
@@ -216,7 +216,7 @@ def test_a_cut_segment_without_a_whole_record_is_no_damage_at_the_next_start() -
             assert {d.kind for d in again.recovery.damages} <= {"torn"}
 
 
-def test_a_spare_that_was_never_used_is_removed_and_is_no_damage() -> None:
+def test_a_preallocated_segment_that_was_never_used_is_removed_and_is_no_damage() -> None:
     disk = MemoryDisk()
     writer = fresh(disk)
     writer.put_all(b"a", b"b" * 900)
@@ -260,7 +260,7 @@ def test_what_is_written_again_is_not_looked_for_where_it_stood_before() -> None
 # -- torn --------------------------------------------------------------------------------------
 
 
-def test_a_torn_tail_is_cut_kept_aside_and_named() -> None:
+def test_a_torn_tail_is_cut_set_aside_and_named() -> None:
     disk = disk_with([b"a"], [b"b"], [b"c"])
     records, _ = recovered(disk)
     wreck(disk, records[-1])
@@ -317,7 +317,7 @@ def test_a_batch_record_lost_behind_the_last_sync_costs_no_item() -> None:
     assert start(disk.kill_clone()).recovery.damages == []
 
 
-def test_a_cut_reaches_into_the_segments_behind_and_each_is_kept_aside() -> None:
+def test_a_cut_reaches_into_the_next_segments_and_each_is_set_aside() -> None:
     disk = MemoryDisk()
     writer = fresh(disk)
     writer.put_all(b"first")
@@ -394,7 +394,7 @@ def test_a_corrupt_record_is_named_with_file_offset_and_item_and_all_others_are_
         )
 
 
-def test_damage_is_named_at_every_start_and_kept_aside_once() -> None:
+def test_damage_is_named_at_every_start_and_set_aside_once() -> None:
     disk, _ = three_segments()
     wreck(disk, recovered(disk)[0][1])
     first = start(disk)

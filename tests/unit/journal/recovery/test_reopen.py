@@ -25,7 +25,7 @@ def unclean(last: bytes = b"four") -> MemoryDisk:
 
 
 def start_without_room(disk: MemoryDisk, verb: str = "create") -> Writer:
-    for name in disk.names("/data/jobs.1"):  # and no spare whose room could be taken
+    for name in disk.names("/data/jobs.1"):  # and no prepared segment whose room could be taken
         if name != "0000000001.segment":
             disk.remove(f"/data/jobs.1/{name}")
     disk.faults.append(Fault(verb, times=1000, error=errno.ENOSPC))

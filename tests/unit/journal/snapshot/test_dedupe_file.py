@@ -1,4 +1,4 @@
-"""Chunks: what is remembered is in files that are whole, merged, forgotten, or named when lost."""
+"""Chunks: remembered ids are in files that are whole, merged, forgotten, or named when lost."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class BusyDisk(MemoryDisk):
 
 
 class Daemon:
-    """Puts, confirms, commits, rotates, removes what is dead: a step at a time."""
+    """Puts, confirms, commits, rotates, removes dead segments: a step at a time."""
 
     def __init__(self, disk: MemoryDisk, chance: random.Random) -> None:
         self.writer: Writer = fresh(disk, TINY)
@@ -175,7 +175,7 @@ def test_what_is_written_behind_the_copied_segment_is_another_moment(
     disk = BusyDisk()
     writer = fresh(disk, TINY)
     number = 0
-    while len(segments(disk)) < 2:  # one active, one spare
+    while len(segments(disk)) < 2:  # one active, one prepared
         number += 1
         writer.put_all(b"item %d " % number * 20)
 

@@ -213,11 +213,11 @@ def goes_on(disk: MemoryDisk) -> None:
         assert all(d.kind != "torn" for d in again.recovery.damages)
 
 
-# -- with survivors, snapshots and a recycled segment --------------------------------------------
+# -- with compacted, recycled segments and snapshots ---------------------------------------------
 
 
 def plain(record: Record) -> tuple[object, ...]:
-    """A record without its place: survivors stand elsewhere than they were put."""
+    """Return a record without its position: compaction moves it."""
     return record[:9]
 
 
@@ -311,7 +311,7 @@ def test_with_snapshots_every_truncation_is_named(closed: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
-def test_over_survivors_without_a_snapshot_damage_is_named_too(closed: bool) -> None:
+def test_without_a_snapshot_damage_after_a_compacted_segment_is_named(closed: bool) -> None:
     """One bit of every seventh byte that says something."""
     disk, _, _ = snapshotted(closed)
     disk = disk.kill_clone()

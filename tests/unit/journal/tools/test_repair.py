@@ -14,7 +14,7 @@ from journal.format.kinds import Kind
 from journal.format.record import Record
 from journal.read.frames import chain
 from journal.recovery.recovery import Recovery
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.repair import opening_behind, repair_of
 from journal.tools.verify import check_journal
 from tests.support.journals import (
@@ -208,7 +208,7 @@ def test_a_crash_at_any_verb_loses_no_more_than_was_damaged(hit: str) -> None:
     raise AssertionError("it never ended")
 
 
-# -- with snapshots, survivors and recycled segments ---------------------------------------------
+# -- with snapshots, compacted and recycled segments ---------------------------------------------
 
 
 def hit(built: Laid, number: int, offset: int) -> MemoryDisk:
@@ -233,7 +233,7 @@ def served(disk: MemoryDisk) -> set[int]:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_journal_with_snapshots_and_survivors_is_whole(closed: bool) -> None:
+def test_a_journal_with_snapshots_and_compacted_segments_is_whole(closed: bool) -> None:
     report = check_journal(laid(closed).disk, FOLDER)
     assert not report.damages
     assert report.items == len(LIVE)
@@ -261,7 +261,7 @@ def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> No
             try:
                 repair_of(disk, FOLDER).run(TIME_MS)
             except JournalError as error:
-                assert number == 6, error  # survivors without a header
+                assert number == 6, error  # a compacted segment without a header
                 continue
             assert not check_journal(disk, FOLDER).damages, f"{number} {offset}"
             assert readable(disk, set(LIVE)) >= there, f"{number} {offset}"
@@ -271,16 +271,16 @@ def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> No
 
 
 def test_numbers_go_on_behind_what_is_known_to_be_lost_and_only_behind_that() -> None:
-    recovery, account = Recovery(journal(), FOLDER), Account()
-    for _ in account.follow(recovery):
+    recovery, live_set = Recovery(journal(), FOLDER), LiveSet()
+    for _ in live_set.follow(recovery):
         pass
-    before = opening_behind(recovery, account, b"jobs", 1)
+    before = opening_behind(recovery, live_set, b"jobs", 1)
     lost = Damage("corrupt", path_of(4), 64, 128, "not whole", 1, 1, 1, before.next_item + 9)
     for no_number in (replace(lost, kind="torn"), replace(lost, id_last=ITEM_MAX)):
         recovery.damages = [no_number]
-        assert opening_behind(recovery, account, b"jobs", 1) == before
+        assert opening_behind(recovery, live_set, b"jobs", 1) == before
     recovery.damages = [lost]
-    opening = opening_behind(recovery, account, b"jobs", 1)
+    opening = opening_behind(recovery, live_set, b"jobs", 1)
     assert opening.next_item == before.next_item + 10
     assert opening.next_place == before.next_place + 10
 

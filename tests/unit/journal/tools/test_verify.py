@@ -2,7 +2,7 @@
 journal of which it says nothing.
 
     plain    nine items in three segments: 1 to 4, 5 to 8, 9
-    laid     the journal of `tests.support.snapshots`: survivors, two snapshots
+    laid     the journal of `tests.support.snapshots`: a compacted segment, two snapshots
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.support.memory_disk import MemoryDisk
 from tests.support.snapshots import NEWEST, OLDER, laid, snapshot_path
 
 STRANGE: Final = "belongs to another journal or place"
-NOT_USED: Final = "survivors that are not whole; not used"
+NOT_USED: Final = "a compacted segment that is not whole; not used"
 IN_BODY: Final = 70  # bytes behind a record's beginning
 
 Make = Callable[[], MemoryDisk]
@@ -80,7 +80,7 @@ def with_snapshots() -> MemoryDisk:
 
 
 def with_originals() -> MemoryDisk:
-    """What the survivors stand for is there still."""
+    """Return it with the segments that the compacted one stands for."""
     one = laid()
     one.put_back(1, 2)
     return one.disk
@@ -201,7 +201,7 @@ CASES: Final = (
 
 
 def named(disk: MemoryDisk) -> tuple[list[Damage], list[Damage]]:
-    """The damages, and what is torn."""
+    """Return the damages, and the torn end."""
     report = check_journal(disk, FOLDER)
     return report.damages, report.torn
 

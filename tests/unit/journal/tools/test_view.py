@@ -91,7 +91,7 @@ def watched(on_read: Callable[[str, int, bytes], bytes]) -> Files:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_stopped_journal_is_told_whole(tmp_path: Path, live: bool) -> None:
+def test_a_stopped_journal_is_read_whole(tmp_path: Path, live: bool) -> None:
     view = read_journal(Disk(), on_disk(tmp_path / "jobs.3", chain()), live)
     assert lsns(view) == [1, 2, 3, 4, 5, 6]
     assert view.clean
@@ -125,7 +125,7 @@ def test_a_folder_without_segments_is_an_empty_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_damaged_record_is_named_and_the_rest_is_told(tmp_path: Path, live: bool) -> None:
+def test_a_damaged_record_is_named_and_the_rest_is_read(tmp_path: Path, live: bool) -> None:
     segments = chain()
     first = FILE_HEADER_BYTES + 300
     segments[1].data[first] ^= 0xFF
@@ -140,7 +140,7 @@ def test_a_damaged_record_is_named_and_the_rest_is_told(tmp_path: Path, live: bo
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_missing_segment_of_a_whole_chain_is_damage(tmp_path: Path, live: bool) -> None:
+def test_a_missing_segment_in_the_middle_is_damage(tmp_path: Path, live: bool) -> None:
     segments = chain()
     folder = on_disk(tmp_path, [segments[0], segments[2]])
     view = read_journal(Disk(), folder, live)
@@ -266,7 +266,7 @@ def test_a_segment_removed_under_our_feet_was_done_with(tmp_path: Path) -> None:
     assert view.clean
 
 
-def test_no_record_is_told_twice_when_the_reading_starts_again(tmp_path: Path) -> None:
+def test_no_record_is_read_twice_when_the_reading_starts_again(tmp_path: Path) -> None:
     segments = chain(5)
     folder = on_disk(tmp_path, segments)
 
@@ -353,9 +353,9 @@ def test_readers_beside_a_real_writer_see_every_record_once_and_no_damage(tmp_pa
             for _ in range(3):
                 lsn = writer.append(put(turn, b"y" * (turn % 90)))
                 writer.append(draft(Kind.DONE, turn, 1, 1)._replace(put_lsn=lsn))
-            if writer.wants_spare:
-                order = writer.order_spare(turn)
-                writer.spare_ready(order, order.prepare(disk))
+            if writer.wants_preallocation:
+                order = writer.begin_preallocation(turn)
+                writer.finish_preallocation(order, order.prepare(disk))
             writer.write(turn)
             job = writer.begin_sync()
             if job is not None:

@@ -1,4 +1,4 @@
-"""Group commit: what is appended, written, in flight, durable; and failed for good."""
+"""Group commit: records appended, written, in flight, durable; and failed for good."""
 
 from __future__ import annotations
 

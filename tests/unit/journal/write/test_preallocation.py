@@ -13,10 +13,10 @@ SIZES = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
 def test_the_next_segment_is_wanted_when_the_active_one_is_half_full() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     writer.put_all(b"x" * 20_000)
-    assert not writer.journal.wants_spare
+    assert not writer.journal.wants_preallocation
     writer.put(b"x" * 20_000)
     writer.journal.write(TIME_MS)
-    assert writer.journal.wants_spare
+    assert writer.journal.wants_preallocation
 
 
 def test_many_small_items_want_room_for_their_confirms_long_before_that() -> None:
@@ -25,12 +25,12 @@ def test_many_small_items_want_room_for_their_confirms_long_before_that() -> Non
         writer.put(b"")
     writer.journal.append((10, 0, 1, 0, TIME_MS, b"", b"", 0, 0))
     writer.commit()
-    spares = writer.journal.spares
+    preallocation = writer.journal.preallocation
     active = writer.journal.active
     assert active is not None
-    room = active.capacity - active.at + sum(s.capacity for s in spares.waiting)
+    room = active.capacity - active.at + sum(s.capacity for s in preallocation.waiting)
     assert room >= 350 * CONFIRM_BYTES
-    assert spares.waiting, "although it is not half full"
+    assert preallocation.waiting, "although it is not half full"
     assert active.at * 2 < active.capacity
 
 
@@ -44,11 +44,11 @@ def test_an_item_waits_for_the_room_of_its_confirm_until_it_is_clear_that_there_
     writer.put(b"last")
     journal.write(TIME_MS)
     assert journal.has_pending, "it waits"
-    assert not journal.spares.may_accept
-    assert journal.wants_spare
+    assert not journal.preallocation.may_accept
+    assert journal.wants_preallocation
 
-    order = journal.order_spare(TIME_MS)
-    journal.spare_failed(order)
+    order = journal.begin_preallocation(TIME_MS)
+    journal.preallocation_failed(order)
     journal.write(TIME_MS)
     assert not journal.has_pending, "what was accepted is written from what room there is"
 
@@ -60,7 +60,7 @@ def test_a_confirm_does_not_wait_for_that_room() -> None:
     for _ in range(500):
         writer.put(b"")
     journal.write(TIME_MS)
-    assert not journal.spares.may_accept
+    assert not journal.preallocation.may_accept
     writer.done(1)
     journal.write(TIME_MS)
     assert not journal.has_pending
@@ -70,24 +70,24 @@ def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     writer.put_all(b"x" * 40_000)
     journal = writer.journal
-    journal.spares.waiting.clear()
-    first = journal.order_spare(TIME_MS)
-    journal.spare_failed(first)
-    journal.spares.number += 1  # survivors took the next
-    second = journal.order_spare(TIME_MS)
+    journal.preallocation.waiting.clear()
+    first = journal.begin_preallocation(TIME_MS)
+    journal.preallocation_failed(first)
+    journal.preallocation.number += 1  # a compacted segment took the next
+    second = journal.begin_preallocation(TIME_MS)
     assert second.header.segment == first.header.segment
-    journal.spare_ready(second, second.prepare(journal.files))
-    third = journal.order_spare(TIME_MS)
+    journal.finish_preallocation(second, second.prepare(journal.files))
+    third = journal.begin_preallocation(TIME_MS)
     assert third.header.segment == first.header.segment + 2
 
 
 def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_large() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     writer.put_all(b"x")
-    spares = writer.journal.spares
+    preallocation = writer.journal.preallocation
     for size, taken in ((32 << 10, True), (64 << 10, True), (1 << 20, False)):
-        spares.recycled = ("/data/jobs.1/old", size)
-        order = writer.journal.order_spare(TIME_MS)
+        preallocation.recycled = ("/data/jobs.1/old", size)
+        order = writer.journal.begin_preallocation(TIME_MS)
         assert bool(order.recycle) == taken, size
         assert order.header.capacity == (size if taken else 64 << 10)
-        spares.is_ordered = False
+        preallocation.is_under_way = False

@@ -1,4 +1,4 @@
-"""How long what is done stays: by time, by size, for good."""
+"""How long done items stay: by time, by size, for good."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_active_segment_turns_when_something_done_in_it_is_old_enough() -> No
     assert not retention.wants_turn(active, 1500), "nothing in it is done"
 
 
-def test_one_that_cannot_go_yet_is_told_once() -> None:
+def test_one_that_cannot_go_yet_is_reported_once() -> None:
     retention = Retention()
     retention.change(100, 0)
     some = log(10)

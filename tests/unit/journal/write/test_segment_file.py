@@ -17,8 +17,8 @@ from journal.read.scan import scan
 from journal.write.segment_file import (
     OVERHEAD_BYTES,
     SECTOR_BYTES,
+    PreallocationJob,
     Sizes,
-    SpareOrder,
     least_capacity,
     whole_sectors,
 )
@@ -54,7 +54,7 @@ def test_capacities_are_whole_sectors_so_a_footer_is_written_whole(size: int) ->
     assert (capacity - FOOTER_SPACE_BYTES) % SECTOR_BYTES == 0
 
 
-# -- spares: new, recycled, refused ---------------------------------------------------------------
+# -- prepared: new, recycled, refused -------------------------------------------------------------
 
 PATH = "/q/0000000007.segment"
 RECYCLE = "/q/0000000003.segment.recycled"
@@ -86,24 +86,24 @@ def recycling_disk(number: int = 3, journal: int = 5, capacity: int = CAPACITY) 
     return disk
 
 
-ORDER = SpareOrder(PATH, header(7), recycle=RECYCLE)
+ORDER = PreallocationJob(PATH, header(7), recycle=RECYCLE)
 
 
 def is_new(disk: MemoryDisk) -> bool:
-    """Has the spare been written from scratch, and is the old file gone?"""
+    """True if the segment was written from scratch and the old file is gone."""
     fresh = header(7).encode() + bytes(CAPACITY - FILE_HEADER_BYTES)
     return disk.names("/q") == ["0000000007.segment"] and disk.read(PATH) == fresh
 
 
-def test_a_spare_is_zeros_behind_its_header() -> None:
+def test_a_preallocated_segment_is_zeros_after_its_header() -> None:
     disk = MemoryDisk()
-    handle = SpareOrder(PATH, header(7)).prepare(disk)
+    handle = PreallocationJob(PATH, header(7)).prepare(disk)
 
     assert is_new(disk)
     assert handle.path == PATH
 
 
-def test_a_recycled_spare_has_a_new_header_a_new_name_and_begins_with_zeros() -> None:
+def test_a_recycled_file_has_a_new_header_a_new_name_and_begins_with_zeros() -> None:
     disk = recycling_disk()
     before = disk.read(RECYCLE)
     disk.trace.clear()
@@ -115,7 +115,7 @@ def test_a_recycled_spare_has_a_new_header_a_new_name_and_begins_with_zeros() ->
     assert not any(verb.startswith("create") for verb in disk.trace), "no zeros were written"
 
 
-def test_a_recycled_spare_takes_records_and_shows_none_of_its_earlier_life() -> None:
+def test_a_recycled_file_takes_records_and_shows_none_of_its_earlier_life() -> None:
     disk = recycling_disk()
     handle = ORDER.prepare(disk)
     assert scan(disk.read(PATH), PATH, 5, 7).records == []
@@ -182,7 +182,7 @@ def test_trouble_with_the_old_file_ends_in_a_new_one(verb: str) -> None:
     assert not disk.retried_syncs
 
 
-def test_after_a_power_cut_at_any_moment_the_spares_name_is_only_on_a_file_with_its_header() -> (
+def test_after_any_power_cut_the_name_is_only_on_a_file_with_its_header() -> (
     None
 ):
     steps = 0
@@ -206,22 +206,22 @@ def test_after_a_power_cut_at_any_moment_the_spares_name_is_only_on_a_file_with_
     assert disk.crash_clone(Random(1), "lost").names("/q") == ["0000000007.segment"]
 
 
-def test_a_new_spare_leaves_min_disk_free_and_says_so() -> None:
+def test_a_new_segment_leaves_min_disk_free_and_says_so() -> None:
     disk = MemoryDisk()
     disk.make_folder("/q")
     disk.disk_bytes = CAPACITY + 1000
     with pytest.raises(OSError, match=r"less than min_disk_free \(1001 bytes\)") as refused:
-        SpareOrder(PATH, header(7), reserve_bytes=1001).prepare(disk)
+        PreallocationJob(PATH, header(7), reserve_bytes=1001).prepare(disk)
     assert refused.value.errno == errno.ENOSPC
     assert disk.names("/q") == []
 
-    SpareOrder(PATH, header(7), reserve_bytes=1000).prepare(disk)
+    PreallocationJob(PATH, header(7), reserve_bytes=1000).prepare(disk)
     assert disk.names("/q") == ["0000000007.segment"]
 
 
-def test_a_recycled_spare_takes_no_room_and_none_is_asked_for() -> None:
+def test_a_recycled_file_takes_no_room_and_none_is_asked_for() -> None:
     disk = recycling_disk()
     disk.disk_bytes = 0
-    SpareOrder(PATH, header(7), recycle=RECYCLE, reserve_bytes=1 << 30).prepare(disk)
+    PreallocationJob(PATH, header(7), recycle=RECYCLE, reserve_bytes=1 << 30).prepare(disk)
 
     assert disk.names("/q") == ["0000000007.segment"]

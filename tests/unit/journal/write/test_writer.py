@@ -1,4 +1,4 @@
-"""The writing side: append, write, sync, rotate, drop what is dead, close and go on."""
+"""The writing side: append, write, sync, rotate, drop dead segments, close and go on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.journals import (
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
 
 SEEDS = range(60)
-# Room enough that nobody prepares a second segment.
+# Room enough that no second segment is prepared.
 ROOMY = replace(TINY, segment_min=16 << 10, segment_max=16 << 10)
 
 
@@ -61,12 +61,12 @@ def test_nothing_is_written_before_there_is_a_segment_and_the_journal_says_so() 
     writer.journal.write(TIME_MS)
 
     assert writer.journal.commit.lsn_written == 0
-    assert writer.journal.wants_spare
+    assert writer.journal.wants_preallocation
     assert not writer.journal.can_write
 
 
 def test_an_idle_journal_wants_no_segment() -> None:
-    assert not writer_on(MemoryDisk()).journal.wants_spare
+    assert not writer_on(MemoryDisk()).journal.wants_preallocation
 
 
 def test_what_was_synced_survives_any_power_loss() -> None:
@@ -155,10 +155,10 @@ def test_a_full_segment_is_sealed_with_a_footer_and_the_log_goes_on_in_the_next(
 def test_the_next_segment_is_wanted_when_half_of_this_one_is_full() -> None:
     writer = writer_on(MemoryDisk())
     writer.put_all(b"a")
-    assert not writer.journal.wants_spare
+    assert not writer.journal.wants_preallocation
     writer.put_all(b"b" * 900)
 
-    assert not writer.journal.wants_spare, "it was prepared"
+    assert not writer.journal.wants_preallocation, "it was prepared"
     assert len(segments(writer.journal.files)) == 2
 
 
@@ -170,7 +170,7 @@ def test_without_a_next_segment_what_fits_is_written_and_the_rest_waits() -> Non
     for _ in range(4):
         writer.put(b"b" * 300)
     writer.journal.write(TIME_MS)
-    assert writer.journal.wants_spare
+    assert writer.journal.wants_preallocation
     assert not writer.prepare()
 
     assert 1 < writer.journal.commit.lsn_written < 5
@@ -222,7 +222,7 @@ def test_an_item_of_any_size_around_that_of_a_segment_is_stored_at_the_first_try
         assert segments(disk) in ([1], [1, 2]), "no segment was prepared in vain"
 
 
-def test_a_spare_too_small_for_a_large_item_is_passed_over_and_removed() -> None:
+def test_a_segment_too_small_for_a_large_item_is_passed_over_and_removed() -> None:
     disk = MemoryDisk()
     writer = writer_on(disk)
     writer.put_all(b"a", b"b" * 900)
@@ -235,7 +235,7 @@ def test_a_spare_too_small_for_a_large_item_is_passed_over_and_removed() -> None
         assert bodies(start(found).records) == [b"a", b"b" * 900, b"L" * 5000]
 
 
-def test_a_spare_passed_over_that_was_not_removed_is_no_damage() -> None:
+def test_a_passed_over_segment_that_was_not_removed_is_no_damage() -> None:
     disk = MemoryDisk()
     writer = writer_on(disk)
     writer.put(b"a" * 10)
@@ -300,7 +300,7 @@ def test_after_a_failed_write_or_sync_nothing_is_ever_acknowledged_again(verb: s
     assert str(commit.failure).endswith("failed: Input/output error")
     before = len(disk.trace)
     writer.put_all(b"d")
-    assert not writer.journal.wants_spare
+    assert not writer.journal.wants_preallocation
     assert not writer.journal.can_write
     assert disk.trace[before:] == [], "a sync is never retried, nothing is written"
     assert disk.retried_syncs == []
@@ -356,7 +356,7 @@ def test_when_a_turn_to_the_next_segment_fails_nothing_more_is_written(nth: int)
     disk = MemoryDisk()
     writer = writer_on(disk)
     writer.put_all(b"a" * 300, b"b" * 100)
-    assert writer.journal.spares.waiting is not None
+    assert writer.journal.preallocation.waiting is not None
     writer.journal.turns = True
     disk.faults.append(Fault("write", nth=nth))  # the footer, the next checkpoint
     writer.put_all(b"c")
@@ -476,7 +476,7 @@ def test_a_removal_that_is_lost_brings_no_confirmed_item_back() -> None:
             assert again.recovery.damages == []
 
 
-def test_disk_bytes_are_those_of_all_segments_and_the_spare() -> None:
+def test_disk_bytes_are_those_of_all_segments_also_preallocated_ones() -> None:
     disk = MemoryDisk()
     writer = filled(disk)
 
@@ -543,7 +543,7 @@ def test_close_does_not_wait_for_a_segment_that_somebody_else_prepares() -> None
     disk = MemoryDisk()
     writer = writer_on(disk)
     writer.put(b"a")
-    writer.journal.order_spare(TIME_MS)
+    writer.journal.begin_preallocation(TIME_MS)
     writer.close()
 
     assert bodies(start(disk.crash_clone(Random(0))).records) == [b"a"]
@@ -614,5 +614,5 @@ def test_a_wait_for_the_reserve_ends_when_it_is_there() -> None:
         for _ in range(20):
             writer.put(b"x")
         writer.commit()
-        assert not writer.journal.is_starved
-        assert not writer.journal.wants_spare, "no segment is prepared for nothing"
+        assert not writer.journal.is_stalled
+        assert not writer.journal.wants_preallocation, "no segment is prepared for nothing"

@@ -43,11 +43,11 @@ def log_of(stage: Stage) -> JournalLog:
 
 def rewrite(stage: Stage, chosen: list[Segment]) -> None:
     """Compact as the server does it, from beginning to end."""
-    upkeep, live = log_of(stage).store.upkeep, stage.broker.queues[b"jobs"].reader.live
-    job = upkeep.begin_carry(chosen, live.copy(), lambda: None, stage.unix_ms)
+    maintenance, live = log_of(stage).store.maintenance, stage.broker.queues[b"jobs"].reader.live
+    job = maintenance.begin_compaction(chosen, live.copy(), lambda: None, stage.unix_ms)
     survivors = job.run(stage.disk)
     assert survivors is not None
-    for path in upkeep.finish_carry(chosen, job, survivors):
+    for path in maintenance.finish_compaction(chosen, job, survivors):
         stage.disk.remove(path)
 
 

@@ -48,7 +48,7 @@ class Bench:
 
     async def append_and_write(self) -> None:
         self.journal.append(Draft(Kind.PUT, 1, 1, 0, 1, b"", b"x", 0, 0))
-        if self.journal.wants_spare:
+        if self.journal.wants_preallocation:
             self.committer.preallocate(self.log, 1)
             await asyncio.wait_for(self.prepared.wait(), 20)
         self.journal.write(1)

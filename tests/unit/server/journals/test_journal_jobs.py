@@ -8,8 +8,8 @@ from threading import Event
 
 import pytest
 
-from journal.compaction.compaction import CarryJob
-from journal.compaction.maintenance import Upkeep
+from journal.compaction.compaction import CompactionJob
+from journal.compaction.maintenance import Maintenance
 from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
@@ -170,8 +170,8 @@ def test_a_rewriting_that_finds_no_room_is_worth_a_line_unless_the_journal_has_f
             life.log.advance()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(CarryJob, "run", run)
-    monkeypatch.setattr(Upkeep, "choose", lambda *_: life.log.journal.segments[:1])
+    monkeypatch.setattr(CompactionJob, "run", run)
+    monkeypatch.setattr(Maintenance, "choose", lambda *_: life.log.journal.segments[:1])
     fill(life, 20)
     life.settle()
     told = [text for text in caplog.messages if "not rewritten: No space left" in text]

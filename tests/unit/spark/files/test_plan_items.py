@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.spark.jobs.stories import Story, spill
 
 from journal.files import Disk
 from kestrelpy.core.queue.admin import Admin
@@ -14,6 +13,7 @@ from kestrelpy.spark.files.live_items import DEAD, DELAYED, LEASED, READY, STATE
 from kestrelpy.spark.files.plan_items import plan_items, state_of
 from tests.support.life import at_once
 from tests.support.moving import Town
+from tests.unit.spark.jobs.stories import Story, spill
 
 
 @pytest.fixture(autouse=True)

@@ -19,11 +19,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Final
 
-from tests.unit.spark.jobs.stories import spill
-
 from journal.format.checkpoint import Checkpoint
 from journal.format.folder import folder_name
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.kinds import Kind, Tag
 from journal.format.lease import LeaseEntry
 from journal.format.meta import encode_meta, ended
@@ -35,11 +33,12 @@ from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from journal.snapshot.job import State
 from journal.store import Store
-from journal.tools.live_set import Account, Line
+from journal.tools.live_set import LiveSet, ReaderItems
 from journal.tools.view import JournalView
 from journal.write.segment_file import Sizes
 from tests.support.journals import Queue, Writer
 from tests.support.memory_disk import MemoryDisk
+from tests.unit.spark.jobs.stories import spill
 
 ROOM: Final = Sizes(1 << 20, 1 << 20, 4 << 20)  # all of a book in one segment
 BEGIN_MS: Final = 1_700_000_000_000
@@ -51,7 +50,7 @@ ELSEWHERE: Final = Origin(b"elsewhere", b"other", 1, LIFE)  # on a server that n
 
 _ENDS: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED, Kind.MOVED)
 
-Change = Callable[[Line], None]
+Change = Callable[[ReaderItems], None]
 
 
 class Book:
@@ -139,21 +138,21 @@ class Book:
 
     def _snapshot(self, store: Store, disk: MemoryDisk, folder: str) -> None:
         """What the records add up to, with the changes."""
-        account = Account()
-        for _ in account.follow(JournalView(disk, folder, live=True)):
+        live_set = LiveSet()
+        for _ in live_set.follow(JournalView(disk, folder, live=True)):
             pass
         for change in self.changes:
-            change(account.lines[self.line.reader])
-        own = account.lines[0]
+            change(live_set.lines[self.line.reader])
+        own = live_set.lines[0]
         readers = [
             ReaderState(number, line.name, 0, live=line.items.copy(), dead=_dead(line))
-            for number, line in account.lines.items() if number
+            for number, line in live_set.lines.items() if number
         ]  # fmt: skip
         checkpoint = Checkpoint(
             self.queue.encode(), 1 << 20, 1 << 20, generation=LIFE, server=self.server.encode()
         )
         state = State(checkpoint, own.items.copy(), 0, IdCounts(), _dead(own), readers=readers)
-        deepcopy(store.upkeep.begin_snapshot(state, self.now_ms)).run(disk)
+        deepcopy(store.maintenance.begin_snapshot(state, self.now_ms)).run(disk)
 
 
 class _Seen:
@@ -180,7 +179,7 @@ class _Seen:
         )  # fmt: skip
 
 
-def _dead(line: Line) -> list[DeadEntry]:
+def _dead(line: ReaderItems) -> list[DeadEntry]:
     return [DeadEntry(item, n, 1, b"", BEGIN_MS, 1) for n, item in enumerate(sorted(line.dead))]
 
 
@@ -194,7 +193,7 @@ class Pen:
     # -- items --------------------------------------------------------------------------------
 
     def put(
-        self, key: bytes = b"", stamp: Stamp | None = None, *, item: int = 0, reader: int = 0,
+        self, key: bytes = b"", stamp: ItemHeader | None = None, *, item: int = 0, reader: int = 0,
         is_due: bool = True, meta: bytes = b"",
     ) -> int:  # fmt: skip
         """An item for all readers, or of one's own; its number."""
@@ -204,13 +203,13 @@ class Pen:
         self._say(Kind.PUT, item, place, 0, meta, self.book.body, reader)
         return item
 
-    def put_own(self, key: bytes = b"", stamp: Stamp | None = None) -> int:
+    def put_own(self, key: bytes = b"", stamp: ItemHeader | None = None) -> int:
         """One for this line alone."""
         return self.put(key, stamp, reader=self.reader)
 
     def hand(self, item: int) -> int:
         """Another item of this journal is made of it, in one record with its end."""
-        return self.put(stamp=Stamp(origin=self.name(item)))
+        return self.put(stamp=ItemHeader(origin=self.name(item)))
 
     def name(self, item: int, generation: int = LIFE) -> Origin:
         """How other queues name it."""

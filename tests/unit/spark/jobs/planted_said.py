@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.key import join, text_of, value_of
-from journal.format.schedule import Nominal
+from journal.format.schedule import Watermark
 from journal.format.transfer import Origin
 from tests.unit.spark.jobs.books import LIFE, Pen
 from tests.unit.spark.jobs.planted import CHILD, OWN, Case, Legal, Story
@@ -35,7 +35,7 @@ def versions(*steps: tuple[int, int], apart_ms: int = 0) -> Story:
         key, items = text_of(b"key of %d" % pen.book.next), list[int]()
         for version, back in steps:
             previous = items[-back] if back else 0
-            items.append(pen.put_own(key, Stamp(version=version, previous=previous)))
+            items.append(pen.put_own(key, ItemHeader(version=version, previous=previous)))
             pen.book.tick(apart_ms)
         return f"item {items[-1]} is version {steps[-1][0]}"
 
@@ -48,8 +48,8 @@ def of_two_keys(one: bytes, other: bytes) -> Legal:
     def story(pen: Pen) -> None:
         more = value_of(pen.book.next)
         for key in (one, other):
-            first = pen.put_own(key + more, Stamp(version=1))
-            pen.put_own(key + more, Stamp(version=2, previous=first))
+            first = pen.put_own(key + more, ItemHeader(version=1))
+            pen.put_own(key + more, ItemHeader(version=2, previous=first))
 
     return story
 
@@ -59,8 +59,8 @@ def one_key_and_another(pen: Pen) -> None:
     number = b"%d" % pen.book.next
     pair = join([text_of(number), text_of(b"B")], False)
     for key in (pair, text_of(number + b",B")):
-        first = pen.put_own(key, Stamp(version=1))
-        pen.put_own(key, Stamp(version=2, previous=first))
+        first = pen.put_own(key, ItemHeader(version=1))
+        pen.put_own(key, ItemHeader(version=2, previous=first))
 
 
 def version() -> Iterator[Case]:
@@ -89,7 +89,7 @@ def version() -> Iterator[Case]:
 # -- ids ------------------------------------------------------------------------------------------
 
 
-def stamped(*stamps: Stamp, apart_ms: int = 0, words: str = "later, as item {}") -> Story:
+def stamped(*stamps: ItemHeader, apart_ms: int = 0, words: str = "later, as item {}") -> Story:
     """Puts with these, their scopes and ids a story's own; the last is named."""
 
     def story(pen: Pen) -> str:
@@ -105,24 +105,24 @@ def stamped(*stamps: Stamp, apart_ms: int = 0, words: str = "later, as item {}")
 
 def done_between(pen: Pen) -> str:
     id_ = b"%d" % pen.book.next
-    pen.done(pen.put_own(b"", Stamp(id_)))
-    return f"later, as item {pen.put_own(b'', Stamp(id_))}"
+    pen.done(pen.put_own(b"", ItemHeader(id_)))
+    return f"later, as item {pen.put_own(b'', ItemHeader(id_))}"
 
 
 def for_all_and_for_one(pen: Pen) -> str:
     id_ = b"%d" % pen.book.next
-    pen.put(b"", Stamp(id_))
-    return f"later, as item {pen.put_own(b'', Stamp(id_))}"
+    pen.put(b"", ItemHeader(id_))
+    return f"later, as item {pen.put_own(b'', ItemHeader(id_))}"
 
 
 def in_two_queues(pen: Pen) -> None:
     id_ = b"%d" % pen.book.next
     for each in (pen, pen.book.beside("other").own):
-        each.put(b"", Stamp(id_))
+        each.put(b"", ItemHeader(id_))
 
 
 def ids() -> Iterator[Case]:
-    a, b = Stamp(b"a"), Stamp(b"b")
+    a, b = ItemHeader(b"a"), ItemHeader(b"b")
     rule, alone = "id_twice", stamped(a, b)
     yield Case(rule, "at once", stamped(a, a), alone)
     yield Case(rule, "others between", stamped(a, b, a), stamped(a, b))
@@ -131,17 +131,17 @@ def ids() -> Iterator[Case]:
     yield Case(rule, "of what is done", done_between, stamped(a, a, apart_ms=DAY_MS))
     yield Case(rule, "put for all and for one", for_all_and_for_one, alone, (CHILD,))
     yield Case(rule, "in one queue, others in two", stamped(a, a), in_two_queues, (OWN,))
-    scoped = Stamp(b"a", b"w", 1)
+    scoped = ItemHeader(b"a", b"w", 1)
     yield Case(rule, "in one epoch", stamped(scoped, scoped),
                stamped(scoped, scoped._replace(epoch=2)))  # fmt: skip
     yield Case(rule, "in one scope", stamped(scoped, scoped),
                stamped(scoped, scoped._replace(scope=b"v")))  # fmt: skip
     yield Case(rule, "in one scope, others in none", stamped(scoped, scoped), stamped(scoped, a))
-    yield Case(rule, "no text, others differ", stamped(Stamp(b"\xff"), Stamp(b"\xff")),
-               stamped(Stamp(b"\xff"), Stamp(b"\xfe")))  # fmt: skip
+    yield Case(rule, "no text, others differ", stamped(ItemHeader(b"\xff"), ItemHeader(b"\xff")),
+               stamped(ItemHeader(b"\xff"), ItemHeader(b"\xfe")))  # fmt: skip
     rule, words = "epoch_back", "item {} of epoch 1 of scope"
-    newer, newest = (Stamp(b"%d" % n, b"w", n) for n in (2, 3))
-    late = Stamp(b"late", b"w", 1)
+    newer, newest = (ItemHeader(b"%d" % n, b"w", n) for n in (2, 3))
+    late = ItemHeader(b"late", b"w", 1)
     yield Case(rule, "behind a newer one", stamped(newer, late, words=words),
                stamped(late, newer))  # fmt: skip
     yield Case(rule, "behind two newer ones", stamped(newer, newest, late, words=words),
@@ -163,7 +163,7 @@ def put_at(*times: tuple[bytes, int], over_a_restart: bool = False) -> Story:
     def story(pen: Pen) -> str:
         number, item = b"%d" % pen.book.next, 0
         for name, time_s in times:
-            item = pen.put(reader=pen.reader, meta=Nominal(name + number, time_s).meta)
+            item = pen.put(reader=pen.reader, meta=Watermark(name + number, time_s).meta)
             if over_a_restart:
                 pen.book.tokens()
         return f"and again as item {item}"
@@ -181,7 +181,7 @@ def times() -> Iterator[Case]:
     yield Case(rule, "of one schedule, others of two", twice,
                put_at((b"daily", 60), (b"hourly", 60)))  # fmt: skip
     yield Case(rule, "others have a scope and an epoch", twice,
-               stamped(Stamp(b"a", b"daily", 60), Stamp(b"b", b"daily", 60)))  # fmt: skip
+               stamped(ItemHeader(b"a", b"daily", 60), ItemHeader(b"b", b"daily", 60)))  # fmt: skip
 
 
 # -- tokens ---------------------------------------------------------------------------------------
@@ -262,14 +262,14 @@ def made(*of: Callable[[Pen], Origin], own: bool = False) -> Story:
     def story(pen: Pen) -> str:
         item = 0
         for each in [each(pen) for each in of]:
-            item = (pen.put_own if own else pen.put)(b"", Stamp(origin=each))
+            item = (pen.put_own if own else pen.put)(b"", ItemHeader(origin=each))
         return f"item {item} was made of"
 
     return story
 
 
 def made_in_two_queues(pen: Pen) -> str:
-    stamp = Stamp(origin=origin(pen))
+    stamp = ItemHeader(origin=origin(pen))
     other = pen.book.beside("other").own
     other.put(b"", stamp)
     pen.book.tick()
@@ -306,7 +306,7 @@ def handed(pen: Pen, *acts: Act, life: int = LIFE) -> str:
     source = source_of(pen)
     item = source.put()
     pen.book.now_ms = source.book.now_ms
-    copy = pen.put(b"", Stamp(origin=source.name(item, life)))
+    copy = pen.put(b"", ItemHeader(origin=source.name(item, life)))
     source.book.now_ms = pen.book.now_ms
     for act in acts:
         act(source, item)
@@ -317,7 +317,7 @@ def moved_there(pen: Pen) -> None:
     """As it should be."""
     source = source_of(pen)
     item = source.put()
-    copy = pen.put(b"", Stamp(origin=source.name(item)))
+    copy = pen.put(b"", ItemHeader(origin=source.name(item)))
     source.book.now_ms = pen.book.now_ms
     source.move(item, pen.book.own.name(copy))
 
@@ -326,7 +326,7 @@ def ended_by_another_line(pen: Pen) -> None:
     """The queue hands its own on; for the child it is done."""
     source = pen.book.beside("both", "audit")
     item = source.own.put()
-    copy = pen.put(b"", Stamp(origin=source.own.name(item)))
+    copy = pen.put(b"", ItemHeader(origin=source.own.name(item)))
     source.own.move(item, pen.book.own.name(copy))
     source.line.done(item)
 
@@ -370,7 +370,7 @@ def anothers(pen: Pen) -> Origin:
 
 def made_of_another(pen: Pen) -> Origin:
     other = pen.book.beside("target", "audit")
-    stamp = Stamp(origin=pen.name(pen.book.next + 1_000_000))
+    stamp = ItemHeader(origin=pen.name(pen.book.next + 1_000_000))
     return other.own.name(other.own.put(b"", stamp))
 
 
@@ -387,7 +387,7 @@ def arrived(own: bool) -> Legal:
 
     def story(pen: Pen) -> None:
         item, other = pen.put(), pen.book.beside("target", "audit")
-        stamp = Stamp(origin=pen.name(item))
+        stamp = ItemHeader(origin=pen.name(item))
         there = other.line if own else other.own
         pen.move(item, there.name((there.put_own if own else there.put)(b"", stamp)))
 

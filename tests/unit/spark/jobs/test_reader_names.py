@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.spark.jobs.stories import journal_of, retold
 
 from journal.files import Disk
 from journal.format.record import Draft
-from journal.tools.live_set import Account
+from journal.tools.live_set import LiveSet
 from journal.tools.verify import StartView
 from kestrelpy.core import policy
 from kestrelpy.spark.files.plan_events import plan_events
@@ -28,6 +27,7 @@ from kestrelpy.spark.jobs.audit import dedupe as once
 from tests.support.bulk import in_bulk
 from tests.unit.spark.jobs.audit.test_audit_readers import all_sides, one_removed
 from tests.unit.spark.jobs.audit.test_audit_readers import passed_on as passing
+from tests.unit.spark.jobs.stories import journal_of, retold
 
 OFF, ON = (ReaderName(0, "", lsn, 0, stops) for lsn, stops in ((30, False), (20, True)))
 
@@ -114,7 +114,7 @@ def test_the_items_of_a_journal_are_those_of_the_queues_own_line(
 ) -> None:
     data = build(tmp_path)
     (folder,) = data.glob("jobs.*")
-    account, view = Account(), StartView(Disk(), str(folder), live=True)
-    for _ in account.follow(view):
+    live_set, view = LiveSet(), StartView(Disk(), str(folder), live=True)
+    for _ in live_set.follow(view):
         pass
-    assert [*state_of(Disk(), str(folder)).live] == [*account.items]
+    assert [*state_of(Disk(), str(folder)).live] == [*live_set.items]

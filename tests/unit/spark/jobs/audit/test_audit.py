@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.unit.spark.jobs.stories import TINY, Story, forget, journal_of, random_story, retold
 
 from journal.files import Disk
 from journal.format.kinds import Kind
@@ -29,6 +28,7 @@ from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS
 from tests.support.life import at_once
 from tests.unit.spark.jobs.audits import audited, breach
+from tests.unit.spark.jobs.stories import TINY, Story, forget, journal_of, random_story, retold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

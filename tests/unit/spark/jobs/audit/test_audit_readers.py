@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from journal.format.item_header import Stamp
+from journal.format.item_header import ItemHeader
 from journal.format.key import text_of
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import encode_meta
@@ -336,7 +336,7 @@ def test_an_item_that_a_child_missed_is_named(found: dict[str, dict[str, Found]]
     assert [wrong for _, wrong in each["jobs+audit"].wrong] == [Wrong.LOST]
 
 
-def put(item: int, stamp: Stamp, key: bytes = b"") -> Draft:
+def put(item: int, stamp: ItemHeader, key: bytes = b"") -> Draft:
     """The record of an item."""
     meta = (encode_meta({Tag.KEY: key}) if key else b"") + stamp.meta
     return Draft(Kind.PUT, item, item, 0, WALL_MS, meta, b"x", 0, 0)
@@ -349,10 +349,10 @@ def stamps(folder: Path) -> Path:
     def edit(drafts: list[Draft]) -> None:
         key, origin = text_of(b"K"), Origin(b"5f2c", b"others", 7, 3, 1)
         drafts[:] = [
-            put(n + 1, Stamp(version=v, previous=n), key) for n, v in enumerate((1, 2, 2, 4))
+            put(n + 1, ItemHeader(version=v, previous=n), key) for n, v in enumerate((1, 2, 2, 4))
         ]
-        drafts += [put(5, Stamp(id=b"a")), put(6, Stamp(id=b"b")), put(7, Stamp(id=b"a"))]
-        drafts += [put(8, Stamp(origin=origin)), put(9, Stamp(origin=origin))]
+        drafts += [put(n, ItemHeader(id=id_)) for n, id_ in ((5, b"a"), (6, b"b"), (7, b"a"))]
+        drafts += [put(8, ItemHeader(origin=origin)), put(9, ItemHeader(origin=origin))]
         target = Origin(b"stamps", b"jobs", 1000, 1_700_000_000, 1)
         drafts.append(moved(6, 1, target.as_target, WALL_MS, True))
 
@@ -365,7 +365,8 @@ def handed_on(folder: Path) -> Path:
 
     def edit(drafts: list[Draft]) -> None:
         origin = Origin(b"handed_on", b"jobs", 5, 1_700_000_000, 1)
-        drafts.append(Draft(Kind.PUT, 11, 11, 0, WALL_MS, Stamp(origin=origin).meta, b"x", 0, 0))
+        meta = ItemHeader(origin=origin).meta
+        drafts.append(Draft(Kind.PUT, 11, 11, 0, WALL_MS, meta, b"x", 0, 0))
 
     return planted(folder, edit)
 
@@ -402,10 +403,10 @@ def more_stamps(folder: Path) -> Path:
 
     def edit(drafts: list[Draft]) -> None:
         first, second = text_of(b"A"), text_of(b"B")
-        drafts[:] = [put(1, Stamp(version=2), first), put(2, Stamp(version=1), second)]
-        drafts += [put(3, Stamp(version=2, previous=1), second)]
-        drafts += [put(4 + n, Stamp(b"%d" % n, b"w", e)) for n, e in enumerate((1, 2, 1, 2))]
-        drafts += [put(8, Stamp(b"0", b"w", 3))]
+        drafts[:] = [put(1, ItemHeader(version=2), first), put(2, ItemHeader(version=1), second)]
+        drafts += [put(3, ItemHeader(version=2, previous=1), second)]
+        drafts += [put(4 + n, ItemHeader(b"%d" % n, b"w", e)) for n, e in enumerate((1, 2, 1, 2))]
+        drafts += [put(8, ItemHeader(b"0", b"w", 3))]
 
     return planted(folder, edit)
 
@@ -431,7 +432,7 @@ def handed_on_and_confirmed(folder: Path) -> Path:
         origins = [Origin(b"s7", queue, item, 1_700_000_000, 1) for queue, item in (
             (b"jobs", 3), (b"jobs", 9), (b"jobs+audit", 4), (b"jobs+audit", 9)
         )]  # fmt: skip
-        drafts[:] = [put(n, Stamp(origin=origin)) for n, origin in enumerate(origins, 1)]
+        drafts[:] = [put(n, ItemHeader(origin=origin)) for n, origin in enumerate(origins, 1)]
 
     data = retold(source, folder / "data", lambda drafts: None, server=b"s7")
     return retold(source, data, hand, "other", server=b"s7")
@@ -458,7 +459,7 @@ def test_what_was_handed_on_within_its_queue_and_confirmed_too_is_named(
 def both_in_one(folder: Path) -> Path:
     def edit(drafts: list[Draft]) -> None:
         origin = Origin(b"both_in_one", b"jobs", 3, 1_700_000_000, 1)
-        drafts.append(put(11, Stamp(origin=origin)))
+        drafts.append(put(11, ItemHeader(origin=origin)))
 
     return planted(folder, edit)
 

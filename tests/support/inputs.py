@@ -1,4 +1,4 @@
-"""Segments to be rewritten: real journals on a memory disk, and what a carry makes of them."""
+"""Segments to be rewritten: real journals on a memory disk, and the compaction of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterable
 from itertools import pairwise
 
-from journal.compaction.compaction import CarryJob
+from journal.compaction.compaction import CompactionJob
 from journal.files import Files
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import UNNUMBERED, Kind
 from journal.format.record import Draft, Record, decode, padded
 from journal.format.segment import (
+    COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
-    SURVIVORS,
     SegmentHeader,
     segment_path,
 )
@@ -61,11 +61,11 @@ def sealed(writer: Writer, live: Iterable[int]) -> list[Segment]:
 def carry(
     chosen: list[Segment], live: Iterable[int], number: int = 90, lsn_limit: int = 0,
     opening: Draft = OPENING,
-) -> CarryJob:  # fmt: skip
+) -> CompactionJob:  # fmt: skip
     """The job that rewrites these segments as segment `number`."""
-    header = SegmentHeader(JOURNAL, IDENTITY, number, 0, TIME_MS, SURVIVORS)
+    header = SegmentHeader(JOURNAL, IDENTITY, number, 0, TIME_MS, COMPACTED)
     path = segment_path(os.path.dirname(chosen[0].path), number)
-    return CarryJob.of(chosen, lsn_limit, ids(live), path, header, opening, pause=lambda: None)
+    return CompactionJob.of(chosen, lsn_limit, ids(live), path, header, opening, pause=lambda: None)
 
 
 def frames(files: Files, path: str) -> list[Record]:
@@ -93,5 +93,5 @@ def footer(files: Files, path: str) -> Record | None:
 
 
 def segment_names(files: Files, folder: str = FOLDER) -> list[str]:
-    """Names that anybody reads."""
+    """Return the names of segments."""
     return [name for name in files.names(folder) if name.endswith(".segment")]
