@@ -23,7 +23,7 @@ _DATES: Final = frozenset({"stored_ms", "expires_ms", "died_ms"})
 _UNTIL: Final = re.compile(r"((?:delayed|lent) .*?until )(\d+)")
 _SAID: Final = {
     True: "is paused: it stores, confirms and shows, and leases nothing",
-    False: "lends again",
+    False: "leases again",
 }
 
 Facts = dict[str, str | int | None]

@@ -1,4 +1,4 @@
-"""`[aliases.<name>]`: a name for several queues, each of which gets every item set there.
+"""`[aliases.<name>]`: a name for several queues; each one gets every item set there.
 
 One rule: an alias is never a queue and holds nothing; it is refused in place of a queue.
 """

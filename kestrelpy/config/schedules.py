@@ -1,4 +1,4 @@
-"""`[schedules.<name>]`: what is enqueued, where, and when.
+"""`[schedules.<name>]`: the items to enqueue, their queue, and their times.
 
 One rule: a schedule that passes here has run times, in a known zone; a refusal names the wrong
 field.
@@ -64,7 +64,7 @@ class ScheduleBlock(pydantic.BaseModel):
         given = [key for key in type(self).model_fields if key in self.model_fields_set]
         for key in NEEDED:
             if key not in given:
-                raise ValueError(f"must have {key} beside {' and '.join(given)}")
+                raise ValueError(f"must have {key} as well as {' and '.join(given)}")
         return self
 
     @property

@@ -174,11 +174,11 @@ class Conversation:
                 elif isinstance(command, Fetch):
                     self.stream = self.get_handler.fetch(command, now_ms)
                 else:
-                    self._carry_out(command, now_ms)
+                    self._execute(command, now_ms)
             except Refused as refused:
                 self.refuse(refused, command.noreply)
 
-    def _carry_out(self, command: Command, now_ms: int) -> None:
+    def _execute(self, command: Command, now_ms: int) -> None:
         if isinstance(command, Delete):
             (self._confirm if command.token else self._delete)(command, now_ms)
         elif isinstance(command, Upto):
@@ -268,9 +268,9 @@ class Conversation:
         """Return the browser of this conversation."""
         return self.get_handler.browser()
 
-    def await_transfer(self, order: TransferRequest) -> None:
+    def await_transfer(self, request: TransferRequest) -> None:
         """Execute no further command until this transfer request is over."""
-        self._transfer = order
+        self._transfer = request
 
     def leave(self) -> None:
         """Close because the server stops: no item is given back, so no attempt is counted."""

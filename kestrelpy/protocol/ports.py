@@ -133,7 +133,7 @@ class Talk(Protocol):
     def store(self, command: Store, now_ms: int) -> None:
         """Execute a set, add, cas or replace; raise Refused."""
 
-    def await_transfer(self, order: TransferRequest) -> None:
+    def await_transfer(self, request: TransferRequest) -> None:
         """Execute no further command until this transfer request is over."""
 
     def refuse(self, refused: Refused, noreply: bool = False) -> None:

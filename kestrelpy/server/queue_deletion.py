@@ -43,7 +43,7 @@ class QueueDeletions:
         directory: DataDirectory,
         start: Callable[[Coroutine[object, object, None]], None],
     ) -> None:
-        """`start` runs a task beside the others of the process."""
+        """`start` runs a task of the process."""
         self._broker = broker
         self._directory = directory
         self.turn: Turn | None = None

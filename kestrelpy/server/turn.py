@@ -159,7 +159,7 @@ class Turn:
                 break
 
     def _move(self, now_ms: int) -> None:
-        """Advance the transfers as far as possible."""
+        """Advance the transfers."""
         moves = self._broker.moves
         moves.advance(now_ms)
         for order in moves.take_over():

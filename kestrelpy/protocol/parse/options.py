@@ -175,9 +175,9 @@ def cut_token(line: bytes) -> tuple[bytes, int]:
     parts = _TOKEN_IN_LINE.split(line, 1)
     if len(parts) == 1:
         return b"", 0
-    before, digits, behind = parts
+    before, digits, after = parts
     token = int(digits)
-    return (before + b"\n" + behind, token) if 0 < token < TOKEN_BELOW else (b"", 0)
+    return (before + b"\n" + after, token) if 0 < token < TOKEN_BELOW else (b"", 0)
 
 
 def _marker(text: str | None, word: str = "after") -> int:

@@ -219,9 +219,9 @@ class Parser:
             if token != meaning.token or len(line) > TOKEN_LINE_BYTES_KEPT:
                 return
             line = template
-        self._keep(line, meaning)
+        self._cache_line(line, meaning)
 
-    def _keep(self, line: bytes, meaning: Known | StoreLine) -> None:
+    def _cache_line(self, line: bytes, meaning: Known | StoreLine) -> None:
         if len(line) <= LINE_BYTES_KEPT:
             if len(self._lines) >= LINES_KEPT:
                 self._lines.clear()
@@ -232,7 +232,7 @@ class Parser:
         named = (meaning.id, meaning.key, meaning.expected, meaning.handoff)
         bare = meaning.handoff is not None and not meaning.handoff.token
         if varies[1:] == (*named[:3], None if bare else named[3]):
-            self._keep(varies[0], meaning)
+            self._cache_line(varies[0], meaning)
 
     # -- storing ----------------------------------------------------------------------------
 

@@ -134,9 +134,9 @@ def _as_stored(item: Item) -> _Stored:
 def _ahead(reader: Subscription, id_: int) -> Generator[bytes, None, int]:
     """Return the number of ready items before it."""
     count = reader.live.count_between(1, id_ - 1)
-    lent = [lease.item.id for lease in reader.leases if not lease.dead]
+    leased = [lease.item.id for lease in reader.leases if not lease.dead]
     count -= reader.delays.ids.count_between(1, id_ - 1)
-    for ids in (lent, list(reader.dead.deaths)):
+    for ids in (leased, list(reader.dead.deaths)):
         for some in _sliced(ids, _COUNTED_PER_SLICE):
             count -= sum(other < id_ for other in some)
             yield b""
@@ -227,8 +227,8 @@ def _why_ready(talk: Talk, queue: Queue, id_: int, ahead: int, key: bytes) -> st
         return "the_server_is_quiescent"
     if reader.paused:
         return "paused"
-    if key and (behind := reader.key_gate.keys.blocker(id_, key)) is not None:
-        return f"behind_key_{in_words(behind[0])}_held_by_item_{behind[1]}"
+    if key and (blocker := reader.key_gate.keys.blocker(id_, key)) is not None:
+        return f"behind_key_{in_words(blocker[0])}_held_by_item_{blocker[1]}"
     if ahead:
         return f"behind_{ahead}_other{'s' if ahead > 1 else ''}"
     if most is not None and len(reader.leases) >= most:

@@ -62,16 +62,16 @@ class BrowseRead:
     """
 
     __slots__ = (
-        "begin", "error", "found", "is_over", "lines", "order", "record", "released", "shape",
+        "begin", "displaced", "error", "found", "is_over", "job", "lines", "record", "shape",
     )  # fmt: skip
 
     def __init__(
-        self, order: RangeScan | TimeSearch | DisplacedRead | ReadOne, shape: Shape
+        self, job: RangeScan | TimeSearch | DisplacedRead | ReadOne, shape: Shape
     ) -> None:
-        self.order = order
+        self.job = job
         self.shape = shape
         self.found: Scanned | None = None
-        self.released: list[Put] = []
+        self.displaced: list[Put] = []
         self.lines: list[bytes] = []
         self.begin = 0
         self.record: Record | None = None
@@ -82,15 +82,15 @@ class BrowseRead:
         """Read, check and format the items; store an error. It may be called again."""
         self.error = None
         try:
-            if isinstance(self.order, TimeSearch):
-                self.begin = self.order.run(files)
-            elif isinstance(self.order, ReadOne):
-                self.record = self.order.run(files)
-            elif isinstance(self.order, DisplacedRead):
-                self.released = self.order.run(files)
-                self.lines = self.shape.lines(self.released)
+            if isinstance(self.job, TimeSearch):
+                self.begin = self.job.run(files)
+            elif isinstance(self.job, ReadOne):
+                self.record = self.job.run(files)
+            elif isinstance(self.job, DisplacedRead):
+                self.displaced = self.job.run(files)
+                self.lines = self.shape.lines(self.displaced)
             else:
-                found = self.order.run(files)
+                found = self.job.run(files)
                 self.lines = self.shape.lines(found.puts)
                 self.found = found
         except OSError as error:
@@ -249,11 +249,11 @@ class Browser:
             return item.put if item is not None else None
         place, lost = None, 0
         while lost < READINGS_MAX:
-            order = RangeScan.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
-            if order is None or queue.deleted:
+            job = RangeScan.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
+            if job is None or queue.deleted:
                 break
-            reading = yield from self._run(disk, BrowseRead(order, Shape(b"", False, False)))
-            if disk.journal.segment_numbered(order.extent.number) is None:
+            reading = yield from self._run(disk, BrowseRead(job, Shape(b"", False, False)))
+            if disk.journal.segment_numbered(job.extent.number) is None:
                 place, lost = None, lost + 1  # the segment was rewritten meanwhile
                 continue
             found = reading.found
@@ -322,7 +322,7 @@ class Browser:
                 return first
         if (disk := on_disk(log)) is not None:
             if (pairs := kept.released(first, log.item_stored, min(wanted, DISPLACED_MAX))):
-                return (yield from self._read_released(disk, pairs, answer, shape))
+                return (yield from self._read_displaced(disk, pairs, answer, shape))
             return (yield from self._read(queue, kept, disk, first, answer, shape))
         most = min(wanted, SLICE_ITEMS)
         items, last = kept.gather(first - 1, most, answer.room, answer.since_ms)
@@ -346,19 +346,19 @@ class Browser:
         other = reader.markers.first_from(first)
         if other:
             last = min(last, other - 1)
-        order = RangeScan.of(
+        job = RangeScan.of(
             journal, places.get(key), first, last, kept.ids, answer.most - len(answer.puts),
             answer.room, answer.since_ms, reader.markers.hidden,
         )  # fmt: skip
-        if order is None:
+        if job is None:
             return max(last, first)
-        reading = yield from self._run(log, BrowseRead(order, shape))
+        reading = yield from self._run(log, BrowseRead(job, shape))
         answer.readings += 1
-        if journal.segment_numbered(order.extent.number) is None:
+        if journal.segment_numbered(job.extent.number) is None:
             return first - 1  # rewritten or removed meanwhile: look again
         found = reading.found
         if found is None:
-            return order.last  # the disk cannot read it
+            return job.last  # the disk cannot read it
         if not answer.add(found.puts, reading.lines):
             return first - 1
         if key not in places and len(places) >= _PLACES_MAX:
@@ -366,18 +366,18 @@ class Browser:
         places[key] = found.place
         return found.seen
 
-    def _read_released(
+    def _read_displaced(
         self, log: JournalLog, pairs: list[tuple[int, int]], answer: Answer, shape: Shape
     ) -> Generator[bytes, None, int]:
         """Add items whose markers differ from their ids; return the marker up to which it
         looked."""
         some = log.store.some([id_ for _, id_ in pairs])
-        order = DisplacedRead(some, pairs, answer.room, answer.since_ms)
-        reading = yield from self._run(log, BrowseRead(order, shape))
+        job = DisplacedRead(some, pairs, answer.room, answer.since_ms)
+        reading = yield from self._run(log, BrowseRead(job, shape))
         answer.readings += 1
         if any(log.journal.segment_numbered(e.number) is None for e, _ in some.parts):
             return pairs[0][0] - 1  # rewritten or removed meanwhile: look again
-        return order.seen if answer.add(reading.released, reading.lines) else pairs[0][0] - 1
+        return job.seen if answer.add(reading.displaced, reading.lines) else pairs[0][0] - 1
 
     def search(
         self, queue: Queue, since_ms: int, shape: Shape
@@ -387,9 +387,9 @@ class Browser:
         if log is None:
             return Browse(queue).since(since_ms)
         for _ in range(_SEARCHES_MAX):
-            order = TimeSearch.of(log.journal, since_ms)
-            reading = yield from self._run(log, BrowseRead(order, shape))
-            numbers = [extent.number for extent, _ in order.extents]
+            job = TimeSearch.of(log.journal, since_ms)
+            reading = yield from self._run(log, BrowseRead(job, shape))
+            numbers = [extent.number for extent, _ in job.extents]
             if reading.error is None and all(map(log.journal.segment_numbered, numbers)):
                 return reading.begin
         return 1

@@ -81,21 +81,21 @@ def _mention(broker: Broker, name: bytes, begin: int | None, now_ms: int) -> Chi
     owner = parent_of(name)
     if owner in broker.aliases:
         raise ClientError(f"{owner.decode('ascii')} is an alias, and has no children")
-    branch = broker.mention(name, now_ms, begin)
-    if branch is None:
+    child_queue = broker.mention(name, now_ms, begin)
+    if child_queue is None:
         raise ClientError(
             f"{name.decode('ascii')} is not there, and fanout_create is off: children of "
             f"{owner.decode('ascii')} are those that the configuration names"
         )
-    return branch
+    return child_queue
 
 
 def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
     if talk.host.mode != "up":
         raise ServerError(f"{talk.host.mode}: this server makes no fan-out child now")
-    branch = _mention(talk.broker, name, begin, now_ms)
-    talk.replies.rest_on(branch.log, branch.child.named_lsn)
-    return branch
+    child_queue = _mention(talk.broker, name, begin, now_ms)
+    talk.replies.rest_on(child_queue.log, child_queue.child.named_lsn)
+    return child_queue
 
 
 def ack_up_to(talk: Talk, command: Upto, now_ms: int) -> None:
@@ -152,10 +152,10 @@ def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> ChildQueue:
     return _made(talk, name, command.marker + 1, now_ms)
 
 
-def delete_child(talk: Talk, command: Delete, branch: ChildQueue, now_ms: int) -> None:
+def delete_child(talk: Talk, command: Delete, child_queue: ChildQueue, now_ms: int) -> None:
     """Execute `delete orders+audit`: it is allowed, and its journal has not failed."""
-    log, earlier = branch.log, talk.host.earlier_files_gone(branch.parent)
-    lsn = talk.broker.remove_child(branch, now_ms)
+    log, earlier = child_queue.log, talk.host.earlier_files_gone(child_queue.parent)
+    lsn = talk.broker.remove_child(child_queue, now_ms)
     talk.broker.counters.queue_deletes += 1
     if command.noreply:
         return

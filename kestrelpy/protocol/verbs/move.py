@@ -107,17 +107,17 @@ def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | N
     return queue
 
 
-def _begin(talk: Talk, command: Plain, order: TransferRequest) -> None:
-    talk.broker.moves.request(order)
-    talk.await_transfer(order)
-    talk.stream = _answer(talk, command, order)
+def _begin(talk: Talk, command: Plain, request: TransferRequest) -> None:
+    talk.broker.moves.request(request)
+    talk.await_transfer(request)
+    talk.stream = _answer(talk, command, request)
 
 
-def _answer(talk: Talk, command: Plain, order: TransferRequest) -> Iterator[bytes]:
+def _answer(talk: Talk, command: Plain, request: TransferRequest) -> Iterator[bytes]:
     """Reply with the result; the request is over."""
-    assert order.is_over
-    if order.refusal and not order.moved:
-        talk.refuse(ServerError(order.refusal), command.noreply)
+    assert request.is_over
+    if request.refusal and not request.moved:
+        talk.refuse(ServerError(request.refusal), command.noreply)
     elif not command.noreply:
-        talk.replies.say(b"%d\r\n" % order.moved)
+        talk.replies.say(b"%d\r\n" % request.moved)
     yield b""

@@ -1,1 +1,1 @@
-"""The data directory: its lock, its folders, and the small files beside them."""
+"""The data directory: its lock, its folders, and the small files next to them."""

@@ -1,7 +1,7 @@
 """The file `server-id`: the id of the server in this data directory, made once.
 
 Origins of moved items name their server. Under another id a start would take a copy for another
-server's and leave the original beside it. Every segment of a journal opens with the id as well: if
+server's and leave the original there. Every segment of a journal opens with the id as well: if
 the file is damaged, the journals give it. Files of earlier versions hold the id in 33 bytes,
 without a checksum; they are read once, compared with the journals, and written anew.
 

@@ -113,21 +113,21 @@ class Committer:
         self._start(self._preallocate(target, target.journal.begin_preallocation(
             time_ms, self.reserve_bytes)))  # fmt: skip
 
-    async def _preallocate(self, target: JournalLog, order: PreallocationJob) -> None:
+    async def _preallocate(self, target: JournalLog, request: PreallocationJob) -> None:
         journal = target.journal
         while True:
             self._preparing.add(target)
             try:
-                handle: Handle = await self._prepare(order, self._files)
+                handle: Handle = await self._prepare(request, self._files)
             except OSError as error:
                 self._preparing.discard(target)
-                self._tell(target, order, error)
-                journal.preallocation_failed(order, error)
+                self._tell(target, request, error)
+                journal.preallocation_failed(request, error)
                 short = error if is_shortage(error) else None
             else:
                 self._preparing.discard(target)
-                self._tell(target, order, None)
-                journal.finish_preallocation(order, handle)
+                self._tell(target, request, None)
+                journal.finish_preallocation(request, handle)
                 self._prepared(target)
                 return
             self._prepared(target)  # the waiting connections get the reason
@@ -135,7 +135,7 @@ class Committer:
             journal.preallocation.is_under_way = True
             if short is not None:
                 waiting = (target, _PREALLOCATION)
-                await asyncio.sleep(self._shortage.pause(waiting, order.path, short))
+                await asyncio.sleep(self._shortage.pause(waiting, request.path, short))
             waited = 0.0 if short is None else PREALLOCATE_RETRY_SECONDS
             while waited < PREALLOCATE_RETRY_SECONDS and not journal.preallocation.recycled[0]:
                 if target.is_reported:
@@ -143,24 +143,24 @@ class Committer:
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
                 waited += RECYCLED_LOOK_SECONDS
             if target.is_reported:  # deleted or failed meanwhile: it is not needed
-                self._tell(target, order, None)
+                self._tell(target, request, None)
                 return
-            order = journal.begin_preallocation(order.header.created_ms, self.reserve_bytes)
+            request = journal.begin_preallocation(request.header.created_ms, self.reserve_bytes)
 
-    def _tell(self, target: JournalLog, order: PreallocationJob, error: OSError | None) -> None:
+    def _tell(self, target: JournalLog, request: PreallocationJob, error: OSError | None) -> None:
         """Report the result of a preallocation: why there is no segment, or (None) that there
         is."""
         if error is None:
             if target in self.without_room:
                 if not (target.is_short or target.is_reported):
-                    log.info("%s: there is room again", order.path)
+                    log.info("%s: there is room again", request.path)
                 self.without_room.remove(target)
                 target.stall(_PREALLOCATION, "")
             self._shortage.over((target, _PREALLOCATION))
             return
         reason, is_short = error.strerror or str(error), is_shortage(error)
         if not (is_short or target.no_room or target.is_reported):
-            log.error("%s: no room for the next segment: %s", order.path, reason)
+            log.error("%s: no room for the next segment: %s", request.path, reason)
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         state = "disk full: no room for" if is_full else "nothing is stored: cannot prepare"
         again = "; it is tried again" if is_short else ""
@@ -200,8 +200,8 @@ class Committer:
                 path, archive = paths[0], ""
                 if target.archive_to:
                     archive = archived_path(target.archive_to, path)
-                keep = recycled_path(path) if journal.preallocation.may_recycle else ""
-                retire = partial(self._retire, self._files, path, archive, keep)
+                recycle_to = recycled_path(path) if journal.preallocation.may_recycle else ""
+                retire = partial(self._retire, self._files, path, archive, recycle_to)
                 kept, size = await self._shortage.retry(path, retire)
                 if kept:
                     journal.preallocation.recycled = (kept, size)
@@ -229,12 +229,12 @@ class Committer:
         return self.in_flight == 0
 
 
-def _retire(files: Files, path: str, archive_path: str, keep: str) -> tuple[str, int]:
+def _retire(files: Files, path: str, archive_path: str, recycle_to: str) -> tuple[str, int]:
     """Remove a segment; return the file to recycle and its size, or "" and 0 without one."""
     for number in range(_ARCHIVE_NAMES_MAX):
         # A file of that name may exist from another life of this data directory.
         name = f"{archive_path}.{number}" if archive_path and number else archive_path
         with contextlib.suppress(FileExistsError):
-            kept = retire(files, path, name, keep)
+            kept = retire(files, path, name, recycle_to)
             return kept, files.size(kept) if kept else 0
     raise OSError(errno.EEXIST, f"too many files named {archive_path}", path)

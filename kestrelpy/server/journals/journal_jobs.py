@@ -1,4 +1,4 @@
-"""Jobs for the journals beside writing and syncing, off the loop: reads, snapshots, compaction.
+"""Jobs for the journals off the loop, other than writing and syncing: reads, snapshots, compaction.
 
     turn ──▶ schedule_read, log_advanced ──▶ a thread ──▶ back on the loop: the result is applied
                                                           and a turn is scheduled

@@ -26,7 +26,7 @@ class Command:
         self, *words: str, stdout: int | BinaryIO = subprocess.PIPE, **environment: str
     ) -> subprocess.Popen[bytes]:
         """Start it."""
-        ours = ("KESTRELPY_", "PYTHONUNBUFFERED")  # the latter would hide a flush that is missing
+        ours = ("KESTRELPY_", "PYTHONUNBUFFERED")  # the latter would hide a missing flush
         clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         source = str(Path(__file__).parents[3])
         return subprocess.Popen(
@@ -41,7 +41,7 @@ class Command:
         return self.finish(self.start(*words, **environment), stdin)
 
     def finish(self, process: subprocess.Popen[bytes], stdin: bytes = b"") -> Ended:
-        """Wait for the end of one that was started."""
+        """Wait for the end of a started command."""
         try:
             out, err = process.communicate(stdin, SECONDS)
         except subprocess.TimeoutExpired:
@@ -51,7 +51,7 @@ class Command:
 
 
 class Ended:
-    """What came of it."""
+    """The result of a command."""
 
     def __init__(self, code: int, out: bytes, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -66,7 +66,7 @@ class Ended:
 
 
 def eventually(condition: Callable[[], object], seconds: float = SECONDS) -> None:
-    """Wait until it holds."""
+    """Wait until it is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to be"

@@ -1,4 +1,4 @@
-"""Several connections that put and confirm all the time, and write down what they were told."""
+"""Several connections that put and confirm all the time, and record the replies."""
 
 from __future__ import annotations
 
@@ -89,6 +89,6 @@ def drained(daemon: DaemonProcess, queue: str = "jobs") -> list[bytes]:
 
 
 def number_of(body: bytes) -> tuple[int, int]:
-    """Who made it, and which it is."""
+    """Return the connection and the number of an item."""
     producer, count, _ = body.split(b":", 2)
     return int(producer), int(count)

@@ -1,4 +1,4 @@
-"""`kestrelpy backup` and `restore`: what was stored before the backup is there after it."""
+"""`kestrelpy backup` and `restore`: every item stored before the backup is restored."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_backup_leaves_its_source_as_it_was(kestrelpy: Command, tmp_path: Path
     assert listing(source) == before
 
 
-def test_only_what_is_closed_is_linked(kestrelpy: Command, tmp_path: Path) -> None:
+def test_only_closed_files_are_linked(kestrelpy: Command, tmp_path: Path) -> None:
     stopped(tmp_path / "data", *(b"%d" % n * 900 for n in range(300)))
     made = kestrelpy("backup", "copy", "--data-dir", "data", "--json")
     assert made.code == 0, made
@@ -110,7 +110,7 @@ def test_only_what_is_closed_is_linked(kestrelpy: Command, tmp_path: Path) -> No
         (["restore", "copy", "--data-dir", "data"], "there is a queue of this name; --replace"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(
+def test_an_impossible_backup_is_one_sentence(
     words: list[str], said: str, kestrelpy: Command, tmp_path: Path
 ) -> None:
     stopped(tmp_path / "data", b"one")

@@ -26,7 +26,7 @@ def kill(client: Client, queue: str, bodies: list[bytes]) -> None:
         client.get(f"{queue}/abort")
 
 
-def test_a_paused_queue_lends_nothing_until_it_is_resumed(
+def test_a_paused_queue_leases_nothing_until_it_is_resumed(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     kestrelpy("put", "still", "x")
@@ -43,11 +43,11 @@ def test_a_paused_queue_lends_nothing_until_it_is_resumed(
     )  # fmt: skip
     assert refused.is_sentence(1)
     assert row.split()[-1] == why == "paused"
-    assert (resumed.code, resumed.out) == (0, b"still lends again\n")
+    assert (resumed.code, resumed.out) == (0, b"still leases again\n")
     assert kestrelpy("get", "still").out == b"x"
 
 
-def test_who_names_no_queue_is_told(kestrelpy: Command) -> None:
+def test_an_unknown_queue_is_an_error(kestrelpy: Command) -> None:
     for words in (["queues", "pause", "absent"], ["item", "show", "absent", "1"],
                   ["item", "cancel", "absent", "1", "--yes"]):  # fmt: skip
         ended = kestrelpy(*words)
@@ -86,7 +86,7 @@ def test_an_item_is_shown_with_why_it_is_not_delivered(
     assert "item 3 of seen is not assigned yet, the latest is 2" in never.err
 
 
-def test_an_item_that_waits_is_cancelled_when_somebody_says_yes(
+def test_a_waiting_item_is_cancelled_after_a_yes(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     client = daemon.client()
@@ -176,7 +176,7 @@ def test_a_delayed_item_says_until_when_and_is_available_when_it_is_retried(
     assert kestrelpy("get", "later").out == b"x"
 
 
-def test_who_retries_a_dead_item_is_told_to_redrive_it(
+def test_a_retry_of_a_dead_item_names_the_redrive(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     client = daemon.client()

@@ -14,7 +14,7 @@ from tests.support.daemon import DaemonProcess
 BINARY = bytes(range(256)) + b"\r\nEND\r\n"
 
 
-def test_what_is_put_is_what_get_prints_to_the_byte(kestrelpy: Command) -> None:
+def test_get_prints_the_bytes_of_put_exactly(kestrelpy: Command) -> None:
     stored = kestrelpy("put", "bytes", stdin=BINARY)
     again = kestrelpy("put", "bytes", "-", stdin=b"")
 
@@ -61,7 +61,7 @@ def test_peek_leaves_the_item_where_it_is(kestrelpy: Command, daemon: DaemonProc
 
 def test_get_waits_for_an_item(kestrelpy: Command, daemon: DaemonProcess) -> None:
     daemon.client().set("awaited", b"1")
-    daemon.client().get("awaited")  # so that the queue is there and shows its waiters
+    daemon.client().get("awaited")  # creates the queue, so that it shows its waiters
     waiting = kestrelpy.start("get", "awaited", "--wait", "1m")
     eventually(lambda: counts(daemon, "awaited")["waiters"] == 1)
 
@@ -78,7 +78,7 @@ def test_an_item_that_cannot_be_written_out_stays_in_its_queue(
 
     process = kestrelpy.start("get", "precious")
     assert process.stdout is not None
-    process.stdout.close()  # whoever read our output is gone
+    process.stdout.close()  # the reader of our output is gone
     assert process.stderr is not None
     said = process.stderr.read().decode()
 
@@ -97,7 +97,7 @@ def test_a_full_queue_is_exit_code_1_and_says_how_far_it_got(kestrelpy: Command)
     assert ended.out == b""
 
 
-def test_an_item_expires_when_told_to(kestrelpy: Command, daemon: DaemonProcess) -> None:
+def test_an_item_with_an_expiry_expires(kestrelpy: Command, daemon: DaemonProcess) -> None:
     kestrelpy("put", "milk", "sour", "--expire", "1")
     put_at = time.monotonic()
     assert daemon.client().get("milk/peek") == b"sour"

@@ -27,7 +27,7 @@ def body(number: int) -> bytes:
 
 
 def damaged(path: Path) -> Path:
-    """One of three hundred items is damaged; where."""
+    """Damage one of three hundred items; return its place."""
     stopped(path, *map(body, range(300)))
     segment = min(path.rglob("*.segment"))
     content = bytearray(segment.read_bytes())
@@ -60,7 +60,7 @@ def test_without_a_folder_it_is_the_configured_one(kestrelpy: Command, tmp_path:
     assert kestrelpy("journal", "verify", "x", "--data-dir", "y").is_sentence(2)
 
 
-def test_a_running_daemon_is_no_damage_and_is_told(kestrelpy: Command, tmp_path: Path) -> None:
+def test_a_running_daemon_is_no_damage_and_is_reported(kestrelpy: Command, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data") as daemon:
         daemon.client().set("jobs", b"hello")
         verified = kestrelpy("journal", "verify", "data", "--json")
@@ -91,7 +91,7 @@ def test_a_dump_is_of_one_queue_from_one_record_on_and_for_programs(
     assert kestrelpy("journal", "dump", "data", "--queue", "none").code == 2
 
 
-def test_what_is_no_journal_is_one_sentence_and_exit_code_2(
+def test_a_folder_without_a_journal_is_one_sentence_and_exit_code_2(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     ended = kestrelpy("journal", "verify", str(tmp_path))
@@ -103,7 +103,7 @@ def test_what_is_no_journal_is_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.slow
-def test_a_repair_sets_aside_what_is_damaged_and_all_the_rest_is_served(
+def test_a_repair_sets_damage_aside_and_all_the_rest_is_served(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     segment = damaged(tmp_path / "data")

@@ -9,7 +9,7 @@ from tests.process.cli.command import Command
 from tests.support.daemon import DaemonProcess
 
 
-def test_status_says_what_the_server_is(kestrelpy: Command, daemon: DaemonProcess) -> None:
+def test_status_shows_the_facts_of_the_server(kestrelpy: Command, daemon: DaemonProcess) -> None:
     shown = dict(line.split(maxsplit=1) for line in kestrelpy("status").out.decode().splitlines())
     facts = json.loads(kestrelpy("status", "--json").out)
 
@@ -51,7 +51,7 @@ def test_queues_are_listed_with_their_counts(kestrelpy: Command, daemon: DaemonP
     assert row.split()[:4] == ["listed", "1", "3", "1"]
 
 
-def test_names_that_run_into_the_names_of_counts_are_told_apart(
+def test_queue_names_that_look_like_counts_are_distinguished(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     client = daemon.client()

@@ -1,4 +1,4 @@
-"""A log line is one line, whatever is in it."""
+"""A log line is one line, for any message."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def test_a_traceback_stays_on_the_line_in_both_formats() -> None:
     assert "\n" not in JsonLines().format(seen)
 
 
-def test_what_no_encoding_can_say_is_escaped() -> None:
+def test_characters_that_cannot_be_encoded_are_escaped() -> None:
     assert json.loads(JsonLines().format(record("\udcff")))["message"] == "\udcff"
     assert JsonLines().format(record("ü")).isascii()

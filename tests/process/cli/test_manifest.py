@@ -49,7 +49,7 @@ def restore(disk: MemoryDisk | Disk, backup: str = "/backup", data_dir: str = "/
 
 
 def refusal(disk: MemoryDisk | Disk, backup: str = "/backup", data_dir: str = "/data") -> str:
-    """The sentence; nothing was made for it."""
+    """Return the sentence; nothing was made."""
     with pytest.raises(JournalError) as caught:
         restore(disk, backup, data_dir)
     assert not disk.names(data_dir)
@@ -185,7 +185,7 @@ def test_a_journal_of_another_queue_is_refused() -> None:
 
 
 def real_backup(folder: Path) -> str:
-    """The same on the real disk; where it is."""
+    """The same on the real disk; return its place."""
     disk = Disk()
     journal_of(disk, str(folder / "old" / "jobs.7"), *(b"item %d" % n * 50 for n in range(9)))
     back_up(disk, str(folder / "old"), str(folder / "backup"), lambda done, total: None)

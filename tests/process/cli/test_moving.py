@@ -64,7 +64,7 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
     assert counts(daemon, "mended")["items"] == 8
 
 
-def test_items_are_moved_so_many_or_all_in_their_order(
+def test_a_number_of_items_or_all_are_moved_in_their_order(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     client = daemon.client()
@@ -120,7 +120,7 @@ def test_to_no_queue_is_one_sentence_and_moves_nothing(
     assert counts(daemon, "unset")["dead"] == 1
 
 
-def test_a_rate_is_kept(kestrelpy: Command, daemon: DaemonProcess) -> None:
+def test_a_rate_is_observed(kestrelpy: Command, daemon: DaemonProcess) -> None:
     client = daemon.client()
     for n in range(40):
         client.set("paced", b"%d" % n)

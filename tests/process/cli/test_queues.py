@@ -10,7 +10,7 @@ from tests.support.daemon import DaemonProcess
 
 
 def settings(kestrelpy: Command, queue: str) -> dict[str, tuple[object, str]]:
-    """Of `queues show --json`, those that are no default."""
+    """Return the settings of `queues show --json` that are no defaults."""
     found = json.loads(kestrelpy("queues", "show", queue, "--json").out)["settings"]
     return {
         key: (each["value"], each["from"])

@@ -27,7 +27,7 @@ def closed_port() -> int:
     [["status"], ["queues", "ls"], ["put", "q", "x"], ["get", "q"], ["peek", "q"],
      ["work", "q", "--once", "--", "cat"]],
 )  # fmt: skip
-def test_nobody_there_is_one_sentence(kestrelpy: Command, words: list[str]) -> None:
+def test_an_unreachable_server_is_one_sentence(kestrelpy: Command, words: list[str]) -> None:
     server = f"127.0.0.1:{closed_port()}"
 
     ended = kestrelpy(*words, KESTRELPY_SERVER=server)
@@ -69,7 +69,7 @@ def test_a_unix_socket_is_a_server_too(kestrelpy: Command, tmp_path: Path) -> No
 
 @contextmanager
 def answering(answer: bytes | None) -> Iterator[str]:
-    """A server that says one thing to whatever comes; None: never anything."""
+    """A server with one reply to every request; None: no reply."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -95,7 +95,7 @@ def answering(answer: bytes | None) -> Iterator[str]:
         (b"SERVER_ERROR too many connections\r\n", 1, "refused: too many connections"),
     ],
 )
-def test_what_others_answer_is_one_sentence(
+def test_the_reply_of_another_server_is_one_sentence(
     answer: bytes | None, code: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "ANSWER_SECONDS", 0.1)
@@ -127,6 +127,6 @@ def test_an_address_is_host_and_port_or_a_path(text: str, address: object) -> No
 @pytest.mark.parametrize(
     "text", ["", "host", "host:", ":1", "host:x", "host:65536", "host:²", "k.sock"]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="is not a server's address"):
         remote.parse_address(text)

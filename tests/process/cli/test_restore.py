@@ -1,4 +1,4 @@
-"""A restore that a power cut ends leaves each queue as it was, or as the backup says."""
+"""A restore that a power cut ends leaves each queue as it was, or restored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prepared() -> MemoryDisk:
 
 
 def served(disk: MemoryDisk, queue: str) -> list[bytes]:
-    """What a start takes for the queue's items: those of its newest generation."""
+    """Return the items that a start takes: those of the newest generation."""
     folders = [n for n in disk.names("/data") if n.startswith(queue) and n[-1].isdigit()]
     newest = max(folders, key=lambda name: int(name.rpartition(".")[2]), default="")
     return bodies(list(Recovery(disk, f"/data/{newest}").records())) if newest else []
@@ -50,7 +50,7 @@ def restore(disk: MemoryDisk) -> None:
     put_back(disk, "/backup", "/data", True, TIME_MS, unwatched)
 
 
-def test_what_is_restored_says_which_generation_it_is() -> None:
+def test_a_restored_journal_holds_its_new_generation() -> None:
     disk = prepared()
     restore(disk)
     generation = TIME_MS // 1000

@@ -1,4 +1,4 @@
-"""`schedules ls`, and what `check-config` and `serve` tell of a schedule that is none."""
+"""`schedules ls`, and the reports of `check-config` and `serve` on an invalid schedule."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_server_without_schedules_says_so(kestrelpy: Command) -> None:
     assert json.loads(kestrelpy("schedules", "ls", "--json").out) == []
 
 
-def test_a_bad_line_is_told_with_its_place_before_a_daemon_starts(
+def test_a_bad_cron_line_is_reported_with_its_place_before_a_start(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     file = tmp_path / "wrong.toml"

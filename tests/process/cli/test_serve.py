@@ -86,7 +86,7 @@ def test_a_wrong_configuration_is_one_sentence_a_problem(
         (["--http-port", "8080"], "--http-port: HTTP is not in this version yet"),
     ],
 )
-def test_whatever_keeps_it_from_starting_is_one_sentence(
+def test_every_reason_not_to_start_is_one_sentence(
     kestrelpy: Command, words: list[str], said: str
 ) -> None:
     port = [] if "--port" in words else ["--port", "0"]
@@ -160,7 +160,7 @@ def test_the_log_follows_the_configuration_and_its_reload(
     process.send_signal(signal.SIGHUP)
     first = json.loads(process.stderr.readline())
     config(tmp_path, '[server]\nlog_format = "text"\nlog_level = "error"')
-    assert client.raw_command("reload") == b"Reloaded config."  # an info: not said any more
+    assert client.raw_command("reload") == b"Reloaded config."  # an info: no longer logged
     config(tmp_path, "[server]\nlog_level = 1")
     with pytest.raises(MemcacheServerError, match="log_level = 1, but must be"):
         client.raw_command("reload")
@@ -175,7 +175,7 @@ def test_the_log_follows_the_configuration_and_its_reload(
     assert second.count("\n") == 1
 
 
-def test_the_log_stays_what_it_is_when_a_reload_is_refused(
+def test_a_refused_reload_leaves_the_log_as_it_is(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     where = config(tmp_path, "")

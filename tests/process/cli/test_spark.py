@@ -1,4 +1,4 @@
-"""`kestrelpy spark`: jobs as a user runs them, and what is said where Spark is not."""
+"""`kestrelpy spark`: jobs as a user runs them, and the error without Spark."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_breach_is_exit_code_1_and_bad_input_exit_code_2(
         client = daemon.client()
         for number in range(3000):
             client.set("jobs", b"%200d" % number, noreply=True)
-        for _ in range(3):  # each is told up to where those before it were synced
+        for _ in range(3):  # each is answered when those before it are synced
             assert client.set("jobs", b"last")
         daemon.kill()
     segments = sorted((tmp_path / "data").glob("jobs.*/*.segment"))

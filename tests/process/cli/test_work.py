@@ -1,4 +1,4 @@
-"""`kestrelpy work QUEUE -- CMD`: confirmed when CMD ends well; given back, put off or buried."""
+"""`kestrelpy work QUEUE -- CMD`: confirmed when CMD succeeds; else given back, deferred or dead."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from tests.process.cli.command import Command, counts, eventually
 from tests.support.daemon import DaemonProcess
 
-# A command that says it has begun, then takes until it is told to end.
+# A command that says it has begun, then runs until SIGTERM.
 WAITING = ["sh", "-c", "touch begun; until [ -e go ]; do sleep 0.02; done; cat > out"]
 
 
 def begin(kestrelpy: Command, *words: str) -> subprocess.Popen[bytes]:
-    """Start `work` with the command that waits, and see that it has an item in hand."""
+    """Start `work` with the waiting command, and see that it has leased an item."""
     process = kestrelpy.start("work", *words, "--", *WAITING)
     eventually((kestrelpy.folder / "begun").exists)
     return process
@@ -212,7 +212,7 @@ def test_the_lease_is_renewed_while_the_command_runs(
 
 
 def reasons(daemon: DaemonProcess, queue: str) -> list[bytes]:
-    """Why the dead ones of this queue died."""
+    """Return the reasons of the dead items of this queue."""
     said = daemon.client().stats(f"{queue}/dead")
     return [word for key, word in said.items() if key.endswith(b"_reason")]
 
@@ -232,7 +232,7 @@ def test_exit_code_75_puts_the_item_off_and_counts_no_attempt(
     assert client.stats("put-off/open")[b"queue_put-off_open_1_attempts"] == 0
 
 
-def test_a_code_of_bury_puts_it_into_the_dead_line_with_the_command_s_last_words(
+def test_a_code_of_bury_makes_a_dead_letter_with_the_last_line_as_reason(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     daemon.client().set("buried", b"x")
@@ -256,7 +256,7 @@ def test_without_last_words_the_exit_code_is_the_reason(
     assert reasons(daemon, "mute") == [b"ended%20with%20exit%20code%202"]
 
 
-def test_other_codes_give_back_though_some_bury(kestrelpy: Command, daemon: DaemonProcess) -> None:
+def test_codes_outside_bury_give_the_item_back(kestrelpy: Command, daemon: DaemonProcess) -> None:
     daemon.client().set("others", b"x")
 
     ended = kestrelpy("work", "others", "--once", "--bury", "65", "--", "sh", "-c", "exit 1")
@@ -265,8 +265,10 @@ def test_other_codes_give_back_though_some_bury(kestrelpy: Command, daemon: Daem
     assert reasons(daemon, "others") == []
 
 
-def test_a_process_left_behind_holds_nobody_up(kestrelpy: Command, daemon: DaemonProcess) -> None:
-    """It has the standard error that is listened to."""
+def test_a_process_that_stays_does_not_delay_the_worker(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    """It holds the standard error that `work` reads."""
     daemon.client().set("left", b"x")
     script = "sleep 60 >/dev/null & echo $! > pid; exit 65"
 
@@ -276,11 +278,11 @@ def test_a_process_left_behind_holds_nobody_up(kestrelpy: Command, daemon: Daemo
     os.kill(int((kestrelpy.folder / "pid").read_text()), signal.SIGKILL)
 
 
-# A command that says when it is told to end, and then ends as it is told to.
+# A command that reports SIGTERM, and then ends as told.
 TOLD = ["sh", "-c", 'trap "touch told; exit $0" TERM; touch begun; while :; do sleep 0.02; done']
 
 
-def test_after_its_limit_a_command_is_told_and_its_item_put_off(
+def test_after_its_limit_a_command_gets_sigterm_and_its_item_is_deferred(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     client = daemon.client()
@@ -295,7 +297,7 @@ def test_after_its_limit_a_command_is_told_and_its_item_put_off(
     assert client.stats("long/open")[b"queue_long_open_1_attempts"] == 0
 
 
-def test_a_command_that_still_ends_well_when_told_confirms(
+def test_a_command_that_succeeds_after_sigterm_confirms(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     daemon.client().set("in-time", b"x")
@@ -306,7 +308,7 @@ def test_a_command_that_still_ends_well_when_told_confirms(
     assert counts(daemon, "in-time")["items"] == 0
 
 
-def test_a_command_whose_lease_is_lost_is_told_and_not_confirmed(
+def test_a_command_without_its_lease_gets_sigterm_and_no_confirm(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     client = daemon.client()
@@ -315,7 +317,7 @@ def test_a_command_whose_lease_is_lost_is_told_and_not_confirmed(
     eventually((kestrelpy.folder / "begun").exists)
     client.get("lost/abort/token=1")  # as the end of its lease does
 
-    assert client.get("lost/open/t=10000") == b"x"  # somebody else has it
+    assert client.get("lost/open/t=10000") == b"x"  # another client has it
     ended = kestrelpy.finish(process)
 
     assert (kestrelpy.folder / "told").exists()
@@ -347,7 +349,9 @@ def test_an_end_that_comes_too_late_is_one_line_and_exit_code_1(
     assert client.get("late") == b"x"
 
 
-def test_what_a_command_started_is_told_too(kestrelpy: Command, daemon: DaemonProcess) -> None:
+def test_processes_of_a_command_get_sigterm_as_well(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
     daemon.client().set("group", b"x")
     script = 'sh -c \'trap "touch told; exit" TERM; while :; do sleep 0.02; done\'; exit 1'
 

@@ -1,4 +1,4 @@
-"""Configuration as a daemon reads it, without the environment of whoever runs the tests."""
+"""Configuration as a daemon reads it, without the environment of the test run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,25 +24,25 @@ KEYS: Final = {
 
 
 def load(path: Path | None, environ: Mapping[str, str] | None = None, **flags: object) -> Config:
-    """What it says; flags are of [server], as those of `serve` are."""
+    """Return the configuration; flags are of [server], as those of `serve` are."""
     overrides = {("server", key): value for key, value in flags.items()}
     return load_config(path, environ=environ or {}, overrides=overrides)
 
 
 def load_text(file: Path, text: str) -> Config:
-    """What a file with this text says."""
+    """Return the configuration of a file with this text."""
     file.write_text(text, encoding="utf-8")
     return load(file)
 
 
 def problems(path: Path | None, environ: Mapping[str, str] | None = None, **flags: object) -> str:
-    """What is told instead."""
+    """Return the problems that are reported instead."""
     with pytest.raises(ConfigError) as refusal:
         load(path, environ, **flags)
     return str(refusal.value)
 
 
 def problems_of(file: Path, text: str) -> str:
-    """What is told of a file with this text."""
+    """Return the problems of a file with this text."""
     file.write_text(text, encoding="utf-8")
     return problems(file)

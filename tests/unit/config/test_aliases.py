@@ -1,4 +1,4 @@
-"""Aliases in the file: names of queues for one that is none."""
+"""Aliases in the file: one name for several queues."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ FORM = (
 @pytest.mark.parametrize(
     "to", ['"mail"', "[]", '["mail", "mail"]', "[5]", '["a b"]', '["a+b+c"]', '["x/y"]']
 )
-def test_a_list_that_is_none_is_told(file: Path, to: str) -> None:
+def test_an_invalid_list_is_reported(file: Path, to: str) -> None:
     assert problems_of(file, f"[aliases.all]\nto = {to}\n").endswith(FORM)
 
 

@@ -1,4 +1,4 @@
-"""Where segments may be archived: said when it is read, made when a daemon starts."""
+"""Where segments may be archived: checked when the file is read, made when a daemon starts."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_no_archive_is_set_unless_it_is_asked_for(file: Path) -> None:
     assert load(file).archives() == {}
 
 
-def test_an_archive_that_cannot_be_is_told_in_one_sentence(file: Path) -> None:
+def test_an_impossible_archive_is_reported_in_one_sentence(file: Path) -> None:
     (file.parent / "taken").touch()
     file.write_text('[queues.jobs]\narchive_to = "taken/jobs"\n')
 
@@ -54,7 +54,7 @@ def test_an_archive_on_another_file_system_is_refused(file: Path) -> None:
     )
 
 
-def test_a_link_that_leads_nowhere_or_in_a_circle_is_told(file: Path) -> None:
+def test_a_link_to_nowhere_or_to_itself_is_reported(file: Path) -> None:
     (file.parent / "cycle").symlink_to("cycle")
     (file.parent / "nowhere").symlink_to("missing")
     for name in ("cycle", "nowhere/x"):
@@ -63,7 +63,7 @@ def test_a_link_that_leads_nowhere_or_in_a_circle_is_told(file: Path) -> None:
         assert "must be a directory that can be written or made" in problems(file)
 
 
-def test_what_cannot_be_made_after_all_is_told(file: Path) -> None:
+def test_an_archive_that_cannot_be_made_is_reported(file: Path) -> None:
     file.write_text('[queues.jobs]\narchive_to = "old/jobs"\n')
     config = load(file)
     (file.parent / "old").touch()

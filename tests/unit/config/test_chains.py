@@ -1,4 +1,4 @@
-"""Where queues send their items: a circle is refused, with every queue on it named."""
+"""Where queues send their items: a cycle is refused, with every queue on it named."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_queue_that_sends_to_itself_is_refused(file: Path) -> None:
     )
 
 
-def test_a_circle_of_both_settings_is_refused_with_the_chain_named(file: Path) -> None:
+def test_a_cycle_of_both_settings_is_refused_with_its_queues(file: Path) -> None:
     text = (
         '[queues.a]\ndead_letter_to = "b"\n[queues.b]\nexpire_to = "c"\n'
         '[queues.c]\nexpire_to = "d"\ndead_letter_to = "a"\n'
@@ -68,7 +68,7 @@ def test_a_child_that_sends_to_where_its_items_come_from_is_refused(file: Path) 
     )
 
 
-def test_what_the_defaults_would_send_to_its_parent_ends_in_a_child() -> None:
+def test_items_that_the_defaults_send_to_the_parent_end_in_a_child() -> None:
     blocks = {"failed": {"dead_letter_to": "none"}}
     config = Config.model_validate(
         {"queue_defaults": {"dead_letter_to": "failed"}, "queues": blocks}
@@ -89,7 +89,7 @@ def test_a_chain_may_be_long() -> None:
 
 
 def declared(**blocks: str) -> Policies:
-    """The defaults, and queues for which clients declared this."""
+    """Return the defaults, and queues with these declared settings."""
     policies = Policies(Config())
     said = {name.encode(): text.encode() for name, text in blocks.items()}
     policies.declared_of = lambda name: said.get(name, b"")
@@ -97,11 +97,11 @@ def declared(**blocks: str) -> Policies:
 
 
 def declarations(broker: Broker) -> tuple[list[bytes], dict[bytes, bytes]]:
-    """The queues that are there, and what was declared for each."""
+    """Return the existing queues, and the declared settings of each."""
     return list(broker.queues), {name: queue.declared for name, queue in broker.queues.items()}
 
 
-def test_a_declaration_that_closes_a_circle_is_refused_with_the_chain_named() -> None:
+def test_a_declaration_that_makes_a_cycle_is_refused_with_its_queues() -> None:
     policies = declared(b='dead_letter_to = "c"\n', c='expire_to = "a"\n')
     with pytest.raises(ClientError) as refusal:
         policies.declaration(b"a", b'dead_letter_to = "b"')
@@ -116,7 +116,7 @@ def test_a_declaration_may_not_send_to_its_own_queue() -> None:
         declared().declaration(b"a", b'expire_to = "a"')
 
 
-def test_a_file_that_makes_a_circle_with_what_was_declared_is_refused() -> None:
+def test_a_file_that_makes_a_cycle_with_declared_settings_is_refused() -> None:
     policies = declared(b='dead_letter_to = "a"\n')
     broker = Broker(policies.of, lambda _: MemoryLog(), ClockOffset(0), 9)
     policies.declared_of = broker.declared_of
@@ -140,7 +140,7 @@ def test_an_alias_to_which_a_queue_was_declared_to_send_is_refused() -> None:
     policies.refuse_aliases(Config(), *declarations(broker))
 
     aliases = {"b": {"to": ["d"]}, "c": {"to": ["d"]}}
-    file = {"aliases": aliases, "queues": {"a": {"expire_to": "none"}}}  # the file wins
+    file = {"aliases": aliases, "queues": {"a": {"expire_to": "none"}}}  # the file overrides it
     with pytest.raises(ConfigError) as refusal:
         policies.refuse_aliases(Config.model_validate(file), *declarations(broker))
     assert str(refusal.value) == (
@@ -148,7 +148,7 @@ def test_an_alias_to_which_a_queue_was_declared_to_send_is_refused() -> None:
     )
 
 
-def test_what_wins_in_the_file_opens_a_circle_again() -> None:
+def test_a_setting_of_the_file_can_break_a_declared_cycle() -> None:
     config = Config.model_validate({"queues": {"a": {"dead_letter_to": "none"}}})
     block = QueueBlock.model_validate({"dead_letter_to": "a"})
     assert find_cycle(config, [b"a"], lambda name: block) is None

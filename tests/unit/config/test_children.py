@@ -1,4 +1,4 @@
-"""Fan-out children in the file: limits of their own, over what is their queue's."""
+"""Fan-out children in the file: limits of their own over the settings of their queue."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def told(file: Path, text: str) -> str:
     return problems_of(file, text).replace(f"{file}: ", "")
 
 
-def test_a_child_has_limits_of_its_own_and_shares_what_is_about_the_log(file: Path) -> None:
+def test_a_child_has_limits_of_its_own_and_shares_the_settings_of_the_log(file: Path) -> None:
     file.write_text(
         """
         [queue_defaults]
@@ -42,7 +42,7 @@ def test_a_child_has_limits_of_its_own_and_shares_what_is_about_the_log(file: Pa
     assert policies.of(b"orders+audit", b"").children == ()
 
 
-def test_what_was_declared_for_a_queue_holds_for_its_children_where_it_is_about_the_log() -> None:
+def test_declared_settings_of_the_log_apply_to_children() -> None:
     policies = Policies(load(None))
 
     audit = policies.of(b"orders+audit", b'max_items = 5\nretain = "forever"\n')
@@ -58,13 +58,13 @@ def test_what_was_declared_for_a_queue_holds_for_its_children_where_it_is_about_
         ("a+", "a + names a fan-out child, <queue>+<child>, with a name on either side of it."),
     ],
 )
-def test_a_name_that_is_no_childs_is_told(file: Path, name: str, why: str) -> None:
+def test_an_invalid_name_of_a_child_is_reported(file: Path, name: str, why: str) -> None:
     said = told(file, f'[queues."{name}"]\nlease = "1s"\n')
 
     assert said == f'[queues."{name}"], but {why}'
 
 
-def test_what_is_the_queues_is_told_to_belong_there(file: Path) -> None:
+def test_a_setting_of_the_queue_in_a_child_is_reported(file: Path) -> None:
     said = told(file, '[queues."a+b"]\nretain = "1d"\n')
 
     assert said.startswith(
@@ -73,7 +73,7 @@ def test_what_is_the_queues_is_told_to_belong_there(file: Path) -> None:
     )
 
 
-def test_an_unknown_option_of_a_child_is_told_with_the_nearest(file: Path) -> None:
+def test_an_unknown_option_of_a_child_is_reported_with_the_nearest(file: Path) -> None:
     said = told(file, '[queues."a+b"]\nleese = "1d"\n')
 
     assert said.startswith(

@@ -39,16 +39,18 @@ def config_of(**sections: Any) -> Config:
     return Config.model_validate(sections)
 
 
-# -- what is refused ---------------------------------------------------------------------------
+# -- refusals -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("setting", "allowed"), WRONG)
-def test_a_wrong_value_is_told_key_value_and_what_is_allowed(setting: str, allowed: str) -> None:
+def test_a_wrong_value_is_reported_with_its_key_and_the_allowed_values(
+    setting: str, allowed: str
+) -> None:
     assert told(setting).startswith(f"declaration: {setting}, but must be ")
     assert allowed in told(setting)
 
 
-def test_an_unknown_key_is_told_with_the_nearest_and_those_allowed() -> None:
+def test_an_unknown_key_is_reported_with_the_nearest_and_the_allowed_ones() -> None:
     allowed = f"allowed are {', '.join(DECLARABLE)}."
     assert told('leese = "5m"') == (
         f'declaration: leese = "5m" is not a known key; the nearest is lease; {allowed}'
@@ -59,7 +61,7 @@ def test_an_unknown_key_is_told_with_the_nearest_and_those_allowed() -> None:
     assert told('[queues.jobs]\nlease = "5m"').startswith("declaration: [queues] is not a known")
 
 
-def test_all_mistakes_are_told_but_of_very_many_the_first_few() -> None:
+def test_all_mistakes_are_reported_but_only_the_first_of_very_many() -> None:
     assert len(told("max_items = 0\nlease = 5\nsync = 1").split("\n")) == 3
     assert len(told("".join(f"k{n} = 1\n" for n in range(5000))).split("\n")) == 10
 
@@ -78,7 +80,7 @@ def test_all_mistakes_are_told_but_of_very_many_the_first_few() -> None:
         ),
     ],
 )
-def test_what_is_refused_whole(text: str | bytes, expected: str) -> None:
+def test_declarations_that_are_refused_as_a_whole(text: str | bytes, expected: str) -> None:
     assert told(text).startswith(expected)
 
 
@@ -86,7 +88,7 @@ def test_a_comment_may_have_any_number_of_dots() -> None:
     assert as_toml(read("# " + "." * 5000 + "\nmax_items = 1")) == b"max_items = 1\n"
 
 
-def test_what_contradicts_the_file_is_refused_and_what_the_file_mends_is_not() -> None:
+def test_a_declaration_is_refused_only_if_it_contradicts_the_file() -> None:
     in_memory = config_of(queue_defaults={"durable": False})
     expected = "declaration is refused: sync cannot be set with durable = false"
     assert told('sync = "never"', in_memory).startswith(expected)
@@ -141,7 +143,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def without_contradictions(values: dict[str, Any]) -> dict[str, Any]:
-    """The same without what would need another setting beside it."""
+    """Return the same without the settings that would need another one."""
     if not {"key", "key_format"} <= set(values):
         return {k: v for k, v in values.items() if k not in ("key", "key_format", "key_missing")}
     return values
@@ -153,7 +155,9 @@ def test_the_table_above_has_every_setting_that_can_be_declared() -> None:
 
 @settings(deadline=None)
 @given(st.fixed_dictionaries({}, optional=VALUES), st.randoms())
-def test_what_is_kept_means_what_was_declared_and_has_one_form(values: Any, random: Any) -> None:
+def test_the_stored_form_has_the_declared_meaning_and_is_canonical(
+    values: Any, random: Any
+) -> None:
     values = without_contradictions(values)
     shuffled = list(values.items())
     random.shuffle(shuffled)
@@ -174,7 +178,7 @@ def test_what_is_kept_means_what_was_declared_and_has_one_form(values: Any, rand
         ("", "# nothing"),
     ],
 )
-def test_two_declarations_that_mean_the_same_are_kept_alike(one: str, other: str) -> None:
+def test_two_declarations_of_one_meaning_have_one_stored_form(one: str, other: str) -> None:
     assert as_toml(read(one)) == as_toml(read(other))
 
 
@@ -184,7 +188,7 @@ def test_a_default_that_is_declared_is_not_the_same_as_none_declared() -> None:
 
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS) | st.text("abc._ \n", max_size=5), JUNK, max_size=4))
-def test_any_table_is_a_declaration_or_is_told(table: dict[str, object]) -> None:
+def test_any_table_is_a_declaration_or_is_refused(table: dict[str, object]) -> None:
     text = "".join(f"{toml(key)} = {toml(value)}\n" for key, value in table.items())
     try:
         as_toml(read(text))
@@ -194,17 +198,17 @@ def test_any_table_is_a_declaration_or_is_told(table: dict[str, object]) -> None
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_declaration_or_are_told(data: bytes) -> None:
+def test_any_bytes_are_a_declaration_or_are_refused(data: bytes) -> None:
     try:
         read_declaration(Config(), b"jobs", data)
     except ConfigError as refusal:
         assert refusal.problems
 
 
-# -- what was kept -----------------------------------------------------------------------------
+# -- stored settings ------------------------------------------------------------------------
 
 
-def test_of_what_was_kept_all_that_can_be_used_is_and_the_rest_is_told() -> None:
+def test_usable_stored_settings_are_used_and_the_others_reported() -> None:
     block, problems = stored_block(b'lease = "5m"\nretained = "1d"\nmax_items = 0\n')
     assert as_toml(block) == b'lease = "5m"\n'
     assert [each.split(",")[0].split(";")[0] for each in problems] == [
@@ -218,7 +222,7 @@ def test_of_what_was_kept_all_that_can_be_used_is_and_the_rest_is_told() -> None
 # -- precedence --------------------------------------------------------------------------------
 
 
-def test_the_files_own_block_then_what_was_declared_then_the_defaults_key_by_key() -> None:
+def test_the_files_block_overrides_declared_settings_and_those_the_defaults() -> None:
     config = config_of(
         queue_defaults={"lease": "1s", "max_items": 10, "max_age": "1h"},
         queues={"jobs": {"lease": "3s"}},
@@ -267,6 +271,6 @@ def test_key_settings_that_need_each_other_may_come_from_two_sources() -> None:
 
 
 def test_a_contradiction_that_came_later_stops_nothing() -> None:
-    """A reload does not know what was declared: a queue in memory passes over `sync`."""
+    """A reload does not know the declared settings: a queue in memory ignores `sync`."""
     declared = read('sync = "never"')
     assert not config_of(queues={"jobs": {"durable": False}}).queue(b"jobs", declared).durable

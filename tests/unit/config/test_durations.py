@@ -1,4 +1,4 @@
-"""Durations and sizes: what is read, what is refused, and that writing and reading agree."""
+"""Durations and sizes: valid ones, refused ones, and that writing and reading agree."""
 
 import string
 from functools import partial
@@ -42,7 +42,7 @@ def test_a_duration_is_a_whole_number_with_a_unit(text: str, ms: int) -> None:
     assert parse_duration_ms(text, bare_ms=True) == ms
 
 
-def test_a_bare_number_is_refused_with_what_to_say() -> None:
+def test_a_bare_number_is_refused_with_the_allowed_forms() -> None:
     with pytest.raises(ValueError, match=r'^"60" is not a duration: .*say 60s or 60ms\)$'):
         parse_duration_ms("60")
 
@@ -54,7 +54,7 @@ def test_a_bare_number_counts_milliseconds_only_where_the_caller_says_so() -> No
 
 @pytest.mark.parametrize("bare_ms", [False, True])
 @pytest.mark.parametrize("text", NOT_DURATIONS)
-def test_what_is_not_a_duration_is_shown_with_what_is_allowed(text: str, bare_ms: bool) -> None:
+def test_a_wrong_duration_is_refused_with_the_allowed_forms(text: str, bare_ms: bool) -> None:
     with pytest.raises(ValueError) as refusal:
         parse_duration_ms(text, bare_ms=bare_ms)
 
@@ -86,7 +86,7 @@ def test_a_size_is_a_number_with_an_optional_unit(size: str | int, size_bytes: i
 
 
 @pytest.mark.parametrize("size", [*NOT_SIZES, -1, True, 10**40])
-def test_what_is_not_a_size_is_shown_with_what_is_allowed(size: str | int) -> None:
+def test_a_wrong_size_is_refused_with_the_allowed_forms(size: str | int) -> None:
     with pytest.raises(ValueError) as refusal:
         parse_size_bytes(size)
 
@@ -133,7 +133,7 @@ def test_a_size_is_written_in_its_largest_whole_unit(size_bytes: int, text: str)
 
 @unhurried
 @given(st.text() | st.text("0123456789smhdKiBMG"), st.booleans())
-def test_whatever_text_comes_is_read_or_refused_in_one_printable_line(
+def test_any_text_is_read_or_refused_in_one_printable_line(
     text: str, bare_ms: bool
 ) -> None:
     for read in (partial(parse_duration_ms, bare_ms=bare_ms), parse_size_bytes):

@@ -1,4 +1,4 @@
-"""The key settings: which fields there may be."""
+"""The key settings: the allowed fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_fields_are_a_list_or_words_between_commas() -> None:
         ["x" * 201], [f"f{n}" for n in range(FIELDS_MAX + 1)], {"a": 1},
     ],
 )  # fmt: skip
-def test_what_are_no_fields_is_refused(fields: object) -> None:
+def test_invalid_fields_are_refused(fields: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         read_fields(fields)
 

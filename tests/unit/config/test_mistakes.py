@@ -1,4 +1,5 @@
-"""What a wrong configuration is told: one sentence per mistake, and all that helps to mend it."""
+"""A wrong configuration is reported: one sentence per mistake, with all that helps to correct
+it."""
 
 import re
 from pathlib import Path
@@ -69,7 +70,7 @@ WRONG_VALUES = [
 
 
 @pytest.mark.parametrize(("section", "setting", "allowed"), WRONG_VALUES)
-def test_a_wrong_value_is_told_file_key_value_and_what_is_allowed(
+def test_a_wrong_value_is_reported_with_file_key_and_allowed_values(
     file: Path, section: str, setting: str, allowed: str
 ) -> None:
     file.write_text(f"[{section}]\n{setting}\n")
@@ -110,7 +111,7 @@ def test_every_setting_has_a_wrong_value_in_the_table_above() -> None:
         ("[server]\n'a\\nb' = {}", '[server."a\\\\nb"] is not a known key; allowed are host, po'),
     ],
 )
-def test_an_unknown_key_is_told_with_the_nearest_and_those_allowed(
+def test_an_unknown_key_is_reported_with_the_nearest_and_the_allowed_ones(
     file: Path, text: str, told: str
 ) -> None:
     file.write_text(text)
@@ -125,7 +126,7 @@ LATER = {"server": "http_host http_port text_port"}
 @pytest.mark.parametrize(
     ("section", "key"), [(section, key) for section in LATER for key in LATER[section].split()]
 )
-def test_a_setting_of_a_later_version_is_told_so(file: Path, section: str, key: str) -> None:
+def test_a_setting_of_a_later_version_is_reported(file: Path, section: str, key: str) -> None:
     file.write_text(f"[{section}]\n{key} = 5\n")
 
     told = f"{file}: [{section}] {key} = 5 is not available in this version yet; allowed are "
@@ -133,7 +134,7 @@ def test_a_setting_of_a_later_version_is_told_so(file: Path, section: str, key: 
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "tab\t", "ü", "x" * 129])
-def test_a_queue_that_cannot_be_named_so_is_told(file: Path, name: str) -> None:
+def test_an_invalid_name_of_a_queue_is_reported(file: Path, name: str) -> None:
     file.write_text(f'[queues."{name}"]\n', encoding="utf-8")
 
     assert problems(file).startswith(f"{file}: [queues.")
@@ -151,7 +152,7 @@ def test_a_queue_may_have_any_name_the_wire_allows(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["server = 5", "queues = 5", "[queues]\njobs = 5", "[[journal]]"])
-def test_a_section_that_is_no_table_is_told(file: Path, text: str) -> None:
+def test_a_section_that_is_no_table_is_reported(file: Path, text: str) -> None:
     file.write_text(text)
 
     assert problems(file).endswith(", but must be a table.")
@@ -202,7 +203,7 @@ def test_a_section_that_is_no_table_is_told(file: Path, text: str) -> None:
         ),
     ],
 )
-def test_settings_that_contradict_each_other_are_told(file: Path, text: str, told: str) -> None:
+def test_settings_that_contradict_each_other_are_reported(file: Path, text: str, told: str) -> None:
     file.write_text(text)
 
     assert problems(file).startswith(f"{file}: {told}")
@@ -247,7 +248,7 @@ def test_a_mistake_in_a_flag_names_the_flag(key: str, value: object, told: str) 
     assert problems(None, {}, **{key: value}).startswith(told)
 
 
-def test_all_mistakes_are_told_at_once_each_on_its_own_line(file: Path) -> None:
+def test_all_mistakes_are_reported_at_once_each_on_its_own_line(file: Path) -> None:
     file.write_text("[server]\nport = -1\nprot = 1\n[queues.a]\nlease = 1\n")
 
     told = problems(file, {"KESTRELPY_SERVER_MAX_QUEUES": "0"}, max_connections=0).split("\n")
@@ -269,19 +270,21 @@ def test_all_mistakes_are_told_at_once_each_on_its_own_line(file: Path) -> None:
         (b"a = " + b"[" * 100_000, "is not TOML: maximum recursion depth exceeded"),
     ],
 )
-def test_broken_toml_is_told_with_file_line_and_column(file: Path, data: bytes, told: str) -> None:
+def test_broken_toml_is_reported_with_file_line_and_column(
+    file: Path, data: bytes, told: str
+) -> None:
     file.write_bytes(data)
 
     assert problems(file).startswith(f"{file}: {told}")
     assert "\n" not in problems(file)
 
 
-def test_a_file_that_cannot_be_read_is_told(file: Path) -> None:
+def test_an_unreadable_file_is_reported(file: Path) -> None:
     assert problems(file) == f"{file}: cannot be read: No such file or directory."
     assert problems(file.parent) == f"{file.parent}: cannot be read: Is a directory."
 
 
-def test_what_is_told_can_be_printed_whatever_it_is_about(tmp_path: Path) -> None:
+def test_every_message_can_be_printed(tmp_path: Path) -> None:
     told = problems(tmp_path / "a\nb\udcff.toml")
 
     assert told.encode() == f"{tmp_path}/a\\nb\\udcff.toml: cannot be read: No such ".encode() + (

@@ -1,4 +1,5 @@
-"""kestrelpy.toml, environment and flags: what holds, what wins, and the file that ships."""
+"""kestrelpy.toml, environment and flags: the values in force, precedence, and the file that
+ships."""
 
 import re
 import tomllib
@@ -18,7 +19,7 @@ TOP = Path(__file__).parents[3]
 SHIPPED = TOP / "kestrelpy.toml"
 
 
-# What holds
+# The values in force
 
 
 def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +169,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
     )
 
 
-def test_a_queue_changes_only_what_its_own_block_says(file: Path) -> None:
+def test_a_queue_changes_only_the_settings_of_its_own_block(file: Path) -> None:
     file.write_text(
         """
         [queue_defaults]
@@ -208,7 +209,7 @@ def test_memory_queues_may_stand_beside_a_sync_that_is_the_default_of_the_others
     assert load(file).queue(b"metrics").durable is False
 
 
-# What wins
+# Precedence
 
 
 def test_flags_win_over_the_environment_over_the_file_over_the_defaults(file: Path) -> None:
@@ -253,7 +254,7 @@ def test_names_in_the_environment_that_are_not_settings_are_left_alone() -> None
     assert load(None, dict.fromkeys(names, "127.0.0.1:22133")) == load(None)
 
 
-def test_a_path_in_the_file_starts_at_the_file_and_one_from_elsewhere_where_we_are(
+def test_a_path_starts_at_its_file_and_other_paths_at_the_working_directory(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = file.parent / "here"
@@ -323,6 +324,7 @@ def test_the_example_in_the_file_that_ships_can_be_used_as_it_is(tmp_path: Path)
 
 
 def test_the_version_is_the_one_the_package_is_built_with() -> None:
-    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    settings = tomllib.loads((TOP / "pyproject.toml").read_text())
 
-    assert kestrelpy.__version__ == project["version"]
+    assert settings["project"]["dynamic"] == ["version"]
+    assert TOP / settings["tool"]["hatch"]["version"]["path"] == Path(kestrelpy.__file__)

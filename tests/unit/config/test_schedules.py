@@ -1,4 +1,4 @@
-"""`[schedules.<name>]`: what may stand there, and what is told where it may not."""
+"""`[schedules.<name>]`: valid values, and the reports on invalid ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def test_everything_can_be_said(file: Path) -> None:
         ("catch_up = true", "must be 'none', 'last' or 'all'"),
     ],
 )
-def test_a_wrong_value_is_told_with_what_is_allowed(file: Path, setting: str, why: str) -> None:
+def test_a_wrong_value_is_reported_with_the_allowed_ones(
+    file: Path, setting: str, why: str
+) -> None:
     key = setting.split(maxsplit=1)[0]
     rest = "".join(line for line in GOOD.splitlines(keepends=True) if not line.startswith(key))
 
@@ -66,8 +68,8 @@ def test_a_wrong_value_is_told_with_what_is_allowed(file: Path, setting: str, wh
     ("text", "why"),
     [
         ("[schedules.a]", "[schedules.a] must have cron and queue."),
-        ('[schedules.a]\nqueue = "q"', "[schedules.a] must have cron beside queue."),
-        ('[schedules.a]\ncron = "* * * * *"', "[schedules.a] must have queue beside cron."),
+        ('[schedules.a]\nqueue = "q"', "[schedules.a] must have cron as well as queue."),
+        ('[schedules.a]\ncron = "* * * * *"', "[schedules.a] must have queue as well as cron."),
         ("[schedules]\na = 5", "[schedules] a = 5, but must be a table."),
         ("schedules = 5", "schedules = 5, but must be a table."),
         (f'[schedules."a b"]\n{GOOD}', '[schedules."a b"], but a schedule\'s name must be 1 to '),
@@ -75,11 +77,11 @@ def test_a_wrong_value_is_told_with_what_is_allowed(file: Path, setting: str, wh
         (f'[schedules.a]\n{GOOD}time_zone = "UTC"', "the nearest is timezone; allowed are cron,"),
     ],
 )
-def test_a_block_that_is_none_is_told(file: Path, text: str, why: str) -> None:
+def test_a_block_that_is_no_table_is_reported(file: Path, text: str, why: str) -> None:
     assert why in told(file, text)
 
 
-def test_a_body_that_its_queue_would_refuse_is_told(file: Path) -> None:
+def test_a_body_that_its_queue_would_refuse_is_reported(file: Path) -> None:
     text = f'[queues.jobs]\nmax_item_size = 4\n[schedules.a]\n{GOOD}body = "hello"\n'
 
     assert told(file, text) == (
@@ -88,7 +90,7 @@ def test_a_body_that_its_queue_would_refuse_is_told(file: Path) -> None:
     assert load_text(file, text.replace("hello", "hell")).schedules
 
 
-def test_all_mistakes_are_told_at_once(file: Path) -> None:
+def test_all_mistakes_are_reported_at_once(file: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_text(file, '[schedules.a]\ncron = "* * * * 9"\nqueue = "/"\n[schedules.b]\n')
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, the environment or flags: a configuration or a ConfigError."""
+"""Any file, environment and flags give a configuration or a ConfigError."""
 
 import tomllib
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def test_known_keys_with_any_values_raise_nothing_but_a_config_error(
     ]
     path = tmp_path_factory.getbasetemp() / "junk.toml"
     path.write_text("".join(lines), encoding="utf-8")
-    tomllib.loads(path.read_text(encoding="utf-8"))  # it is TOML: what is tested lies behind that
+    tomllib.loads(path.read_text(encoding="utf-8"))  # it is TOML: the test is about later checks
 
     loads_or_tells(path, {}, {})
 

@@ -1,4 +1,4 @@
-"""Where a child begins: at the marker or the time of its first mention, as far as is kept."""
+"""Where a child begins: at the marker or the time of its first mention, if that is retained."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stage(request: pytest.FixtureRequest) -> Stage:
 
 
 def taken(stage: Stage, child: bytes) -> bytes:
-    """All that it has, in order."""
+    """Take all its items, in order."""
     found = b""
     while (answer := stage.say("bob", b"get " + child)) != b"END\r\n":
         found += answer.split(b"\r\n")[1]
@@ -53,7 +53,7 @@ def test_later_since_beside_peek_only_looks(stage: Stage) -> None:
     assert taken(stage, b"jobs+old") == b"3"
 
 
-def test_what_only_another_child_needs_is_found(stage: Stage) -> None:
+def test_an_item_that_only_another_child_needs_is_found(stage: Stage) -> None:
     stage.say("eve", b"get jobs+all/from=0/peek")
     assert taken(stage, b"jobs") == b"123"
     stage.say("eve", b"get jobs+old/peek/since=%d" % (BEGAN_S + 3))
@@ -70,7 +70,7 @@ def test_several_first_mentions_with_times_are_refused(stage: Stage) -> None:
     assert b"jobs+old" not in stage.broker.queues
 
 
-def test_a_time_skips_what_was_put_before_it_and_released(stage: Stage) -> None:
+def test_since_skips_items_put_before_it_and_released(stage: Stage) -> None:
     stage.say("eve", b"set jobs/delay=1s 0 0 1", b"4")
     stage.pass_time(5000)
     after = b"since=%d" % (BEGAN_S + 18)
@@ -83,7 +83,7 @@ def test_a_time_skips_what_was_put_before_it_and_released(stage: Stage) -> None:
     assert b"\r\n5\r\n" in stage.say("eve", b"get jobs/peek/" + after)
 
 
-def test_who_names_a_child_that_is_not_on_disk_when_the_journal_fails_is_told() -> None:
+def test_a_child_not_on_disk_when_the_journal_fails_answers_the_error() -> None:
     stage = Stage()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.disk.faults.append(Fault("sync", "*.segment"))
@@ -98,12 +98,13 @@ def test_who_names_a_child_that_is_not_on_disk_when_the_journal_fails_is_told() 
 
 
 @pytest.mark.parametrize("words", [b"", b"/peek", b"/peek/after=0", b"/dead/peek"])
-def test_nobody_is_answered_before_a_child_that_was_just_mentioned_is_on_disk(words: bytes) -> None:
+def test_no_reply_leaves_before_a_new_child_is_on_disk(words: bytes) -> None:
     stage = Stage()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.syncs = False
     assert stage.say("eve", b"get jobs+old") == b""
-    assert stage.say("bob", b"get jobs+old" + words) == b""  # he does not know that he is second
+    # he does not know that another one was first
+    assert stage.say("bob", b"get jobs+old" + words) == b""
     assert stage.say("eve", b"get jobs+none jobs+old") == b""
     stage.syncs = True
     assert stage.say("eve") == b"END\r\nEND\r\n"

@@ -1,4 +1,4 @@
-"""One connection: bounded, in order, and nothing shown that a power cut takes away."""
+"""One connection: bounded, in order, and no item shown that a power cut takes away."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_set(body: bytes, name: bytes = b"jobs", tail: bytes = b"") -> bytes:
 
 
 def made(client: Client) -> int:
-    """Bytes of answers that were made and wait to be sent."""
+    """Bytes of replies that are made and wait to be sent."""
     replies = client.conversation.replies
     return sum(map(len, replies.out)) + sum(len(held[0]) for held in replies.held)
 
@@ -163,7 +163,7 @@ def test_a_long_answer_to_many_keys_ends_with_the_error_when_its_journal_fails()
     assert answer.count(b"\r\n") == 2
 
 
-def test_what_a_stream_leaves_to_a_journal_that_has_failed_is_its_error_at_once() -> None:
+def test_a_long_reply_on_a_failed_journal_becomes_its_error_at_once() -> None:
     stage = make_stage()
     stage.send("p", a_set(b"x"))
     conversation = stage.client("a").conversation
@@ -182,7 +182,7 @@ def test_what_a_stream_leaves_to_a_journal_that_has_failed_is_its_error_at_once(
     assert said == b"SERVER_ERROR the segment: syncing failed: no\r\n"
 
 
-def test_who_does_not_read_is_not_worked_for() -> None:
+def test_a_client_that_does_not_read_gets_no_more_work() -> None:
     stage = make_stage()
     client = stage.client("a")
     client.conversation.paused = True
@@ -200,7 +200,7 @@ def test_who_does_not_read_is_not_worked_for() -> None:
     "half", [b"get jo", b"set jobs 0 0 5\r\n", b"set jobs 0 0 5\r\nhel", b"set jobs 0 0 2\r\nhi\r"]
 )
 def test_half_a_request_gives_nothing_to_do(half: bytes) -> None:
-    """Else the loop would turn for it without end."""
+    """Otherwise the loop would run for it without end."""
     stage = make_stage()
 
     stage.send("a", b"version\r\n" + half)
@@ -274,7 +274,7 @@ def test_many_keys_are_answered_a_few_at_a_time_as_one_answer() -> None:
     assert answer.endswith(b"END\r\n")
 
 
-def test_what_is_refused_in_the_middle_of_many_keys_is_the_answer_and_nothing_else_ends() -> None:
+def test_a_refusal_among_many_keys_is_the_reply_and_ends_no_lease() -> None:
     stage = make_stage()
     client = stage.client("a")
     keys = b" ".join([b"jobs"] * 60 + [b"late/key=A/peek/at_version=3"])
@@ -322,7 +322,7 @@ def test_a_live_item_behind_thousands_of_expired_ones_is_found(request_line: byt
     assert answer.count(b"END") == 1
 
 
-def test_several_keys_find_what_is_behind_expired_ones_in_one_answer() -> None:
+def test_several_keys_skip_expired_items_in_one_reply() -> None:
     stage = make_stage(durable=False)
     stage.send("p", b"set jobs 0 5 1\r\nx\r\n" * 3500 + a_set(b"live") + a_set(b"m", b"mail"))
     stage.client("p").take()
@@ -335,7 +335,7 @@ def test_several_keys_find_what_is_behind_expired_ones_in_one_answer() -> None:
     )
 
 
-def test_nobody_overtakes_who_waits_for_expired_items_to_be_cleared_away() -> None:
+def test_no_client_overtakes_one_that_waits_for_an_expiry_sweep() -> None:
     stage = make_stage(durable=False)
     stage.send("p", b"set jobs 0 5 1\r\nx\r\n" * 1500 + a_set(b"live"))
     stage.client("p").take()
@@ -350,7 +350,8 @@ def test_nobody_overtakes_who_waits_for_expired_items_to_be_cleared_away() -> No
 
 
 def test_a_client_that_is_gone_leaves_nothing_of_its_requests_in_memory() -> None:
-    """A connection's parts refer to each other, so its memory is not free before they let go."""
+    """A connection's parts refer to each other, so its memory is not free before those references
+    are cut."""
     stage = make_stage()
     stage.hold_syncs()
     stage.send("a", a_set(bytes(MIB)) + b"set jobs 0 0 1000000\r\n" + bytes(900_000))
@@ -370,13 +371,13 @@ def test_a_client_that_is_gone_leaves_nothing_of_its_requests_in_memory() -> Non
 
 
 @pytest.mark.parametrize("between", [b"", b"delete jobs\r\n", b"get jobs/close/token=1\r\n"])
-def test_who_hangs_up_before_he_is_told_his_token_was_lent_nothing(between: bytes) -> None:
+def test_a_hang_up_before_the_token_is_sent_ends_the_lease(between: bytes) -> None:
     stage = make_stage()
     stage.send("a", b"gets jobs/open/lease=60s/t=1m\r\n")
     producer = stage.client("p").conversation
     producer.feed(a_set(b"x"), stage.now_ms)
     assert stage.broker.to_resume
-    producer.feed(between, stage.now_ms)  # a token that was guessed
+    producer.feed(between, stage.now_ms)  # a guessed token
 
     stage.hang_up("a")
 
@@ -389,7 +390,7 @@ def test_who_hangs_up_before_he_is_told_his_token_was_lent_nothing(between: byte
         assert not reader.leases.entries
 
 
-def test_hanging_up_between_being_served_and_being_told_gives_back() -> None:
+def test_a_hang_up_between_serve_and_reply_gives_the_item_back() -> None:
     stage = make_stage()
     stage.send("a", b"get jobs/open/t=1m\r\n")
     producer = stage.client("p").conversation
@@ -401,8 +402,8 @@ def test_hanging_up_between_being_served_and_being_told_gives_back() -> None:
     assert stage.say("b", b"get jobs/open") == b"VALUE jobs/open 0 1\r\nx\r\nEND\r\n"
 
 
-def test_a_server_that_ends_still_tells_who_was_served() -> None:
-    """A plain get has confirmed by then: what is not said now is lost."""
+def test_a_server_that_stops_still_answers_served_clients() -> None:
+    """A plain get has confirmed by then: a reply that does not leave now is lost."""
     stage = make_stage()
     stage.send("a", b"get jobs/t=1m\r\n")
     client = stage.client("a")
@@ -478,7 +479,7 @@ def test_a_wrong_protocol_is_named_in_one_log_line(
 
 
 def places_after_a_power_cut(stage: Stage, name: bytes) -> int:
-    """Up to which marker items of that queue would be there, or have been there."""
+    """Return the highest marker of that queue after a power cut."""
     other = Stage()
     other.disk = stage.disk.crash_clone(Random(0), "lost")
     other._come_back()

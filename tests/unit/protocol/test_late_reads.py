@@ -1,4 +1,4 @@
-"""What a child is read from the log while more arrives that it has not looked at."""
+"""A child's reads from the log, while more items arrive that it has not looked at."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.stage import Stage
 
 
 class SlowDisk(Stage):
-    """What was left to the log is read back when `is_quick`."""
+    """Reads left to the log are done when `is_quick`."""
 
     is_quick = True
 
@@ -17,7 +17,7 @@ class SlowDisk(Stage):
         return self.is_quick and super()._feed()
 
 
-def test_what_is_read_back_with_more_than_the_child_knows_is_not_passed_over() -> None:
+def test_a_read_beyond_a_childs_items_skips_none_of_them() -> None:
     stage = SlowDisk()
     stage.say("a", b"get orders+audit/peek")
     stage.say("a", b"set orders 0 0 1", b"1")
@@ -34,7 +34,7 @@ def test_what_is_read_back_with_more_than_the_child_knows_is_not_passed_over() -
         assert told == b"VALUE orders+audit 0 1\r\n%c\r\nEND\r\n" % body
 
 
-def test_who_comes_behind_those_who_waited_for_a_reading_back_has_what_is_left() -> None:
+def test_a_later_client_gets_the_items_that_waiters_for_a_read_left() -> None:
     stage = SlowDisk()
     stage.say("a", b"get orders+audit/peek")
     for body in b"12":

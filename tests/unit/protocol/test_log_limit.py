@@ -1,4 +1,4 @@
-"""What a client does wrong is logged once a second for its address, and the rest is counted."""
+"""A client's mistakes are logged once a second for its address, and the others are counted."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_many_addresses_are_one_when_they_are_too_many() -> None:
     ]
 
 
-def test_addresses_that_are_quiet_make_room_for_others() -> None:
+def test_addresses_without_lines_make_room_for_others() -> None:
     limit = LogLimit()
     for second in range(10):
         ends = [limit.take(f"10.{second}.0.{n}", second * INTERVAL_MS) for n in range(KEYS_MAX)]
         assert ends == [""] * KEYS_MAX
 
 
-def test_what_no_later_line_counts_is_said_by_itself_once() -> None:
+def test_lines_left_out_are_logged_once_if_no_later_line_counts_them() -> None:
     limit = LogLimit()
     for _ in range(8):
         limit.take("192.0.2.1", 0)

@@ -1,4 +1,4 @@
-"""Replies leave in order, each when what it says is true; never after its log has failed."""
+"""Replies leave in order, each when it is true, and never after its log has failed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def taken(replies: Replies) -> bytes:
     return replies.take() if replies.out else b""
 
 
-def test_what_is_true_already_leaves_at_once() -> None:
+def test_a_true_reply_leaves_at_once() -> None:
     replies, log = make_replies(), Log()
     log.lsn_stored = log.lsn_written = 5
 
@@ -42,7 +42,7 @@ def test_what_is_true_already_leaves_at_once() -> None:
     assert not replies.held
 
 
-def test_nothing_overtakes_what_is_held() -> None:
+def test_no_reply_overtakes_a_held_one() -> None:
     replies, slow, quick = make_replies(), Log(), Log()
     quick.lsn_stored = 9
     replies.hold(b"1 ", slow, 1)
@@ -55,7 +55,7 @@ def test_nothing_overtakes_what_is_held() -> None:
     assert taken(replies) == b"1 2 3 "
 
 
-def test_what_is_true_and_stands_behind_what_is_not_wakes_nobody_in_its_own_log() -> None:
+def test_a_true_reply_behind_a_held_one_waits_on_no_log_of_its_own() -> None:
     replies, slow, quick = make_replies(), Log(), Log()
     quick.lsn_stored = quick.lsn_written = 9
     replies.hold(b"STORED ", slow, 1)
@@ -78,7 +78,7 @@ def test_a_reply_waits_for_both_stored_and_written() -> None:
     assert taken(replies) == b"VALUE "
 
 
-def test_who_waits_is_noted_again_after_being_told_in_vain() -> None:
+def test_a_waiter_is_registered_again_after_a_wake_up_in_vain() -> None:
     replies, log = make_replies(), Log()
     replies.hold(b"STORED ", log, 2)
     log.waiting_stored.clear()
@@ -89,7 +89,7 @@ def test_who_waits_is_noted_again_after_being_told_in_vain() -> None:
     assert log.waiting_stored == {"the conversation"}
 
 
-def test_a_failed_log_turns_what_is_held_into_the_same_error_and_others_go_on() -> None:
+def test_a_failed_log_turns_its_held_replies_into_the_error() -> None:
     replies, bad, good = make_replies(), Log(), Log()
     bad.lsn_stored = 1
     replies.hold(b"1 ", good, 1)
@@ -106,7 +106,7 @@ def test_a_failed_log_turns_what_is_held_into_the_same_error_and_others_go_on() 
     assert taken(replies) == b"1 2 " + error + b"4 " + error
 
 
-def test_after_the_failure_what_was_stored_before_is_shown_and_nothing_else_is_true() -> None:
+def test_after_the_failure_only_items_stored_before_are_shown() -> None:
     replies, log = make_replies(), Log()
     log.lsn_stored = log.lsn_written = 1
     log.failure = OSError("gone")
@@ -119,7 +119,7 @@ def test_after_the_failure_what_was_stored_before_is_shown_and_nothing_else_is_t
     assert taken(replies) == b"SERVER_ERROR gone\r\n"
 
 
-def test_an_empty_reply_holds_back_what_follows_and_stays_empty() -> None:
+def test_an_empty_reply_holds_back_the_next_ones_and_stays_empty() -> None:
     replies, log = make_replies(), Log()
     replies.hold(b"", log, 1)
     replies.say(b"END ")
@@ -173,7 +173,7 @@ def test_parts_held_together_fail_as_one() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 5))), st.integers())
-def test_whatever_they_wait_for_they_leave_in_order_and_not_early(
+def test_replies_leave_in_order_and_not_early(
     waits: list[tuple[int, int, int]], seed: int
 ) -> None:
     random = Random(seed)

@@ -32,7 +32,7 @@ cron = "0 0 1 1 *"
 queue = "jobs"
 body = "a year"
 """
-# Met only while something is under way, or beside a socket.
+# Classes that are reachable only while work is under way, or next to a socket.
 NOT_MET = {"journal.snapshot.dedupe_pending.Batch"}
 
 
@@ -41,7 +41,7 @@ async def put(peer: Peer, key: str, body: str = "x") -> None:
 
 
 async def get(peer: Peer, key: str) -> bool:
-    """Was there one?"""
+    """Return whether there was an item."""
     line = await peer.ask(f"gets {key}\r\n".encode())
     found = line.startswith(b"VALUE")
     while line != b"END\r\n":
@@ -72,7 +72,7 @@ async def work(peer: Peer) -> None:
 
 
 async def empty(peer: Peer, daemon: Daemon) -> None:
-    """All that there is, fetched and confirmed."""
+    """Fetch and confirm every item."""
     broker = daemon.broker
     while broker.moves.is_active or any(queue.reader.live for queue in broker.queues.values()):
         for name in [*broker.queues]:
@@ -83,7 +83,7 @@ async def empty(peer: Peer, daemon: Daemon) -> None:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """What is looked at after a moment is over when that moment is."""
+    """Wait until work that is checked again after a moment is over."""
     async with asyncio.timeout(ANSWER_SECONDS):
         while not true():
             await asyncio.sleep(0.01)

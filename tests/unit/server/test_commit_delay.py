@@ -1,4 +1,4 @@
-"""When what came in is written, and how long a sync thread waits for the interpreter then."""
+"""When a batch is written, and how long a sync thread then waits for the interpreter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 
 
 def turn(commit_delay: CommitDelay, now_ms: int, is_fed: bool, is_crowded: bool = False) -> bool:
-    """One turn, with a sync in flight behind it."""
+    """Run one turn, with a sync in flight after it."""
     if is_fed:
         commit_delay.note_input(now_ms)
     is_over = commit_delay.is_over(now_ms)
@@ -15,7 +15,7 @@ def turn(commit_delay: CommitDelay, now_ms: int, is_fed: bool, is_crowded: bool 
     return is_over
 
 
-def test_all_that_comes_in_one_breath_is_written_together() -> None:
+def test_requests_that_come_together_are_written_together() -> None:
     commit_delay = CommitDelay()
 
     assert [turn(commit_delay, 1, fed) for fed in (True, True, False)] == [False, False, True]
@@ -49,7 +49,7 @@ def test_sync_threads_have_the_interpreter_soon_for_a_while_beside_a_crowd() -> 
     assert switched == [SWITCH_SECONDS_HURRIED, SWITCH_SECONDS]
 
 
-def test_what_only_the_heavy_stored_is_no_reason_to_hurry() -> None:
+def test_sets_of_heavy_connections_alone_are_not_hurried() -> None:
     switched: list[float] = []
     commit_delay = CommitDelay(switched.append)
 
@@ -58,7 +58,7 @@ def test_what_only_the_heavy_stored_is_no_reason_to_hurry() -> None:
     assert switched == []
 
 
-def test_where_no_sync_is_under_way_nobody_has_to_hurry() -> None:
+def test_without_a_sync_in_flight_nothing_is_hurried() -> None:
     switched: list[float] = []
     commit_delay = CommitDelay(switched.append)
 

@@ -1,4 +1,4 @@
-"""The story of a process: it owns its directory and its port, reloads all or nothing, drains."""
+"""The life of a process: it owns its directory and its port, reloads all or nothing, drains."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_reload_changes_key_settings_only_where_a_queue_is_empty(tmp_path:
         assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
 
 
-async def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
+async def test_one_connection_too_many_gets_an_error(tmp_path: Path) -> None:
     async with running(tmp_path, config="[server]\nmax_connections = 2\n") as server:
         kept = [await server.client() for _ in range(2)]
         for peer in kept:
@@ -94,7 +94,7 @@ async def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
 
 
 class ShortDisk(HeldDisk):
-    """Reads no segment for want of a descriptor."""
+    """Reads no segment: there are no descriptors."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ async def test_an_idle_connection_is_closed_but_not_one_that_waits_or_holds(
         assert await waiting.line() == b"VALUE mail/t=20s 0 1\r\n"
 
 
-async def test_a_stop_answers_what_is_in_flight(tmp_path: Path) -> None:
+async def test_a_stop_answers_the_requests_in_flight(tmp_path: Path) -> None:
     disk = HeldDisk()
     server = await Running(tmp_path, disk).start()
     assert server.daemon is not None
@@ -172,7 +172,7 @@ async def test_a_unix_socket_is_served_and_a_left_over_one_taken_over(tmp_path: 
         (tmp_path / "kept").rename(path)  # as a kill would have left it
 
 
-async def test_a_unix_socket_on_which_somebody_answers_is_left_to_him(tmp_path: Path) -> None:
+async def test_a_unix_socket_of_another_process_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "k.sock"
     config = f'[server]\nsocket = "{path}"\n'
     (tmp_path / "other").mkdir()
@@ -196,7 +196,7 @@ async def test_a_stop_removes_the_socket_that_it_listened_on_and_no_other(tmp_pa
         assert other.is_socket()
 
 
-async def test_a_reload_names_what_only_a_restart_takes(
+async def test_a_reload_names_the_settings_that_need_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "kestrelpy")
@@ -238,7 +238,7 @@ async def test_a_client_that_switches_to_and_fro_fills_no_log(
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_the_ready_line_says_what_there_is_and_how_long_a_sync_takes(
+async def test_the_first_line_counts_queues_and_items_and_times_a_sync(
     tmp_path: Path, count: int
 ) -> None:
     async with running(tmp_path) as server:

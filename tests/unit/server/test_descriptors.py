@@ -16,7 +16,7 @@ def test_shares_fit_into_the_limit(limit: int) -> None:
     assert min(shares.own, shares.journals, shares.connections) >= 1
 
 
-def test_with_enough_of_them_nobody_is_lowered() -> None:
+def test_with_enough_descriptors_no_limit_is_lowered() -> None:
     shares = share(65_536, 10_000, 10_000)
     assert (shares.own, shares.reserved) == (OWN, RESERVED)
     assert (shares.connections, shares.journals) == (10_000, 10_000)
@@ -35,7 +35,7 @@ def test_fewer_connections_leave_more_to_the_journals() -> None:
     assert share(1024, 10, 10_000).journals > share(1024, 10_000, 10_000).journals
 
 
-def test_the_soft_limit_is_raised_to_what_is_needed_up_to_the_hard_one(
+def test_the_soft_limit_is_raised_as_needed_up_to_the_hard_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = [1024, 524_288]

@@ -1,4 +1,4 @@
-"""A reload: what is fanned out is so from then on, and children that are named are there."""
+"""A reload: fan-out begins with it, and the named children are created."""
 
 from __future__ import annotations
 

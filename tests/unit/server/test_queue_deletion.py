@@ -1,4 +1,4 @@
-"""The order in which the files of deleted queues go, and what is answered."""
+"""The order in which the files of deleted queues go, and the replies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.running import running
 
 
 def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
-    """All removals, begun at once: what each queue's delete is answered, and when all end."""
+    """Begin all deletions at once; return the reply to each queue's delete, and the end of all."""
     tasks: list[asyncio.Task[None]] = []
 
     def start(work: Coroutine[object, object, None]) -> None:
@@ -50,16 +50,16 @@ def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
 
 
 async def removed(town: Town) -> dict[str, Gate]:
-    """The same, waited for."""
+    """The same, awaited."""
     gates, over = begun(town)
     await over
     return gates
 
 
 def on_the_way(*short: str) -> tuple[Town, list[JournalLog]]:
-    """An item was handed off from jobs to next, on disk there, in a shortage of these queues.
+    """Hand an item off from jobs to next, on disk there, in a shortage of these queues.
 
-    Nothing else is written until the town goes on. Nobody was answered yet.
+    Nothing else is written until the town goes on. There was no reply yet.
     """
     town = Town()
     for queue in ("jobs", "next"):
@@ -79,7 +79,7 @@ def on_the_way(*short: str) -> tuple[Town, list[JournalLog]]:
 
 
 def over(town: Town, logs: list[JournalLog]) -> None:
-    """Files can be opened again, and what waited is written."""
+    """End the shortage, and write the waiting records."""
     for log in logs:
         log.stall("opening", "")
     town.go()
@@ -119,7 +119,7 @@ async def test_files_with_a_copy_stay_when_those_with_the_original_cannot_be_rem
     assert ("next", b"0|") in town.places()
 
 
-async def test_a_queue_deleted_in_a_shortage_waits_for_what_was_handed_off_to_it() -> None:
+async def test_a_queue_deleted_in_a_shortage_waits_for_hand_offs_to_it() -> None:
     town, logs = on_the_way("jobs", "next")
     town.work()
     assert town.client("client").take() == b"STORED\r\n"
@@ -136,7 +136,7 @@ async def test_a_queue_deleted_in_a_shortage_waits_for_what_was_handed_off_to_it
     assert town.places() == []
 
 
-async def test_a_queue_deleted_in_a_shortage_says_what_left_it_when_that_is_over() -> None:
+async def test_a_queue_deleted_in_a_shortage_logs_its_transfers_after_it() -> None:
     town, logs = on_the_way("jobs")
     assert town.say("eve", b"delete jobs") == b""
     assert town.say("eva", b"delete next") == b""
@@ -151,7 +151,7 @@ async def test_a_queue_deleted_in_a_shortage_says_what_left_it_when_that_is_over
 
 
 class FullDisk(HeldDisk):
-    """No segment can be made; `error` says why."""
+    """No segment can be made; `error` is the reason."""
 
     error = 0
 

@@ -33,7 +33,7 @@ def reload_of(stage: Stage, **settings: Any) -> Reload:
 
 
 def bounded(stage: Stage) -> int:
-    """How many queues go by `max_items = 1`."""
+    """Return how many queues have `max_items = 1`."""
     return sum(queue.policy.max_items == 1 for queue in stage.broker.queues.values())
 
 
@@ -217,7 +217,7 @@ async def test_reloads_that_are_asked_for_during_one_are_one_that_begins_behind_
 
         server.daemon._load = slow_load
         peers[0].writer.write(b"reload\r\n")
-        await reading.wait()  # the first has read the file
+        await reading.wait()  # the first reload has read the file
         server.config_file.write_text("[queue_defaults]\nmax_items = 1\n")
         for peer in peers[1:]:
             peer.writer.write(b"reload\r\nreload\r\n")
@@ -233,7 +233,7 @@ async def test_reloads_that_are_asked_for_during_one_are_one_that_begins_behind_
         assert await peers[1].ask(b"set jobs 0 0 1\r\nb\r\n") == b"NOT_STORED\r\n"
 
 
-async def test_what_fails_for_one_queue_stops_no_other_and_is_answered(
+async def test_a_reload_that_fails_for_one_queue_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = Queue.set_policy

@@ -1,4 +1,4 @@
-"""Who goes on when: at once, in the light line or in the heavy one."""
+"""The order of connections: at once, in the light queue or in the heavy one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Peer:
 
 
 def served(shares: Shares, clock: Clock, now_ms: int, each_s: float) -> list[str]:
-    """The names of those that one turn takes from the lines, each busy for so long."""
+    """Return the names that one turn takes from the queues, each busy for this long."""
     names = []
     for peer, until in shares.take(now_ms):
         assert isinstance(peer, Peer)
@@ -60,7 +60,7 @@ def test_a_connection_that_used_up_its_share_is_heavy_for_a_while() -> None:
     assert shares.until(peer, 1000 + HEAVY_MS) > 0
 
 
-def test_a_share_that_was_enough_makes_nobody_heavy() -> None:
+def test_a_share_that_was_enough_makes_no_connection_heavy() -> None:
     shares, peer = Shares(Clock()), Peer()
 
     shares.note(peer, has_overrun=False, now_ms=1000)
@@ -121,7 +121,7 @@ def test_one_of_each_line_has_its_turn_however_long_it_takes() -> None:
 
 
 def test_a_connection_that_stood_in_the_heavy_line_stays_heavy() -> None:
-    """Else a hundred flooding connections would each have a share at once now and then."""
+    """Otherwise a hundred flooding connections would each have a share at once now and then."""
     clock = Clock()
     shares, peer = Shares(clock), Peer("a")
     shares.note(peer, has_overrun=True, now_ms=0)
@@ -133,7 +133,7 @@ def test_a_connection_that_stood_in_the_heavy_line_stays_heavy() -> None:
     assert shares.until(peer, later_ms + 1) == 0.0
 
 
-def test_nobody_stands_in_line_twice() -> None:
+def test_no_connection_is_in_a_queue_twice() -> None:
     clock = Clock()
     shares, peer = Shares(clock), Peer("a")
 

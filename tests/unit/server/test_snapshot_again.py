@@ -1,4 +1,4 @@
-"""A snapshot that a shortage stopped is written by the next attempt, and says the same."""
+"""A snapshot that a shortage stopped is written by the next attempt, and is the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
 from tests.support.stage import Stage
 
-# A child comes first, so that the delays of what is put for all have one entry together.
+# A child comes first, so that the delays of items put for all have one entry together.
 SAYINGS: tuple[bytes, ...] = (
     b"get jobs+audit",
     b"set jobs/delay=1h 0 0 1\r\nx",
@@ -52,7 +52,7 @@ def stage() -> Stage:
 
 
 def looked_through(state: Snapshot | ReaderState) -> Iterator[tuple[str, object]]:
-    """What each field holds, looked through now."""
+    """Return the contents of each field."""
     for each in fields(state):
         value = getattr(state, each.name)
         if isinstance(value, list) and value and isinstance(value[0], ReaderState):

@@ -1,4 +1,4 @@
-"""Nothing is said ahead of its record, and what comes in one breath shares a write and a sync."""
+"""No reply leaves ahead of its record, and requests that come together share a write and a sync."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_confirm_waits_for_the_sync_when_confirms_are_synced(tmp_path: P
         assert await worker.line() == b"END\r\n"
 
 
-async def test_sets_that_come_in_one_breath_share_one_sync(tmp_path: Path) -> None:
+async def test_sets_that_come_together_share_one_sync(tmp_path: Path) -> None:
     disk = HeldDisk()
     async with running(tmp_path, disk) as server:
         peer = await server.client()
@@ -102,7 +102,8 @@ async def test_sets_that_come_in_one_breath_share_one_sync(tmp_path: Path) -> No
 async def test_a_set_that_came_during_a_sync_has_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was told of the first one, and waits: its sync is not put off like one of nobody's."""
+    """The first sync answered it, and it waits: its own is not deferred like one without a
+    waiter."""
     monkeypatch.setattr(later_syncs, "LAZY_SECONDS", 3600.0)
     disk = HeldDisk()
     async with running(tmp_path, disk) as server:
@@ -164,7 +165,7 @@ async def test_with_sync_every_so_often_the_sync_comes_by_itself(tmp_path: Path)
             await asyncio.sleep(0.005)
 
 
-async def test_what_nobody_waits_for_is_on_disk_soon_all_the_same(tmp_path: Path) -> None:
+async def test_records_without_a_waiter_are_on_disk_soon(tmp_path: Path) -> None:
     async with running(tmp_path, HeldDisk()) as server:
         peer = await server.client()
         assert server.daemon is not None
@@ -174,7 +175,7 @@ async def test_what_nobody_waits_for_is_on_disk_soon_all_the_same(tmp_path: Path
         assert [await peer.line(), await peer.line()] == [b"a\r\n", b"END\r\n"]
         assert await peer.ask(b"set next/confirm 0 0 1\r\nb\r\n") == b"STORED\r\n"
 
-        while queues[b"next"].origins:  # that it is gone in `jobs`, by nothing but time
+        while queues[b"next"].origins:  # it leaves `jobs` by the passing of time alone
             await asyncio.sleep(0.005)
         for log in (queues[b"jobs"].log, queues[b"next"].log):
             while log.lsn_durable < log.lsn_appended:
@@ -198,7 +199,7 @@ async def test_a_confirm_whose_time_comes_during_a_sync_is_on_disk_soon(tmp_path
                 await asyncio.sleep(0.005)
         disk.go.set()
 
-        while log.lsn_durable < log.lsn_appended:  # by nothing but time
+        while log.lsn_durable < log.lsn_appended:  # by the passing of time alone
             await asyncio.sleep(0.005)
 
 
@@ -248,10 +249,10 @@ async def test_a_lease_ends_without_any_traffic(tmp_path: Path) -> None:
         assert await waiter.ask(b"get jobs/open/t=20s\r\n") == b"VALUE jobs/open/t=20s 0 1\r\n"
 
 
-async def test_what_was_carried_out_while_speaking_is_written_at_once(
+async def test_requests_executed_during_a_flush_are_written_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hand-off in one breath with its open waits for the item: it is stored while that is said,
+    """A hand-off that comes with its open waits for the item: the item is stored during the flush,
     and no other turn may come for long."""
     monkeypatch.setattr("kestrelpy.server.turn.REST_SECONDS", 3600.0)
     monkeypatch.setattr("kestrelpy.server.turn.OFFSET_CHECK_MS", 3_600_000)
@@ -265,11 +266,11 @@ async def test_what_was_carried_out_while_speaking_is_written_at_once(
             assert lines[0] == lines[4] == b"STORED\r\n"
 
 
-async def test_what_is_begun_behind_the_answer_to_a_hand_off_goes_on_at_once(
+async def test_work_begun_after_the_reply_to_a_hand_off_goes_on_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A move behind a hand-off in one breath is begun while that is said, and no other turn may
-    come for long."""
+    """A move that comes with a hand-off begins during the flush, and no other turn may come for
+    long."""
     monkeypatch.setattr("kestrelpy.server.turn.OFFSET_CHECK_MS", 3_600_000)
     async with running(tmp_path, config='[queue_defaults]\nlease = "none"\n') as server:
         worker = await server.client()

@@ -37,7 +37,7 @@ def refusal(raw: bytes) -> str:
         (b"q/t=%35%73", False, None, False, True, False, 5000),
     ],
 )
-def test_options_and_what_they_ask_for(
+def test_options_and_the_views_they_ask_for(
     raw: bytes, opens: bool, ending: Ending | None, peeks: bool, takes: bool, dead: bool,
     wait_ms: int,
 ) -> None:  # fmt: skip
@@ -82,7 +82,7 @@ def test_options_and_what_they_ask_for(
         (b"q/" + b"/" * 249, "251 bytes, limit 250"),
     ],
 )
-def test_what_is_wrong_is_said_with_what_is_allowed(raw: bytes, words: str) -> None:
+def test_a_mistake_is_refused_with_the_allowed_values(raw: bytes, words: str) -> None:
     assert words in refusal(raw)
 
 

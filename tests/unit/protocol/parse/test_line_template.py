@@ -1,4 +1,5 @@
-"""Lines that differ in an id, a key, a version or a token mean the same but for these."""
+"""Lines that differ in an id, a key, a version or a token have the same meaning except for
+these."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def meaning(line: StoreLine) -> tuple[object, ...]:
 
 
 def said(line: bytes, lines: Lines) -> tuple[object, ...]:
-    """What the line means to a parser that knows these."""
+    """Return the meaning of the line to a parser that has cached these."""
     command = parse(Parser(lambda name: 100, lines), line)
     if isinstance(command, Store):
         return meaning(command.line)
@@ -40,7 +41,7 @@ def said(line: bytes, lines: Lines) -> tuple[object, ...]:
     return (command.line,)
 
 
-def test_lines_with_fresh_ids_are_kept_as_one() -> None:
+def test_lines_with_new_ids_share_one_template() -> None:
     lines: Lines = {}
 
     for number in range(1000):
@@ -50,7 +51,7 @@ def test_lines_with_fresh_ids_are_kept_as_one() -> None:
     assert len(lines) == 1
 
 
-def test_lines_of_cas_are_kept_as_one_whatever_the_version() -> None:
+def test_lines_of_cas_share_one_template_for_all_versions() -> None:
     lines: Lines = {}
 
     for number in range(1000):
@@ -97,7 +98,7 @@ def test_a_key_too_long_is_refused_though_its_like_is_known() -> None:
         b"set done/confirm=jobs:0 0 0 1", b"cas acc/key=A 0 0 1 x",
     ],
 )  # fmt: skip
-def test_what_is_unusual_is_not_cut(line: bytes) -> None:
+def test_unusual_lines_are_not_cut(line: bytes) -> None:
     assert cut(line) is None
 
 
@@ -134,7 +135,7 @@ LINES = st.builds(
 
 
 @given(st.lists(LINES, min_size=1, max_size=6))
-def test_a_line_means_the_same_whatever_was_said_before(said_before: list[bytes]) -> None:
+def test_a_line_means_the_same_after_any_other_lines(said_before: list[bytes]) -> None:
     lines: Lines = {}
     for line in said_before:
         size = line.split()[4:5]

@@ -1,4 +1,4 @@
-"""What the options of an observer mean, whatever is sent."""
+"""The options of a browse, for any input."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def make_parser(lines: Lines | None = None, limit: int = LIMIT) -> Parser:
 
 
 def said(command: Command) -> tuple[object, ...]:
-    """A command as something to compare."""
+    """Return a command in a form to compare."""
     kind = type(command).__name__
     if isinstance(command, Store):
         line = command.line
@@ -60,7 +60,7 @@ def _target(target: Target) -> tuple[object, ...]:
 
 
 def commands(pieces: list[bytes], parser: Parser | None = None) -> list[tuple[object, ...]]:
-    """What the pieces say, up to the end of the connection."""
+    """Return the commands in the pieces, up to the end of the connection."""
     parser = make_parser() if parser is None else parser
     found = []
     for piece in pieces:
@@ -159,7 +159,7 @@ def test_any_stream_means_the_same_however_it_is_cut(streams: list[list[bytes]],
 @settings(max_examples=200, deadline=None)
 @given(STREAMS)
 def test_a_line_means_the_same_the_second_time(stream: list[bytes]) -> None:
-    """What a line means is kept; what was kept must not differ from what was read."""
+    """The meaning of a line is cached; the cached one must not differ from the parsed one."""
     lines: Lines = {}
     data = b"".join(stream)
 
@@ -185,7 +185,7 @@ TOKENS = (
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_line_means_the_same_with_another_token(form: bytes) -> None:
-    """Of a line with a token all but the token is kept, and nothing of the one it came with."""
+    """A line with a token is cached without it, and with nothing of the first one."""
     for end in (b"\r\n", b"\n", b" \r\n", b"\t\n"):
         lines: Lines = {}
         for token in TOKENS * 2:
@@ -195,7 +195,7 @@ def test_a_line_means_the_same_with_another_token(form: bytes) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS[:9])
-def test_of_lines_with_a_token_one_is_kept_for_all_tokens(form: bytes) -> None:
+def test_lines_with_a_token_share_one_cached_line(form: bytes) -> None:
     lines: Lines = {}
     for token in range(1, 100):
         commands([form % str(token).encode() + b"\r\n"], make_parser(lines))
@@ -219,7 +219,7 @@ def test_every_refusal_is_one_short_line_of_printable_ascii(stream: list[bytes])
 # -- memory ----------------------------------------------------------------------------------
 
 
-def test_an_oversized_body_is_skipped_without_being_kept() -> None:
+def test_an_oversized_body_is_skipped_and_not_held() -> None:
     parser = make_parser(limit=1 << 20)
     size = 64 << 20
     parser.feed(b"set jobs 0 0 %d\r\n" % size)
@@ -273,7 +273,7 @@ def test_an_idle_connection_keeps_no_buffer() -> None:
 
 
 @pytest.mark.slow
-def test_the_lines_that_are_kept_are_bounded() -> None:
+def test_the_cached_lines_are_bounded() -> None:
     lines: Lines = {}
     parser = make_parser(lines)
     many = b" ".join(b"q%d" % n for n in range(60))
@@ -324,8 +324,8 @@ def test_a_line_and_its_meaning(line: bytes, expected: tuple[object, ...]) -> No
     assert commands([line]) == [expected]
 
 
-def test_what_clients_send_behind_the_count() -> None:
-    """python-memcached ends its lines with a blank; Kestrel ignored whatever followed."""
+def test_words_that_clients_send_after_the_count() -> None:
+    """python-memcached ends its lines with a blank; Kestrel ignored all words after the count."""
     for line in (b"set q 0 0 2 \r\nhi\r\n", b"set q 0 0 2\r\nhi\n", b"set q 0 0 2 junk\r\nhi\r\n"):
         [command] = commands([line])
         assert command[0] == "Store" and command[-1] == b"hi" and command[-2] is False

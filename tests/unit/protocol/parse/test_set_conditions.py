@@ -1,4 +1,4 @@
-"""What a storing key says beside its queue: ids, scopes, versions, hand-offs."""
+"""The conditions in the key of a set: ids, scopes, versions, hand-offs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kestrelpy.protocol.parse.target import STORING, parse_deletion, parse_targe
         (b"q/confirm=a:b+c%3A5", Once(handoff=Handoff(b"a:b+c", 5))),
     ],
 )
-def test_what_a_set_says_so_that_it_is_stored_once(raw: bytes, once: Once) -> None:
+def test_the_options_of_a_set_that_is_stored_once(raw: bytes, once: Once) -> None:
     assert parse_target(raw, STORING).once == once
 
 
@@ -47,7 +47,7 @@ def test_where_a_child_begins_that_is_made_by_this(raw: bytes, begin: Begin | No
     assert (target.begin, target.view) == (begin, None)
 
 
-def test_since_with_peek_looks_and_begins_what_this_makes() -> None:
+def test_since_with_peek_browses_and_begins_a_new_child() -> None:
     target = parse_target(b"q+c/peek/since=12")
 
     assert target.begin == Begin(0, 12_000)
@@ -60,7 +60,7 @@ def test_an_item_of_a_key_by_its_version() -> None:
     assert parse_target(b"q/key=A/peek/at_version=3").at_version == 3
 
 
-def test_what_a_delete_names() -> None:
+def test_the_objects_that_a_delete_names() -> None:
     upto = parse_deletion(b"q+c/upto=17", True)
     assert isinstance(upto, Upto)
     assert (upto.target.name, upto.target.parent) == (b"q+c", b"q")

@@ -1,4 +1,4 @@
-"""Looking at single items and at the dead, in slices that do not stall the loop."""
+"""Inspection of single items and dead letters, in slices that do not stall the loop."""
 
 from __future__ import annotations
 
@@ -41,4 +41,4 @@ def test_those_before_an_item_are_counted_in_slices(monkeypatch: pytest.MonkeyPa
 
     said = stage.say("b", b"stats jobs/item=20")
 
-    assert b"STAT why behind_12_others\r\n" in said  # 19, less 5 lent and 2 dead
+    assert b"STAT why behind_12_others\r\n" in said  # 19, less 5 leased and 2 dead

@@ -1,4 +1,4 @@
-"""stats: Kestrel's names in Kestrel's order, read where they live, in slices."""
+"""stats: Kestrel's names in Kestrel's order, each number from its owner, in slices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OF_A_QUEUE = (  # noqa: SIM905
 
 
 def stats(answer: bytes) -> list[tuple[str, str]]:
-    """The lines of an answer; it must be whole."""
+    """Return the lines of a reply; it must be complete."""
     *lines, end, nothing = answer.decode("ascii").split("\r\n")
     assert (end, nothing) == ("END", "")
     found = []
@@ -98,7 +98,7 @@ def test_logsize_is_that_of_all_files_of_the_queue() -> None:
     assert int(found["queue_jobs_logsize"]) == sum(sizes) > 0
 
 
-def test_a_full_disk_and_a_failed_journal_are_told_apart_with_their_reason() -> None:
+def test_a_full_disk_and_a_failed_journal_have_different_states_and_reasons() -> None:
     stage = Stage()
     for name in (b"fine", b"full", b"bad"):
         stage.say("a", b"set %b 0 0 1" % name, b"x")
@@ -125,7 +125,7 @@ def test_a_full_disk_and_a_failed_journal_are_told_apart_with_their_reason() -> 
     assert found["queue_full_state"] == "disk_full"
 
 
-def test_a_reason_is_a_short_word_whatever_it_tells() -> None:
+def test_a_reason_is_always_one_short_word() -> None:
     stage = Stage()
     stage.say("a", b"set jobs 0 0 1", b"x")
     stage.broker.queues[b"jobs"].log.failure = JournalFailed("a\r\n b" + "c" * 10_000)
@@ -136,7 +136,7 @@ def test_a_reason_is_a_short_word_whatever_it_tells() -> None:
     assert len(found["queue_jobs_reason"]) == 300
 
 
-def test_many_queues_are_told_in_slices_and_the_whole_is_one_answer() -> None:
+def test_many_queues_are_listed_in_slices_of_one_reply() -> None:
     stage = Stage()
     stage.set_queue(durable=False)
     for n in range(450):
@@ -174,7 +174,7 @@ def test_a_queue_deleted_between_two_slices_is_left_out() -> None:
     assert [key for key, _ in found if key.startswith("queue_q148")]
 
 
-def test_stats_of_what_is_open_tells_its_holder_and_how_long() -> None:
+def test_stats_of_open_items_name_the_holder_and_the_time_left() -> None:
     stage = Stage()
     stage.set_queue(lease="none")
     stage.set_server(max_open_reads=600)

@@ -1,4 +1,4 @@
-"""The other verbs: what is not a conversation to be read aloud stands here."""
+"""The other verbs, where a transcript cannot show them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_stage(**settings: Any) -> Stage:
 
 
 def answered(stage: Stage, request: bytes) -> bytes:
-    """The answer to one request, while nothing else happens that the clock would do."""
+    """Return the reply to one request, without the work of the clock."""
     conversation = stage.client("a").conversation
     conversation.feed(request, stage.now_ms)
     answer = b""
@@ -28,7 +28,7 @@ def answered(stage: Stage, request: bytes) -> bytes:
     return answer
 
 
-def test_flush_expired_counts_what_it_cleared_of_that_queue() -> None:
+def test_flush_expired_counts_the_items_it_removed_from_that_queue() -> None:
     stage = make_stage(durable=False)
     for n in range(12):  # each sends no more than its share
         stage.client(f"b{n}").conversation.feed(SET_EXPIRED % b"one" * 225, stage.now_ms)

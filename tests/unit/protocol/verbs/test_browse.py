@@ -1,4 +1,4 @@
-"""An observer's reading, and what becomes of the queue while it is under way."""
+"""A browser's read, and changes to the queue while it is under way."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def log_of(stage: Stage) -> JournalLog:
 
 
 def rewrite(stage: Stage, chosen: list[Segment]) -> None:
-    """As the server does it in the background, from beginning to end."""
+    """Compact as the server does it, from beginning to end."""
     maintenance, live = log_of(stage).store.maintenance, stage.broker.queues[b"jobs"].reader.live
     job = maintenance.begin_compaction(chosen, live.copy(), lambda: None, stage.unix_ms)
     survivors = job.run(stage.disk)
@@ -52,7 +52,7 @@ def rewrite(stage: Stage, chosen: list[Segment]) -> None:
 
 
 def confirm(stage: Stage, *numbers: int) -> None:
-    """Of the first six items, these; the others go back."""
+    """Confirm these of the first six items; the others go back."""
     for number in range(1, 7):
         stage.say(f"worker {number}", b"get jobs/open")
     for number in range(1, 7):
@@ -66,7 +66,7 @@ def test_an_answer_goes_on_over_the_ends_of_segments(stage: Stage) -> None:
     assert markers(stage.say("a", b"gets jobs/peek/after=7/n=3")) == [8, 9, 10]
 
 
-def test_what_is_rewritten_while_it_is_read_is_looked_for_again(stage: Stage) -> None:
+def test_an_item_rewritten_during_its_read_is_looked_up_again(stage: Stage) -> None:
     confirm(stage, 1, 2, 4, 5)
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=100\r\n")
@@ -86,7 +86,7 @@ def test_a_place_in_a_segment_that_was_rewritten_is_forgotten(stage: Stage) -> N
     assert markers(answer) == [3, 6, *range(7, COUNT + 1)]
 
 
-def test_what_is_confirmed_while_it_is_read_is_not_shown(stage: Stage) -> None:
+def test_an_item_confirmed_during_its_read_is_not_shown(stage: Stage) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=3\r\n")
     for _ in range(5):
@@ -110,7 +110,7 @@ def test_a_queue_that_is_deleted_while_it_is_read_has_nothing(stage: Stage) -> N
     assert stage.client("a").take() == b"END\r\n"
 
 
-def test_who_hangs_up_while_it_is_read_for_leaves_nothing_behind(stage: Stage) -> None:
+def test_a_hang_up_during_a_read_leaves_nothing(stage: Stage) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=3\r\nset jobs 0 0 1\r\nx\r\n")
     stage.hang_up("a")
@@ -133,7 +133,7 @@ def test_others_are_answered_while_it_is_read(stage: Stage) -> None:
     assert stage.client("a").take().endswith(b"END\r\nVERSION 0.0.0\r\n")
 
 
-def test_who_says_no_more_is_still_told_what_is_read(stage: Stage) -> None:
+def test_a_client_at_end_of_input_still_gets_its_read(stage: Stage) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=29/n=5/t=5s\r\n")
     stage.end("a")
@@ -145,7 +145,7 @@ def test_who_says_no_more_is_still_told_what_is_read(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("option", [b"", b"/n=100"])
-def test_what_the_disk_does_not_give_is_passed_over(stage: Stage, option: bytes) -> None:
+def test_items_that_the_disk_cannot_read_are_skipped(stage: Stage, option: bytes) -> None:
     lost = log_of(stage).journal.segments[1]
     stage.disk.faults.append(Fault("read", lost.path, times=1_000_000))
     seen: list[int] = []
@@ -182,7 +182,7 @@ def test_an_observer_remembers_its_places_in_a_few_queues_only(
     assert len(observing._positions) <= 3
 
 
-def test_a_line_that_names_a_marker_is_not_kept(stage: Stage) -> None:
+def test_a_line_with_a_marker_is_not_cached(stage: Stage) -> None:
     stage.say("a", b"gets jobs/peek/after=7")
     stage.say("a", b"gets jobs/peek")
     assert b"gets jobs/peek\r" in stage.lines

@@ -1,4 +1,4 @@
-"""What no conversation as text can set up: a full disk, and what it must not change."""
+"""Declarations, where a transcript cannot show them: a full disk, and what it must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is removed on request leaves its segment, as what is confirmed does."""
+"""An item removed on request leaves its segment, as a confirmed one does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kestrelpy.core.log.log import JournalLog
 from tests.support.stage import Stage
 
 
-def test_a_segment_does_not_wait_for_what_was_cancelled_or_purged() -> None:
+def test_a_segment_does_not_wait_for_cancelled_or_purged_items() -> None:
     stage = Stage()
     stage.set_queue(max_attempts=1)
     for body in (b"1", b"2"):

@@ -1,4 +1,4 @@
-"""What one connection fetches, holds and waits for: refused before anything is changed."""
+"""Fetches, leases and waits of one connection: refused before the first change."""
 
 from __future__ import annotations
 

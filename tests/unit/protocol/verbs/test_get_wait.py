@@ -1,4 +1,4 @@
-"""What cannot be read for the moment is waited for, or said; it is never answered as "nothing"."""
+"""A temporary read error is waited out or reported; the reply is never "nothing"."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def be_short(stage: Stage) -> None:
-    """Of one read."""
+    """Let one read be short of descriptors."""
     stage.disk.faults = [Fault("read", "*.segment", error=errno.EMFILE)]
 
 
@@ -43,7 +43,7 @@ def be_short(stage: Stage) -> None:
         (b"delete jobs/id=i20", b"DELETED\r\n"),
     ],
 )
-def test_who_looks_hears_that_it_cannot_be_read_now_and_later_what_is_there(
+def test_a_browse_gets_the_shortage_first_and_the_item_later(
     stage: Stage, request_: bytes, begin: bytes
 ) -> None:
     be_short(stage)
@@ -61,7 +61,8 @@ def test_several_keys_are_answered_together_when_all_can_be_read(stage: Stage) -
 
 
 def cannot_be_read(stage: Stage) -> None:
-    """As the server has found out: all that is ready is in the log, which it cannot read now."""
+    """Mark the queue as the server does: all ready items are in the log, which it cannot read
+    now."""
     reader = stage.broker.queues[b"jobs"].reader
     reader.ready_line.clear()
     reader.ready.push_range(2, COUNT - 1, 300 * (COUNT - 1))
@@ -70,7 +71,7 @@ def cannot_be_read(stage: Stage) -> None:
 
 
 def ask_in_vain(stage: Stage, request: bytes) -> bytes:
-    """The answer, once the time for an item is over."""
+    """Return the reply once the time for an item is over."""
     with pytest.raises(OSError, match="Too many"):
         stage.say("worker", request)  # the stage reads at once; the server tries again later
     stage.pass_time(10)
@@ -106,13 +107,13 @@ def test_a_get_of_several_keys_is_refused_before_anything_is_taken(stage: Stage)
     assert stage.say("worker", b"get mail").startswith(b"VALUE mail 0 1\r\nm")
 
 
-def test_what_one_key_was_given_is_said_when_the_next_can_be_read(
+def test_one_key_is_answered_when_the_next_one_can_be_read(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.say("producer", b"set mail 0 0 1", b"m")
     cannot_be_read(stage)
     reader, turns = stage.broker.queues[b"jobs"].reader, [0]
-    reader.unread = ""  # that shows when it is tried
+    reader.unread = ""  # the next attempt clears it
 
     def first(self: Subscription, now_ms: int, dead: bool = False) -> None:
         turns[0] += 1
@@ -125,6 +126,6 @@ def test_what_one_key_was_given_is_said_when_the_next_can_be_read(
         assert stage.client("worker").take() == b""
         assert turns[0] < 30, "it looks again after a pause, not in every turn"
     reader.unread = ""
-    reader.ready_line.clear()  # others took the rest
+    reader.ready_line.clear()  # consumers took the rest
     stage.pass_time(200)
     assert stage.client("worker").take() == b"VALUE mail 0 1\r\nm\r\nEND\r\n"

@@ -1,4 +1,4 @@
-"""An answer that comes after a wait still waits for what its request ended before it."""
+"""A reply after a wait still waits for the lease that its request ended before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.stage import Stage
 
 
 def with_items(confirms: str, *bodies: bytes) -> Stage:
-    """A queue that has them; eve and ann each have one open if there are two."""
+    """Return a queue with these items; eve and ann each have one open if there are two."""
     stage = Stage()
     stage.set_queue("jobs", confirms=confirms)
     for text in bodies:
@@ -19,7 +19,7 @@ def with_items(confirms: str, *bodies: bytes) -> Stage:
 
 
 def released(stage: Stage, who: str) -> bytes:
-    """What is answered once the disk goes on; nothing was before."""
+    """Return the replies once the disk goes on; there were none before."""
     assert stage.client(who).take() == b"", "it was said too early"
     stage.go()
     stage.work()
@@ -36,7 +36,7 @@ def test_with_synced_confirms_a_close_is_answered_when_it_is_synced() -> None:
 
 
 @pytest.mark.parametrize("confirms", ["synced", "written"])
-def test_a_close_is_on_its_way_to_disk_before_what_it_waits_for_is_shown(confirms: str) -> None:
+def test_a_close_is_written_before_the_item_it_waits_for_is_shown(confirms: str) -> None:
     stage = with_items(confirms, b"1", b"2")
     (stage.hold_syncs if confirms == "synced" else stage.hold_writes)()
     stage.send("eve", b"get jobs/close/open/t=1m\r\n")

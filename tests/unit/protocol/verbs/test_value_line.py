@@ -1,4 +1,4 @@
-"""How items are said."""
+"""Items on the wire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_lines_of_an_answer_are_those_of_one_item() -> None:
     assert whole == full_value(b"q/peek", ITEM, b"END\r\n", 7, b"lent", 2)
 
 
-def test_what_is_not_there_is_a_dash() -> None:
+def test_an_absent_value_is_a_dash() -> None:
     item = Item(7, 7, b"", 0, 1000, 0)
     assert full_value(b"q", item, b"", 7, b"ready", 0) == (
         b"VALUE q 0 0 7 1000 - 0 ready - -\r\n\r\n"

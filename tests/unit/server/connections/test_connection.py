@@ -58,7 +58,7 @@ async def test_a_client_that_never_reads_holds_up_only_itself(tmp_path: Path) ->
 
 
 class Overheard:
-    """A transport, and what is written to it, by writes."""
+    """A transport that records its writes."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
@@ -113,7 +113,7 @@ async def test_a_flood_is_not_carried_out_ahead_of_a_small_request(
             assert (await other.ask(b"version\r\n")).startswith(b"VERSION")
             answered += 1
 
-        most_at_once = 256 << 10  # what is read from a socket, and then not before it is done
+        most_at_once = 256 << 10  # as much as is read from a socket before it is executed
         assert answered >= len(line) * lines // 2 // most_at_once
         flood.writer.close()
         reading.cancel()
@@ -122,7 +122,7 @@ async def test_a_flood_is_not_carried_out_ahead_of_a_small_request(
 async def test_a_connection_that_has_sent_more_than_its_share_is_not_read_from(
     tmp_path: Path,
 ) -> None:
-    at_once = 256 << 10  # what is read from a socket
+    at_once = 256 << 10  # as much as is read from a socket
     async with running(tmp_path) as server:
         flood = await server.client()
         assert server.daemon is not None
@@ -172,7 +172,7 @@ async def test_many_clients_that_wait_at_once_are_all_heard_when_they_hang_up(
             await asyncio.sleep(0.005)
 
 
-async def test_waiters_for_large_items_are_told_some_in_each_turn(
+async def test_waits_for_large_items_are_answered_some_in_each_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.server.turn.DIRECT_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""Who is listened to, and that nobody is when it is over."""
+"""The listening sockets, and that none is left after the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kestrelpy.server.connections.listeners import CannotListen, Listeners
 
 
-async def test_a_listener_that_is_closed_accepts_nobody_on_the_port_or_the_socket(
+async def test_a_closed_listener_accepts_no_connection_on_port_or_socket(
     tmp_path: Path,
 ) -> None:
     listeners = Listeners(asyncio.Protocol, 5)
@@ -32,7 +32,7 @@ async def test_a_listener_that_is_closed_accepts_nobody_on_the_port_or_the_socke
         await asyncio.open_unix_connection(path)
 
 
-async def test_a_socket_on_which_somebody_answers_is_left_to_them(tmp_path: Path) -> None:
+async def test_a_socket_of_another_process_is_left_alone(tmp_path: Path) -> None:
     first, second = Listeners(asyncio.Protocol, 5), Listeners(asyncio.Protocol, 5)
     path = tmp_path / "socket"
     await first.listen("127.0.0.1", 0, path)
@@ -45,7 +45,7 @@ async def test_a_socket_on_which_somebody_answers_is_left_to_them(tmp_path: Path
     second.close()
     third = Listeners(asyncio.Protocol, 5)
     await asyncio.sleep(0)
-    await third.listen("127.0.0.1", 0, path)  # what a killed daemon left behind is in nobody's way
+    await third.listen("127.0.0.1", 0, path)  # a file left by a killed daemon does not matter
     third.close()
 
 
@@ -56,7 +56,7 @@ async def test_a_socket_whose_owner_hangs_is_left_to_him(tmp_path: Path) -> None
         owner.bind(str(path))
         owner.listen(0)
         with contextlib.suppress(BlockingIOError):
-            while True:  # as many as may wait until he accepts them
+            while True:  # as many as may wait until they are accepted
                 waiting = opened.enter_context(socket.socket(socket.AF_UNIX))
                 waiting.setblocking(False)
                 waiting.connect(str(path))

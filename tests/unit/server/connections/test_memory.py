@@ -1,4 +1,5 @@
-"""One budget for all connections: the large wait, the small go on, the stalled lose what they hold.
+"""One budget for all connections: large ones wait, small ones go on, stalled ones lose their
+memory.
 
 Without sockets first, then the daemon with clients that send and read nothing.
 """
@@ -101,7 +102,7 @@ def test_when_the_one_that_goes_on_is_done_or_gone_the_next_one_goes_on() -> Non
     assert third.told == 1
 
 
-def test_who_waits_and_leaves_is_forgotten() -> None:
+def test_a_waiting_holder_that_leaves_is_forgotten() -> None:
     memory, (first, second) = make_memory(LIMIT, 0)
     assert memory.may_go_on(first, MIB)
     assert not memory.may_go_on(second, MIB)
@@ -125,7 +126,7 @@ def test_another_limit_lets_those_go_on_there_is_room_for() -> None:
     assert not memory.is_short
 
 
-def test_stalled_holders_lose_what_they_hold_while_memory_is_short() -> None:
+def test_stalled_holders_lose_their_memory_while_it_is_short() -> None:
     memory, (stalled, moving, waiting) = make_memory(5 * MIB, 4 * MIB, 2 * MIB)
     assert memory.may_go_on(moving, MIB)
     assert not memory.may_go_on(waiting, MIB)
@@ -137,7 +138,7 @@ def test_stalled_holders_lose_what_they_hold_while_memory_is_short() -> None:
     assert [holder.was_shed for holder in (stalled, moving, waiting)] == [True, False, False]
 
 
-def test_while_there_is_memory_nobody_loses_anything() -> None:
+def test_while_there_is_memory_no_holder_loses_any() -> None:
     memory, (holder,) = make_memory(LIMIT - 1)
 
     assert memory.shed(100 * STALL_MS) == 0
@@ -154,7 +155,7 @@ def test_no_more_is_taken_from_the_stalled_than_is_needed() -> None:
     assert [holder.held_bytes for holder in holders] == [0] * 4 + [2 * MIB] * 2
 
 
-def test_one_that_wants_nothing_any_more_does_not_keep_the_others_waiting() -> None:
+def test_a_favoured_holder_without_a_need_lets_the_others_go_on() -> None:
     memory, (first, emptied, third) = make_memory(6 * MIB, 5 * MIB, 6 * MIB)
     assert memory.may_go_on(first, MIB)
     assert not memory.may_go_on(emptied, 0)
@@ -199,7 +200,7 @@ def test_a_stalled_client_beyond_the_limit_is_let_go_while_others_wait() -> None
     assert waiting.told == 1
 
 
-def test_a_stalled_client_stays_where_nobody_waits() -> None:
+def test_a_stalled_client_stays_if_no_other_waits() -> None:
     memory, (stalled, gone) = make_memory(8 * MIB, 3 * MIB)
     assert memory.may_go_on(stalled, MIB)
     memory.leave(gone)
@@ -213,7 +214,7 @@ READ_BYTES = 256 * KIB  # at once, from each socket
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep looks often, and those that move nothing have little time."""
+    """Let the sweep look often, and give clients without progress little time."""
     monkeypatch.setattr("kestrelpy.server.connections.sweep.MEMORY_SECONDS", 0.02)
     monkeypatch.setattr("kestrelpy.server.connections.memory.STALL_MS", 200)
 
@@ -230,7 +231,7 @@ async def stalled_bodies(server: Running, count: int, size: int) -> list[Peer]:
     return peers
 
 
-async def test_bodies_that_stop_before_their_end_hold_a_bounded_part_and_nobody_up(
+async def test_stalled_bodies_hold_bounded_memory_and_delay_no_client(
     tmp_path: Path, impatient: None
 ) -> None:
     async with running(tmp_path, config=CONFIG) as server:
@@ -293,7 +294,7 @@ async def test_one_item_may_be_larger_than_all_that_connections_may_hold(tmp_pat
         assert await peer.reader.readexactly(6 * MIB) == bytes(6 * MIB)
 
 
-async def test_long_answers_that_nobody_reads_hold_a_bounded_part(
+async def test_long_replies_without_a_reader_hold_bounded_memory(
     tmp_path: Path, impatient: None
 ) -> None:
     async with running(tmp_path, config=CONFIG) as server:
@@ -419,7 +420,7 @@ async def test_a_body_that_drips_is_refused_while_others_wait(
             peer.writer.transport.abort()
 
 
-async def test_observers_hold_nothing_while_they_wait_for_what_comes(tmp_path: Path) -> None:
+async def test_browsers_hold_no_memory_while_they_wait(tmp_path: Path) -> None:
     async with running(tmp_path, config=CONFIG) as server:
         producer = await server.client()
         assert await producer.ask(a_set(b"a")) == b"STORED\r\n"

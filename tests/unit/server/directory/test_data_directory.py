@@ -77,12 +77,13 @@ async def test_a_deleted_queue_is_gone_after_a_restart_and_its_successor_is_not(
         assert await peer.line() == b"b\r\n"
 
 
-def test_a_delete_takes_what_is_left_of_earlier_queues_of_the_name_and_no_other() -> None:
+def test_a_delete_removes_earlier_generations_of_its_name_only() -> None:
     stage = Stage()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"set mail 0 0 1", b"1")
     [mail] = [name for name in stage.disk.names("data") if name.startswith("mail.")]
-    for folder in ("jobs.5", "jobs.6", "mail.5", "jobs"):  # what could not be removed, and others'
+    # folders that could not be removed, and foreign ones
+    for folder in ("jobs.5", "jobs.6", "mail.5", "jobs"):
         stage.disk.make_folder(f"data/{folder}")
         stage.disk.create(f"data/{folder}/0000000001.segment", b"x", 1)
 
@@ -92,7 +93,7 @@ def test_a_delete_takes_what_is_left_of_earlier_queues_of_the_name_and_no_other(
     assert sorted(left) == sorted(["jobs", "mail.5", mail])
 
 
-async def test_of_two_generations_the_newer_is_kept(tmp_path: Path) -> None:
+async def test_of_two_generations_the_newer_one_stays(tmp_path: Path) -> None:
     for folder, body in (("old", b"a"), ("new", b"b")):
         async with running(tmp_path, config="") as server:
             peer = await server.client()
@@ -128,7 +129,7 @@ async def test_children_that_a_deleted_queue_left_have_their_names_before_those_
             assert await peer.ask(b"set jobs 0 0 1\r\nc\r\n") == b"STORED\r\n"
 
 
-async def test_what_a_delete_left_behind_and_strange_folders_do_no_harm(tmp_path: Path) -> None:
+async def test_leftovers_of_a_delete_and_strange_folders_do_no_harm(tmp_path: Path) -> None:
     data = tmp_path / "data"
     (data / "gone.3~removed").mkdir(parents=True)
     (data / "gone.3~removed" / "0000000001.segment").write_bytes(b"x")
@@ -167,7 +168,7 @@ async def test_tokens_that_a_damaged_record_may_have_covered_are_not_issued(
     (folder,) = [f for f in (tmp_path / "data").iterdir() if f.name.startswith("jobs.")]
     (segment,) = folder.glob("*.segment")
     data = bytearray(segment.read_bytes())
-    data[64 + 70] ^= 1  # in the checkpoint, the first record behind the file's header
+    data[64 + 70] ^= 1  # in the checkpoint, the first record after the file's header
     segment.write_bytes(data)
     async with running(tmp_path) as server:
         peer = await server.client()

@@ -1,4 +1,4 @@
-"""A data directory, a backup and what is restored are for their owner alone, whatever the umask."""
+"""A data directory, a backup and a restore are for their owner alone, for any umask."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def modes(folder: Path) -> dict[str, str]:
-    """What others than a folder's or a file's owner may do, and what the owner may not."""
+    """Return what other users may do, and what the owner may not do."""
     wrong = {}
     for path in (folder, *folder.rglob("*")):
         mode = path.lstat().st_mode
@@ -37,7 +37,7 @@ def modes(folder: Path) -> dict[str, str]:
 
 
 async def lived(folder: Path) -> None:
-    """A daemon that made, filled and deleted queues, and was stopped."""
+    """Run a daemon that created, filled and deleted queues, and stop it."""
     umask_ = os.umask(0o022)
     (folder / "in").mkdir()
     os.umask(umask_)
@@ -49,7 +49,7 @@ async def lived(folder: Path) -> None:
         assert await peer.ask(b"delete mail\r\n") == b"DELETED\r\n"
 
 
-async def test_what_a_daemon_makes_is_for_its_owner_alone(umask: int, tmp_path: Path) -> None:
+async def test_files_of_a_daemon_are_for_its_owner_alone(umask: int, tmp_path: Path) -> None:
     await lived(tmp_path)
     data = tmp_path / "in" / "data"
     assert len(list(data.rglob("*.segment"))) >= 1
@@ -57,7 +57,9 @@ async def test_what_a_daemon_makes_is_for_its_owner_alone(umask: int, tmp_path: 
     assert open_to_others(Disk(), str(data)) == ""
 
 
-async def test_a_backup_and_what_is_restored_are_too(umask: int, tmp_path: Path) -> None:
+async def test_files_of_a_backup_and_a_restore_are_for_the_owner_alone(
+    umask: int, tmp_path: Path
+) -> None:
     await lived(tmp_path)
     backup, new = tmp_path / "in" / "backup", tmp_path / "in" / "deep" / "new"
     back_up(Disk(), str(tmp_path / "in" / "data"), str(backup), lambda done, total: None)
@@ -68,7 +70,7 @@ async def test_a_backup_and_what_is_restored_are_too(umask: int, tmp_path: Path)
     assert modes(new.parent) == {}
 
 
-def test_what_a_crash_left_of_a_file_does_not_keep_its_mode(tmp_path: Path) -> None:
+def test_a_file_left_by_a_crash_loses_its_mode(tmp_path: Path) -> None:
     left = tmp_path / "file.new"
     left.touch(0o666)
     left.chmod(0o666)
@@ -77,7 +79,7 @@ def test_what_a_crash_left_of_a_file_does_not_keep_its_mode(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", [".", "lock", "tokens", "jobs.7", "jobs.7/0000000001.segment"])
-def test_what_is_open_to_others_is_named_and_not_changed(name: str, tmp_path: Path) -> None:
+def test_a_file_open_to_others_is_logged_and_not_changed(name: str, tmp_path: Path) -> None:
     data = tmp_path / "data dir"
     DataDirectory(Disk(), str(data), Sizes()).lock()
     Disk().create(str(data / "tokens"), b"1", 1).close()

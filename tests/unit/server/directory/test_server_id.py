@@ -1,4 +1,4 @@
-"""The file `server-id`: damage is named, and the journals say which server this is."""
+"""The file `server-id`: damage is reported, and the journals name the server."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_flipped_bit_in_a_file_of_an_earlier_version_is_known_by_the_journals(
             assert damaged.endswith(f"this server is {taken}, as the journals say")
 
 
-def test_a_journal_that_was_brought_from_elsewhere_does_not_rename_the_server() -> None:
+def test_a_journal_of_another_server_does_not_rename_this_one() -> None:
     disk, _ = with_journal()
     old(disk, OTHER + b"\n")
     assert take_server_id(disk, "data") == (OTHER.decode(), "")

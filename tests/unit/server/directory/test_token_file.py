@@ -1,4 +1,5 @@
-"""The file `tokens` remembers what deleted queues issued, a full disk or a power cut included."""
+"""The file `tokens` remembers the tokens of deleted queues, even on a full disk and after a power
+cut."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def test_a_fresh_server_begins_at_1_and_makes_the_file() -> None:
     assert disk.read(PATH) == content(b"1/0")
 
 
-def test_what_was_kept_is_on_disk_and_a_lower_number_changes_nothing() -> None:
+def test_a_saved_number_is_on_disk_and_a_lower_one_changes_nothing() -> None:
     disk = laid()
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
@@ -57,7 +58,7 @@ def test_what_was_kept_is_on_disk_and_a_lower_number_changes_nothing() -> None:
     assert again.below == 1 << 21
 
 
-def test_of_tokens_and_generations_the_highest_are_kept() -> None:
+def test_the_highest_tokens_and_generations_are_saved() -> None:
     disk = with_number(77)
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
@@ -69,7 +70,7 @@ def test_of_tokens_and_generations_the_highest_are_kept() -> None:
     assert (again.below, again.generation) == (78, 1_700_000_002)
 
 
-def test_what_many_threads_keep_at_once_is_written_together() -> None:
+def test_numbers_saved_by_many_threads_are_written_together() -> None:
     disk = with_number(1)
     file = TokenFile(disk, "data")
     file.read(WALL_MS)
@@ -101,7 +102,7 @@ def test_every_flipped_bit_of_a_copy_is_named_and_mended(place: int) -> None:
             assert disk.read(PATH) == whole
 
 
-def test_what_lies_between_the_copies_is_not_read() -> None:
+def test_bytes_between_the_copies_are_not_read() -> None:
     disk = with_number(1048577)
     disk.damage(PATH, 600, b"x" * 3000)
     file = TokenFile(disk, "data")

@@ -29,7 +29,7 @@ def no_state() -> State:
 
 
 class Bench:
-    """A committer over one journal, with what it reported."""
+    """A committer over one journal, with its reports."""
 
     def __init__(self, folder: Path) -> None:
         self.disk = HeldDisk()
@@ -101,7 +101,7 @@ async def test_a_failed_sync_fails_the_journal_for_good(bench: Bench) -> None:
     assert bench.journal.commit.lsn_durable == 0
 
 
-async def test_whatever_goes_wrong_in_a_sync_counts_as_its_failure(bench: Bench) -> None:
+async def test_any_error_in_a_sync_counts_as_its_failure(bench: Bench) -> None:
     await bench.append_and_write()
     bench.journal.abandon()
     bench.committer.sync(bench.log)
@@ -130,7 +130,7 @@ async def test_a_segment_is_prepared_again_until_there_is_room(
     assert "there is room again" in told[1]
 
 
-async def test_settle_waits_for_what_is_in_flight(bench: Bench) -> None:
+async def test_drain_waits_for_the_syncs_in_flight(bench: Bench) -> None:
     await bench.append_and_write()
     bench.disk.go.clear()
     bench.committer.sync(bench.log)

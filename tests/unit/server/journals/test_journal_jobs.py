@@ -1,4 +1,4 @@
-"""What is done off the loop: nothing is lost, begun twice, or waited for for good."""
+"""Jobs off the loop: nothing is lost, begun twice, or awaited for ever."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_reader_has_one_read_under_way(life: Life) -> None:
     assert life.reader.first(0) is not None
 
 
-def test_what_is_not_written_yet_is_asked_for_again(life: Life) -> None:
+def test_a_read_of_unwritten_items_is_deferred(life: Life) -> None:
     life.put(b"1")
     life.wait("anna")
     life.feed()
@@ -59,7 +59,7 @@ def test_what_is_not_written_yet_is_asked_for_again(life: Life) -> None:
     assert [w.lease.item.body for w in life.broker.take_to_resume() if w.lease] == [b"1"]
 
 
-def test_nothing_is_done_when_nobody_asks(life: Life) -> None:
+def test_nothing_is_read_without_a_request(life: Life) -> None:
     fill(life, 3)
     life.reader.first(0)
     life.settle()
@@ -85,7 +85,7 @@ def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: Life) -> N
     assert names(life, ".snapshot") != before
 
 
-def test_a_snapshot_of_a_journal_that_has_failed_is_not_kept(life: Life) -> None:
+def test_the_snapshot_of_a_failed_journal_is_dropped(life: Life) -> None:
     fill(life, 20)
     life.settle()
     life.put(b"x" * 100)
@@ -111,7 +111,7 @@ def test_a_snapshot_that_finds_no_room_is_named_and_tried_again(
     assert names(life, ".snapshot")
 
 
-def test_segments_go_when_snapshots_say_so_and_the_rest_is_read_from_survivors(life: Life) -> None:
+def test_segments_go_after_snapshots_and_live_items_are_in_compacted_ones(life: Life) -> None:
     fill(life, 60)
     keep = []
     for n in range(60):
@@ -140,7 +140,7 @@ def test_segments_go_when_snapshots_say_so_and_the_rest_is_read_from_survivors(l
     assert again.damages == []
 
 
-def test_a_dead_item_whose_segment_is_rewritten_while_it_is_read_is_found_in_the_survivors(
+def test_a_dead_item_compacted_during_its_read_is_found_again(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)

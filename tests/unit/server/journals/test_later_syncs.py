@@ -1,4 +1,4 @@
-"""Syncs that are put off come by themselves, and soon where a connection waits for one."""
+"""Deferred syncs come by themselves, and soon if a connection waits for one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kestrelpy.server.journals.later_syncs import LAZY_SECONDS, SOON_SECONDS, La
 
 
 class Timer:
-    """One that rings when the test says so."""
+    """A timer that rings when the test says so."""
 
     def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
         self.seconds = seconds
@@ -25,7 +25,7 @@ class Timer:
 
 
 class Loop:
-    """What a loop is asked for here; its timers ring when the test says so."""
+    """The methods of a loop that are used here; its timers ring when the test says so."""
 
     def __init__(self) -> None:
         self.timers: list[Timer] = []
@@ -36,12 +36,12 @@ class Loop:
 
     @property
     def armed(self) -> list[float]:
-        """After how many seconds each timer rings that was not cancelled."""
+        """Return after how many seconds each timer rings that was not cancelled."""
         return [timer.seconds for timer in self.timers if not timer.is_cancelled]
 
 
 class Target:
-    """A journal's log, as far as it is asked here: `sync_ms` as in `JournalLog`."""
+    """The part of a journal's log that is used here: `sync_ms` as in `JournalLog`."""
 
     def __init__(self, sync_ms: int, *waiting: object) -> None:
         self.sync_ms = sync_ms
@@ -49,7 +49,7 @@ class Target:
 
 
 def put_off(loop: Loop, target: Target) -> tuple[LaterSyncs, JournalLog, list[JournalLog]]:
-    """The sync of this one is put off; and what has come due since."""
+    """Defer the sync of this one; return the journals that have become due."""
     due: list[JournalLog] = []
     later = LaterSyncs(cast(asyncio.AbstractEventLoop, loop), due.append)
     log = cast(JournalLog, target)
@@ -57,7 +57,7 @@ def put_off(loop: Loop, target: Target) -> tuple[LaterSyncs, JournalLog, list[Jo
     return later, log, due
 
 
-def test_what_a_connection_waits_for_is_synced_soon_and_once() -> None:
+def test_an_awaited_journal_is_synced_soon_and_once() -> None:
     loop = Loop()
     later, log, due = put_off(loop, Target(0, "a connection"))
     assert loop.armed == [LAZY_SECONDS]
@@ -83,7 +83,7 @@ def test_other_syncs_come_when_their_time_is_over(target: Target, seconds: float
 
     assert [*later.take_awaited()] == []
 
-    later.put_off(log)  # the time that was said first holds
+    later.put_off(log)  # the first time holds
     assert loop.armed == [seconds]
     loop.timers[0].ring()
     assert due == [log]

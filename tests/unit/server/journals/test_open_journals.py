@@ -1,4 +1,4 @@
-"""Journals hold descriptors as far as there are any; who was written longest ago lets go."""
+"""As many journals hold descriptors as there are; the one written longest ago gives its own up."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_no_more_journals_than_their_share_hold_descriptors(
         assert [await peer.line() for _ in range(QUEUES)] == [b"STORED\r\n"] * QUEUES
         assert most <= 3
         assert files.count <= 3
-        while segments_open() > before + 3 * 3:  # but for one that is being prepared
+        while segments_open() > before + 3 * 3:  # apart from one that is being prepared
             await asyncio.sleep(0.005)
         for q in range(QUEUES):
             for body in b"0123x":
@@ -146,7 +146,7 @@ async def test_a_shortage_refuses_new_items_and_is_over_by_itself(
     assert len(told_of) == 2, told_of
 
 
-async def test_what_waits_is_tried_once_in_a_pause_and_not_in_every_turn(
+async def test_a_waiting_journal_is_tried_once_per_pause_and_not_in_every_turn(
     tmp_path: Path, disk: CountedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.server.turn.REST_SECONDS", 0.01)

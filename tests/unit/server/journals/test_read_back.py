@@ -1,4 +1,4 @@
-"""Reading back: what a shortage keeps from being read is not damaged, not gone, and comes later."""
+"""Reads: an item that a shortage leaves unread is not damaged, not gone, and comes later."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def be_short(life: Life, times: int) -> Fault:
 
 
 def look_in_vain(life: Life) -> None:
-    """Look for what is next until a read that is ordered for it has failed."""
+    """Look for the next item until the read scheduled for it has failed."""
     while not life.reader.unread:
         life.reader.first(life.now_ms)
         life.reader.first(life.now_ms, dead=True)
         assert life.do_some()
 
 
-def test_what_is_ready_comes_in_order_and_counts_meanwhile(life: Life) -> None:
+def test_ready_items_come_in_order_and_count_during_the_read(life: Life) -> None:
     fault = be_short(life, 3)
     look_in_vain(life)
     assert fault.fired == 1
@@ -74,7 +74,7 @@ def test_a_shortage_that_goes_on_is_tried_once_in_a_pause(life: Life) -> None:
     assert fault.fired == 1
 
 
-def test_what_stands_apart_comes_at_its_place(life: Life) -> None:
+def test_an_out_of_order_item_comes_at_its_place(life: Life) -> None:
     leases = [life.open() for _ in range(6)]
     for lease in leases:
         assert lease is not None
@@ -107,7 +107,7 @@ def test_a_dead_item_is_shown_when_it_can_be_read(life: Life) -> None:
     assert life.damages == []
 
 
-def test_nobody_is_short_any_more_of_what_was_flushed(life: Life) -> None:
+def test_a_flush_ends_the_shortage_of_its_items(life: Life) -> None:
     be_short(life, 1 << 20)
     look_in_vain(life)
     life.queue.flush(life.now_ms)
@@ -116,7 +116,7 @@ def test_nobody_is_short_any_more_of_what_was_flushed(life: Life) -> None:
     assert life.background._shortage.count == 0
 
 
-def test_what_cannot_be_read_after_a_shortage_is_named_and_the_shortage_over(life: Life) -> None:
+def test_an_unreadable_item_after_a_shortage_is_logged_and_ends_it(life: Life) -> None:
     be_short(life, 2)
     look_in_vain(life)
     life.disk.faults.append(Fault("read", "*.segment", times=1 << 20, error=errno.EIO))
@@ -126,7 +126,7 @@ def test_what_cannot_be_read_after_a_shortage_is_named_and_the_shortage_over(lif
     assert life.background._shortage.count == 0
 
 
-def test_what_stands_apart_and_cannot_be_read_is_named_at_once(life: Life) -> None:
+def test_an_unreadable_out_of_order_item_is_logged_at_once(life: Life) -> None:
     lease = life.open()
     assert lease is not None
     life.reader.ready_line.said(lease)
@@ -158,7 +158,7 @@ def test_a_start_that_is_short_of_descriptors_reads_the_first_items_later(life: 
     assert again.damages == []
 
 
-def test_a_start_holds_no_descriptor_for_a_queue_that_nobody_writes_to(life: Life) -> None:
+def test_a_start_holds_no_descriptor_for_a_queue_without_writes(life: Life) -> None:
     again = life.killed()
     assert again.log.journal.active is not None
     assert [each.handle for each in again.log.journal.segments if each.handle is not None] == []
@@ -167,7 +167,7 @@ def test_a_start_holds_no_descriptor_for_a_queue_that_nobody_writes_to(life: Lif
     assert again.killed().take_all() == [*(body(n) for n in range(ITEMS)), b"more"]
 
 
-def test_an_add_does_not_store_beside_what_is_damaged(life: Life) -> None:
+def test_an_add_does_not_store_next_to_a_damaged_item(life: Life) -> None:
     again = life.killed()
     again.disk.faults = [Fault("read", "*.segment", times=1 << 20)]
     assert len(again.take_all()) < ITEMS

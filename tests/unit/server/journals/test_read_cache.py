@@ -1,4 +1,4 @@
-"""What was read for one reader of a journal is given to the others."""
+"""Items read for one subscription of a journal are shared with the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrelpy.server.turn import READS_MAX, Turn
 from tests.support.life import Life, at_once
 
 
-def test_children_share_what_was_read_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_share_the_items_read_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     life = Life(Policy(), Sizes(2048, 2048, 1 << 20))
     for number in range(5):
@@ -25,7 +25,7 @@ def test_children_share_what_was_read_for_one_of_them(monkeypatch: pytest.Monkey
     life.pass_time(1000)
     life.commit()
     for branch in ChildQueue.all_of(life.queue):
-        branch.reader.first(life.now_ms)  # they are told when they look
+        branch.reader.first(life.now_ms)  # they learn it when they look
     life.feed()
     assert len(life.background.work) == 1, "the others wait for it"
     life.settle()
@@ -33,7 +33,7 @@ def test_children_share_what_was_read_for_one_of_them(monkeypatch: pytest.Monkey
         assert [item.body for item in reader.ready] == [b"0", b"1", b"2"]
 
 
-def test_a_turn_reads_back_for_a_few_and_who_must_wait_holds_up_nobody() -> None:
+def test_a_turn_schedules_few_reads_and_a_deferred_one_delays_no_other() -> None:
     must_wait, may_go = [Mock(waiters=0) for _ in range(40)], [Mock(waiters=0) for _ in range(40)]
     broker, loop = Mock(), Mock()
     broker.take_to_read.side_effect = [must_wait + may_go, [], [], []]

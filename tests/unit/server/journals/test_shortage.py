@@ -1,4 +1,4 @@
-"""One line when files run short, one when they do not any more, and a pause in between."""
+"""One line when files run short, one when the shortage is over, and a pause in between."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_it_is_one_story_in_the_log_however_many_wait(
     assert shortage.count == 0
 
 
-async def test_what_is_done_patiently_ends_with_its_own_error(shortage: Shortage) -> None:
+async def test_retried_work_ends_with_its_own_error(shortage: Shortage) -> None:
     errors = [NONE_LEFT, NONE_LEFT, OSError(errno.EIO, "Input/output error")]
     slept: list[float] = []
 
