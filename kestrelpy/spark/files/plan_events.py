@@ -190,7 +190,8 @@ class _Plan:
     def _is_blank(self, found: Found) -> bool:
         """True if no record was ever written to the segment."""
         file = found.file
-        return not (file.lsn_first or file.unreadable) and file.is_preallocated(self._survey(found).rest)
+        survey = self._survey(found)
+        return not (file.lsn_first or file.unreadable) and file.is_preallocated(survey.rest)
 
     def _find_limits(self) -> None:
         """Find up to which lsn each segment counts, newest first; drop those that do not count."""
