@@ -237,7 +237,7 @@ def renewal_of_a_token_forgotten_by_a_restart() -> Iterator[None]:
 
 
 def put_off_forgotten_by_a_restart() -> Any:
-    return mock.patch.object(OutOfOrder, "put_off", lambda apart, record: None)
+    return mock.patch.object(OutOfOrder, "delay", lambda apart, record: None)
 
 
 def moved_without_a_record() -> Any:
