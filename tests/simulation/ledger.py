@@ -305,7 +305,7 @@ class Ledger:
             self.complain(f"{reply} to {request}, but the journal of {book.name} has failed")
         elif reply.word == "CLIENT_ERROR":
             is_right = "close or abort the open item first" in reply.error and talk.may_hold
-            is_right |= "goes back to it at once" in reply.error and request.delay_us > 0
+            is_right |= "to the dead letters at once" in reply.error and request.delay_us > 0
             if not is_right:
                 self.complain(f"{request} was answered {reply}")
         elif request.item is not None:
