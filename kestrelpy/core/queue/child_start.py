@@ -69,9 +69,10 @@ class ChildStart:
         return Beginning(live, self._known_bytes(live), [*placed.values()], [*delayed.values()])
 
     def _known_bytes(self, live: IdSet) -> int:
-        """Return the bytes of those bodies that are in memory.
+        """Return the bytes of those bodies that the queue's own ready list has in memory.
 
-        This is never too much: a child that only seems to be full would drop new items.
+        The result is 0 for a long list, and never too much: a child that only seems to be full
+        would drop new items.
         """
         queue = self._queue
         ready = queue.reader.ready

@@ -292,7 +292,7 @@ class Queue(QueueState):
         )
 
     def tell_deleted(self, now_ms: int) -> int:
-        """Record that the queue's own subscription is gone; return the record, which is synced."""
+        """Record that the queue's own subscription is gone, have that synced; return the record."""
         unix_ms = now_ms + self.clock.offset_ms
         draft = named(0, b"", self.last_number, GONE, unix_ms)
         self.log.write_recounted(draft, self.needed_now)

@@ -4,9 +4,9 @@
     several subscriptions are at work, confirms
 
 With many children a count takes milliseconds, and each write needs one. So the reserve uses the
-last count again and adds what may have come since: three for each record, and one for each number
-that was given and each child at work. It counts anew when the sum may be far too high, and when a
-child begins its work.
+last count again and adds what may have come since: three for each record, and for each number that
+was given one per child at work. It counts anew when the sum may be far too high, and when a child
+begins its work.
 
 One rule: the count is never too low.
 """

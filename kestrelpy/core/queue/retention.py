@@ -82,8 +82,8 @@ def found(
     """Return the items that a start finds in the log: those that the snapshot names, and the puts
     `met` after it, if their segments are there.
 
-    Of a compacted segment that the snapshot does not know, it is only known that it has all live
-    items.
+    Of a compacted segment that the snapshot does not know, the start knows only that the segment
+    has all live items of its range.
     """
     ids = IdSet()
     if snapshot is not None:

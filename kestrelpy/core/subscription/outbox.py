@@ -58,7 +58,7 @@ class Outbox:
         return state.log.dead(item, attempts, began_ms, unix_ms, reason)
 
     def note_attempts(self, id_: int) -> None:
-        """Note an item with so many attempts that an operator should look, long before it dies."""
+        """Note an item after ATTEMPTS_NOTED attempts: an operator may look long before it dies."""
         state = self._state
         most = state.policy.max_attempts
         ends = "max_attempts is none" if most is None else f"at max_attempts = {most} it is dead"
