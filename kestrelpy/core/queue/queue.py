@@ -47,7 +47,7 @@ NOT_STORED: Final = -1
 DUPLICATE: Final = -2
 EXISTS: Final = -3
 NOT_FOUND: Final = -4
-# A put that expects this of its key needs no certain version, but that the key has one.
+# A put that expects this is stored if its key has any version.
 ANY_VERSION: Final = -1
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
@@ -270,8 +270,8 @@ class Queue(QueueState):
         return self.log.failure is not None or self.log.is_full
 
     def goes_with(self, queue: Queue) -> bool:
-        """True if its files go with those of `queue`: these have the same name, and a generation
-        that is not earlier."""
+        """True if its files go with those of `queue`, which has the same name and no earlier
+        generation."""
         files = self.files
         return files.name == queue.name and files.generation <= queue.generation
 

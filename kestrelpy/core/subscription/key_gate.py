@@ -30,7 +30,7 @@ from kestrelpy.core.subscription.state import SubscriptionState
 SWEEP_ITEMS_MAX: Final = 2000
 AT_ONCE_MS: Final = 0  # due at the next tick
 _SOON_MS: Final = 1  # until the gate continues with the rest
-_PART: Final = 2  # blocked items may take one part in two of the ready list's memory
+_PART: Final = 2  # blocked items may take this part (1/2) of the ready list's memory
 
 
 class KeyGate:
