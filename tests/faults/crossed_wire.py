@@ -68,7 +68,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a queue that remembers ids is deleted for its age",
         "kestrelpy/core/queue/queue.py",
-        "            and self.dedupe.is_empty  # and which ids and versions\n",
+        "            and self.dedupe.is_empty  # and the ids and versions\n",
         "",
         ONCE,
     ),
@@ -217,8 +217,8 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload that shortens the life of a child's items is not seen while it is idle",
         "kestrelpy/core/queue/child_queue.py",
-        "            self.parent.idle_sweep.know_nothing()  # it holds for what nobody has "
-        "looked at\n",
+        "            self.parent.idle_sweep.know_nothing()  # it holds for items not yet "
+        "looked at as well\n",
         "            pass\n",
         RELOADS,
     ),

@@ -1,1 +1,1 @@
-"""What fan-out children share and what each one has of its own."""
+"""Fan-out children: the state of each, and the notes that they share."""

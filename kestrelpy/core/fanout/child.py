@@ -1,14 +1,15 @@
-"""A fan-out child: a reader of its parent's log, with a line, leases, attempts and dead of its own.
+"""A fan-out child: a subscription to its parent's log, with a ready list, leases, attempts and dead
+letters of its own.
 
     parent   1 2 3 4 5 6 7 8 9        next number 10
     child        floor 2   taken 6    live: 3 5 6, and 7 8 9, which it has not looked at yet
 
-A put costs an idle child nothing: what arrived since `taken` is put for all, without a hole, and is
-taken in when somebody looks (`catch_up`); its bodies are read from the log. A child that somebody
-waits for, or that has limits, or whose queue lives in memory, is given each item as it comes.
+A put costs a lazy child nothing: the items that arrive after `taken` are put for all, without a
+hole. The child takes them in at the next look (`catch_up`) and reads their bodies from the log. A
+child with waiters, or with limits, or of a queue in memory is given each item as it comes.
 
-One rule: between `taken` and the parent's latest number lie items that were put for all and were
-available at once, and what the parent's `unseen` has noted.
+One rule: each number between `taken` and the parent's latest is that of an item that was put for
+all and available at once, or the parent's `unseen` has a note of it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LAST: Final = 1 << 63  # no item has this number
 
 
 class Parent(Needs, Protocol):
-    """The queue of a child, as far as the child asks for it."""
+    """The part of a queue that its children need."""
 
     name: bytes
     policy: Policy
@@ -54,22 +55,22 @@ class Parent(Needs, Protocol):
 
     @property
     def next_number(self) -> int:
-        """The number that is given next."""
+        """The number that the queue gives next."""
 
     def next_look(self) -> int:
-        """Return when its children have to be looked at, on the steady clock; NEVER_MS: never."""
+        """Return when to look at the children, on the monotonic clock; NEVER_MS: never."""
 
     def need_look(self, unix_ms: int) -> None:
-        """Look at its children then at the latest."""
+        """Look at the children at `unix_ms` at the latest."""
 
     def count_anew(self) -> None:
-        """Count anew what its log must have room for."""
+        """Count anew the records that the log must have room for."""
 
 
 class Child(Subscription):
-    """One child of a queue. `part` is its name behind the `+`, `floor` what it does not see.
+    """One child of a queue. `part` is its name after the `+`; it does not see items up to `floor`.
 
-    `named_lsn` is the record that named it (0: a snapshot did), `total_items` what arrived.
+    `named_lsn` is the record that named it (0: a snapshot did); `total_items` counts its arrivals.
     """
 
     __slots__ = (
@@ -88,7 +89,7 @@ class Child(Subscription):
         self.part = part
         self.floor = floor
         self.named_lsn = 0
-        self.asked_ms = 0  # when somebody wanted something of it, or the server began to know it
+        self.asked_ms = 0  # when a client last asked it for an item, or the server learned of it
         self.total_items = 0
         self.taken = parent.next_number - 1
         self.seen_bytes = parent.put_bytes
@@ -98,7 +99,7 @@ class Child(Subscription):
 
     @property
     def wants_each(self) -> bool:
-        """Must it be given each item as it comes?"""
+        """True if the child must be given each item as it comes."""
         policy = self.policy
         return self.waiters.count > 0 or policy.bounded or self.log.backlog is None
 
@@ -109,7 +110,7 @@ class Child(Subscription):
         return look_ms if due is None else min(due, look_ms)
 
     def attach(self, log: Log) -> None:
-        """Its parent writes to this log from now on."""
+        """Use this log from now on, as its parent does."""
         self.log = SharedLog(log, self.number, self.parent)
 
     def left(self, expires_ms: int) -> None:
@@ -122,10 +123,10 @@ class Child(Subscription):
             self.parent.count_anew()  # it is at work from now on
         return super().open(holder, now_ms, dead, lease_ms)
 
-    # -- what was put for all ---------------------------------------------------------------
+    # -- items put for all ------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Take in what arrived since somebody looked last."""
+        """Take in the arrivals since the last look."""
         parent = self.parent
         if parent.next_number - 1 > self.taken:
             self._take_in(parent.next_number - 1, parent.put_bytes)
@@ -144,7 +145,7 @@ class Child(Subscription):
         self.ready.push_range(first, last + 1 - first, size)
 
     def _take_digest(self, unseen: Digest, size: int) -> None:
-        """Bodies of those that were available at once have `size` bytes together."""
+        """Take in these numbers; the items that were available at once have `size` bytes."""
         self.live.add_above(unseen.ids)
         self.total_items += unseen.ids.count
         if unseen.plain:
@@ -159,7 +160,7 @@ class Child(Subscription):
             self._take_released(unseen)
 
     def _take_released(self, unseen: Digest) -> None:
-        """Of what is due since, what it has is available."""
+        """Make available the released items that this child has."""
         delays, here = self.delays, unseen.released
         if delays.ids.both(unseen.released_ids).count < len(here):  # not all of them
             here = [each for each in here if each.id in delays.ids]
@@ -175,12 +176,12 @@ class Child(Subscription):
                 self.ready_line.placed(place, lsn)
 
     def pass_number(self, number: int) -> None:
-        """This one, the parent's next, is given to nothing that is for all and available."""
+        """Pass the parent's next number: no item that is for all and available has it."""
         self.catch_up()
         self.taken = number
 
     def arrive(self, item: Item, now_ms: int) -> None:
-        """An item for all, put just now; it drops it, or another one, if it is full."""
+        """Take in an item for all, put just now; a full child drops it, or another one."""
         put_bytes = self.parent.put_bytes
         if item.id - 1 > self.taken:
             self._take_in(item.id - 1, put_bytes - item.size)
@@ -192,7 +193,7 @@ class Child(Subscription):
             self.serve(now_ms)
 
     def arrive_later(self, item: Item, delay: Delay, now_ms: int) -> None:
-        """An item for all that is not due yet, put just now."""
+        """Take in an item for all, put just now, that is not due yet."""
         if item.id - 1 > self.taken:
             self._take_in(item.id - 1, self.parent.put_bytes)
         self.taken = item.id
@@ -201,7 +202,7 @@ class Child(Subscription):
             self.delay(self.bound(item), delay, now_ms, True)
 
     def _accepts(self, item: Item, now_ms: int) -> bool:
-        """Is there room for it? Then it is there from now on."""
+        """True if there is room for the item, which is live from now on; else discard it."""
         self.total_items += 1
         if self.policy.bounded and not self.make_room(item.size, now_ms):
             self.counters.discarded += 1
@@ -211,7 +212,7 @@ class Child(Subscription):
         return True
 
     def bound(self, item: Item) -> Item:
-        """The item as it is here: with an end of its own, where this child has a `max_age`."""
+        """Return the item as it is here: if this child has a `max_age`, it may expire earlier."""
         if self.policy.max_age_ms is None:
             return item
         oldest = item.stored_ms + self.policy.max_age_ms
@@ -220,9 +221,10 @@ class Child(Subscription):
         return item.ending(oldest)
 
     def state(self, offset_ms: int) -> ReaderState:
-        """Return all there is to know of it but the bodies, as a copy.
+        """Return all that is known of the child but the bodies, as a copy.
 
-        There may be thousands, most with nothing but what was put for all: those take 4 µs each.
+        There may be thousands of children, most with nothing but items put for all: such a child
+        takes 4 µs.
         """
         return ReaderState(
             self.number, self.part, self.floor, self.total_items, self.live.copy(),
@@ -231,13 +233,13 @@ class Child(Subscription):
             Placed.of(self), dict(self.held_keys),
         )  # fmt: skip
 
-    # -- what becomes of it here ------------------------------------------------------------
+    # -- the end of an item, and of the child -----------------------------------------------
 
     def _apply_done(self, id_: int, body_bytes: int) -> None:
         super()._apply_done(id_, body_bytes)
         if not self.live.count and self.parent.is_tombstone:
-            self.alarm.need(0)  # with its last item it goes
+            self.alarm.need(0)  # the child goes with its last item
 
     def stop(self) -> None:
-        """It is no reader any more: whoever has it in hand still takes nothing in."""
+        """Take in nothing any more: the child has ended, but a caller may still have it."""
         self.taken = _LAST

@@ -1,15 +1,16 @@
-"""What idle children have missed, beside items that were put for all and available at once.
+"""The numbers that lazy children have not seen, except those of items available at once for all.
 
     number  7     8           9            10             11           12
-            put   put, due    set on a     8 is due: 10   put          a place in one line
-            for   later       child alone  is its place   for all      alone
+            put   put, due    set on a     8 is due: 10   put          a place in one
+            for   later       child alone  is its place   for all      ready list alone
             all   delayed     passed       released                    passed
 
-A queue with children gives each number once, and notes here what it was given for, if that is not
-the first of these. A child that looks takes it all in, many of them the same (`Digest`). When an
-item that was never available is due, `due` says once for all that have it.
+A queue with children gives each number once. It notes here the use of each number, unless that is
+the first of these uses: an item put for all and available at once. A child that looks takes in all
+notes since its last look; many children take in the same ones (`Digest`). `due` holds the due time
+of an item that was never available, once for all subscriptions that have the item.
 
-One rule: what is noted here was given a number that some child may not have seen.
+One rule: every number noted here is one that some child may not have seen.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from kestrelpy.core.index.delayed import Delays
 from kestrelpy.core.index.markers import Release
 from kestrelpy.core.index.sorted_table import ENTRY, DueTimes
 
-# So many are kept before the children are told, a few in each tick; then they are forgotten.
+# With more notes than this the children take them in, a few children in each tick; then the notes
+# are forgotten.
 UNSEEN_MAX: Final = 256
 
 
 class Digest:
-    """What came after one number: `ids` of items that are for all, of which those in `delayed`
-    were put off; `plain` of them with `first_plain` are not, and `released` are due since.
+    """The notes after one number. `ids` are the items for all: those in `delayed` were put with a
+    delay; the others, `plain` in number and from `first_plain` on, were available at once.
 
-    `released_ids` are the latter, `disk_refs` as they stand in a line, `delayed_bytes` and
-    `released_bytes` the bodies.
+    `released` are the items that came due since, `released_ids` their ids, and `disk_refs` the same
+    items as disk references. `delayed_bytes` and `released_bytes` are the bytes of the bodies.
     """
 
     __slots__ = (
@@ -59,18 +61,20 @@ class Digest:
 
 
 class Unseen:
-    """Of one queue with children. `due` are the items that were never available, for all readers
-    that have them, and `expiries` when those of them expire that do: ids, with seconds of the wall
-    clock for sizes.
+    """The unseen numbers of one queue with children.
+
+    `due` are the items that were never available, for all subscriptions that have them. `expiries`
+    are the expiries of those among them that expire: ids, with seconds of the wall clock in the
+    place of sizes.
     """
 
     __slots__ = ("_digest", "_events", "_known", "_numbers", "_passed", "due", "expiries")
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
-        self._events: list[int | Release | None] = []  # the size of what was put off; None: passed
+        self._events: list[int | Release | None] = []  # the size of a delayed item; None: passed
         self._passed: set[int] = set()
-        self._known = (0, 0)  # behind which number up to which `_digest` goes
+        self._known = (0, 0)  # `_digest` covers the numbers after the first, up to the second
         self._digest = Digest()
         self.due = Delays()
         self.expiries = DueTimes()
@@ -79,33 +83,33 @@ class Unseen:
         return len(self._numbers)
 
     def delay(self, id_: int, size: int) -> None:
-        """This number is that of an item for all, which is not due yet."""
+        """Note the number of an item for all that is not due yet."""
         self._numbers.append(id_)
         self._events.append(size)
 
     def pass_number(self, number: int) -> None:
-        """This one is given to nothing that is for all."""
+        """Note a number that is given to no item for all."""
         self._numbers.append(number)
         self._events.append(None)
         self._passed.add(number)
 
     def release(self, place: int, id_: int, size: int, lsn: int) -> None:
-        """This one is the place of an item that is due, for all that have it."""
+        """Note the place of an item that is due, for all subscriptions that have the item."""
         self._numbers.append(place)
         self._events.append(Release(place, id_, size, lsn))
 
     def is_passed(self, number: int) -> bool:
-        """Was it given to nothing that is for all, so that somebody may not have seen it?"""
+        """True if no item for all has this number, and some child may not have seen it."""
         return number in self._passed
 
     def forget(self, number: int) -> None:
-        """Everybody has seen what was given up to this one."""
+        """Forget the notes up to this number: every child has seen them."""
         count = bisect_right(self._numbers, number)
         self._passed.difference_update(self._numbers[:count])
         del self._numbers[:count], self._events[:count]
 
     def between(self, taken: int, last: int) -> Digest | None:
-        """What was given behind `taken`, up to `last`; None: all that is plain."""
+        """Return the notes after `taken`, up to `last`; None: all those items are plain."""
         numbers = self._numbers
         if not numbers or numbers[-1] <= taken or numbers[0] > last:
             return None
@@ -140,5 +144,5 @@ class Unseen:
 
 
 def stubs_of(released: list[Release]) -> bytes:
-    """As `DueTimes` has them."""
+    """Return these as packed disk references, in the format of `DueTimes`."""
     return b"".join(ENTRY.pack(each.place, each.id, each.size) for each in released)

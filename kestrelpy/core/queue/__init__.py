@@ -1,1 +1,1 @@
-"""A queue: what is put, what is due, what is kept, and its children."""
+"""A queue: its puts, its delayed items, its retention and its children."""

@@ -1,16 +1,17 @@
-"""Everything of one reader up to a marker is confirmed: a cursor moves on.
+"""Confirm every item of one subscription up to a marker: a cursor moves on.
 
-    marker   1     2     3     4     5     6          delete q+cursor/upto=4
-             ready lent  dead  ready ready delayed    ──▶  3 (dead), 5, 6 (delayed)
+    marker   1      2       3     4      5      6          delete q+cursor/upto=4
+             ready  leased  dead  ready  ready  delayed    ──▶  3 (dead), 5, 6 (delayed)
 
-Who holds one of them is refused when he ends it, as if his lease were over.
+A client that holds one of these items is refused when it ends the lease, as if the lease had
+expired.
 
-A long way is gone in steps, each with a record of its own that says up to where: `upto=1000000` is
-`upto=2048`, `upto=4096`, and so on. A crash between two of them leaves the items before it
-confirmed and the others as they were.
+A long way takes several steps, each with a record of its own: `upto=1000000` is `upto=2048`,
+`upto=4096`, and so on. A crash between two steps leaves the items before it confirmed and the
+others as they were.
 
-One rule: what is delayed or dead stays, whatever its marker; so does what has none yet, and what is
-on its way to another queue: it ends when that has it.
+One rule: delayed and dead items stay, whatever their marker. So do items that have no marker yet,
+and items on their way to another queue: those end when that queue has them.
 """
 
 from __future__ import annotations
@@ -26,32 +27,32 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import ClientError
 
-# Numbers in one step, be they all of items in memory: 3 ms.
+# Numbers in one step: it takes 3 ms even if all of them are items in memory.
 STEP_NUMBERS: Final = 2048
-# Stubs out of their order are looked for one by one, if they are no more than that.
+# Up to this number, disk references after the marker are looked up one by one.
 _FEW_STUBS: Final = 8
 
 
 class AckUpTo:
-    """One such request. `lsn` is the record to wait for when it `is_over`."""
+    """One request to confirm up to a marker. `lsn` is the record to wait for once it `is_over`."""
 
     __slots__ = ("_at", "_marker", "_passed", "_queue", "is_over", "lsn")
 
     def __init__(self, queue: Queue, marker: int) -> None:
-        """Raises ClientError beyond the latest number, ServerError when the journal has failed."""
+        """Raise ClientError beyond the latest number, ServerError when the journal has failed."""
         if queue.log.failure is not None:
             queue.raise_failed()
         if marker > queue.last_number:
             refuse_beyond(queue.name, marker, queue.last_number)
         self._queue = queue
         self._marker = marker
-        self._at = 0  # up to here it is done
-        self._passed = IdSet()  # items whose marker is not their id, and not above that
+        self._at = 0  # items up to here are confirmed
+        self._passed = IdSet()  # items whose marker is not their id, and not above `_at`
         self.is_over = False
         self.lsn = 0
 
     def step(self, now_ms: int) -> None:
-        """Take the next step; raises ServerError when the journal has failed."""
+        """Take the next step; raise ServerError when the journal has failed."""
         queue = self._queue
         if queue.log.failure is not None:
             queue.raise_failed()
@@ -68,10 +69,10 @@ class AckUpTo:
         return self.lsn
 
     def _next(self) -> int:
-        """Up to which marker the next step goes.
+        """Return the marker up to which the next step goes.
 
-        What only the log has is not looked at one by one, so its number is no matter. Items that
-        wait for a key are looked for among all keys: that is done once.
+        A step does not look one by one at items that only the log has, so their number does not
+        matter. It looks for blocked items among all keys: that is done once.
         """
         reader, at = self._queue.reader, self._at
         ready = reader.ready
@@ -83,10 +84,10 @@ class AckUpTo:
         return min(first - 1 + STEP_NUMBERS, self._marker)
 
     def _confirm(self, marker: int, now_ms: int) -> int:
-        """Confirm everything up to the marker; return the record to wait for.
+        """Confirm every item up to the marker; return the record to wait for.
 
-        Of the items whose marker is not their id, only those in `_passed` have one that is not
-        above it.
+        Of the items whose marker is not their id, only those in `_passed` have a marker that is not
+        above this one.
         """
         queue, passed = self._queue, self._passed
         reader = queue.reader
@@ -113,10 +114,10 @@ class AckUpTo:
         return lsn
 
     def _leave_line(self, reader: Subscription, marker: int, gone: IdSet) -> int:
-        """Take items out of the line and out of hands; return the bytes of the others.
+        """Take items out of the ready list and out of their leases; return the bytes of the others.
 
-        Of items that only the log has these are a guess; none where there is a limit: a line is
-        not full by a guess.
+        The bytes of items that only the log has are a guess. With a limit on bytes they count as
+        none: a guess must not make a queue full.
         """
         ready, keyed, left = reader.ready, reader.key_gate, reader.live_bytes
         blocked, freed = keyed.drop_blocked(gone)
@@ -138,7 +139,7 @@ class AckUpTo:
         return max(left, 0)
 
     def _end_each(self, reader: Subscription, gone: IdSet) -> int:
-        """Those that somebody holds or that are in memory; the bytes of their bodies."""
+        """Take out the items that are leased or in memory; return the bytes of their bodies."""
         ready, leases, size = reader.ready, reader.leases, 0
         for id_ in gone:
             lease = leases.of(id_)
@@ -157,7 +158,7 @@ class AckUpTo:
         return size
 
     def _drop_stubs(self, reader: Subscription, marker: int, gone: IdSet) -> int:
-        """Those of which only the number is in memory; the bytes of their bodies."""
+        """Take out the items with a disk reference in memory; return the bytes of their bodies."""
         disk_refs, dropped = reader.ready.disk_refs, list[tuple[int, int]]()
         while disk_refs.first_place() <= marker:
             _, id_, size = disk_refs.pop()
@@ -176,7 +177,7 @@ class AckUpTo:
 
 
 def refuse_beyond(name: bytes, marker: int, latest: int) -> NoReturn:
-    """Say that nothing has this marker yet."""
+    """Raise ClientError: no item has this marker yet."""
     raise ClientError(
         f"option upto: {marker} is beyond the latest marker of {name.decode('ascii')}, {latest}"
     )

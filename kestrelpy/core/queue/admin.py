@@ -1,13 +1,13 @@
-"""What an operator does to a queue beside using it: pause it, and single items out of it.
+"""The actions of an operator on a queue: pause it, and remove or move single items.
 
-    READY, DELAYED ---cancel---> gone            LENT: nothing here touches what somebody holds
+    READY, DELAYED ---cancel---> gone            LEASED: no action touches a leased item
     DELAYED        ---retry----> READY
     DEAD           ---purge----> gone
     DEAD           ---redrive--> READY, at a new place
 
-A paused queue stores, confirms, takes back and shows as ever; it lends nothing, nor dead items.
+A paused queue stores, confirms, nacks and shows items as ever; it leases none, nor dead letters.
 
-One rule: decide, apply, log; the record that is returned is synced before anybody is told.
+One rule: decide, apply, log; the returned record is synced before any client is told.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kestrelpy.errors import ServerError
 
 
 class Waiting(Enum):
-    """Where an item is that somebody wants to remove from those who wait."""
+    """Where an item is that a client wants to remove while it waits to be leased."""
 
     HERE = "in memory"
     LOGGED = "only the log has it, and says how large it is"
@@ -32,7 +32,7 @@ class Waiting(Enum):
 
 
 class Admin:
-    """What an operator does to one queue."""
+    """The actions of an operator on one queue."""
 
     __slots__ = ("_queue",)
 
@@ -40,15 +40,15 @@ class Admin:
         self._queue = queue
 
     def pause(self, paused: bool, now_ms: int) -> int:
-        """Lend nothing from now on, or lend again; returns the record to wait for.
+        """Lease nothing from now on, or lease again; return the record to wait for.
 
-        Raises ServerError when the journal has failed or has no room for a record of it.
+        Raise ServerError when the journal has failed or has no room for a record of it.
         """
         log, reader = self._queue.log, self._queue.reader
         if log.failure is not None:
             self._queue.raise_failed()
         if paused == reader.paused:
-            return log.lsn_appended  # what said so may still be on its way to the disk
+            return log.lsn_appended  # the record of it may still be on its way to the disk
         if log.no_room:
             raise ServerError(log.no_room)
         reader.paused = paused
@@ -58,7 +58,7 @@ class Admin:
         return lsn
 
     def waiting(self, id_: int, now_ms: int) -> Waiting:
-        """Does this item wait to be lent, and who knows it?"""
+        """Return whether this item waits to be leased, and where it is then."""
         reader = self._queue.reader
         if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
             return Waiting.NOT
@@ -81,9 +81,9 @@ class Admin:
     def cancel(
         self, id_: int, body_bytes: int, now_ms: int, key: bytes = NO_KEY
     ) -> int:
-        """An item that is HERE, LOGGED or DELAYED is gone; returns the record to wait for.
+        """Remove an item that is HERE, LOGGED or DELAYED; return the record to wait for.
 
-        `body_bytes` and `key`: what the log says of it, where only the log knows.
+        `body_bytes` and `key` are those in the log, for an item that only the log has.
         """
         reader, ready = self._queue.reader, self._queue.reader.ready
         keyed = reader.key_gate
@@ -106,9 +106,9 @@ class Admin:
         return reader.log.cancelled(id_, body_bytes, now_ms + self._queue.clock.offset_ms)
 
     def retry(self, id_: int, now_ms: int) -> int | None:
-        """A delayed item is available now; returns the record to wait for; None: it is not delayed.
+        """Make a delayed item available now; return the record to wait for.
 
-        Raises ServerError when the journal has failed.
+        None: the item is not delayed. Raise ServerError when the journal has failed.
         """
         if self._queue.log.failure is not None:
             self._queue.raise_failed()
@@ -128,7 +128,10 @@ class Admin:
         return lsn
 
     def purge(self, id_: int, now_ms: int) -> int | None:
-        """Remove a dead letter that is not leased; return the record to wait for, None: none."""
+        """Remove a dead letter that is not leased; return the record to wait for.
+
+        None: the item is not dead, or it is leased.
+        """
         reader = self._queue.reader
         death = reader.dead.deaths.get(id_)
         if death is None or id_ in reader.leases:
@@ -138,9 +141,9 @@ class Admin:
         return reader.log.cancelled(id_, death.body_bytes, now_ms + self._queue.clock.offset_ms)
 
     def redrive(self, id_: int, now_ms: int) -> int | None:
-        """A dead item is ready again, behind all others, with no attempts; the record to wait for.
+        """Make a dead letter ready again, after all other items and with no attempts.
 
-        None: it is not dead, or somebody holds it.
+        Return the record to wait for. None: the item is not dead, or it is leased.
         """
         reader = self._queue.reader
         death = reader.dead.deaths.get(id_)
@@ -155,6 +158,6 @@ class Admin:
             reader.ready_line.placed(place, lsn)
             reader.ready_line.look_ahead()
         else:
-            item.lsn = max(item.lsn, lsn)  # it is shown when that is stored
+            item.lsn = max(item.lsn, lsn)  # the item is shown when that record is stored
             reader.ready_line.put_back(item, place)
         return lsn

@@ -1,16 +1,16 @@
-"""What is kept of a queue, as an observer sees it: every item that is there, by marker.
+"""The readable items of a queue, as an observer sees them: live or retained, by marker.
 
-    marker   1     2     3     4     5     6     7 ...
-             done  lent  gone  ready dead  ready ready      after=2 sees 4, 5, 6, 7 ...
+    marker   1     2       3     4      5     6      7 ...
+             done  leased  gone  ready  dead  ready  ready      after=2 sees 4, 5, 6, 7 ...
 
-What is done is there too, as long as the queue retains it. An item that is put at once has its id
-for a marker, so the set of those that are kept (`Queue.readable`) says it all; one that was delayed
-first has another (`Subscription.markers`). Their bodies are in memory or in the log: `item` finds
-the one, `journal.read.range_scan` and `lookup` the other. A queue that lives in memory has all of
-them here.
+A done item is readable until the queue retains it no more. An item that is available at once has
+its id for a marker, so the set of readable ids (`Queue.readable`) is enough to find it; an item
+that was delayed first has another marker (`Subscription.markers`). The bodies are in memory or in
+the log: `item` finds the first, `journal.read.range_scan` and `lookup` the second. A queue in
+memory has all bodies in memory.
 
-One rule: looking changes nothing, not even what has expired: that is passed over, and cleared away
-by those whose work it is.
+One rule: browsing changes nothing. It passes over expired items; the tick and the consumers clear
+them away.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.subscription import Subscription
 
-# Ids looked through at once, for each item that may be found there.
+# Ids that one `gather` looks through for each item that it may return.
 _SPAN: Final = 4
 _SPAN_LEAST: Final = 1000
 
 
 class Browse:
-    """What is kept in a queue, in the view of one of its readers. It is made for each look."""
+    """The readable items of a queue, in the view of one subscription. Each look makes a new one."""
 
     __slots__ = ("_reader", "ids")
 
@@ -36,7 +36,7 @@ class Browse:
         self.ids = queue.readable
 
     def first(self, after: int) -> int:
-        """The first marker behind this one; 0: there is none."""
+        """Return the first marker after `after`; 0: there is none."""
         reader = self._reader
         if not reader.markers.hidden.count:
             return self.ids.first_from(after + 1)
@@ -45,24 +45,25 @@ class Browse:
         return min(plain, other) if plain and other else plain or other
 
     def id_of(self, marker: int) -> int:
-        """The item with this marker; 0: it is not there."""
+        """Return the id of the item with this marker; 0: it is not there."""
         reader = self._reader
         if marker in self.ids and marker not in reader.markers.hidden:
             return marker
         return reader.markers.id_of(marker)
 
     def released(self, first: int, last: int, most: int) -> list[tuple[int, int]]:
-        """Those from this marker on whose markers are no ids, until one comes that is plain."""
+        """Return markers and ids from `first` to `last`, `most` at most, where the marker is not
+        the id; stop before the first item that has its id for a marker."""
         reader = self._reader
         plain = self.ids.first_without(first, reader.markers.hidden)
         return reader.markers.between(first, min(last, plain - 1) if plain else last)[:most]
 
     def has(self, id_: int) -> bool:
-        """Is this item there?"""
+        """True if this item is readable."""
         return id_ in self.ids
 
     def item(self, id_: int) -> Item | None:
-        """This item, if it is in memory with its body."""
+        """Return this item, if it is in memory with its body."""
         reader = self._reader
         lease = reader.leases.of(id_)
         if lease is not None:
@@ -75,8 +76,8 @@ class Browse:
         return found if found is not None and found.is_whole else None
 
     def has_expired(self, id_: int, expires_ms: int, unix_ms: int) -> bool:
-        """Is it past its expiry, and neither lent nor dead? Then it is not kept any more, done or
-        not."""
+        """True if an item is past its expiry, and neither leased nor dead: observers do not see it
+        any more, done or not."""
         reader = self._reader
         return (
             0 < expires_ms <= unix_ms
@@ -85,29 +86,30 @@ class Browse:
         )
 
     def state(self, id_: int) -> tuple[bytes, int]:
-        """Where this item is, and its attempts: the deliveries that have ended."""
+        """Return where this item is, and its attempts: the deliveries that have ended."""
         return self._reader.state_of(id_)
 
     @property
     def is_plain(self) -> bool:
-        """Is everything that is kept ready, and was nothing ever given back?"""
+        """True if every readable item is ready, and none has attempts."""
         reader = self._reader
         return self.ids.count == reader.live.count and not (
             reader.leases or reader.dead.deaths or reader.attempts or reader.delays.count
         )
 
     def are_all(self, count: int, first: int, last: int) -> bool:
-        """Are `count` items all that is there between these two, each at its own number?"""
+        """True if from `first` to `last` there are `count` items, each with its id for a marker."""
         hidden = self._reader.markers.hidden
         if hidden.count and hidden.count_between(first, last):
             return False
         return self.ids.count_between(first, last) == count
 
     def note_gap(self, after: int, shown: int) -> None:
-        """An observer at `after` is shown this item: was its marker older than what is kept?
+        """Count a gap if an observer at `after`, which is shown the item `shown`, lost items.
 
-        Then what stood right behind it is gone, with all before the oldest item: that is one gap.
-        Holes that consumers leave between kept items are none, nor is the beginning, `after` 0.
+        If `after` is older than the oldest readable item, the items right after it are gone, with
+        all others before the oldest: that is one gap. Holes that consumers leave between readable
+        items are no gaps, nor is the beginning, `after` 0.
         """
         if 0 < after < shown - 1 and self.first(0) > after:
             self._reader.counters.gaps += 1
@@ -117,9 +119,10 @@ class Browse:
     def gather(
         self, after: int, most: int, bytes_most: int, since_ms: int
     ) -> tuple[list[Item], int]:
-        """Items behind this marker, at most so many (one in any case), and how far was looked.
+        """Return items after this marker, and the marker up to which the call has looked.
 
-        They are stored at `since_ms` or later once the first such one was met.
+        There are at most `most` items with `bytes_most` bytes, but one in any case. The call skips
+        items before the first one that was stored at `since_ms` or later.
         """
         last, marker = after + max(most * _SPAN, _SPAN_LEAST), after
         out, size = list[Item](), 0
@@ -135,7 +138,7 @@ class Browse:
         return out, last
 
     def since(self, since_ms: int) -> int:
-        """The marker to begin at, so that nothing stored at this time or later is missed."""
+        """Return the marker to begin at so as to see all items stored at `since_ms` or later."""
         low, high = 1, self.ids.last + 1
         while low < high:
             middle = (low + high) // 2

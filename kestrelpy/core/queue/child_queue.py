@@ -1,11 +1,12 @@
-"""A fan-out child as whoever names it sees it: a queue, whose items come from another one's log.
+"""A fan-out child as its clients see it: a queue with items from the log of another queue.
 
-    set orders+audit   stored in the log of `orders`, for this reader alone
-    get orders+audit   this reader's line
+    set orders+audit   stored in the log of `orders`, for this child alone
+    get orders+audit   this child's ready list
 
-It has its own name, policy and line; numbers, generation, clock and log are its parent's.
+A child has its own name, policy and ready list; numbers, generation, clock and log are its
+parent's.
 
-One rule: whatever a queue does to its own line this does to the child's, and nothing else.
+One rule: what a queue does to its own subscription, a child queue does to the child's alone.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.outbox import AT_ONCE_MS
 from kestrelpy.core.subscription.subscription import Subscription
 
-# A child of which no client asked for an item for so long is named in the log.
+# The log names a child after this time in which no client asked it for an item.
 ABANDONED_MS: Final = 24 * 60 * 60 * 1000
 
 
 class ChildQueue(Queue):
-    """A child as a queue. `parent` is the queue whose log it reads, `child` its line as it is.
+    """A child as a queue. `parent` is the queue whose log it reads, `child` its subscription as it
+    is.
 
-    `reader` is the same line once it has caught up: what looks goes there.
+    `reader` is the same subscription after it has caught up: calls that look at items use that.
     """
 
     __slots__ = ("child", "parent")
 
     def __init__(self, parent: Queue, child: Child) -> None:
-        # Not as a queue is made: it has no log of its own.
+        # This does not call `Queue.__init__`: a child has no log of its own.
         self.parent = parent
         self.child = child
         self.name = child.name
@@ -128,7 +130,7 @@ class ChildQueue(Queue):
     def next_number(self, number: int) -> None:
         parent = self.parent
         parent.fanout.pass_number(number - 1)
-        if parent.retained is not None:  # observers of the parent see nothing of what is put here
+        if parent.retained is not None:  # observers of the parent do not see items put here
             parent.retained.skip(number - 1)
         parent.next_number = number
         self.child.catch_up()
@@ -183,7 +185,7 @@ class ChildQueue(Queue):
         raise AttributeError("ids and versions are the parent's to remember")
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
-        """Other limits and rules from now on; what is the log's stays its parent's."""
+        """Apply other limits and rules from now on; the settings of the log stay the parent's."""
         before, child, of = self.policy, self.child, self.parent.policy
         policy = replace(policy, keys=of.keys, sync_ms=of.sync_ms, durable=of.durable)
         child.key_gate.keys.matches_any = policy.keys.matches_any
@@ -193,7 +195,7 @@ class ChildQueue(Queue):
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
             child.outbox.send_on(child.dead.deaths)
         if before.max_age_ms != policy.max_age_ms:
-            self.parent.idle_sweep.know_nothing()  # it holds for what nobody has looked at
+            self.parent.idle_sweep.know_nothing()  # it holds for items not yet looked at as well
         self.parent.idle_sweep.know(policy.max_age_ms)
         self.watch()
         if child.waiters:
@@ -212,7 +214,7 @@ class ChildQueue(Queue):
         return self.parent.needed_now()
 
     def watch(self) -> None:
-        """Somebody waits for it, or its limits changed: is it given each item from now on?"""
+        """Give the child each item as it comes from now on, if its waiters or limits need that."""
         child, eager = self.child, self.parent.eager
         if child.wants_each and child not in eager:
             child.catch_up()
@@ -226,13 +228,13 @@ class ChildQueue(Queue):
         return not (self.reader.live or self.child.waiters)
 
     def is_too_old(self, now_ms: int) -> bool:
-        """It is there until somebody deletes it: what is put for it must not be missed."""
+        """Return False: a child stays until a client deletes it, so that it misses no item."""
         return False
 
     def is_abandoned(self, now_ms: int) -> bool:
-        """True if it has items, and no client asked for one for a day.
+        """True if the child has items, and no client asked for one for a day.
 
-        After a start a day begins anew.
+        The day begins anew at a start.
         """
         if now_ms - self.child.asked_ms < ABANDONED_MS:
             return False
@@ -240,7 +242,7 @@ class ChildQueue(Queue):
         return bool(reader.ready.count or reader.delays.count) and not reader.leases
 
     def why_abandoned(self, now_ms: int) -> str:
-        """Return what the log says of it then."""
+        """Return the line for the log about an abandoned child."""
         hours = (now_ms - self.child.asked_ms) // 3_600_000
         return (
             f"nobody asked for {hours} hours, and {self.reader.ready.count} items wait: read them, "

@@ -1,10 +1,10 @@
-"""With which items a new child begins.
+"""The items that a new child begins with.
 
     name child ──▶ sees every later item
-    name child from=<marker> ──▶ the same record says with which of the earlier items it begins
+    name child from=<marker> ──▶ the same record names the earlier items that it begins with
 
-One rule: the record says which items a child begins with; replay reads it, and looks at nothing
-else.
+One rule: the record names the items that a child begins with; replay reads that record and looks at
+nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.restore import OutOfOrder
 
-# Of a longer line nobody adds up the bodies: it would take too long.
+# The bodies of a longer ready list are not added up: it would take too long.
 _WEIGHED_MAX: Final = 50_000
 
 
@@ -33,9 +33,11 @@ class ChildStart:
         self._queue = queue
 
     def offered(self) -> IdSet:
-        """The items that a child may begin with: what some reader still needs, or what is retained.
+        """Return the items that a child may begin with: those that some subscription still needs,
+        and retained ones.
 
-        Of what is just being rewritten it is only the former: the rest is left out there.
+        Of a segment that is being rewritten only the needed items count: the rewrite leaves out the
+        rest.
         """
         queue = self._queue
         needed, log = queue.needed_now(), on_disk(queue.log)
@@ -49,7 +51,7 @@ class ChildStart:
         return ids
 
     def beginning(self, first: int) -> Beginning:
-        """What is there with a marker from `first` on, or without one yet."""
+        """Return the items with a marker from `first` on, and those that have no marker yet."""
         queue = self._queue
         placed, delayed = dict[int, PlacedEntry](), dict[int, DelayedEntry]()
         ids = self.offered()
@@ -67,8 +69,11 @@ class ChildStart:
         return Beginning(live, self._known_bytes(live), [*placed.values()], [*delayed.values()])
 
     def _known_bytes(self, live: IdSet) -> int:
-        """Of the bodies of these, as far as they are in memory: a child that only seems to be full
-        would drop what comes, so this is never too much."""
+        """Return the bytes of those bodies that the queue's own ready list has in memory.
+
+        The result is 0 for a long list, and never too much: a child that only seems to be full
+        would drop new items.
+        """
         queue = self._queue
         ready = queue.reader.ready
         if ready.resident > _WEIGHED_MAX:
@@ -76,7 +81,7 @@ class ChildStart:
         return sum(item.size for item in ready if item.id in live)
 
     def fill(self, child: Child, begins: Beginning) -> None:
-        """Its line, from now on; in memory with the very items."""
+        """Fill the child with these items; a child in memory gets the very same objects."""
         queue = self._queue
         child.live, child.live_bytes = begins.live.copy(), begins.live_bytes
         child.total_items = len(begins.live)

@@ -1,4 +1,4 @@
-"""What a queue remembers of what was stored: ids and versions, for how long, and when it is swept.
+"""What a queue remembers of stored items: ids and versions, for how long, and when it sweeps them.
 
     put ──▶ remembered ──▶ swept when its window is over, a part of the tables at a time
                  └──snapshot──▶ dedupe files ──start──▶ remembered
@@ -26,9 +26,9 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.timers import Alarm
 
 FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
-# Scopes forgotten in one step: each is a record.
+# Scopes forgotten in one step: each takes a record.
 _FORGOTTEN_AT_ONCE: Final = 64
-# Looking through a bucket takes about 2 us: so many at once, and so often.
+# Buckets swept in one step, at about 2 us each, and the least time between two steps.
 _BUCKETS_MIN: Final = 40
 _BUCKETS_MAX: Final = 640
 _SWEEP_MS_MIN: Final = 20
@@ -38,7 +38,7 @@ NOT_DUE: Final = 1 << 62
 class DedupeWindow:
     """The ids and the versions of one queue, and of its children together.
 
-    `fresh` is what no file has yet; `due_ms` when the next part is swept.
+    `fresh` are the entries that no file has yet; `due_ms` is when the next part is swept.
     """
 
     __slots__ = ("_alarm", "_clock", "due_ms", "fresh", "ids", "versions")
@@ -57,17 +57,20 @@ class DedupeWindow:
         return self.ids.is_empty and self.versions.is_empty
 
     def set_secret(self, secret: bytes) -> None:
-        """Hash ids and keys with this; before any is remembered, or with the secret of then."""
+        """Hash ids and keys with this secret.
+
+        Set it before any is remembered, or to the secret that those were hashed with.
+        """
         self.ids.set_secret(secret)
         self.versions.set_secret(secret)
 
     def renew(self, stamp: ItemHeader, policy: Policy, log: Log, unix_ms: int) -> None:
-        """Before an id of this scope is stored: if its time is over, the scope begins anew."""
+        """Begin the scope anew if its time is over, before an id of it is stored."""
         if self.ids.is_outdated(stamp.scope, policy, unix_ms):
             self._forget(stamp.scope, log, unix_ms)
 
     def _forget(self, scope: bytes, log: Log, unix_ms: int) -> None:
-        """Remember nothing of this scope from now on."""
+        """Forget all that is remembered of this scope."""
         self.ids._apply_forgotten(scope)
         meta = encode_meta({Tag.SCOPE: scope})
         log.write(Draft(Kind.IDS, 0, 0, FORGOTTEN, unix_ms, meta, b"", 0, 0))
@@ -75,7 +78,7 @@ class DedupeWindow:
     # -- time -------------------------------------------------------------------------------
 
     def sweep(self, policy: Policy, log: Log, now_ms: int) -> None:
-        """Drop some of what is too old, if that is due."""
+        """Drop some of the entries that are too old, if a sweep is due."""
         if now_ms < self.due_ms:
             return
         unix_ms = now_ms + self._clock.offset_ms
@@ -91,7 +94,7 @@ class DedupeWindow:
         self.begin_sweeping(policy, now_ms)
 
     def begin_sweeping(self, policy: Policy, now_ms: int) -> None:
-        """Set the time of the next sweep, if anything that is remembered is ever too old."""
+        """Set the time of the next sweep, if any remembered entry is ever too old."""
         if self.due_ms == NOT_DUE:
             interval_ms, _ = self._pace(policy)
             if interval_ms:
@@ -99,9 +102,9 @@ class DedupeWindow:
                 self._alarm.need(self.due_ms)
 
     def _pace(self, policy: Policy) -> tuple[int, int]:
-        """Return in how many ms how many buckets are swept: all of them in a quarter of the window.
+        """Return the ms between two steps, and the buckets that each step sweeps.
 
-        0 ms: nothing that is there is ever too old.
+        All buckets are swept in a quarter of the window. 0 ms: no entry is ever too old.
         """
         ids, versions = self.ids, self.versions
         window_ms = policy.dedupe_window_ms
@@ -120,7 +123,7 @@ class DedupeWindow:
     # -- snapshots --------------------------------------------------------------------------
 
     def remembered(self, policy: Policy) -> Memory:
-        """Return what a snapshot keeps of it beside the dedupe files."""
+        """Return the part of the window that a snapshot stores outside the dedupe files."""
         scopes = [
             ScopeState(name, scope.epoch, scope.since, scope.used_ms)
             for name, scope in self.ids.scopes.items()
@@ -130,7 +133,7 @@ class DedupeWindow:
         return Memory(self.fresh, scopes, count, policy.dedupe_window_ms, keys_ms)
 
     def expect(self, chunks: list[Chunk], scopes: list[ScopeState]) -> None:
-        """Make room for these dedupe files, which a snapshot names: they will be taken in."""
+        """Make room for the dedupe files that a snapshot names: `take_in` reads them next."""
         ids, versions = self.ids, self.versions
         ids.table = Table(ID, sum(chunk.ids for chunk in chunks))
         versions.table = Table(KEY, sum(chunk.keys for chunk in chunks))
@@ -139,7 +142,7 @@ class DedupeWindow:
             scope.used_ms = state.used_ms
 
     def take_in(self, frame: Record, has_snapshot: bool) -> None:
-        """Take in entries of a dedupe file, those of older files first."""
+        """Take in entries of a dedupe file; the caller reads older files first."""
         epoch = epoch_of(frame)
         if frame.kind == Kind.KEYS:
             self.versions.load(frame.body)

@@ -1,9 +1,9 @@
-"""Delayed items become available when they are due: in one line, or in all that have them.
+"""Delayed items become available when they are due: in one subscription, or in all that have them.
 
     due ──▶ the next number as its place ──▶ RELEASED in the log ──▶ ready at that place
 
 One rule: an item that was never available gets one place, which is the same in all subscriptions
-that have it; an item that was given back with a delay gets one in its own line alone.
+that have it; an item that was nacked with a delay gets a place in its own ready list alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from kestrelpy.core.subscription.subscription import Subscription
 
 
 class DueItems:
-    """The delayed items of one queue and of its children. `is_needed` says whether any has one."""
+    """The delayed items of one queue and of its children.
+
+    `is_needed` says whether any subscription still needs an item.
+    """
 
     __slots__ = ("_fanout", "_idle_sweep", "_is_needed", "_queue")
 
@@ -32,7 +35,10 @@ class DueItems:
         self._is_needed = is_needed
 
     def release_due(self, now_ms: int, steps: int) -> int:
-        """Release what is due, in order of due time, in at most `steps` steps; return how many."""
+        """Release due items, in order of due time, until `steps` steps are taken; return the steps.
+
+        Each item takes a step, and one more for each child that is given it now.
+        """
         queue = self._queue
         offset_ms, taken, heap = queue.clock.offset_ms, 0, list[tuple[int, int, int]]()
         sources: list[tuple[Subscription | None, Delays]] = [(r, r.delays) for r in queue.readers]
@@ -46,7 +52,7 @@ class DueItems:
             at = heappop(heap)[2]
             reader, delays = sources[at]
             if reader is not None:
-                reader.catch_up()  # it may have been released for all
+                reader.catch_up()  # the item may have been released for all
             found = delays.pop_due(now_ms, offset_ms)
             if found is None:
                 continue
@@ -68,7 +74,7 @@ class DueItems:
         reader, log, place = queue.reader, queue.log, self._fanout.take_place()
         reader.markers.give(place, id_)
         unlogged, lsn = reader.delays.unlogged, log.lsn_appended
-        if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
+        if id_ in unlogged:  # there is no room for its record, and a restart knows of no delay
             unlogged.remove(id_)
         else:
             lsn = log.released(id_, place, now_ms + queue.clock.offset_ms)
@@ -79,11 +85,11 @@ class DueItems:
     def release_shared(
         self, owner: Subscription | None, id_: int, size: int, now_ms: int
     ) -> int:
-        """Make `owner`'s delayed item available: for the first time in every subscription that has
-        it, at one place; an item that was given back in its own line alone. None: it is for all
-        that have it.
+        """Make a delayed item available; return the record to wait for.
 
-        Return the record to wait for.
+        An item that was never available becomes so in every subscription that has it, at one place.
+        An item that `owner` nacked becomes available in the ready list of `owner` alone. `owner` is
+        None if the item waits for all subscriptions together.
         """
         queue, unseen = self._queue, self._queue.unseen
         assert unseen is not None
@@ -108,18 +114,18 @@ class DueItems:
             if id_ in reader.live:
                 reader.release(id_, size, place, lsn)
             else:
-                reader.markers.give(place, id_)  # it is done here, and kept: that is its marker
+                reader.markers.give(place, id_)  # done here, and retained: that is its marker
         for reader in at_once:
-            reader.catch_up()  # it knows that one already
+            reader.catch_up()  # this item is released there already
         for reader in there:
             if reader is not owner and id_ in reader.live and reader.waiters.count:
                 reader.serve(now_ms)
         return lsn
 
     def _release_own(self, owner: Subscription, id_: int, size: int, now_ms: int) -> int:
-        """Make an item that was given back with a delay available again, in this line alone."""
+        """Make an item that was nacked with a delay available again, in this ready list alone."""
         place, unlogged = self._fanout.take_place(), owner.delays.unlogged
-        if id_ in unlogged:  # there is no room for it, and a restart knows of no delay
+        if id_ in unlogged:  # there is no room for its record, and a restart knows of no delay
             unlogged.remove(id_)
             lsn = self._queue.log.lsn_appended
         else:

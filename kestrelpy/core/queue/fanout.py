@@ -1,10 +1,10 @@
-"""What is put into a queue with children reaches all its subscriptions; each number is given once.
+"""An item put into a queue with children reaches all subscriptions; each number is given once.
 
-    put ──▶ own line, and the children: lazy ones look later, the others are given it now
+    put ──▶ own ready list, and the children: lazy ones look later, the others are given it now
     put, due later ──▶ noted once for all; when it is due, one record makes it available in all
     a child's own set, a place, a hole ──▶ that number is noted: the children pass it
 
-One rule: the children's view is changed in the same step as the queue's numbers are.
+One rule: the children's view changes in the same step as the queue's numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kestrelpy.core.queue.state import QueueState
 
 
 class FanOut:
-    """The numbers of one queue, and what its children are told of them."""
+    """The numbers of one queue, and the notes about them for its children."""
 
     __slots__ = ("_idle_sweep", "_queue")
 
@@ -56,7 +56,7 @@ class FanOut:
         self.tell_soon()
 
     def forward(self, item: Item, now_ms: int) -> None:
-        """Give an item, just put, to the children alone; without any it is for nobody, and gone."""
+        """Give an item, just put, to the children alone; without children discard it."""
         if self._queue.children:
             self.arrive(item, now_ms)
         else:
@@ -69,7 +69,10 @@ class FanOut:
             self.tell_soon()
 
     def take_place(self, is_for_all: bool = False) -> int:
-        """Return the next number, for an item that becomes available: in one line, or for all."""
+        """Return the next number, as the place of an item that becomes available.
+
+        `is_for_all`: it is available in all subscriptions, and not in one alone.
+        """
         queue = self._queue
         place = queue.next_number
         if queue.children and not is_for_all:
@@ -80,12 +83,12 @@ class FanOut:
         return place
 
     def tell_soon(self) -> None:
-        """Tell lazy children what they have not seen, before it is too much."""
+        """Have lazy children take in the numbers they have not seen, if there are many of them."""
         if self._queue.unseen is not None and len(self._queue.unseen) > UNSEEN_MAX:
             self._idle_sweep.need(0)
 
     def set_passing(self, passes_on: bool, now_ms: int) -> None:
-        """From now on its own consumers get nothing of what is put, or get it again."""
+        """From now on give the queue's own consumers no items that are put, or give them again."""
         queue = self._queue
         if passes_on == queue.passes_on or queue.log.failure is not None:
             return

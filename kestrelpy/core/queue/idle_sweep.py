@@ -1,14 +1,14 @@
-"""What expires in children that nobody asks: when somebody has to look at them for its sake.
+"""When the queue has to look at lazy children so that their items expire in time.
 
     put for all, expires at 9 ──▶ due 9 ──▶ round: a few children in each tick catch up and read
-    child with a `max_age` ─────▶ due: put + max_age        back; what is in memory is watched
-    put off, expires at 9 ──▶ (released) ──▶ due 9
+    child with a `max_age` ─────▶ due: put + max_age        back; items in memory are watched
+    put with a delay, expires at 9 ──▶ (released) ──▶ due 9
 
-A put costs one comparison; it is the first since the last round that sets the alarm. From the look
-on the child's line goes on as each does: what is in memory rings when it expires, and what stands
-behind it is read back then.
+A put costs one comparison; only a put that expires before `due_ms` sets the alarm. After the look
+the child's ready list works like any other: an item in memory rings when it expires, and the items
+after it are read back then.
 
-One rule: nothing expires unseen in an idle child before `due_ms`, unless a round is under way.
+One rule: no item expires unseen in a lazy child before `due_ms`, unless a round is under way.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.timers import NEVER_MS
 
-# Children that one tick looks at; the next one goes on with the others.
+# Children that one tick looks at; the next tick goes on with the others.
 LOOKS_MAX: Final = 16
-# No round begins sooner after the one before.
+# The least time from the beginning of one round to the next.
 LOOK_MS: Final = 1000
 _SECONDS_MAX: Final = (1 << 32) - 1
 
 
 class IdleSweep:
-    """Of one queue. `due_ms` is on the wall clock, `age_ms` the least `max_age` a child had at the
-    last round or since, 0: none had one; `round` are the children that are still to be looked at.
-    When delayed ones up to `unsure` expire is not known: one looks when they are released.
+    """The sweep of one queue. `due_ms`, on the wall clock, is when the next round is due.
+
+    `age_ms` is the least `max_age` that a child had at the last round or since, 0: none had one.
+    `round` are the children still to be looked at. The expiry of delayed items up to `unsure` is
+    not known: their release begins a round.
     """
 
     __slots__ = ("_looked_ms", "_queue", "age_ms", "due_ms", "round", "unsure")
@@ -44,20 +46,20 @@ class IdleSweep:
         self.unsure = 0
 
     def note(self, item: Item) -> None:
-        """This one, that expires somewhere, was put for all."""
+        """Note an item that was put for all and expires in some subscription."""
         expires_ms = self._expires_ms(item)
         if expires_ms < self.due_ms:
             self.need(expires_ms)
 
     def delay(self, item: Item) -> None:
-        """This one was put for all too, and is to be released for them: until then it is looked
-        for nowhere."""
+        """Note an item that was put for all with a delay: until it is released for all, no child
+        has to be looked at for it."""
         assert self._queue.unseen is not None
         seconds = min(self._expires_ms(item) // 1000, _SECONDS_MAX)
         self._queue.unseen.expiries.add(item.id, item.id, max(seconds, 1))
 
     def released(self, id_: int) -> None:
-        """This one was put off, and is available for all."""
+        """Note that a delayed item is available for all now."""
         assert self._queue.unseen is not None
         seconds = self._queue.unseen.expiries.take(id_)
         if id_ <= self.unsure:
@@ -66,7 +68,7 @@ class IdleSweep:
             self.need(seconds * 1000)
 
     def know_nothing(self) -> None:
-        """Who knows what of all that is there expires, and when."""
+        """Look at all children soon: the expiry of the items that are there is not known."""
         self.unsure = self._queue.last_number
         self.need(0)
 
@@ -75,18 +77,21 @@ class IdleSweep:
         return min(expires_ms, item.stored_ms + self.age_ms) if self.age_ms else expires_ms
 
     def need(self, due_ms: int) -> None:
-        """Look then at the latest."""
+        """Look at the children at `due_ms` at the latest."""
         if due_ms < self.due_ms:
             self.due_ms = due_ms
             self._queue.alarm.need(self.next_due())
 
     def know(self, max_age_ms: int | None) -> None:
-        """A child has this one. (Where it has another one by then, one looks too early, once.)"""
+        """Note that a child has this `max_age`.
+
+        (If the child has another one by then, one round comes too early.)
+        """
         if max_age_ms is not None:
             self.age_ms = min(self.age_ms or max_age_ms, max_age_ms)
 
     def next_due(self) -> int:
-        """When to look, on the clock that never steps; NEVER_MS: there is no need."""
+        """Return when to look, on the monotonic clock; NEVER_MS: there is no need."""
         if self.round:
             return 0
         if self.due_ms == NEVER_MS:
@@ -94,7 +99,7 @@ class IdleSweep:
         return max(self.due_ms - self._queue.clock.offset_ms, self._looked_ms + LOOK_MS)
 
     def look(self, now_ms: int) -> None:
-        """If that is due, a few children know what arrived; the queue's tick goes on from there."""
+        """If a round is due, let a few children catch up; the queue's tick goes on from there."""
         if not self.round and self.next_due() <= now_ms:
             self.due_ms, self._looked_ms = NEVER_MS, now_ms
             self.round = [*self._queue.children.values()]

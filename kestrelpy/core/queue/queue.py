@@ -41,13 +41,13 @@ from kestrelpy.core.subscription.placed import Placed
 from kestrelpy.core.timers import Timers
 from kestrelpy.errors import ClientError, ItemRefused, ServerError
 
-# What `put` returns instead of a record where nothing was stored: there is no room, its id was
-# seen, its key has another version, or none.
+# `put` returns one of these, and no record, when it stores nothing: there is no room, the id was
+# seen before, the key has another version, or none.
 NOT_STORED: Final = -1
 DUPLICATE: Final = -2
 EXISTS: Final = -3
 NOT_FOUND: Final = -4
-# A put may expect this of its key instead of a version: that anything was written under it.
+# A put that expects this is stored if its key has any version.
 ANY_VERSION: Final = -1
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
@@ -55,7 +55,7 @@ _AGE_CHECK_MS_MAX: Final = 60_000
 
 
 class Queue(QueueState):
-    """One queue by its name."""
+    """A queue, by its name."""
 
     __slots__ = ("_complained_ms", "due", "fanout", "idle_sweep", "reserve", "retention")
 
@@ -64,7 +64,7 @@ class Queue(QueueState):
         to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
         to_read: list[Any], declared: bytes = b"",
     ) -> None:  # fmt: skip
-        """`declared` are settings by a client, which only the shell reads: it makes the policy."""
+        """`declared` are a client's settings: only the shell reads them, and makes the policy."""
         super().__init__(
             name, generation, policy, log, clock, to_resume, timers, now_ms, memory, to_read,
             declared,
@@ -88,9 +88,9 @@ class Queue(QueueState):
         Return NOT_STORED when the queue is full; DUPLICATE, EXISTS or NOT_FOUND when its id was
         seen before, or the version of its key is not the one that `expects` names.
 
-        `key` is canonical; `nominal` the run time of the schedule that it is put for; `stamp` what
-        else the record says: an origin is open from then on. Raise ServerError when it is too large
-        or the journal failed, ClientError when it would expire before it is due.
+        `key` is canonical; `nominal` is the run time of the schedule that puts the item; `stamp` is
+        the item header: an origin in it is open from then on. Raise ServerError when the item is
+        too large or the journal failed, ClientError when it would expire before it is due.
         """
         log, policy = self.log, self.policy
         size = len(body)
@@ -111,7 +111,7 @@ class Queue(QueueState):
         if policy.bounded and not self.make_room(size, now_ms):
             return NOT_STORED
         if self.passes_on and not self.children and self.retained is None:
-            return log.lsn_appended  # it is for nobody: nothing is stored, and nothing remembered
+            return log.lsn_appended  # no subscription gets it: nothing is stored or remembered
         number = self.next_number
         if is_known:
             stamp = self.remember(stamp, key, written, unix_ms)
@@ -142,7 +142,10 @@ class Queue(QueueState):
     def _refusal(
         self, stamp: ItemHeader | None, written: Written, expects: int | None, unix_ms: int
     ) -> int:
-        """Why this is not stored, by its id and the version of its key; 0: it may be."""
+        """Return why an item is not stored, by its id and the version of its key; 0: it may be.
+
+        Raise ClientError for a child, ServerError when the version is needed and was lost.
+        """
         if (expects is not None or (stamp is not None and stamp.id)) and self.own_number:
             raise ClientError(
                 f"{self.name.decode('ascii')} is a child: ids and versions are its parent's, name "
@@ -167,14 +170,14 @@ class Queue(QueueState):
     def remember(
         self, stamp: ItemHeader | None, key: bytes, written: Written, unix_ms: int
     ) -> ItemHeader:
-        """What the next item will be known by from now on; its stamp, with its version."""
-        if self.own_number:  # what is stored for a child alone is no version of its key
+        """Remember the next item by its id and key; return its header, with its version."""
+        if self.own_number:  # an item stored for a child alone is no version of its key
             return stamp or _new(ItemHeader, (b"", b"", 0, 0, 0, None))
         versions = self.dedupe.versions
         if versions.lost_item and not versions.is_known(written, self.policy, unix_ms):
             written = versions.unused()
         version, previous, _ = written
-        if stamp is None:  # it has a key, and nothing else is said of it
+        if stamp is None:  # the item has a key, and no other header
             stamp = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None))
             versions._apply_written(key, version + 1, self.next_number, unix_ms)
         else:
@@ -208,7 +211,7 @@ class Queue(QueueState):
         return item.lsn
 
     def _open_origin(self, item: Item, origin: Origin) -> None:
-        """What it was made of may be there still; in this very log it is not."""
+        """Open the origin of an item, which may be there still; in this very log it is not."""
         if not origin.is_of(self.name):
             self._apply_opened(item.id, origin.put_by(item.lsn))
 
@@ -223,19 +226,19 @@ class Queue(QueueState):
         self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
         delay: Delay | None = None, stamp: ItemHeader | None = None,
     ) -> int:  # fmt: skip
-        """Store an item if none is ready, delayed or lent; one that could not be read is there."""
+        """Store an item if none is ready, delayed or leased; an unreadable item counts as one."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
             self.refuse_put(len(body))
-        self.reader.first(now_ms)  # what has expired is not there
+        self.reader.first(now_ms)  # expired items do not count
         reader = self.reader
         if reader.ready.count or len(reader.leases) or reader.out_of_order.count:
             return NOT_STORED
         if len(reader.live) > len(reader.dead.deaths):
-            return NOT_STORED  # damaged: a start may find it again
+            return NOT_STORED  # one is damaged: a start may find it again
         return self.put(body, flags, expires_ms, now_ms, key, delay=delay, stamp=stamp)
 
     def refuse_put(self, size: int) -> NoReturn:
-        """Say why nothing of this size is stored now."""
+        """Raise the error that says why nothing of this size is stored now."""
         if self.log.failure is not None:
             self.raise_failed()
         limit = self.policy.max_item_bytes
@@ -245,7 +248,7 @@ class Queue(QueueState):
 
     def make_room(self, size: int, now_ms: int) -> bool:
         """True if there is room for `size` bytes, after dropping the oldest if that is allowed."""
-        if self.passes_on:  # its own line takes nothing, however full it is
+        if self.passes_on:  # its own ready list takes nothing, however full it is
             return self.policy.max_bytes is None or size <= self.policy.max_bytes
         return self.reader.make_room(size, now_ms)
 
@@ -256,25 +259,27 @@ class Queue(QueueState):
 
     @property
     def is_going(self) -> bool:
-        """True if it is deleted, and not kept for the sake of its children."""
+        """True if the queue is deleted, and not a tombstone that stays for its children."""
         return self.deleted and not self.is_tombstone
 
     @property
     def is_stuck(self) -> bool:
-        """True if nothing more is written to its log, or only when there is room. (A shortage
+        """True if its log accepts no more records, or none until there is room. (A shortage
         passes.)
         """
         return self.log.failure is not None or self.log.is_full
 
     def goes_with(self, queue: Queue) -> bool:
-        """True if its files go with those of this queue, as those of earlier ones of a name do."""
+        """True if its files go with those of `queue`, which has the same name and no earlier
+        generation."""
         files = self.files
         return files.name == queue.name and files.generation <= queue.generation
 
     def why_mistaken(self, target: Queue | None, name: bytes) -> str:
-        """Return why no item of it goes to the `target` of that name; empty: it may.
+        """Return why no item of this queue goes to the `target` of that name; empty: it may.
 
-        A log takes an origin that has its name for one of its own; this one would be of another.
+        A log takes an origin with its own name for an item of its own; this origin would be an item
+        of another queue.
         """
         files = self.files
         is_one = not files.is_tombstone if target is None else target.files is files
@@ -287,18 +292,18 @@ class Queue(QueueState):
         )
 
     def tell_deleted(self, now_ms: int) -> int:
-        """Record that its own subscription is gone, and have that synced; return the record."""
+        """Record that the queue's own subscription is gone, have that synced; return the record."""
         unix_ms = now_ms + self.clock.offset_ms
         draft = named(0, b"", self.last_number, GONE, unix_ms)
         self.log.write_recounted(draft, self.needed_now)
-        self.log.set_sync(0)  # whatever STORED waited for: DELETED waits for the sync
+        self.log.set_sync(0)  # DELETED waits for the sync, even if STORED did not
         self.log.wait_durable(self.log.lsn_appended)
         return self.log.lsn_appended
 
     # -- its subscriptions --------------------------------------------------------------------
 
     def note_less(self) -> None:
-        """Note that many items went at once: of a child of a deleted queue perhaps the last."""
+        """Note that many items went at once, perhaps the last ones of a child of a tombstone."""
 
     def is_needed(self, id_: int) -> bool:
         """True if any subscription still needs this item."""
@@ -309,38 +314,41 @@ class Queue(QueueState):
         return id_ in self.reader.live
 
     def needed_now(self) -> IdSet:
-        """Return the items that any subscription needs now, as a set that nothing changes."""
+        """Return the items that any subscription needs now, as a set that stays as it is."""
         if not self.children:
             return self.reader.live.copy()
         self.catch_up()
-        self.reserve.forget()  # much may have gone
+        self.reserve.forget()  # many items may have gone
         return IdSet.union([reader.live for reader in self.readers])
 
     def next_look(self) -> int:
-        """Return when its children have to be looked at, on the steady clock; NEVER_MS: never."""
+        """Return when to look at the children, on the monotonic clock; NEVER_MS: never."""
         return self.idle_sweep.next_due()
 
     def need_look(self, unix_ms: int) -> None:
-        """Look at its children then at the latest."""
+        """Look at the children at `unix_ms` at the latest."""
         self.idle_sweep.need(unix_ms)
 
     def count_anew(self) -> None:
-        """Count anew what its log must have room for."""
+        """Count anew the records that the log must have room for."""
         self.reserve.forget()
 
     # -- the whole queue --------------------------------------------------------------------
 
     def flush(self, now_ms: int) -> int:
-        """Everything ready is gone; returns the record to wait for."""
+        """Remove everything ready or delayed; return the record to wait for.
+
+        Raise ServerError when the journal has failed.
+        """
         if self.log.failure is not None:
             self.raise_failed()
         return self.reader.flush(self.next_number - 1, now_ms)
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
-        """Other limits and rules from now on.
+        """Apply other limits and rules from now on.
 
-        `durable` stays what it was until a restart, and how keys are made and match, while there
-        are items.
+        `durable` stays as it was until a restart; the rules for making and matching keys stay as
+        they were while there are items.
         """
         before = self.policy
         if policy.keys is not before.keys and self.reader.live:
@@ -359,13 +367,13 @@ class Queue(QueueState):
             self.reader.serve(now_ms)
 
     def set_keys(self, keys: KeySettings) -> None:
-        """Other rules for keys from now on; it holds no items."""
+        """Apply other rules for keys from now on; the queue holds no items."""
         assert not self.reader.live, "what is there has its key by the old rules"
         self.reader.key_gate.keys.matches_any = keys.matches_any
         self.policy = self.reader.policy = replace(self.policy, keys=keys)
 
     def declare(self, declared: bytes, policy: Policy, now_ms: int) -> int:
-        """Keep these settings, with the rules they make; returns the record to wait for."""
+        """Store these settings, and apply their policy; return the record to wait for."""
         self._apply_declared(declared)
         lsn = self.log.declared(declared, now_ms + self.clock.offset_ms)
         self.set_policy(policy, now_ms)
@@ -373,9 +381,10 @@ class Queue(QueueState):
         return lsn
 
     def skip(self, nominal: Watermark, now_ms: int) -> int:
-        """Nothing is put for this schedule's times up to this one; the record to wait for.
+        """Record that nothing is put for this schedule's run times up to this one.
 
-        Raises ServerError when the journal has failed or has no room for it.
+        Return the record to wait for. Raise ServerError when the journal has failed or has no room
+        for it.
         """
         if self.log.failure is not None:
             self.raise_failed()
@@ -385,7 +394,7 @@ class Queue(QueueState):
         return self.log.nominal(nominal, now_ms + self.clock.offset_ms)
 
     def attach(self, log: Log, readable: IdSet | None = None) -> None:
-        """Write to this log from now on. `readable` are the items that a start has found in it."""
+        """Write to this log from now on. `readable` are the items that a start found in it."""
         self.log = log
         self.reader.log = SharedLog(log, 0, self) if self.children else log
         for child in self.children.values():
@@ -397,26 +406,30 @@ class Queue(QueueState):
         self._tell_log(readable)
 
     def know(self, secret: bytes) -> None:
-        """What ids and keys are hashed with; before any is remembered, or what it was then."""
+        """Hash ids and keys with this secret.
+
+        Set it before any is remembered, or to the secret that those were hashed with.
+        """
         self.dedupe.set_secret(secret)
 
     def _first_open(self) -> int:
-        """The lsn of what no start would know before two snapshots have it: a put whose origin is
-        open, or that may be remembered only there, or what named a child."""
+        """Return the lsn of the first record that no start would know before two snapshots have it:
+        a put whose origin is open, or that alone may hold a remembered id or version, or the record
+        that named a child."""
         if not self.dedupe.is_empty:
             return 0
         first = next((origin.lsn for origin in self.origins.values()), NONE_OPEN)
         return min([first, *(child.named_lsn for child in self.children.values())])
 
     def _tell_log(self, readable: IdSet | None = None) -> None:
-        """A queue that only lives in memory cannot leave anything to its log."""
+        """Give the policy's settings to the log; a queue in memory leaves no items to its log."""
         self.log.archive_to = self.policy.archive_to
         in_memory = self.log.backlog is None
         self.reader.residency.limit(UNLIMITED if in_memory else self.policy.max_memory_bytes)
         self.retention.begin(readable)
 
     def tick(self, now_ms: int, steps: int) -> int:
-        """Do what is due, in at most `steps` steps; returns how many were taken."""
+        """Do due work in at most `steps` steps; return the steps taken."""
         self.alarm.silence()
         if self.retained is not None:
             self.retention.look(now_ms)
@@ -427,7 +440,7 @@ class Queue(QueueState):
         self.dedupe.sweep(self.policy, self.log, now_ms)
         due = self.next_due(now_ms)
         if due is not None and due <= now_ms:
-            due = now_ms + 1  # there is more than `steps`: what else is due comes before that
+            due = now_ms + 1  # more is due than `steps` allow: other due work comes first
         self.alarm.need(due)
         return taken
 
@@ -436,28 +449,29 @@ class Queue(QueueState):
         return self.due.release(id_, size, now_ms)
 
     def is_too_old(self, now_ms: int) -> bool:
-        """Is it empty and older than its policy keeps such queues?"""
+        """True if the queue is empty and older than its policy allows an empty queue to be."""
         age_ms = self.policy.max_queue_age_ms
         return (
             age_ms is not None
             and now_ms - self.created_ms >= age_ms
             and self.is_empty
-            and not self.children  # they are for what is put into it next
-            and not self.reader.paused  # it would lend again under the same name
-            and not self.epochs  # it knows which times of a schedule are not put again
-            and self.dedupe.is_empty  # and which ids and versions
+            and not self.children  # they wait for the next items
+            and not self.reader.paused  # a new queue of that name would lease again
+            and not self.epochs  # it knows the run times of schedules that are not put again
+            and self.dedupe.is_empty  # and the ids and versions
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
 
     def may_complain(self, now_ms: int) -> bool:
-        """May another line about this queue's clients go to the log?"""
+        """True if another line about this queue's clients may go to the log; then the minute until
+        the next one begins."""
         if now_ms - self._complained_ms < _COMPLAINT_MS:
             return False
         self._complained_ms = now_ms
         return True
 
     def next_due(self, now_ms: int) -> int | None:
-        """When `tick` has something to do; None: nothing."""
+        """Return when `tick` has something to do; None: nothing."""
         dues = [due for due in (r.next_due() for r in self.readers) if due is not None]
         if self.unseen is not None and self.unseen.due.count:
             dues.append(self.unseen.due.next_due(self.clock.offset_ms) or 0)
@@ -476,7 +490,7 @@ class Queue(QueueState):
         return due
 
     def checkpoint(self) -> Checkpoint:
-        """The state a segment opens with."""
+        """Return the state that a segment opens with."""
         reader = self.reader
         return Checkpoint(
             name=self.name,
@@ -490,7 +504,7 @@ class Queue(QueueState):
         )
 
     def state(self) -> State:
-        """All there is to know of it but the bodies, as a copy."""
+        """Return all that is known of the queue but the bodies, as a copy."""
         reader = self.reader
         self.catch_up()
         return State(

@@ -1,14 +1,14 @@
 """How many records of a queue must find room on the disk, whatever else is refused.
 
-    returns of leases by token, releases of delayed items, settlements of open origins, and, where
-    several readers are at work, confirms
+    nacks of leases by token, releases of delayed items, settlements of open origins, and, where
+    several subscriptions are at work, confirms
 
-With many children, counting takes milliseconds, and each write asks. So the last count is used
-again, with what may have come since: three for each record, and one for each number that was given
-and each child at work. It is counted anew when that may be far too many, and when a child begins
-its work.
+With many children a count takes milliseconds, and each write needs one. So the reserve uses the
+last count again and adds what may have come since: three for each record, and for each number that
+was given one per child at work. It counts anew when the sum may be far too high, and when a child
+begins its work.
 
-One rule: never too few.
+One rule: the count is never too low.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Final
 
 from kestrelpy.core.queue.state import QueueState
 
-# With so few children, counting takes next to no time.
+# Up to this number of children, a count takes next to no time.
 FEW_CHILDREN: Final = 16
 _EACH_RECORD: Final = 3  # an item: its release, its confirm, the settlement of its origin
-# What is reserved too much: so many records, items for every child at work, or a part of the whole.
+# The count may be too high by the largest of these: a number of records, a number of items for each
+# child at work, or one part in eight of the whole.
 _RECORDS_MORE: Final = 256
 _ITEMS_MORE: Final = 16
 _PART_MORE: Final = 8
 
 
 class RecordReserve:
-    """Of one queue."""
+    """The reserve of one queue."""
 
     __slots__ = ("_at_work", "_count", "_is_known", "_lsn", "_number", "_queue")
 
@@ -35,16 +36,16 @@ class RecordReserve:
         self._queue = queue
         self._is_known = False
         self._count = 0
-        self._at_work = 0  # children that somebody took from
+        self._at_work = 0  # children with a consumer that took an item
         self._lsn = 0
         self._number = 0
 
     def forget(self) -> None:
-        """Count anew: more may come than a record says."""
+        """Count anew next time: more may come than the records since the last count say."""
         self._is_known = False
 
     def count(self) -> int:
-        """At least as many as there are, and few more."""
+        """Return at least the number of records that `exact` counts, and little more."""
         queue = self._queue
         if len(queue.children) <= FEW_CHILDREN:
             return self.exact()
@@ -58,14 +59,15 @@ class RecordReserve:
 
     @property
     def more_at_most(self) -> int:
-        """By how many `count` may be above what there are."""
+        """The most by which `count` may be above `exact`."""
         return max(_RECORDS_MORE, _ITEMS_MORE * self._at_work, self._count // _PART_MORE)
 
     def exact(self) -> int:
-        """Those that there are.
+        """Count the records that must find room.
 
-        Confirms that may come before they empty a segment are those of all readers but the last
-        one, which gives back the room for its own. Children that nobody took from do not count.
+        Confirms that may come before they empty a segment are those of all subscriptions but the
+        last one: its confirms free the room that they need. Children that no consumer took from do
+        not count.
         """
         queue = self._queue
         count = len(queue.reader.leases.entries) + queue.reader.delays.entry_count

@@ -1,8 +1,8 @@
-"""How long a queue that retains keeps its items: by time, by size, and at a start.
+"""How long a queue retains its items: by time, by size, and at a start.
 
     retain_ms, retain_bytes ──▶ log ──▶ a segment goes ──▶ lose: its ids are retained no more
 
-One rule: which segments are there says what is kept (`RetainedIds`).
+One rule: the segments that are there determine the items that are retained (`RetainedIds`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from journal.write.segment_file import Segment
 from kestrelpy.core.index.retained_ids import RetainedIds
 from kestrelpy.core.queue.state import QueueState
 
-# How often the time is compared.
+# How often the queue looks for items past their time.
 _LOOK_MS_LEAST: Final = 1000
 _LOOK_MS_MOST: Final = 60_000
 
 
 class Retention:
-    """The rules of one queue about what it retains."""
+    """The retention of one queue."""
 
     __slots__ = ("_queue",)
 
@@ -30,11 +30,11 @@ class Retention:
         self._queue = queue
 
     def begin(self, readable: IdSet | None = None) -> None:
-        """Retain items, or cease to, as the policy says; `readable` is what a start has found."""
+        """Retain items, or cease to, as the policy says; a start has found the `readable` ones."""
         queue = self._queue
         policy, reader, log = queue.policy, queue.reader, queue.log
         if log.backlog is None:
-            return  # it lives in memory, or has no log yet
+            return  # the queue is in memory, or has no log yet
         log.retain(policy.retain_ms, policy.retain_bytes)
         retained, reader.markers.retains = reader.markers.retains, policy.retains
         if not policy.retains:
@@ -59,7 +59,7 @@ class Retention:
             queue.reader.markers.lose(first, last, needed)
 
     def look(self, now_ms: int) -> None:
-        """If the time of something is over, have a record synced; what is before it goes."""
+        """If retained items may be past their time, have a record synced; items before it go."""
         retained, retain_ms = self._queue.retained, self._queue.policy.retain_ms
         if retained is None or retained.look_ms is None or retained.look_ms > now_ms:
             return
@@ -68,21 +68,22 @@ class Retention:
         self.let_go(now_ms, False)
 
     def let_go(self, now_ms: int, is_changed: bool) -> None:
-        """Have a record synced, if that lets anything go whose time or size is over."""
+        """Have a record synced, if that lets items go that are over the time or the size."""
         queue = self._queue
         log, unix_ms = queue.log, now_ms + queue.clock.offset_ms
         if log.failure is None and not log.no_room and log.is_over(unix_ms, is_changed):
-            # Any record does: this one says again what holds already.
+            # Any record will do: this one repeats the limit of the tokens, which holds already.
             log.wait_durable(log.tokens(queue.reader.tokens_below, unix_ms))
 
 
 def found(
     snapshot: Snapshot | None, met: IdSet, live: IdSet, segments: Sequence[Segment]
 ) -> IdSet:
-    """What a start finds in the log: what the snapshot says, and the puts that were `met` behind
-    it, as far as their segments are there.
+    """Return the items that a start finds in the log: those that the snapshot names, and the puts
+    `met` after it, if their segments are there.
 
-    Of survivors that the snapshot does not know one only knows that all that is alive is in them.
+    Of a compacted segment that the snapshot does not know, the start knows only that the segment
+    has all live items of its range.
     """
     ids = IdSet()
     if snapshot is not None:

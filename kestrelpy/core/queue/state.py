@@ -1,6 +1,6 @@
 """The state of one queue: its numbers, its log, and the subscriptions to its items.
 
-An item's id and its place in the ready line are one number, from one counter: an item that becomes
+An item's id and its place in the ready list are one number, from one counter: an item that becomes
 available later (delayed) takes the next number as its place, and no item ever has that id.
 
 One rule: only `_apply_x` changes what a restart knows; replay calls the same.
@@ -29,7 +29,7 @@ from kestrelpy.errors import ServerError
 
 
 class QueueState:
-    """What a queue holds. `generation` tells it from earlier queues of its name."""
+    """The data of a queue. `generation` tells it from earlier queues of its name."""
 
     __slots__ = (
         "alarm",
@@ -66,7 +66,7 @@ class QueueState:
         to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
         to_read: list[Any], declared: bytes = b"",
     ) -> None:  # fmt: skip
-        """`declared` are settings by a client, which only the shell reads: it makes the policy."""
+        """`declared` are a client's settings: only the shell reads them, and makes the policy."""
         self.name = name
         self.declared = declared
         self.generation = generation
@@ -78,18 +78,18 @@ class QueueState:
         self.retained: RetainedIds | None = None  # the items that stay in the log; None: live ones
         self.memory = memory
         self.children: dict[bytes, Child] = {}  # by their names after the `+`
-        self.eager: list[Child] = []  # those that are given each item as it comes
-        self.unseen: Unseen | None = None  # by the others; None: there never were any
+        self.eager: list[Child] = []  # the children that are given each item as it comes
+        self.unseen: Unseen | None = None  # numbers the lazy ones have not seen; None: no child yet
         self.readers_named = 0  # the highest number that a child was given
-        self.put_bytes = 0  # of what was put for all, since there are children
+        self.put_bytes = 0  # of the items put for all, since there are children
         self.own_number = 0  # of its subscription among those of its log: 0, unless it is a child
-        self.passes_on = False  # True if its own consumers get nothing of what is put for all
-        self.is_tombstone = False  # deleted, and kept for the sake of its children alone
+        self.passes_on = False  # True if its own consumers get none of the items put for all
+        self.is_tombstone = False  # True if it is deleted, and stays for its children alone
         self.next_number = 1  # of an item, or of a place that is no item's id
         self.total_items = 0  # that were ever put
         self.created_ms = now_ms
         self.deleted = False
-        self.is_gone = False  # True once its files are gone, too
+        self.is_gone = False  # True once its files are gone as well
         self.server_id = b""
         self.epochs: dict[bytes, int] = {}  # by schedule: the latest run time enqueued, in s
         self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
@@ -97,7 +97,8 @@ class QueueState:
 
     @property
     def readers(self) -> list[Subscription]:
-        """The subscription of its own consumers, and its children as far as they caught up."""
+        """The subscription of its own consumers and those of its children, which may have to catch
+        up."""
         return [self.reader, *self.children.values()]
 
     @property
@@ -118,12 +119,12 @@ class QueueState:
 
     @property
     def is_empty(self) -> bool:
-        """True if it holds nothing for anybody."""
+        """True if the queue holds no items, no waiters and no open origins."""
         reader = self.reader
         return not (reader.live or reader.waiters or self.origins)
 
     def catch_up(self) -> None:
-        """Tell every child what arrived."""
+        """Let every child take in the arrivals."""
         for child in self.children.values():
             child.catch_up()
 
@@ -150,7 +151,7 @@ class QueueState:
             self.dedupe.versions._apply_written(key, stamp.version, id_, stored_ms)
 
     def _apply_passed(self, id_: int) -> None:
-        """An item was put that its own consumers do not get."""
+        """Note an item that was put and that the queue's own consumers do not get."""
         self.next_number = id_ + 1
         self.total_items += 1
 

@@ -1,1 +1,1 @@
-"""One subscription: its ready line, its leases, its nacks, its outbox."""
+"""One subscription: its ready line, leases, nacks and outbox."""

@@ -1,14 +1,14 @@
-"""Where a reader's line meets its keys: what stands at the front is lent, or parked behind others.
+"""Where a ready list meets its key locks: the item at the front is leased, or blocked by others.
 
-    front ──▶ claims its values ──▶ first for all of them ──▶ lent ──▶ ends ──▶ the next ones have
-                   └──▶ others are before it: parked ───────────────────────▶ them: back at their
-                        (in memory while there is room)                       places in the line
+    front ──▶ claims its values ──▶ first for all ──▶ leased ──▶ ends ──▶ the next items have them:
+                   └──▶ others are before it: blocked ──────────────────▶ back at their places in
+                        (in memory while there is room)                   the ready list
 
-What is parked is ready and counted so, but out of the line, so that nobody passes it over twice.
-After a restart it is met in the line again; what must be known by then (a key that somebody lent by
-token has, or one that was given back for later) stands in the log.
+A blocked item is ready and counted as ready, but is out of the list, so that no call passes over it
+twice. After a restart the gate meets it in the list again. The log holds the keys that the gate
+must know by then: those of items leased by token, and of items nacked with a delay.
 
-One rule: whoever ends an item here ends its claims; what waits for them comes back to the line.
+One rule: ending an item ends its claims; the items that wait for them return to the ready list.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from kestrelpy.core.subscription.outbox import EXPIRED, Outbox
 from kestrelpy.core.subscription.ready_line import ReadyLine
 from kestrelpy.core.subscription.state import SubscriptionState
 
-# Items at the front that are expired or behind their key, passed over in one call: so that a
-# million of them cost many short turns and not one long one.
+# Expired or blocked items at the front that one call passes over: a million of them cost many short
+# turns and not one long one.
 SWEEP_ITEMS_MAX: Final = 2000
 AT_ONCE_MS: Final = 0  # due at the next tick
-_SOON_MS: Final = 1  # until one goes on with that
-_PART: Final = 2  # of what a line may have in memory, for those that wait for their key
+_SOON_MS: Final = 1  # until the gate continues with the rest
+_PART: Final = 2  # blocked items may take this part (1/2) of the ready list's memory
 
 
 class KeyGate:
-    """The claims of one subscription's items, and the ready line in front of them.
+    """The claims of one subscription's items, and its ready line.
 
-    `whole` are the blocked items that are in memory, `cost` what they take there. `in_flight`
-    counts values of leased items.
+    `whole` are the blocked items in memory, `cost` their bytes there. `in_flight` counts the key
+    values of leased items.
     """
 
     __slots__ = ("_outbox", "_state", "in_flight", "keys", "ready_line", "whole", "whole_bytes")
@@ -53,19 +53,19 @@ class KeyGate:
 
     @property
     def cost(self) -> int:
-        """How much memory the whole items take, in bytes."""
+        """The memory that the whole items take, in bytes."""
         return self.whole_bytes + len(self.whole) * ITEM_COST
 
-    # -- at the front of the line -----------------------------------------------------------
+    # -- at the front of the ready list -----------------------------------------------------
 
     def is_blocked(self, item: Item) -> bool:
-        """Does another item have its key, or a part of it?"""
+        """True if another item has its key, or a part of it."""
         return bool(item.key) and self.keys.blocker(item.id, item.key) is not None
 
     def skip_blocked(self, found: tuple[int, Item], now_ms: int) -> tuple[int, Item] | None:
-        """The first item that may be lent, from `found` on; expired ones are gone by then.
+        """Return the first item that may be leased, from `found` on; end expired items before it.
 
-        None: there is none, or that is not known yet; then it is gone on with soon.
+        None: there is no such item, or the gate does not know yet and continues soon.
         """
         state, ready, keys, passed = self._state, self._state.ready, self.keys, 0
         unix_ms = now_ms + state.clock.offset_ms
@@ -101,7 +101,10 @@ class KeyGate:
         return None
 
     def first(self, item: Item, now_ms: int) -> Item | None:
-        """The first item that may be lent, from `item` on, still in the line; None as above."""
+        """Return the first item that may be leased, from `item` on, and leave it in the list.
+
+        None: as in `skip_blocked`.
+        """
         state, ready, passed = self._state, self._state.ready, 0
         unix_ms = now_ms + state.clock.offset_ms
         following: Item | None = item
@@ -125,18 +128,18 @@ class KeyGate:
         return None
 
     def _look_ahead(self) -> None:
-        """What was passed over may have stood before one that has to be read back."""
+        """Look at the disk references: the next one may follow an item that was passed over."""
         if self._state.ready.disk_refs.count:
             self.ready_line.look_ahead()
 
     def _park(self, place: int, item: Item) -> None:
-        """It stands at the front and has to wait."""
+        """Block an item that stood at the front of the ready list."""
         self.keys.claim(item.id, place, item.size, item.key)
         self._keep(item, self._room(item))
         self._count()
 
     def _keep(self, item: Item, room: int) -> int:
-        """What is parked stays in memory if there is room for it; returns the room that is left."""
+        """Keep a blocked item in memory if there is room for it; return the room that is left."""
         state, id_ = self._state, item.id
         state.out_of_order.add(id_)
         cost = item.size + ITEM_COST
@@ -149,10 +152,10 @@ class KeyGate:
         return room
 
     def _room(self, popped: Item | None = None) -> int:
-        """How much of what is parked next may stay in memory, in bytes with its cost.
+        """Return the bytes, with their cost, that the next blocked items may take in memory.
 
-        It was in the line, and `popped` was until now: it costs there what it costs here. (What is
-        only in memory has to stay.)
+        They are in the ready list, and `popped` was until now: an item costs the same in both
+        places. (The items of a queue in memory have to stay.)
         """
         state, residency = self._state, self._state.residency
         if state.log.backlog is None:
@@ -167,7 +170,8 @@ class KeyGate:
     # -- the end of an item -----------------------------------------------------------------
 
     def expire(self, item: Item, unix_ms: int) -> None:
-        """End an item that lived past its expiry and is out of the line, or keep it to be moved."""
+        """End an item that is past its expiry and out of the list; make it a dead letter if
+        `expire_to` is set."""
         state = self._state
         if item.key:
             self.drop(item)
@@ -179,43 +183,48 @@ class KeyGate:
             state.log.expired(item, unix_ms)
 
     def end(self, item: Item) -> None:
-        """What was lent is about to be gone; another one may be possible now, and is to be
-        served."""
+        """End the claims of a leased item that is about to go.
+
+        Another item may become ready; the caller serves it.
+        """
         if item.key:
             freed = self.keys.end(item.id, item.key, item.size)
             if freed:
                 self.put_back(freed)
 
     def drop(self, item: Item) -> None:
-        """`end`; whoever waits is served at the next tick."""
+        """End the claims of an item that is about to go; the next tick serves the waiters."""
         if item.key:
             self.drop_known(item.id, item.key, item.size)
         elif not item.is_whole or not item.stored_ms:
             self.drop_unread(item.id, item.size)
 
     def drop_known(self, id_: int, key: bytes, body_bytes: int) -> None:
-        """The same for an item of which one knows no more."""
+        """`drop` an item by its id, key and size, when no more is known of it."""
         self._free(id_, self.keys.end(id_, key, body_bytes))
         if self._state.waiters:
             self._state.alarm.need(AT_ONCE_MS)
 
     def drop_unread(self, id_: int, body_bytes: int) -> None:
-        """The same where one does not know its key."""
+        """`drop` an item whose key is not known."""
         if self.keys:
             self._free(id_, self.keys.end_unknown(id_, body_bytes))
             if self._state.waiters:
                 self._state.alarm.need(AT_ONCE_MS)
 
     def drop_lost(self, first: int, last: int, is_here: Callable[[int], bool]) -> None:
-        """End the claims of items of this range that are here and can not be read any more."""
+        """End the claims of live items in this range that are not readable any more.
+
+        `is_here` says whether an item is plain (`ReadyLine`).
+        """
         live = self._state.live
         for id_ in self.keys.holders(first, last):
             if id_ in live and is_here(id_):
                 self.drop_unread(id_, 0)
 
     def drop_blocked(self, ids: IdSet) -> tuple[int, list[Blocked]]:
-        """Those of these that wait for others are gone: the bytes of their bodies, and what became
-        possible by that, for `put_back`."""
+        """Remove the blocked items among `ids`; return the bytes of their bodies, and the items
+        that this unblocks, for `put_back`."""
         if not self.keys.blocked.count:
             return 0, []
         gone, freed = self.keys.leave(ids)
@@ -226,7 +235,10 @@ class KeyGate:
         return sum(gone.values()), freed
 
     def oldest(self, below: int) -> Item | None:
-        """The parked item with the lowest place, if that is below this one; the caller drops it."""
+        """Return the blocked item with the lowest place, if that is below `below`.
+
+        The caller drops it.
+        """
         oldest = self.keys.oldest()
         if oldest is None or oldest[0][1] >= below:
             return None
@@ -242,7 +254,7 @@ class KeyGate:
         self.put_back(freed)
 
     def put_back(self, freed: list[Blocked]) -> None:
-        """These wait for nobody any more, and are in the line again."""
+        """Return these items, which are not blocked any more, to the ready list."""
         back = [(self._forget_whole(each[0]), each) for each in freed]
         self._count()
         ready_line = self.ready_line
@@ -264,20 +276,20 @@ class KeyGate:
         ready.blocked, ready.blocked_bytes = len(keys.blocked), keys.blocked_bytes
         ready.blocked_cost = self.cost
 
-    # -- lent, and given back ---------------------------------------------------------------
+    # -- leases and nacks -------------------------------------------------------------------
 
     def lease(self, item: Item) -> None:
-        """An item that has a key is lent."""
+        """Count the key values of an item that is leased now."""
         keys = self.keys
         self.in_flight += len(keys.values(item.key)) if keys.matches_any else 1
 
     def unlease(self, item: Item) -> None:
-        """It is lent no more; its claims stay until it ends."""
+        """Stop counting the key values of an item; its claims stay until it ends."""
         keys = self.keys
         self.in_flight -= len(keys.values(item.key)) if keys.matches_any else 1
 
     def resume(self) -> None:
-        """After replay: who was lent by token, or given back for later, has its key."""
+        """After replay, give items leased by token or nacked with a delay their keys."""
         for entry in self._state.leases.entries.values():
             if entry.key:
                 self.keys.hold(entry.item, entry.key)
@@ -286,7 +298,8 @@ class KeyGate:
             self.keys.hold(id_, key)
 
     def clear(self, spared: IdSet) -> None:
-        """Nothing is ready or delayed any more: only these, that are lent, have their keys."""
+        """Remove all claims but those of `spared`, which are leased: no item is ready or delayed
+        any more."""
         trash = self._state.residency.trash
         trash.take(self.whole)
         self.keys.clear(trash)

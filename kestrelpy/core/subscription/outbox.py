@@ -1,12 +1,12 @@
-"""Dead letters that go on to another queue, and how an item becomes a dead letter.
+"""How an item becomes a dead letter, and how dead letters leave for another queue.
 
       past its expiry, `expire_to` is set ──▶ DEAD, of `expired` ──┐
-      attempts used up, or buried ──────────▶ DEAD ────────────────┴──▶ `outgoing`
+      attempts used up, or by request ──────▶ DEAD ────────────────┴──▶ `outgoing`
 
-The broker takes them from there at the next tick (`transfers`).
+The broker takes them from `outgoing` at the next tick (`transfers`).
 
-One rule: death is in the log before anything moves; so a restart finds the items that have not gone
-yet among the dead letters, and sends them on.
+One rule: the log records a death before the item moves. So a restart finds the items that have not
+left yet among the dead letters, and sends them on.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.state import SubscriptionState
 
 EXPIRED: Final = b"expired"
-# At so many attempts an item is worth a line in the log.
+# An item with this number of attempts is worth a line in the log.
 ATTEMPTS_NOTED: Final = 10
 AT_ONCE_MS: Final = 0  # due at the next tick
 
 
 def onward(policy: Policy, reason: bytes) -> bytes:
-    """Return the queue to which an item that died of this goes by itself; empty: it stays."""
+    """Return the queue that receives dead letters with this `reason`; empty: they stay."""
     return (reason == EXPIRED and policy.expire_to) or policy.dead_letter_to
 
 
 class Outbox:
-    """The way out of one subscription: to its dead letters, and from there to another queue."""
+    """The outbox of one subscription: to its dead letters, and from there to another queue."""
 
     __slots__ = ("_state",)
 
@@ -47,18 +47,18 @@ class Outbox:
     def dead_letter(
         self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes
     ) -> int:
-        """Make a dead letter of an item that is out of the line; return the record to wait for."""
+        """Make a dead letter of an item that is out of the list; return the record to wait for."""
         state = self._state
         state._apply_dead(item.id, attempts, reason, unix_ms, item.size)
         state.markers.remember(item.id, item.marker)
         state.dead.store(item, state.log.backlog is None)
         self.send_on((item.id,))
         if reason == EXPIRED and state.log.is_full:
-            return 0  # a restart finds it in the line, past its expiry
+            return 0  # a restart finds it in the ready list, past its expiry
         return state.log.dead(item, attempts, began_ms, unix_ms, reason)
 
     def note_attempts(self, id_: int) -> None:
-        """Note an item that came back so often that somebody should look, long before it dies."""
+        """Note an item after ATTEMPTS_NOTED attempts: an operator may look long before it dies."""
         state = self._state
         most = state.policy.max_attempts
         ends = "max_attempts is none" if most is None else f"at max_attempts = {most} it is dead"

@@ -1,7 +1,7 @@
-"""What a snapshot says of items whose place or marker is another number than their id.
+"""The entries of a snapshot for items whose place or marker is another number than their id.
 
-One rule: it is a copy. What may be long is copied as it lies, on the loop; what it means is found
-out where it is read, on a thread.
+One rule: the entries are a copy. The loop copies long structures as they are; the snapshot's thread
+works out their meaning when it reads them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Where = tuple[int, int, int]  # place, id, size
 
 
 class Placed:
-    """The same of a reader that has many; `few` are in memory, or lent."""
+    """The entries of a subscription that may have many; `few` are in memory, or leased."""
 
     __slots__ = ("_blocked", "_delayed", "_disk_refs", "_few", "_hidden", "_marker_index")
 
@@ -49,7 +49,7 @@ class Placed:
         if markers.retains:
             for id_ in self._hidden:
                 if id_ not in self._delayed and id_ not in known:
-                    yield PlacedEntry(id_, 0, 0, 0)  # done before it ever was available
+                    yield PlacedEntry(id_, 0, 0, 0)  # done before it was ever available
 
     @classmethod
     def of(cls, reader: Subscription) -> Iterable[PlacedEntry]:
@@ -68,5 +68,5 @@ class Placed:
             or ready.disk_refs.ids.count or reader.key_gate.keys.blocked.count
         ):  # fmt: skip
             return cls(reader, few)
-        # Of thousands of children most are so.
+        # Among thousands of children most have no such structures.
         return [PlacedEntry(id_, place, id_, size) for place, id_, size in few] if few else ()

@@ -1,12 +1,16 @@
-"""A reader's ready line where it meets its log: what of it is in memory, what is read back, and
-when what is in memory expires.
+"""Where a subscription's ready list meets its log: the items in memory, their expiry, and the items
+that are read back.
 
-    keep ──▶ there is room: in memory ──▶ pop
-        └──▶ there is none: left to the log ──▶ `to_read` ──▶ read ──▶ refill ──▶ in memory
-    apart, no body: a stub ──▶ it is next: `to_read` ──▶ read by its id ──▶ fetched ──▶ in memory
+    add ──▶ there is room: in memory ──▶ pop
+       └──▶ there is none: left to the log ──▶ `to_read` ──▶ read ──▶ refill ──▶ in memory
+    out of order, no body: a disk reference ──▶ it is next: `to_read` ──▶ read by its id
+                                                                ──▶ fetched ──▶ in memory
 
-One rule: the line in memory is a copy of the front of what is ready; letting go of a part of it, or
-reading it again, changes neither what is ready nor its order.
+An item is plain if its place is its id and it is neither leased, dead nor out of order: the log has
+the plain items in their order. Plain items from the frontier on are left to the log.
+
+One rule: the list in memory is a copy of the front of the ready items; dropping a part of it, or
+reading it again, changes neither which items are ready nor their order.
 """
 
 from __future__ import annotations
@@ -24,35 +28,38 @@ from kestrelpy.core.index.ready_list import NO_FRONTIER
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.subscription.state import SubscriptionState
 
-# The line is filled up to so many items, when fewer than that are in memory.
+# The ready list is refilled up to this number of items when it has fewer in memory.
 REFILL_ITEMS: Final = 64
-# Takes in one call: so many times REFILL_ITEMS that are lent, dead or expired are passed over in
-# about 5 ms; the rest comes in the next turn.
+# Takes in one call, of REFILL_ITEMS each: passing over as many leased, dead or expired items takes
+# about 5 ms; the next turn takes the rest.
 _TAKES_MAX: Final = 16
-# A line may cost this much more than it is allowed before its youngest items are let go; then
-# enough of them go that it is not so again at once.
+# A ready list may cost this much more than it is allowed before it drops its youngest items; then
+# it drops them until an eighth of its memory is free, so that it does not do so again at once.
 _SLACK_BYTES: Final = 64 << 10
 _SPARE_PART: Final = 8
-# Looking at so many ids one by one is quicker than at all leases.
+# Looking at this number of ids one by one is quicker than looking at all leases.
 _FEW_IDS: Final = 64
-# Bodies of items that stand apart, read at once.
+# Bodies of out-of-order items that one read fetches.
 _FETCHED_BYTES_MAX: Final = 4 << 20
 
 
 class Gate(Protocol):
-    """The keys of the items, as far as the ready list asks for them (`KeyGate`)."""
+    """The part of `KeyGate` that the ready list needs."""
 
     def expire(self, item: Item, unix_ms: int) -> None:
-        """End an item that lived past its expiry and is out of the line."""
+        """End an item that is past its expiry and out of the list."""
 
     def drop_unread(self, id_: int, body_bytes: int) -> None:
         """End the claims of an item whose key is not known."""
 
     def drop_lost(self, first: int, last: int, is_here: Callable[[int], bool]) -> None:
-        """End the claims of items of this range that are here and can not be read any more."""
+        """End the claims of live items in this range that are not readable any more.
+
+        `is_here` says whether an item is plain.
+        """
 
     def oldest(self, below: int) -> Item | None:
-        """Return the blocked item with the lowest place, if that is below this one."""
+        """Return the blocked item with the lowest place, if that is below `below`."""
 
 
 class ReadyLine:
@@ -67,9 +74,10 @@ class ReadyLine:
     # -- into memory, and out of it ---------------------------------------------------------
 
     def said(self, lease: Lease) -> None:
-        """Its holder has the body of what was lent: if memory is scarce, only the log keeps it.
+        """Drop the body of a leased item if memory is scarce: its holder has it, and so has the
+        log.
 
-        (Whoever was shown the same item and has not said it yet keeps it as it is.)
+        (A connection that was shown the same item and has not sent it yet keeps the whole item.)
         """
         state = self._state
         cost = state.cost
@@ -82,14 +90,14 @@ class ReadyLine:
             lease.item = lease.item.without_body()
 
     def add(self, item: Item) -> None:
-        """An arrival, into the line: in memory, or left to the log."""
+        """Add an arrival to the ready list: in memory, or left to the log."""
         state = self._state
         ready = state.ready
         cost = state.cost
         if ready.beyond or (
             cost >= state.residency.allowed
             and not state.residency.grow(cost)
-            and state.log.backlog is not None  # else it is nowhere but here
+            and state.log.backlog is not None  # else memory has the only copy
         ):
             ready.push_beyond(item.id, item.size)
             if item.expires_ms:
@@ -100,9 +108,9 @@ class ReadyLine:
             state.watch.add(item)
 
     def put_back(self, item: Item, place: int) -> None:
-        """It is back at its place; the youngest make room for it if need be.
+        """Return an item to its place; the youngest items make room for it if need be.
 
-        Without its body it is read again when it is next; so is one that stands apart and for
+        An item without its body is read again when it is next; so is an out-of-order item for
         which there is no room.
         """
         state = self._state
@@ -127,7 +135,7 @@ class ReadyLine:
             self._leave(ready.evict(most))
 
     def _leave(self, gone: list[Item]) -> None:
-        """These are left to the log; what is read next is another item than was thought."""
+        """Leave these items to the log; the read-ahead starts anew, as its next item changes."""
         for item in gone:
             self._state.watch.forget(item.id)
         if self._state.log.backlog is not None:
@@ -135,7 +143,8 @@ class ReadyLine:
 
     @property
     def is_cut_off(self) -> bool:
-        """Will what waits behind the frontier never be written?"""
+        """True if the items after the frontier will never be written: the journal has failed, and
+        no read is due or under way."""
         state, backlog = self._state, self._state.log.backlog
         if state.log.failure is None or state.needs_read or state.unread or backlog is None:
             return False
@@ -143,9 +152,11 @@ class ReadyLine:
         return not (is_reading or backlog.has_more)
 
     def begin(self, disk_refs: list[int], apart_bytes: int) -> None:
-        """After replay: what is neither lent nor dead is left to the log, and read as needed.
+        """After replay, leave all items that are neither leased nor dead to the log, to be read
+        as needed.
 
-        `apart_bytes` are those of all bodies elsewhere, `disk_refs` those of them that are ready.
+        `apart_bytes` are the bytes of all out-of-order bodies; `disk_refs` refer to those of the
+        out-of-order items that are ready.
         """
         state = self._state
         ready = state.ready
@@ -163,7 +174,7 @@ class ReadyLine:
         ready.disk_refs.begin(disk_refs)
 
     def clear(self) -> None:
-        """Nothing is ready any more."""
+        """Empty the ready list: no item is ready any more."""
         trash = self._state.residency.trash
         self._state.ready.clear(trash)
         self._state.watch.clear(trash)
@@ -173,11 +184,11 @@ class ReadyLine:
     # -- reading back -----------------------------------------------------------------------
 
     def has_room(self, most: int = REFILL_ITEMS) -> bool:
-        """Is there more to read back, and room for it?"""
+        """True if there is more to read back, and room for it."""
         return self._state.ready.beyond > 0 and self._may_read(most)
 
     def _may_read(self, most: int = REFILL_ITEMS) -> bool:
-        """Is there room for what is read back? (For the first item there always is.)"""
+        """True if there is room for another item from the log. (The first one always has room.)"""
         ready = self._state.ready
         if ready.resident >= most:
             return False
@@ -185,12 +196,12 @@ class ReadyLine:
         return not ready.resident or cost < residency.allowed or residency.grow(cost)
 
     def refill(self, unix_ms: int, most: int = REFILL_ITEMS) -> None:
-        """Take what has been read back into the line, up to `most` items, and ask for more."""
+        """Add items that were read back to the ready list, up to `most`; schedule the next read."""
         state = self._state
         backlog, ready = state.log.backlog, state.ready
         if backlog is None:
             return
-        state.catch_up()  # what is taken here must be known: it is not read twice
+        state.catch_up()  # the subscription must know the items taken here: none is read twice
         for _ in range(_TAKES_MAX):
             if not self.has_room(most):
                 break
@@ -205,7 +216,7 @@ class ReadyLine:
         elif self.has_room(most):
             state.schedule_read()
         if ready.disk_refs.count:
-            self.look_ahead()  # one that expires may stand behind what was read
+            self.look_ahead()  # an item that expires may stand after those that were read
 
     def _take_in(self, record: Record, unix_ms: int) -> None:
         state, id_ = self._state, record.item
@@ -228,9 +239,10 @@ class ReadyLine:
             state.watch.add(item)
 
     def skip_lost(self, last: int) -> None:
-        """Items from the frontier up to `last` are not in the log any more: damaged, and named.
+        """Skip the items from the frontier up to `last`, which the log does not have any more, and
+        report them as damaged.
 
-        They stay among those that are there, so that their segment does; a start tries again.
+        They stay live, so that their segment stays; the next start tries again.
         """
         state = self._state
         ready, first = state.ready, state.ready.frontier
@@ -245,7 +257,7 @@ class ReadyLine:
         ready.advance(last + 1)
 
     def count_unlent(self, first: int, last: int) -> int:
-        """How many of these are there, and in the plain line."""
+        """Return how many items from `first` to `last` are live and plain."""
         state = self._state
         live, leases = state.live, state.leases
         if last - first < _FEW_IDS:
@@ -258,12 +270,12 @@ class ReadyLine:
         return live.count_between(first, last) - out_of_order
 
     def _is_plain(self, id_: int) -> bool:
-        """Does this item, if it is there, stand in the plain line?"""
+        """True if this item, when it is live, is plain."""
         state = self._state
         return not (id_ in state.leases or id_ in state.dead.deaths or id_ in state.out_of_order)
 
     def _next_plain(self, id_: int) -> int:
-        """The first item of the plain line that is not below `id_`."""
+        """Return the first plain item that is not below `id_`; 0: there is none."""
         live = self._state.live
         found = live.first_from(id_)
         while found and not self._is_plain(found):
@@ -271,9 +283,10 @@ class ReadyLine:
         return found
 
     def pop_any(self, unix_ms: int) -> Item | None:
-        """The head, out of the line; if only the log knows it, its size is a guess.
+        """Remove and return the head of the ready list; if only the log has it, its size is a
+        guess.
 
-        It has its key, or waits for it, until the caller drops it.
+        It has its key, or waits for it, until the caller drops it. None: no item is ready.
         """
         ready = self._state.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
@@ -298,43 +311,46 @@ class ReadyLine:
         ready.advance(id_ + 1)
         return Item(id_, id_, body, 0, 0, 0, 1)
 
-    # -- the dead ---------------------------------------------------------------------------
+    # -- dead letters -----------------------------------------------------------------------
 
     def revive(self, record: Record) -> None:
-        """The body of the first dead item has been read back."""
+        """Take in the body of the first dead letter, which has been read back."""
         dead = self._state.dead
         if record.item in dead.deaths and record.item not in self._state.leases:
             dead.take_in(item_of(record, self._state.markers.of(record.item, 0)))
 
     def hide(self, id_: int) -> None:
-        """The body of this dead item is not readable: named, and not offered until a start."""
+        """Report a dead letter with an unreadable body; do not offer it until the next start."""
         dead = self._state.dead
         if id_ == dead.sought:
             dead.hide(id_)
             self._state.name_unreadable(1, id_, id_)
 
-    # -- what stands apart ------------------------------------------------------------------
+    # -- out-of-order items -----------------------------------------------------------------
 
     def stand(self, place: int, id_: int, body_bytes: int) -> None:
-        """This one is ready at its place, and only the log has its body."""
+        """Make an item ready at `place`; only the log has its body."""
         self._state.out_of_order.add(id_)
         self._state.ready.disk_refs.push(pack(place, id_, body_bytes))
 
     def placed(self, place: int, lsn: int) -> None:
-        """The record `lsn` gave this place, higher than any before: it is shown when that is."""
+        """Note that the record `lsn` gave this place, which is higher than any before.
+
+        The item is shown when that record is stored.
+        """
         placed, stored = self._state.placings, self._state.log.lsn_stored
         while placed and placed[0][1] <= stored:
             placed.popleft()
         placed.append((place, lsn))
 
     def _lsn_of(self, place: int) -> int:
-        """The record that gave this place, if it may not be stored yet; else 0."""
+        """Return the record that gave this place, if it may not be stored yet; else 0."""
         at = bisect_left(self._state.placings, (place, 0))
         found = self._state.placings[at] if at < len(self._state.placings) else (0, 0)
         return found[1] if found[0] == place else 0
 
     def look_ahead(self) -> None:
-        """Ask for the next stubs where they are needed soon."""
+        """Schedule a read for the next disk references if they are needed soon."""
         ready = self._state.ready
         if ready.disk_refs.is_fetching or ready.disk_refs.first_in_line() >= ready.frontier:
             return
@@ -342,12 +358,13 @@ class ReadyLine:
             self._state.schedule_read()
 
     def begin_fetch(self) -> list[int]:
-        """Ids of items that stand apart and are to be read now; give them to `fetched`."""
+        """Return the ids of out-of-order items to read now; the caller gives `fetched` their
+        records."""
         state, disk_refs = self._state, self._state.ready.disk_refs
         if not disk_refs.count or disk_refs.is_fetching:
             return []
         if not (self._may_read() or state.ready.is_held_up):
-            return []  # it comes when it is next
+            return []  # the item is read when it is next
         cost = state.cost
         if cost + _FETCHED_BYTES_MAX > state.residency.allowed:
             state.residency.grow(cost)
@@ -355,13 +372,13 @@ class ReadyLine:
         return disk_refs.begin_fetch(state.ready.frontier, REFILL_ITEMS, left)
 
     def fetched(self, records: Iterable[Record]) -> None:
-        """These were read, and are in memory at their places."""
+        """Put these items, which have been read, into memory at their places."""
         state = self._state
         ready = state.ready
         for record in records:
             place = ready.disk_refs.fetched(record.item)
             if not place:
-                continue  # it is gone
+                continue  # the item is gone
             item = state.bound(item_of(record, state.markers.of(record.item, place)))
             item.lsn = max(item.lsn, self._lsn_of(place))
             ready.put_back(place, item)
@@ -370,15 +387,15 @@ class ReadyLine:
         self.look_ahead()
 
     def hide_stub(self, id_: int) -> None:
-        """This one's body is not readable: named, and not offered until a start."""
+        """Report a ready item with an unreadable body; do not offer it until the next start."""
         state = self._state
-        self._gate.drop_unread(id_, 0)  # whoever waits for it goes on
+        self._gate.drop_unread(id_, 0)  # items that wait for its key go on
         if state.ready.disk_refs.fetched(id_) and state.log.failure is None:
-            state.name_unreadable(1, id_, id_)  # else it was never written, most likely
+            state.name_unreadable(1, id_, id_)  # if the log has failed, it most likely never had it
 
 
 def item_of(record: Record, marker: int = 0) -> Item:
-    """The item that this put stored; its marker is its id, unless it has another one."""
+    """Return the item that this put stored; its marker is its id unless `marker` is given."""
     meta = record.meta
     said = decode_meta(meta) if meta else {}
     expires_ms, key, _ = said_of_put(meta, said)

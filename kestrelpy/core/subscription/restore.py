@@ -1,10 +1,10 @@
-"""What replay knows of items that are not in the plain line: delayed, or at a place of their own.
+"""What replay knows of out-of-order items: those delayed, or at a place of their own.
 
     PUT, RETURNED with a due time ──▶ delayed ──▶ RELEASED ──▶ placed ──▶ any end
                                          ▲                        |
                                          └──── RETURNED, due ─────┘
 
-One rule: the latest record about an item says where it is; nothing here knows what time it is.
+One rule: the latest record about an item says where it is; this module never needs the time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kestrelpy.core.subscription.state import SubscriptionState
 
 
 class OutOfOrder:
-    """Fills a reader's delays, marks and stubs, once all records were seen."""
+    """Fills a subscription's delays, markers and disk references once all records are known."""
 
     __slots__ = ("_delayed", "_marker_index", "_numbers", "_places", "_reader", "_sizes")
 
@@ -30,17 +30,17 @@ class OutOfOrder:
         self._places: dict[int, int] = {}
         self._sizes: dict[int, int] = {}  # of the bodies of either
         self._marker_index: list[tuple[int, int]] = []
-        self._numbers: list[int] = []  # that were given as places
+        self._numbers: list[int] = []  # numbers that were given as places
 
     def restore(self, delayed: Iterable[DelayedEntry], placed: Iterable[PlacedEntry]) -> None:
-        """Begin with what a snapshot says."""
+        """Begin with the entries of a snapshot."""
         markers, live = self._reader.markers, self._reader.live
         for entry in delayed:
             self._delayed[entry.item] = entry
             self._sizes[entry.item] = entry.body_bytes
             markers.hide(entry.item)
         for item, place, marker, size in placed:
-            if item not in live:  # done, and kept
+            if item not in live:  # done, and retained
                 markers.hide(item)
                 self._marker_index += [(marker, item)] if marker else []
                 continue
@@ -48,7 +48,7 @@ class OutOfOrder:
                 self._places[item] = place
                 self._sizes[item] = size
             if marker == item:
-                markers.hidden.discard(item)  # it was available before
+                markers.hidden.discard(item)  # the item was available before
                 continue
             markers.hide(item)
             self._marker_index.append((marker, item))
@@ -56,12 +56,12 @@ class OutOfOrder:
                 markers.remember(item, marker)
 
     def put(self, record: Record, size: int) -> None:
-        """It was stored, and is not available."""
+        """Note an item that was stored and is not available yet."""
         self._reader.markers.hide(record.item)
         self._delay(record, size)
 
     def delay(self, record: Record) -> None:
-        """It was given back, to its place or with a due time."""
+        """Note that an item was nacked, to its place or with a due time."""
         id_, markers = record.item, self._reader.markers
         if not record.meta or not self._delay(record, 0):
             return
@@ -70,7 +70,7 @@ class OutOfOrder:
             markers.remember(id_, markers.of(id_, place))
 
     def release(self, id_: int, place: int, size: int, is_there: bool) -> None:
-        """It is at this place from now on, and nowhere else."""
+        """Note that an item is at `place` from now on, and at no other."""
         self._numbers.append(place)
         if not is_there:
             return
@@ -82,16 +82,19 @@ class OutOfOrder:
             self._marker_index.append((place, id_))
 
     def mark(self, id_: int, place: int) -> None:
-        """It is available to others, and done here, if it ever was: its marker is kept."""
+        """Keep the marker of an item that becomes available to other subscriptions.
+
+        Here the item is done, if this subscription ever had it.
+        """
         if id_ in self._reader.markers.hidden:
             self._marker_index.append((place, id_))
 
     def leased(self, id_: int) -> None:
-        """It was lent, so it was released."""
+        """Note that an item was leased, and so was released before."""
         self._delayed.pop(id_, None)
 
     def leave(self, id_: int) -> None:
-        """It is gone, or dead."""
+        """Note that an item is gone, or dead."""
         if self._delayed or self._places:
             self._delayed.pop(id_, None)
             place = self._places.pop(id_, 0)
@@ -101,39 +104,42 @@ class OutOfOrder:
 
     @property
     def ids(self) -> set[int]:
-        """Those that are delayed, or stand at a place of their own."""
+        """The items that are delayed, or stand at a place of their own."""
         return self._delayed.keys() | self._places.keys()
 
     def behind(self, marker: int) -> set[int]:
-        """Those that are delayed, dead, or have a marker above this one that is not their id."""
+        """Return the items that are delayed, dead, or have a marker that is not their id and is
+        above `marker`."""
         behind = {id_ for given, id_ in self._marker_index if given > marker}
         return behind | self._delayed.keys() | self._reader.dead.deaths.keys()
 
     def is_new(self, id_: int) -> bool:
-        """Is it delayed, and was never available?"""
+        """True if the item is delayed and was never available."""
         return id_ in self._delayed and self._reader.markers.is_new(id_)
 
     def keep_only(self, ids: Iterable[int], up_to: int) -> None:
-        """Of all items up to `up_to`, these are left, and none of them is delayed."""
+        """Of all items up to `up_to`, keep only `ids`; none of them is delayed."""
         stay = set(ids)
         self._delayed = {i: e for i, e in self._delayed.items() if i > up_to}
         self._places = {i: p for i, p in self._places.items() if i in stay or i > up_to}
 
     def count_places(self, first: int, last: int) -> int:
-        """How many numbers from `first` to `last` were given as places alone."""
+        """Return how many numbers from `first` to `last` were given as places alone."""
         return sum(first <= number <= last for number in self._numbers)
 
     def take_new(self, shared: dict[int, DelayedEntry]) -> None:
-        """Entries of what was never available are for all readers together."""
+        """Add the entries of items that were never available to `shared`: all subscriptions share
+        them."""
         markers = self._reader.markers
         new = {id_: entry for id_, entry in self._delayed.items() if markers.is_new(id_)}
         shared.update(new)
 
     def finish(self, shared: Callable[[int], bool] | None = None) -> tuple[list[int], int]:
-        """Everything is known: the stubs of what is ready, and the bytes of all that is apart.
+        """Fill the subscription, now that all records are known.
 
-        A lease by token is told the place of its item. When those that are `shared` are due,
-        somebody says for all readers together, if they were never available.
+        Return the disk references of ready items, and the bytes of all out-of-order bodies. A
+        lease by token gets the place of its item. The queue holds the due times of items that are
+        `shared` and were never available, for all subscriptions together.
         """
         reader, leases, markers = self._reader, self._reader.leases, self._reader.markers
         own = list[DelayedEntry]()
@@ -161,7 +167,7 @@ class OutOfOrder:
         due_ms, said = meta.get(Tag.DUE_MS), meta.get(Tag.BYTES)
         if not isinstance(due_ms, int):
             return False
-        if record.kind == Kind.RETURNED:  # a put says the size of what it was made of
+        if record.kind == Kind.RETURNED:  # in a put, BYTES is the size of its origin's body
             size = said if isinstance(said, int) else size
             key = meta.get(Tag.KEY)
             if isinstance(key, bytes):

@@ -41,9 +41,9 @@ TOKENS_RESERVED: Final = 1 << 20
 
 
 class SubscriptionState:
-    """What a subscription holds. Its verbs are in `Subscription` and in the parts it is made of.
+    """The data of a subscription. Its verbs are in `Subscription` and in the parts it consists of.
 
-    `placings` say up to which place which record gave them, while that may not be stored.
+    `placings` are places, each with the record that gave it while that may not be stored yet.
     """
 
     __slots__ = (
@@ -98,7 +98,8 @@ class SubscriptionState:
         number: int = 0,
         tokens: TokenRange | None = None,
     ) -> None:
-        """It adds itself to `to_read` when it needs a read, and served waiters to `to_resume`."""
+        """The subscription adds itself to `to_read` when it needs a read, and served waiters to
+        `to_resume`."""
         self.name = name
         self.number = number  # in the records about it; 0: the queue's own consumers
         self.policy = policy
@@ -112,7 +113,7 @@ class SubscriptionState:
         self.ready = Ready(self.out_of_order)
         self.placings: deque[tuple[int, int]] = deque()
         self.watch = ExpiryWatch(alarm, clock)
-        self.held_keys: dict[int, bytes] = {}  # the keys of items that were given back for later
+        self.held_keys: dict[int, bytes] = {}  # the keys of items that were nacked with a delay
         self.leases = Leases()
         self.leased_bytes = 0  # of the bodies of leased items that are in memory
         self.dead = DeadLetters()
@@ -123,12 +124,12 @@ class SubscriptionState:
         self.outgoing: list[int] = []  # dead items that are to go on to another queue
         self.waiters = Waiters()
         self.live = IdSet()
-        self.live_bytes = 0  # of the bodies of all that are there: ready, leased and dead
+        self.live_bytes = 0  # of the bodies of all live items: ready, delayed, leased or dead
         self.attempts = IdCounts()
         self.residency = MemoryShare(memory, UNLIMITED)
         self.to_read = to_read
         self.needs_read = False
-        self.unread = ""  # why nothing can be read back for the moment; "": no read has said so
+        self.unread = ""  # why nothing can be read back at the moment; "": no read gave a reason
         self.damages: list[Damage] = []
         self.counters = QueueCounters()
         self.token_holder = Holder("token")
@@ -151,11 +152,11 @@ class SubscriptionState:
 
     @property
     def tokens_below(self) -> int:
-        """Tokens from here on have never been issued."""
+        """The first token that has never been issued; nor has any after it."""
         return self.tokens.below
 
     def tidy(self) -> None:
-        """Let go of memory that the ready list does not need, after many or the last items went."""
+        """Release memory that the ready list does not need after many items, or the last, went."""
         self.residency.shrink(self.cost)
         if not self.live.count:
             self.placings.clear()
@@ -206,7 +207,7 @@ class SubscriptionState:
         if self.attempts:
             self.attempts.set(id_, 0)
         if not self.live.count or self.live_bytes < 0:
-            self.live_bytes = 0  # an item that was dropped unread had a size that only the log knew
+            self.live_bytes = 0  # only the log knew the size of an item that was dropped unread
             if self.placings or self.residency.grains:
                 self.tidy()
         if self.watch.watched:
@@ -228,7 +229,7 @@ class SubscriptionState:
         self.dead.add(id_, attempts, reason, died_ms, body_bytes)
 
     def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
-        """Of all items up to `last_id` these and the dead stay, with so many bytes of bodies."""
+        """Of all items up to `last_id`, keep `spared` and the dead letters: `live_bytes` in all."""
         stay, out_of_order = IdSet.union([spared, self.dead.ids]), self.out_of_order
         self.attempts.keep_only(stay, last_id)
         self.live.discard_range(1, last_id, stay)
@@ -238,7 +239,7 @@ class SubscriptionState:
         self.live_bytes = live_bytes
 
     def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
-        """Of all items up to the marker these stay, with so many bytes of bodies."""
+        """Of all items up to the marker, keep `stay`; `live_bytes` of bodies are live then."""
         live, held = self.live, self.held_keys
         there = live.between(1, marker)
         gone = there.without(stay)

@@ -6,8 +6,8 @@
         ^                |
         +--- DELAYED <---+                  READY past its expiry ---> expired
 
-It is made of parts over one state: the ready line with its key gate, the outbox, the leases by
-token. A queue's own consumers share one subscription; each fan-out child is another.
+A subscription consists of parts that share one state: the ready line with its key gate, the outbox,
+the leases by token. A queue's own consumers share one subscription; each fan-out child is another.
 
 One rule: decide, apply, log. A transition checks, calls `_apply_x`, then `log.x`; replay calls the
 same `_apply_x`, which takes no clock and cannot fail.
@@ -34,13 +34,13 @@ from kestrelpy.core.subscription.state import SubscriptionState
 from kestrelpy.core.subscription.token_leases import TokenLeases
 from kestrelpy.core.timers import Alarm
 
-# A line gives back memory whenever its length is a multiple of 1024 (a mask).
+# A ready list releases memory whenever its length is a multiple of 1024 (a mask).
 _LOOK_ITEMS: Final = 1023
-# Observers told in one turn: they look for what they were told of, 20 to 50 us each.
+# Observers told in one turn: each then looks for the new items, which takes 20 to 50 us.
 WOKEN_OBSERVERS_MAX: Final = 128
 _SOON_MS: Final = 1
 _NO_LIMIT: Final = (1 << 63) - 1
-# Items dropped for one put: a limit that was lowered by a million is reached over many puts.
+# Items dropped for one put: after a limit is lowered by a million, many puts share the work.
 DISCARDED_ITEMS_MAX: Final = 1000
 
 ABORTED: Final = b"abort"
@@ -48,7 +48,7 @@ DEFERRED: Final = b"defer"
 HUNG_UP: Final = b"hangup"
 OVERDUE: Final = b"lease"
 
-# Where an item is, as `stats` says it.
+# Where an item is, in the words of `stats`.
 READY: Final = b"ready"
 LENT: Final = b"lent"
 DEAD: Final = b"dead"
@@ -57,7 +57,7 @@ DONE: Final = b"done"
 
 
 class Subscription(SubscriptionState):
-    """The ready line of a queue's consumers with their leases, dead letters and waiters."""
+    """The ready list of a queue's consumers with their leases, dead letters and waiters."""
 
     __slots__ = ("_serving", "by_token", "key_gate", "outbox", "ready_line")
 
@@ -74,7 +74,8 @@ class Subscription(SubscriptionState):
         number: int = 0,
         tokens: TokenRange | None = None,
     ) -> None:
-        """It adds itself to `to_read` when it needs a read, and served waiters to `to_resume`."""
+        """The subscription adds itself to `to_read` when it needs a read, and served waiters to
+        `to_resume`."""
         super().__init__(
             name, policy, log, clock, to_resume, alarm, memory, to_read, number, tokens
         )
@@ -84,14 +85,15 @@ class Subscription(SubscriptionState):
         self.by_token = TokenLeases(self)
         self._serving = False
 
-    # -- lending ----------------------------------------------------------------------------
+    # -- leasing ----------------------------------------------------------------------------
 
     def open(
         self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
     ) -> Lease | None:
-        """Lend the next item to `holder`; None: there is none, or no more may be lent.
+        """Lease the next item to `holder`; None: there is none, or no more may be leased.
 
-        With `lease_ms` it is lent by token for so long, to whoever knows it.
+        With `lease_ms` the lease is by token and lasts that long: any client that knows the token
+        holds it.
         """
         policy = self.policy
         if self.paused or (policy.max_leased is not None and self._lends_no_more):
@@ -138,7 +140,10 @@ class Subscription(SubscriptionState):
         return lease
 
     def pop(self, now_ms: int) -> tuple[int, Item] | None:
-        """The next item that may be lent, with its place, out of the line; None: none yet."""
+        """Remove the next item that may be leased from the list; return its place and the item.
+
+        None: there is none yet.
+        """
         ready = self.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
             self.ready_line.refill(now_ms + self.clock.offset_ms)
@@ -150,7 +155,7 @@ class Subscription(SubscriptionState):
         return found
 
     def first(self, now_ms: int, dead: bool = False) -> Item | None:
-        """The next item that may be lent, changing nothing but what has expired."""
+        """Return the next item that may be leased; change nothing, but end expired items."""
         if dead:
             if self.dead.missing:
                 self.schedule_read()
@@ -166,9 +171,10 @@ class Subscription(SubscriptionState):
         return item
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
-        """Does what stands at the front have to be cleared away, or read back, before one knows?"""
+        """True if the front must be cleared away, or read back, before it is known whether an item
+        may be leased."""
         if lends and self._lends_no_more:
-            return False  # whatever stands there
+            return False  # no item may be leased, whatever stands at the front
         if dead:
             return self.dead.missing != 0
         item = self.ready.first()
@@ -197,7 +203,7 @@ class Subscription(SubscriptionState):
     # -- ending a delivery ------------------------------------------------------------------
 
     def confirm(self, lease: Lease, now_ms: int) -> int:
-        """It is done; returns the record to wait for."""
+        """End the lease: its item is done. Return the record to wait for."""
         item = self.end(lease)
         if lease.dead:
             self.dead.forget(item.id, True)
@@ -207,27 +213,33 @@ class Subscription(SubscriptionState):
         unix_ms = now_ms + self.clock.offset_ms
         lsn = self.log.done(item, lease.attempts, lease.began_ms, unix_ms)
         if self.waiters.count and (item.key or self.policy.max_leased is not None):
-            self.serve(now_ms)  # another item may be possible, or another lease
+            self.serve(now_ms)  # another item may be unblocked, or another lease allowed
         return lsn
 
     def nack(
         self, lease: Lease, now_ms: int, reason: bytes, delay: Delay | None = None
     ) -> int:
-        """It goes back to its place, is put off, or dies; returns the record to wait for."""
+        """End the lease: its item goes back to its place, is delayed, or dies.
+
+        Return the record to wait for.
+        """
         lsn = self.nack_one(lease, now_ms, reason, delay=delay)
         if self.waiters:
             self.serve(now_ms)
         return lsn
 
     def dead_letter(self, lease: Lease, now_ms: int, reason: bytes) -> int:
-        """It goes to the dead line now, however many attempts it has; the record to wait for."""
+        """End the lease and make its item a dead letter now, whatever its attempts.
+
+        Return the record to wait for.
+        """
         lsn = self.nack_one(lease, now_ms, reason, True)
         if self.waiters:
             self.serve(now_ms)
         return lsn
 
     def end(self, lease: Lease) -> Item:
-        """Nobody holds it any more."""
+        """Take the lease from its holder; return its item."""
         self.leases.end(lease)
         item = lease.item
         self.leased_bytes -= len(item.body)
@@ -239,7 +251,7 @@ class Subscription(SubscriptionState):
         self, lease: Lease, now_ms: int, reason: bytes, buries: bool = False,
         delay: Delay | None = None,
     ) -> int:  # fmt: skip
-        """`give_back` for one of several: they are all back in their order before `serve`."""
+        """`nack` one of several leases: all items are back in order before the caller's `serve`."""
         item, log, began_ms = self.end(lease), self.log, lease.began_ms
         unix_ms = now_ms + self.clock.offset_ms
         self.counters.cancelled += 1
@@ -275,9 +287,9 @@ class Subscription(SubscriptionState):
     def delay(
         self, item: Item, delay: Delay, now_ms: int, is_shared: bool = False
     ) -> None:
-        """Keep an item out of the line until it is due; a queue in memory keeps it whole.
+        """Keep an item out of the ready list until it is due; a queue in memory keeps it whole.
 
-        `is_shared`: one record says for all subscriptions together when that is.
+        `is_shared`: when it is due, one record says so for all subscriptions together.
         """
         due_ms = delay.ms if delay.is_date else now_ms + delay.ms
         self.watch.forget(item.id)
@@ -291,7 +303,10 @@ class Subscription(SubscriptionState):
         self.alarm.need(due_ms - self.clock.offset_ms if delay.is_date else due_ms)
 
     def stand(self, item: Item | None, id_: int, size: int, place: int, lsn: int) -> None:
-        """Make an item ready at this place, by the record `lsn`; None: the log has its body."""
+        """Make an item ready at this place, by the record `lsn`.
+
+        `item` is None when only the log has its body.
+        """
         if item is None:
             self.ready_line.stand(place, id_, size)
             self.ready_line.placed(place, lsn)
@@ -300,15 +315,15 @@ class Subscription(SubscriptionState):
             self.ready_line.put_back(item, place)
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
-        """The holder has `lease_ms` from now; returns the record to wait for, 0: none."""
+        """Extend the lease to `lease_ms` from now; return the record to wait for, 0: none."""
         self.leases.renew(lease, now_ms + lease_ms)
         self.alarm.need(lease.deadline_ms)
         return self.by_token.renew(lease, lease_ms, now_ms) if lease.by_token else 0
 
     def serve(self, now_ms: int) -> None:
-        """Hand what is ready, and what is dead, to those who wait, in the order they came.
+        """Give ready items and dead letters to the waiters, in the order in which those came.
 
-        Whoever observes is told that there is something behind its marker.
+        Tell observers that there are items after their markers.
         """
         if self._serving or self.log.failure is not None:
             return
@@ -325,9 +340,10 @@ class Subscription(SubscriptionState):
         self._serving = False
 
     def _wake_observers(self, now_ms: int) -> None:
-        """Tell the observers that there is something after their markers, some in each turn.
+        """Tell observers that there are items after their markers, some of them in each turn.
 
-        More of them are told when the item is stored, so that they do not all wait for that.
+        If there are more observers than one turn tells, they are told once the item is stored, so
+        that they do not all wait for its record.
         """
         waiters, to_resume, latest = self.waiters, self.to_resume, self.latest_marker
         after = waiters.first_after
@@ -343,9 +359,9 @@ class Subscription(SubscriptionState):
             self.alarm.need(now_ms + _SOON_MS)
 
     def _hand_to(self, waiter: Waiter, now_ms: int) -> bool:
-        """Answer this waiter; False: it cannot be served yet, and nobody after it is.
+        """Answer this waiter; False: it cannot be served yet, and no waiter behind it can.
 
-        A waiter that cannot be served for a reason that waiting does not mend is told so.
+        If waiting cannot help, the waiter is refused with the reason.
         """
         if waiter.want is Want.PEEK:
             waiter.item = self.first(now_ms, waiter.dead)
@@ -366,7 +382,7 @@ class Subscription(SubscriptionState):
     # -- time -------------------------------------------------------------------------------
 
     def next_due(self) -> int | None:
-        """When `tick` has something to do, on the clock that never steps; None: nothing."""
+        """Return when `tick` has something to do, on the monotonic clock; None: nothing."""
         due = self.leases.next_due()
         expiry = self.watch.next_due()
         if expiry is not None:
@@ -379,7 +395,7 @@ class Subscription(SubscriptionState):
         return due
 
     def tick(self, now_ms: int, steps: int) -> int:
-        """End what is over, in at most `steps` steps; returns how many were taken."""
+        """End overdue leases and expired items in at most `steps` steps; return the steps taken."""
         over = self.leases.over(now_ms, steps)
         for lease in over:
             self.counters.lease_expired += 1
@@ -390,16 +406,16 @@ class Subscription(SubscriptionState):
         if taken and self.residency.grains:
             self.tidy()
         if self.ready.beyond and self.ready.resident < REFILL_ITEMS:
-            # What has expired may stand behind the frontier too.
+            # Expired items may stand after the frontier as well.
             self.ready_line.refill(now_ms + self.clock.offset_ms)
         if self.ready.disk_refs.count:
             self.ready_line.look_ahead()
         if self.waiters:
-            self.serve(now_ms)  # also behind what others have cleared away in the meantime
+            self.serve(now_ms)  # other calls may have cleared the front in the meantime
         return taken
 
     def sweep(self, now_ms: int, steps: int) -> int:
-        """Clear away what has expired, in at most `steps` steps; returns how many were taken."""
+        """End expired items in at most `steps` steps; return the steps taken."""
         unix_ms = now_ms + self.clock.offset_ms
         for taken in range(steps):
             item = self.watch.pop_due(unix_ms)
@@ -424,8 +440,8 @@ class Subscription(SubscriptionState):
         """Remove everything ready or delayed; leased and dead items stay. Return the record to
         wait for.
 
-        It is one record, however many items go; so it names those that stay. Whole structures are
-        replaced: only items that connections hold are looked at one by one.
+        One record covers any number of items; so it names those that stay. The flush replaces
+        whole structures: it looks only at items that connections hold one by one.
         """
         leases, dead, trash = self.leases, self.dead, self.residency.trash
         items = [lease.item for lease in leases.without_token() if not lease.dead]
@@ -447,8 +463,8 @@ class Subscription(SubscriptionState):
     def make_room(self, size: int, now_ms: int) -> bool:
         """True if there is room for `size` bytes, after dropping the oldest if that is allowed.
 
-        Nothing is dropped where that makes no room: delayed items count, and stay. Where it would
-        drop too many at once, it is enough if the line does not grow.
+        Drop nothing if that cannot make room: delayed items count, and stay. If too many items
+        would go at once, it is enough that the ready list does not grow.
         """
         policy, ready, delays = self.policy, self.ready, self.delays
         items_max = policy.max_items if policy.max_items is not None else _NO_LIMIT
@@ -463,7 +479,7 @@ class Subscription(SubscriptionState):
         self.first(now_ms)
         bytes_before = ready.bytes
         for _ in range(DISCARDED_ITEMS_MAX):
-            self.first(now_ms)  # an expired head may only show when it has been read back
+            self.first(now_ms)  # an expired head may show only after it has been read back
             if ready.count < items_max and ready.bytes + size <= bytes_max:
                 return True
             if not policy.discard_old_when_full or not ready.count:
@@ -472,7 +488,7 @@ class Subscription(SubscriptionState):
         return ready.bytes + size <= max(bytes_max, bytes_before)
 
     def _discard_first(self, unix_ms: int) -> None:
-        """Drop the head to make room."""
+        """Drop the head of the ready list to make room."""
         item = self.ready_line.pop_any(unix_ms)
         if item is not None:
             self.key_gate.drop(item)
@@ -481,6 +497,6 @@ class Subscription(SubscriptionState):
             self.log.discarded(item, unix_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Go on with what replay found: leases by token, and the keys of what is held."""
+        """Resume what replay found: leases by token, and the keys of leased and nacked items."""
         self.key_gate.resume()
         self.by_token.resume(now_ms)

@@ -1,15 +1,16 @@
-"""Leases by token: whoever knows the number holds the item, so no hang-up ends such a lease.
+"""Leases by token: any client that knows the token holds the item, so no hang-up ends the lease.
 
-    grant ──▶ LEASED, in `Leases.entries` ──▶ renew: RENEWED ──▶ any end takes the entry away
+    grant ──▶ LEASED, in `Leases.entries` ──▶ renew: RENEWED ──▶ any end removes the entry
                         │
     a restart ──▶ the entries that replay found ──▶ resume: the same leases, until their deadlines
 
-After a restart nothing is known of such an item but its number and its size; it is read again if it
-comes back. A dead letter that was leased is dead all the while, and goes back to the dead letters.
-In memory all leases by token of a subscription have one holder.
+After a restart the subscription knows an item leased by token by its entry alone: its id, its size,
+its key, but no body. It reads the item again if the item comes back. A leased dead letter is dead
+all the while, and goes back to the dead letters. In memory all leases by token of a subscription
+have one holder.
 
-One rule: an entry says what the log says. A lease expires at its deadline even if no tick has run:
-a token is never good for longer than was promised.
+One rule: an entry says the same as the log. A lease expires at its deadline even if no tick has
+run: a token is never valid for longer than promised.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class TokenLeases:
         self._state = state
 
     def begin(self, lease: Lease, lease_ms: int) -> None:
-        """Make this lease, granted just now, one by token."""
+        """Make this lease, granted just now, a lease by token."""
         item, unix_ms = lease.item, lease.began_ms
-        key = item.key if not lease.dead else NO_KEY  # death released it
+        key = item.key if not lease.dead else NO_KEY  # its death released the key
         entry = _new(LeaseEntry, (
             item.id, lease.token, lease.attempts + 1, unix_ms, item.size, unix_ms,
             unix_ms + lease_ms, key,
@@ -45,7 +46,7 @@ class TokenLeases:
         lease.lsn = self._state.log.leased(entry)
 
     def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
-        """Give its holder `lease_ms` from now; return the record to wait for."""
+        """Extend the lease to `lease_ms` from now; return the record to wait for."""
         state = self._state
         unix_ms = now_ms + state.clock.offset_ms
         entries, id_ = state.leases.entries, lease.item.id
@@ -53,15 +54,15 @@ class TokenLeases:
         return state.log.renewed(entry)
 
     def find(self, token: int, now_ms: int) -> Lease | None:
-        """Return the lease that this token stands for; None: there is none, or it is over."""
+        """Return the lease with this token; None: there is none, or it has expired."""
         lease = self._state.leases.by_token(token)
         if lease is None or (lease.deadline_ms is not None and lease.deadline_ms <= now_ms):
             return None
         return lease
 
     def resume(self, now_ms: int) -> None:
-        """Go on with the leases that replay found, each until its deadline, at most as long as it
-        was granted for.
+        """Resume the leases that replay found, each until its deadline, and at most for the time
+        that it was granted for.
         """
         state = self._state
         unix_ms = now_ms + state.clock.offset_ms
