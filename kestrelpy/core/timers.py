@@ -1,7 +1,7 @@
 """One heap of due times with lazy cancelling.
 
-One rule: cancelling is free, and cancelled entries never make up more than half of the heap, so
-memory follows the number of live entries.
+One rule: cancelling only marks an entry, and cancelled entries never make up more than half of the
+heap, so memory follows the number of live entries.
 """
 
 from __future__ import annotations

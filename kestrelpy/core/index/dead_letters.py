@@ -3,7 +3,7 @@
 The facts about every dead letter stay in memory, and so do the bodies of the first few. The other
 bodies are read back from the log when a client asks for them.
 
-One rule: a dead letter stays until a client confirms it; dead letters never expire.
+One rule: a dead letter stays until a client or a transfer ends it; dead letters never expire.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The leases of one subscription: the holder and the deadline of each leased item.
 
 Most leases of a queue have the same length, so they end in the order of their grants. A dict keeps
-that order, and grants and ends a lease in constant time. A second dict holds the renewed leases,
-most of which have one length as well. Leases with a deadline out of order go to a heap.
+that order, and grants and ends a lease in constant time. A second dict does the same for renewed
+leases, which mostly have one length. Leases with a deadline out of order go to a heap.
 
     granted    5 7 9 ...        by token   5: only leases with a token that a client was shown
     renewed    3 2 4 ...

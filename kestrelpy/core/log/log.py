@@ -34,7 +34,7 @@ _PAUSED: Final = int(Kind.PAUSED)
 
 
 class Log(Protocol):
-    """The log of one queue. The verbs append one record each and return its lsn.
+    """The log of one queue. The verbs that append a record return its lsn.
 
     Replies that wait for a record are true once `lsn_written` or `lsn_stored` has reached it.
     """

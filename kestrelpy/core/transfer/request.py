@@ -3,9 +3,9 @@
       by itself    the dead letters of one queue that go to one target; lasts until none is left
       asked for    given dead letters, or a number of ready items; it ends, and gets a reply
 
-One rule: an item that the target refuses stays where it was. A request by itself tries it again,
-later each time, and an item that the target never takes holds up no other. A request that a client
-asked for ends at the first refusal.
+One rule: an item that the target refuses stays where it was. A request `by_itself` tries it again,
+after longer and longer rests, and an item that the target never takes holds up no other. A client's
+request ends at the first refusal.
 """
 
 from __future__ import annotations
