@@ -1,4 +1,5 @@
-"""The meaning of a queue: pure and synchronous, told the time, appending to a log in memory.
+"""The meaning of a queue: pure, synchronous code that appends records to a log in memory.
 
-One rule: nothing here imports asyncio, os, time or logging, and nothing here calls out.
+One rule: the time is an argument. The core imports none of asyncio, os, time and logging, and it
+never calls out.
 """

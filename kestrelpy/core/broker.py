@@ -1,8 +1,8 @@
-"""All queues by name: create, delete, wait, and the one clock hand for everything that comes due.
+"""All queues by name: create, delete, wait, and one `tick` for everything that comes due.
 
-One rule: the broker calls nobody. Waiters that were served stand in `to_resume`, queues that were
-deleted in `deleted`, readers whose items have to be read back in `to_read`; the shell sweeps them
-once per turn.
+One rule: the broker never calls out. It lists served waiters in `to_resume`, deleted queues in
+`deleted`, and subscriptions that need items read back from the log in `to_read`. The shell collects
+the three lists once per turn.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.transfers import Transfers
 from kestrelpy.core.trash import Trash
 
-# Items released or expired, leases ended and waits timed out in one tick: 2 to 5 ms of work, and as
-# much to write what they say, so that the loop is never held up for long; the rest is due at once
-# in the next turn.
+# The limit counts items released or expired, leases ended and waits timed out in one tick. They
+# take 2 to 5 ms of work, and the same again to write their records, so a tick never blocks the loop
+# for long. The rest is due at once in the next turn.
 TICK_STEPS_MAX: Final = 500
-BUSY_MS: Final = 2  # until one looks again whether what is at the front is known
+BUSY_MS: Final = 2  # until the broker checks again whether the items at the front are known
 
 
 class Broker(Lifecycle):
-    """The queues of one server, with all that waits for them and all that comes due."""
+    """The queues of one server, the waiters of each, and everything that comes due."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Broker(Lifecycle):
         clock: ClockOffset,
         queues_max: int,
     ) -> None:
-        """`policy_of` makes a queue's rules of its name and of what was declared for it."""
+        """`policy_of` makes a queue's policy from its name and its declared settings."""
         super().__init__(policy_of, make_log, clock, queues_max)
         self.moves = Transfers(self)
 
@@ -51,7 +51,7 @@ class Broker(Lifecycle):
         self, want: Want, name: bytes, holder: Holder, dead: bool, conversation: object,
         due_ms: int, after: int = 0, lease_ms: int = 0,
     ) -> Waiter:  # fmt: skip
-        """Stand in line for an item of `name`, or observe what is behind `after`, till `due_ms`."""
+        """Wait until `due_ms` for an item of `name`, or observe the items after marker `after`."""
         waiter = Waiter(want, name, holder, dead, conversation, after, lease_ms)
         queue = self.queues.get(name)
         if queue is not None:
@@ -69,7 +69,7 @@ class Broker(Lifecycle):
         return waiter
 
     def give_up(self, waiter: Waiter) -> None:
-        """It waits no more and will not be answered."""
+        """End the wait of `waiter` without an answer."""
         if waiter.timer is not None:
             self._timers.cancel(waiter.timer)
         if waiter.line is not None:
@@ -80,23 +80,24 @@ class Broker(Lifecycle):
             if queue is not None and waiter.line and (
                 queue.reader.paused or queue.policy.max_leased is not None
             ):
-                # It may have been held up by that, and a peek behind it by its turn alone.
+                # The pause or the limit may have held this waiter up, and a peek behind it may
+                # have waited for its turn alone.
                 queue.alarm.need(AT_ONCE_MS)
 
     def _time_out(self, waiter: Waiter, now_ms: int) -> None:
         if waiter.done:
-            return  # served in this very turn
+            return  # served in this same turn
         queue = self.queues.get(waiter.name)
         if waiter.want is Want.OBSERVE:
             self.give_up(waiter)
             if queue is not None and waiter.after < queue.reader.latest_marker:
-                waiter.owner = queue.reader  # it was its turn to be told, soon
+                waiter.owner = queue.reader  # there are items: its turn was near
             self._answer_nothing(waiter)
             return
         lends = waiter.want is not Want.PEEK
         if queue is not None and queue.reader.is_busy(now_ms, waiter.dead, lends):
-            # What stands at the front is to be cleared away or read back: there may be an item
-            # behind it, so "nothing" would not be true yet.
+            # The items at the front have to be cleared away or read back. An item may stand after
+            # them, so the answer "nothing" would not be true yet.
             queue.reader.first(now_ms, waiter.dead)
             queue.reader.serve(now_ms)
             if waiter.done:
@@ -106,14 +107,14 @@ class Broker(Lifecycle):
                 return
         self.give_up(waiter)
         if queue is not None and waiter.want is Want.PEEK:
-            # It may only have been its turn that was missing: what it waited behind is held up.
+            # The peek may have waited for its turn alone, behind waiters that are held up.
             waiter.item, waiter.owner = queue.reader.first(now_ms, waiter.dead), queue.reader
         self._answer_nothing(waiter)
 
     # -- holders ----------------------------------------------------------------------------
 
     def hang_up(self, holder: Holder, now_ms: int) -> None:
-        """Everything lent to `holder` goes back, in its original order."""
+        """Nack everything leased to `holder`; the items return in their original order."""
         owners = []
         for lease in list(holder.leases):
             owner = lease.owner
@@ -127,11 +128,11 @@ class Broker(Lifecycle):
     # -- time -------------------------------------------------------------------------------
 
     def next_due(self) -> int | None:
-        """When `tick` has something to do; None: nothing."""
+        """Return when `tick` next has something to do; None: never."""
         return self._timers.next_due()
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due, in bounded steps."""
+        """Do the work that is due, in bounded steps."""
         steps = TICK_STEPS_MAX
         while steps > 0:
             thing = self._timers.pop_due(now_ms)
@@ -159,7 +160,7 @@ class Broker(Lifecycle):
                 self._time_out(thing, now_ms)
 
     def step_wall(self, offset_ms: int) -> None:
-        """The wall clock was set, or drifted: dates are due at other times now."""
+        """Set the clock offset after the wall clock was set or drifted, and move the due dates."""
         self.clock.offset_ms = offset_ms
         for queue in (*self.queues.values(), *self.tombstones):
             queue.alarm.need(queue.reader.next_due())

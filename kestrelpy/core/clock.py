@@ -1,8 +1,8 @@
-"""How far the wall clock is from the clock that never steps.
+"""The offset between the wall clock and the monotonic clock.
 
-The core is told one time, `now_ms`, on a clock that never goes back: leases and waits run on it.
-Dates (stored, expires) are wall clock: `now_ms + clock.offset_ms`. The shell moves the offset when
-the wall clock steps; a test moves it by hand.
+The core is given one time, `now_ms`, on a monotonic clock: leases and waits run on it. Dates
+(stored, expires) are wall clock: `now_ms + clock.offset_ms`. The shell moves the offset when the
+wall clock steps; a test moves it by hand.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Plain integers with one schema for stats, HTTP and metrics.
 
-One rule: a counter only grows, from the start of the process; what can shrink (items, leases) is
-counted where it lives.
+One rule: a counter starts at 0 with the process and only grows. Numbers that can shrink (items,
+leases) are counted by the structures that hold them.
 """
 
 from __future__ import annotations
 
 
 class QueueCounters:
-    """What happened in one queue."""
+    """The events of one queue."""
 
     __slots__ = (
         "cancelled", "closes_without_open", "discarded", "duplicates", "expired", "flushes", "gaps",
@@ -24,12 +24,12 @@ class QueueCounters:
         self.redelivered = 0
         self.lease_expired = 0
         self.closes_without_open = 0
-        self.duplicates = 0  # puts of an id that was seen: nothing was stored
-        self.gaps = 0  # answers to observers whose marker was older than what is kept
+        self.duplicates = 0  # puts of an id that was seen before: nothing was stored
+        self.gaps = 0  # answers to observers whose marker was older than the first retained item
 
 
 class ServerCounters:
-    """What happened in all of them, and at the door."""
+    """The events of all queues, and of the server's connections."""
 
     __slots__ = (
         "bytes_read", "bytes_written", "cmd_get", "cmd_peek", "cmd_set", "connections",

@@ -1,7 +1,7 @@
-"""One item: what was stored, and the numbers it is known by.
+"""One item: its body, its header, and the numbers that identify it.
 
-One rule: an item is the same for every reader; who may have it next, who has it and how often it
-came back is each reader's own knowledge.
+One rule: an item is the same for every subscription. Each subscription itself records the item's
+place in the ready list, its lease and its attempts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _KEY: Final = int(Tag.KEY)
 
 
 class Item:
-    """`id` names it in its queue for good; `marker` is its first place in the ready line.
+    """`id` names the item in its queue for good; `marker` is its first place in the ready list.
 
-    `stored_ms` and `expires_ms` (0: never) are wall clock; `lsn` is that of its put, 0 in a
-    memory queue. `size` is that of the body in bytes, be it in memory or let go. It `is_whole`
-    unless only the log has the body, and after a restart all but its number, size and key.
-    `key` is canonical (`journal.format.key`), b"" for none; `stamp` is what else its put says.
+    `stored_ms` and `expires_ms` (0: never) are wall clock. `lsn` is that of the item's put, 0 in a
+    memory queue. `size` is the body's size in bytes, whether or not the body is in memory.
+    `is_whole` is False while only the log has the body; after a restart such an item has only its
+    id, size and key in memory. `key` is canonical (`journal.format.key`), b"" for none. `stamp` is
+    the item header: the rest of the item's put record.
     """
 
     __slots__ = (
@@ -62,21 +63,21 @@ class Item:
 
     @property
     def origin(self) -> Origin | None:
-        """What it was made of, if it was moved here."""
+        """The item that this one was transferred from; None: it was put here directly."""
         return self.stamp.origin if self.stamp is not None else None
 
     @property
     def put(self) -> Put:
-        """Itself as the log would tell it."""
+        """The item in the form that a read of the log returns."""
         return (
             self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body, self.key,
             self.stamp.id if self.stamp is not None else b"",
         )  # fmt: skip
 
     def said(self, due_ms: int = 0, nominal: bytes = b"") -> bytes:
-        """What its put says of it beside its numbers and its body; `due_ms` 0: it is available.
+        """Return the meta of the item's put record; `due_ms` 0: the item is not delayed.
 
-        `nominal` is what is said of the time of a schedule that it is put for.
+        `nominal` is the meta that names the schedule and the time that the item is put for.
         """
         meta = NUMBER_TAG.pack(_EXPIRES, 8, self.expires_ms) if self.expires_ms else b""
         if due_ms:
@@ -89,14 +90,14 @@ class Item:
         return meta + stamp.said(self.size) if stamp is not None else meta
 
     def ending(self, expires_ms: int) -> Item:
-        """The same item, expiring then."""
+        """Return the same item, expiring at `expires_ms`."""
         return Item(
             self.id, self.marker, self.body, self.flags, self.stored_ms, expires_ms, self.lsn,
             self.key, self.stamp,
         )  # fmt: skip
 
     def without_body(self) -> Item:
-        """The same item, whose body only the log has."""
+        """Return the same item without its body: only the log has that."""
         bare = Item(
             self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn,
             self.key, self.stamp,
@@ -107,7 +108,7 @@ class Item:
 
 
 def bare_item(id_: int, body_bytes: int, marker: int = 0, key: bytes = b"") -> Item:
-    """An item of which one knows no more, until it is read from the log again."""
+    """Return an item whose other fields are unknown until it is read from the log again."""
     item = Item(id_, marker or id_, b"", 0, 0, 0, 1, key)
     item.size = body_bytes
     item.is_whole = False

@@ -1,9 +1,9 @@
-"""Which key an item has: named by its producer, or found in its body.
+"""The key of an item: named by its producer, or found in its body.
 
     set q/key=A,B      ──▶ the values A and B ──┐
     the body, by rule  ──▶ its fields' values ──┴─▶ sorted if `unordered` ──▶ the item's key
 
-One rule: a key is decided once, when its item is stored, and stands in the record of it.
+One rule: a key is decided once, when its item is stored, and the item's record carries it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ NO_KEY: Final = b""
 
 
 class KeyRule(Protocol):
-    """What makes the key of a message."""
+    """A rule that finds the key of a message in its body."""
 
     def values(self, body: bytes) -> list[bytes]:
-        """The values of its key fields, canonical; none: it is free.
+        """Return the canonical values of the key fields; empty: the message has no key.
 
-        Raises ValueError, a clause without a subject: `does not parse as JSON: ...`.
+        Raise ValueError with a clause that lacks its subject: `does not parse as JSON: ...`.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """How a queue's items get their keys (`rule` None: named by producers only), and which match.
+    """How a queue's items get their keys, and which keys match.
 
-    They change only while the queue is empty: keys that were made otherwise would not meet.
+    With `rule` None only producers name keys. The settings change only while the queue is empty:
+    keys made under other settings would not match.
     """
 
     rule: KeyRule | None = None
@@ -39,12 +40,12 @@ class KeySettings:
     unordered: bool = False
 
     def key_of(self, queue: bytes, named: tuple[bytes, ...], body: bytes) -> bytes:
-        """The key of an item, canonical; NO_KEY: it has none. Raises ClientError.
+        """Return the canonical key of an item; NO_KEY: it has none. Raise ClientError.
 
         `named` are the canonical values that the producer names; they win over the body's.
         """
         if len(named) == 1 and len(named[0]) <= KEY_BYTES_MAX:
-            return named[0]  # as nearly all are
+            return named[0]  # the usual case
         values: tuple[bytes, ...] | list[bytes] = named
         if not named and self.rule is not None:
             try:

@@ -1,7 +1,7 @@
 """One queue's limits and rules, frozen. Spec, section 4.
 
-One rule: a policy is a value; a reload puts another one in its place, and whatever was decided
-under the old one (a deadline, an expiry) stays decided.
+One rule: a policy is a value. A reload replaces it with another one, and decisions made under the
+old one (a deadline, an expiry) stand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCOPE_WINDOW_MS: Final = 30 * 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """None means: no limit. `sync_ms`: 0 always, -1 never, else at most this long unsynced."""
+    """None means no limit. `sync_ms`: 0 always, -1 never, else the longest time unsynced."""
 
     lease_ms: int | None = LEASE_MS
     max_items: int | None = None
@@ -37,34 +37,34 @@ class Policy:
     durable: bool = True
     max_leased: int | None = None
     max_attempts: int | None = ATTEMPTS_MAX
-    max_memory_bytes: int = MEMORY_BYTES_MAX  # of bodies that are kept in memory
+    max_memory_bytes: int = MEMORY_BYTES_MAX  # of bodies held in memory
     retry_delay_ms: int = 0
-    retry_backoff: float = 1.0  # at least 1: each attempt waits so many times as long
+    retry_backoff: float = 1.0  # at least 1: the factor from one attempt's delay to the next
     retry_delay_max_ms: int = RETRY_DELAY_MAX_MS
     keys: KeySettings = NAMED_ONLY
-    expire_to: bytes = b""  # the queue where expired items go; empty: they are gone
-    dead_letter_to: bytes = b""  # the queue where dead items go; empty: they stay in the dead line
-    archive_to: str = ""  # a directory for segments that go; "": they just go
+    expire_to: bytes = b""  # the queue where expired items go; empty: they end
+    dead_letter_to: bytes = b""  # the queue for dead letters; empty: they stay in this one
+    archive_to: str = ""  # a directory for removed segments; "": they are deleted
     dedupe_window_ms: int | None = DEDUPE_WINDOW_MS  # None: ids are remembered for good
     scope_window_ms: int | None = SCOPE_WINDOW_MS  # since a scope's last use; None: for good
     retain_ms: int | None = 0  # how long done items stay readable; 0: not by time, None: for good
     retain_bytes: int = 0  # how much of them stays readable; 0: not by size
-    fanout_only: bool = False  # it stores nothing for itself, only for its children
-    fanout_create: bool = True  # who mentions a child makes it
-    children: tuple[bytes, ...] = ()  # those the configuration names, each without its parent
+    fanout_only: bool = False  # the queue stores items for its children alone
+    fanout_create: bool = True  # a client that names a child creates it
+    children: tuple[bytes, ...] = ()  # named by the configuration, each without its parent
 
     @property
     def bounded(self) -> bool:
-        """Can a set find the queue full?"""
+        """True if a set can find the queue full."""
         return self.max_items is not None or self.max_bytes is not None
 
     @property
     def retains(self) -> bool:
-        """Does anything that is done stay readable?"""
+        """True if done items stay readable."""
         return self.retain_ms != 0 or self.retain_bytes > 0
 
     def retry_ms(self, attempts: int) -> int:
-        """How long an item waits that came back for the nth time, counted."""
+        """Return the delay of an item whose `attempts`-th counted delivery came back."""
         delay_ms, most_ms = self.retry_delay_ms, self.retry_delay_max_ms
         if not delay_ms or delay_ms >= most_ms:
             return min(delay_ms, most_ms)

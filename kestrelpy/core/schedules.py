@@ -1,14 +1,15 @@
-"""Schedules: which of their times have come, and that each is put once.
+"""Schedules: find the times that have come, and enqueue one item for each of them, once.
 
     times ──▶ come ──▶ waiting ──▶ PUT with SCOPE and EPOCH ──▶ nothing up to EPOCH is put again
                │          └── refused (full, failed): tried again every second
-               └── while nobody looked (the server was down, the clock was set): `catch_up`
+               └── came unseen (the server was down, the clock was set): `catch_up`
 
-A time has come when the wall clock shows it. Of those that came while the server looked on, each is
-put. Of those that it missed, the last is, or all of them (the last 1,000), or none. When the clock
-is set back nothing is put until it has passed what was put already.
+A time has come when the wall clock shows it. The server puts an item for each time that comes while
+it runs. For times that it missed it puts the last one, all of them (at most the last 1,000), or
+none, as `catch_up` says. After the clock is set back, a schedule puts nothing until the clock has
+passed the latest time already put.
 
-One rule: what was put is what the log says was put; here is nothing that a restart would miss.
+One rule: the log alone says which times were put; a restart needs nothing from this module.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from kestrelpy.core.timers import NEVER_MS
 from kestrelpy.errors import Refused
 
 CAUGHT_UP_MAX: Final = 1000
-# A look that comes so long after the one before it finds a clock that was set, or a machine that
-# slept: what came in between was missed.
+# When two looks are further apart than this, the clock was set or the machine slept: the times in
+# between were missed.
 MISSED_S: Final = 60
-# How often one looks at the least: so often a refused item is tried again, and the clock read.
+# The longest time between two looks. Each look tries refused items again and reads the clock.
 LOOK_MS: Final = 1000
 PUTS_MAX: Final = 1000  # in one look; the rest is due at once
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a schedule is enough
-_BEHIND_S: Final = 3600  # a clock that is so far behind what was put is worth a line
+_BEHIND_S: Final = 3600  # a clock this far behind the latest time put is worth a line
 
 
 class CatchUp(Enum):
-    """What is put of the times that were missed."""
+    """Which of the missed times are put."""
 
     NONE = "none"
     LAST = "last"
@@ -47,18 +48,21 @@ _MOST: Final = {CatchUp.NONE: 0, CatchUp.LAST: 1, CatchUp.ALL: CAUGHT_UP_MAX}
 
 
 class Times(Protocol):
-    """Moments in whole seconds since 1970."""
+    """The times of a schedule, in whole seconds since 1970."""
 
     def after(self, moment_s: int) -> Iterator[int]:
-        """Those later than this one, rising."""
+        """Return the times later than `moment_s`, rising."""
 
     def latest(self, after_s: int, to_s: int, most: int) -> list[int]:
-        """The last `most` of those later than `after_s` and not later than `to_s`, rising."""
+        """Return the last `most` times later than `after_s` and up to `to_s`, rising."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What is put where, and when. `line` and `timezone` say the times in the operator's words."""
+    """What a schedule puts, where and when.
+
+    `line` and `timezone` give the times as the operator wrote them.
+    """
 
     name: bytes
     queue: bytes
@@ -70,8 +74,10 @@ class Schedule:
 
 
 class Running:
-    """One schedule as far as it has got. Nothing up to `done_s` is put any more: the last time that
-    was, or when it began. `next_s` is None where no time comes.
+    """One schedule and its progress.
+
+    Times up to `done_s` are never put again: it is the last time put, or the time at which the
+    schedule began. `next_s` is None when no further time comes.
     """
 
     __slots__ = (
@@ -80,18 +86,18 @@ class Running:
     )  # fmt: skip
 
     def __init__(self, schedule: Schedule, done_s: int, looked_s: int) -> None:
-        """`looked_s`: times up to this one were looked at."""
+        """`looked_s`: times up to this one have been looked at."""
         self.schedule = schedule
         self.done_s = done_s
         self.looked_s = looked_s
-        self.waiting: list[int] = []  # have come and are not put yet, rising
-        self.is_known = False  # does its queue know of it?
-        self.refused = ""  # why the first that waits does
+        self.waiting: list[int] = []  # times that have come and are not put yet, rising
+        self.is_known = False  # True once the queue's log names this schedule
+        self.refused = ""  # why the first waiting time was refused
         self.complained_ms = -_COMPLAINT_MS
         self.seek(looked_s)
 
     def seek(self, from_s: int) -> None:
-        """What comes next, behind this and all that has come."""
+        """Find the next time after `from_s` and after every time that has come."""
         self._coming = self.schedule.times.after(max(from_s, self._come_s))
         self.next_s = next(self._coming, None)
 
@@ -100,7 +106,7 @@ class Running:
         return self.waiting[-1] if self.waiting else self.done_s
 
     def look(self, wall_s: int) -> None:
-        """What has come by now waits."""
+        """Move the times that have come by `wall_s` to `waiting`."""
         since_s, self.looked_s = self.looked_s, wall_s
         if wall_s < since_s:
             self.seek(wall_s)  # the clock was set back
@@ -113,7 +119,7 @@ class Running:
                 self.next_s = next(self._coming, None)
 
     def miss(self, since_s: int) -> None:
-        """Nobody looked between this time and the last look: what is made up for waits."""
+        """Treat the times from `since_s` to `looked_s` as missed; those to catch up on wait."""
         most = _MOST[self.schedule.catch_up]
         since_s = max(since_s, self._come_s)
         if most:
@@ -121,17 +127,20 @@ class Running:
         self.seek(self.looked_s)
 
     def done(self) -> None:
-        """The first that waits was put."""
+        """Note that the first waiting time was put."""
         self.done_s = self.waiting.pop(0)
 
     def refuse(self, why: str) -> None:
-        """The first that waits could not be put: of those that wait, some go on waiting."""
+        """Note that the first waiting time was refused; keep the waiting times `catch_up` allows.
+
+        At least the last of them goes on waiting.
+        """
         self.refused = why
         del self.waiting[: -max(_MOST[self.schedule.catch_up], 1)]
 
     @property
     def state(self) -> str:
-        """How it is."""
+        """The reason of the last refusal, a complaint about the clock, or "ok"."""
         if self.refused:
             return self.refused
         behind_s = self.done_s - self.looked_s
@@ -141,7 +150,7 @@ class Running:
 
 
 class Timetable:
-    """All schedules of a server. What is worth a line in its log stands in `complaints`."""
+    """All schedules of a server. `complaints` holds lines for the server's log."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -152,7 +161,7 @@ class Timetable:
         self._next_wall_ms = NEVER_MS  # when the next time comes
 
     def take_over(self, schedules: Iterable[Schedule], now_ms: int) -> None:
-        """These, from now on. One that nobody knew begins now; others go on where they are."""
+        """Run these schedules from now on. A new one begins now; the others keep their progress."""
         wall_s = self._wall_s(now_ms)
         before, self.running = self.running, {}
         for schedule in schedules:
@@ -169,7 +178,7 @@ class Timetable:
         self._is_due = True
 
     def _begun(self, schedule: Schedule, wall_s: int) -> Running:
-        """As the logs say it: whichever queue it put into before."""
+        """Return the schedule with the progress that the logs give, in whichever queue."""
         name, queues = schedule.name, self._broker.queues.values()
         known = max((q.epochs[name] for q in queues if name in q.epochs), default=None)
         running = Running(schedule, wall_s if known is None else known, wall_s)
@@ -178,7 +187,7 @@ class Timetable:
         return running
 
     def next_due(self) -> int | None:
-        """When to look again, on the clock that never steps; None: never."""
+        """Return when to look again, on the monotonic clock; None: never."""
         if not self.running:
             return None
         if self._is_due:
@@ -187,7 +196,7 @@ class Timetable:
         return min(self._looked_ms + LOOK_MS, next_ms)
 
     def look(self, now_ms: int, why_not: str = "") -> None:
-        """Put what has come; `why_not`: nothing is put now, for this reason."""
+        """Put the times that have come; with a `why_not`, refuse them all for that reason."""
         wall_s = self._wall_s(now_ms)
         self._looked_ms, self._is_due = now_ms, False
         puts = PUTS_MAX
@@ -209,7 +218,7 @@ class Timetable:
         self._next_wall_ms = min(times, default=NEVER_MS // 1000) * 1000
 
     def _serve(self, running: Running, most: int, now_ms: int) -> int:
-        """Put what waits, `most` of it; returns how many were put. Raises Refused."""
+        """Put at most `most` waiting times; return how many were put. Raise Refused."""
         schedule = running.schedule
         if not running.is_known:
             self._make_known(running, now_ms)
@@ -226,7 +235,7 @@ class Timetable:
         return put
 
     def _make_known(self, running: Running, now_ms: int) -> None:
-        """So that its first times are made up for too, when they are missed."""
+        """Record the schedule's start in its queue, so that missed first times are caught up on."""
         queue = self._queue(running.schedule.queue, now_ms)
         if queue.epochs.get(running.schedule.name, -1) < running.done_s:
             queue.skip(Watermark(running.schedule.name, running.done_s), now_ms)

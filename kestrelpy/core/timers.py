@@ -1,7 +1,7 @@
 """One heap of due times with lazy cancelling.
 
-One rule: cancelling costs nothing now, and what was cancelled never makes up more than half of
-the heap, so memory follows what is alive.
+One rule: cancelling only marks an entry, and cancelled entries never make up more than half of the
+heap, so memory follows the number of live entries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _COMPACT_ABOVE: Final = 64  # below this, cancelled entries are too few to matte
 
 
 class Entry(Generic[T]):
-    """Something due. `thing` is None once it was cancelled or popped."""
+    """One due time. `thing` is None once the entry was cancelled or popped."""
 
     __slots__ = ("due_ms", "number", "thing")
 
@@ -29,7 +29,7 @@ class Entry(Generic[T]):
 
 
 class Timers(Generic[T]):
-    """Things by the time they are due; those due together in the order they were pushed."""
+    """Things by due time; things due at the same time in the order they were pushed."""
 
     __slots__ = ("_cancelled", "_heap", "_number")
 
@@ -42,14 +42,14 @@ class Timers(Generic[T]):
         return len(self._heap) - self._cancelled
 
     def push(self, due_ms: int, thing: T) -> Entry[T]:
-        """`thing` is due at `due_ms`; the entry is what `cancel` takes."""
+        """Make `thing` due at `due_ms`; return the entry that `cancel` takes."""
         self._number += 1
         entry = Entry(due_ms, self._number, thing)
         heappush(self._heap, entry)
         return entry
 
     def cancel(self, entry: Entry[T]) -> None:
-        """It will not come due. Cancelling twice, or what has come due, does nothing."""
+        """Cancel `entry`. Has no effect on an entry that was cancelled or has come due."""
         if entry.thing is None:
             return
         entry.thing = None
@@ -60,12 +60,12 @@ class Timers(Generic[T]):
             self._cancelled = 0
 
     def take_all(self) -> list[Entry[T]]:
-        """All entries, which nothing cancels or pops any more; none is there afterwards."""
+        """Remove and return all entries; the caller must not cancel them any more."""
         heap, self._heap, self._cancelled = self._heap, [], 0
         return heap
 
     def first(self) -> Entry[T] | None:
-        """What is due first; None: nothing is."""
+        """Return the entry that is due first; None: there is none."""
         heap = self._heap
         while heap and heap[0].thing is None:
             heappop(heap)
@@ -73,12 +73,12 @@ class Timers(Generic[T]):
         return heap[0] if heap else None
 
     def next_due(self) -> int | None:
-        """When the first thing is due; None: nothing is."""
+        """Return when the first thing is due; None: there is none."""
         entry = self.first()
         return None if entry is None else entry.due_ms
 
     def pop_due(self, now_ms: int) -> T | None:
-        """The first thing that is due by now; None: nothing is."""
+        """Remove and return the first thing that is due by `now_ms`; None: there is none."""
         due = self.next_due()
         if due is None or due > now_ms:
             return None
@@ -91,9 +91,9 @@ NEVER_MS: Final = (1 << 63) - 1
 
 
 class Alarm(Generic[T]):
-    """The one time at which `thing` next wants to be looked at, among others in `timers`.
+    """The one time in `timers` at which `thing` next has work to do.
 
-    It may ring early (what it was set for was cancelled); it never rings late.
+    The alarm may ring early (its reason was cancelled); it never rings late.
     """
 
     __slots__ = ("_entry", "_thing", "_timers", "at_ms")
@@ -113,7 +113,7 @@ class Alarm(Generic[T]):
         self._entry = self._timers.push(due_ms, self._thing)
 
     def silence(self) -> None:
-        """It rang, or its thing is gone."""
+        """Clear the alarm: it rang, or its thing is gone."""
         if self._entry is not None:
             self._timers.cancel(self._entry)
             self._entry = None

@@ -1,11 +1,11 @@
-"""Very many objects that nobody needs any more, freed in slices.
+"""Large structures that are no longer needed, freed in slices.
 
     flush, delete ──▶ a structure is replaced by an empty one, at once
                           └──▶ the old one: trash ──▶ a slice of it is freed at each tick
 
-Freeing a million items takes longer than a turn of the loop may.
+Freeing a million items at once would block the loop for too long.
 
-One rule: nothing looks into the trash; what lies there has ended already.
+One rule: nothing looks into the trash; every item in it has ended already.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kestrelpy.core.timers import Alarm, Timers
 
 # Objects freed in one tick: 2 to 3 ms.
 FREED_MAX: Final = 1500
-# Smaller structures are freed where they are dropped.
+# Smaller structures are freed at once, by the code that drops them.
 SMALL: Final = 1000
 _SOON_MS: Final = 1
 
@@ -25,7 +25,7 @@ Pile = dict[Any, Any] | OrderedDict[Any, Any] | deque[Any] | list[Any] | set[Any
 
 
 class Trash:
-    """The trash of one broker; its `alarm` rings while there is any."""
+    """The trash of one broker; its `alarm` rings until the trash is empty."""
 
     __slots__ = ("_piles", "alarm")
 
@@ -34,11 +34,11 @@ class Trash:
         self.alarm: Alarm[Any] = Alarm(timers, self)
 
     def __len__(self) -> int:
-        """How many objects are still to be freed."""
+        """Return how many objects are still to be freed."""
         return sum(map(len, self._piles))
 
     def take(self, *piles: Pile) -> None:
-        """The caller has replaced these; only the trash has them from now on."""
+        """Take over structures that the caller has replaced and no longer refers to."""
         large = [pile for pile in piles if len(pile) > SMALL]
         if large:
             self._piles += large

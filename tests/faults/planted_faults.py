@@ -916,7 +916,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an observer whose time is over before its turn is told that there is nothing",
         "kestrelpy/core/broker.py",
-        "                waiter.owner = queue.reader  # it was its turn to be told, soon\n",
+        "                waiter.owner = queue.reader  # there are items: its turn was near\n",
         "                pass\n",
         ("tests/unit/core/index/test_waiters.py",),
     ),

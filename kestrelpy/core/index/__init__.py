@@ -1,1 +1,1 @@
-"""Data structures: which items are ready, delayed, leased, dead, locked."""
+"""Data structures for ready, delayed, leased, dead and locked items."""

@@ -1,9 +1,9 @@
-"""The dead line: items whose attempts are used up, with what is known about why.
+"""The dead letters: items whose attempts are used up, with the reason and time of each death.
 
-What is known about them stays in memory, and the bodies of the first few; the others are read
-back from the log when somebody asks for them.
+The facts about every dead letter stay in memory, and so do the bodies of the first few. The other
+bodies are read back from the log when a client asks for them.
 
-One rule: a dead item stays until somebody confirms it from the dead line; nothing expires here.
+One rule: a dead letter stays until a client or a transfer ends it; dead letters never expire.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from journal.sets.id_set import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash
 
-# Bodies of dead items kept in memory: enough that looking at a few needs no disk.
+# Bytes of dead letters' bodies in memory: enough to look at a few without the disk.
 KEPT_BYTES_MAX: Final = 1 << 20
-# Entries of deaths that are over stay in the line while one before them stands there; so many may,
-# and as many as there are dead.
+# An entry of a death that is over stays in the line while another entry stands before it. There may
+# be this many such entries, plus one for each dead letter.
 PASSED_ENTRIES_MAX: Final = 1024
 
 
 class DeadLetters:
-    """Dead items in the order in which they died; `count` of them are there to be lent.
+    """Dead letters in the order of their deaths; `count` of them can be leased.
 
-    `ids` are those of `deaths`.
+    `ids` are the ids of `deaths`.
     """
 
     __slots__ = (
@@ -38,15 +38,15 @@ class DeadLetters:
         self.deaths: dict[int, DeadEntry] = {}
         self.ids = IdSet()
         self.count = 0
-        self.bytes = 0  # of all their bodies, lent ones included
+        self.bytes = 0  # of all bodies, those of leased dead letters included
         self._line: list[tuple[int, int]] = []  # a heap of orders, with ids
         self._items: dict[int, Item] = {}
         self._kept_bytes = 0
         self._order = 0
         self._hidden: set[int] = set()
-        # Taken from behind the front: is their entry in the line still there?
+        # Dead letters taken from after the front; True while their entry is still in the line.
         self._away: dict[int, bool] = {}
-        self.wanted = 0  # beside the first one, this one's body is to be read back
+        self.wanted = 0  # a client waits for this one's body, besides the first one's
 
     def __len__(self) -> int:
         return len(self.deaths)
@@ -54,7 +54,7 @@ class DeadLetters:
     def add(
         self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int, order: int = 0
     ) -> None:
-        """To the end of the dead line, or to its place there."""
+        """Add a dead letter at the end of the line, or at the place `order`."""
         self._order = order = order or self._order + 1
         self.deaths[id_] = DeadEntry(id_, order, attempts, reason, died_ms, body_bytes)
         self.ids.add(id_)
@@ -66,7 +66,7 @@ class DeadLetters:
             heapify(self._line)
 
     def store(self, item: Item, always: bool) -> None:
-        """If its body is here, it stays if there is room for it."""
+        """Keep the item with its body in memory if there is room for it, or `always`."""
         if item.is_whole and item.id not in self._items and (
             always or self._kept_bytes + item.size <= KEPT_BYTES_MAX or not self._items
         ):
@@ -74,7 +74,7 @@ class DeadLetters:
             self._kept_bytes += item.size
 
     def take_in(self, item: Item) -> None:
-        """The body of the first has been read back: others make room for it if need be."""
+        """Store an item that was read back; if there is no room for it, drop the other bodies."""
         if item.id == self.wanted:
             self.wanted = 0
         if self._kept_bytes + item.size > KEPT_BYTES_MAX:
@@ -84,18 +84,18 @@ class DeadLetters:
 
     @property
     def missing(self) -> int:
-        """The first item's id, if its body is not in memory; else 0."""
+        """The id of the first dead letter if its body is not in memory; else 0."""
         id_ = self._first()
         return id_ if id_ and id_ not in self._items else 0
 
     @property
     def sought(self) -> int:
-        """Whose body is to be read back next: one that somebody wants, or the first; else 0."""
+        """The id of the next body to read back: the wanted one, else the first; 0: none."""
         wanted = self.wanted
         return wanted if wanted and wanted not in self._items else self.missing
 
     def pop(self) -> tuple[int, Item] | None:
-        """The first with its order; None: there is none, or its body is missing."""
+        """Remove and return the first item with its order; None: none, or its body is missing."""
         item = self.first()
         if item is None:
             return None
@@ -106,16 +106,16 @@ class DeadLetters:
         return order, item
 
     def first(self) -> Item | None:
-        """What `pop` would return."""
+        """Return the item that `pop` would return."""
         id_ = self._first()
         return self._items.get(id_) if id_ else None
 
     def at(self, id_: int) -> Item | None:
-        """The dead item of this number, if its body is in memory and it is not lent."""
+        """Return the dead letter of this id, if its body is in memory and it is not leased."""
         return self._items.get(id_)
 
     def take(self, id_: int) -> Item | None:
-        """Pop this one, wherever it stands; None: it is not to be had, or its body is missing."""
+        """Remove and return this dead letter, at any place; None: no such item, or no body."""
         item = self._items.pop(id_, None)
         if item is None:
             return None
@@ -124,19 +124,19 @@ class DeadLetters:
         return item
 
     def lease(self, id_: int) -> None:
-        """Somebody has this one, wherever it stands; its body is not in memory."""
+        """Note that this dead letter is leased, at any place; its body is not in memory."""
         self._away[id_] = True
         self.count -= 1
 
     def put_back(self, item: Item, always: bool) -> None:
-        """It was popped and is back at its place; its body stays as in `keep`, or is read again."""
+        """Return a popped item to its place; its body stays as in `store`, or is read again."""
         if not self._away.pop(item.id, False):
             heappush(self._line, (self.deaths[item.id].order, item.id))
         self.count += 1
         self.store(item, always)
 
     def hide(self, id_: int) -> None:
-        """Its body is not readable: it is not offered until the next start."""
+        """Offer an item whose body is not readable no more until the next start."""
         if id_ == self.wanted:
             self.wanted = 0
         self._line = [entry for entry in self._line if entry[1] != id_]
@@ -145,11 +145,11 @@ class DeadLetters:
         self.count -= 1
 
     def is_hidden(self, id_: int) -> bool:
-        """Was its body not readable?"""
+        """True if the item's body was not readable."""
         return id_ in self._hidden
 
     def forget(self, id_: int, is_lent: bool) -> None:
-        """It is dead no more: confirmed while it was lent, or gone while it was not."""
+        """Forget a dead letter: it was confirmed while leased, or is gone while it was not."""
         death = self.deaths.pop(id_)
         self.ids.discard(id_)
         self._away.pop(id_, None)
@@ -167,7 +167,7 @@ class DeadLetters:
                 self._kept_bytes -= item.size
 
     def drop(self, trash: Trash) -> None:
-        """The queue is deleted: nobody asks for them here."""
+        """Hand everything to `trash`: the queue is deleted, and these structures are not used."""
         trash.take(self.deaths, self._line, self._items, self._hidden, self._away)
 
     def _first(self) -> int:
@@ -183,6 +183,6 @@ class DeadLetters:
         return 0
 
     def _is_its(self, order: int, id_: int) -> bool:
-        """Is this entry of an item that is dead, and not of an earlier death?"""
+        """True if the entry is that of an item's present death, not of an earlier one."""
         death = self.deaths.get(id_)
         return death is not None and death.order == order

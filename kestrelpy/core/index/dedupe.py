@@ -1,18 +1,20 @@
-"""Stored once: which ids a queue has seen, in a window, or in the newest epoch of their scope.
+"""Deduplication: the ids a queue has seen, in a window or in the newest epoch of their scope.
 
-    add q/id=a                 seen within `dedupe_window`? ──▶ a duplicate: nothing is stored
-    add q/id=a/scope=s/epoch=7 of s an older epoch than its newest? a duplicate; a newer one: what
-                               was seen in the older is forgotten; the same: seen in it?
+    add q/id=a                   seen within `dedupe_window`  ──▶ a duplicate: nothing is stored
+    add q/id=a/scope=s/epoch=7   older than the newest epoch of s ──▶ a duplicate
+                                 newer ──▶ stored; the ids of the older epoch are forgotten
+                                 the same epoch, and seen in it ──▶ a duplicate
 
-An id is remembered by a keyed hash of 128 bits with the time at which its item was stored. The
-record of the item says the id, so that it is remembered if and only if the item is stored. An
-entry is never too old while it is looked for at a time before its window is over, and always from
-then on; sweeping it away later changes nothing.
+The queue remembers an id by a keyed hash of 128 bits, with the time at which its item was stored.
+The item's record carries the id, so the id is remembered if and only if the item is stored. An
+entry counts until its window is over and never after that, so sweeping it away later changes
+nothing.
 
-A cancelled item's id stays remembered, as that of any other item that has gone: whoever repeats
-the put that was cancelled must not bring the item back.
+The id of a cancelled item stays remembered, like that of any other item that has ended: a producer
+that repeats the cancelled put must not bring the item back.
 
-One rule: what was seen follows from the records and their times alone; the clock only decides.
+One rule: the seen ids follow from the records and their times alone; the clock only decides which
+of them count.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ _FEW_BYTES: Final = 64 * ID.size
 
 
 class Scope:
-    """A writer's numbered batches: the ids of the newest, and when one was stored last.
+    """A writer's numbered batches: the ids of the newest epoch, and the time of the last put.
 
-    Items before `since` are of other epochs, or of a time that is forgotten.
+    Items before `since` belong to other epochs, or to a forgotten time.
     """
 
     __slots__ = ("epoch", "ids", "last", "since", "used_ms")
@@ -39,12 +41,12 @@ class Scope:
     def __init__(self, epoch: int, since: int) -> None:
         self.epoch = epoch
         self.since = since
-        self.last = 0  # the newest of its items
+        self.last = 0  # the newest item of the epoch
         self.used_ms = 0
-        self.ids: bytearray | Table = bytearray()  # few of them need no table
+        self.ids: bytearray | Table = bytearray()  # a few ids need no table
 
     def add(self, entry: bytes, item: int) -> None:
-        """One more id of this epoch, and the item that was stored under it."""
+        """Add an id of this epoch, and the item that was stored under it."""
         self.last = max(self.last, item)
         ids = self.ids
         if isinstance(ids, Table):
@@ -57,23 +59,23 @@ class Scope:
                 table.add(bytes(ids[at : at + ID.size]))
 
     def has(self, hash_: bytes) -> bool:
-        """Was this id seen in this epoch?"""
+        """True if this id was seen in this epoch."""
         ids = self.ids
         if isinstance(ids, Table):
             return ids.find(hash_) is not None
         found = ids.find(hash_)
-        while found > 0 and found % ID.size:  # that is a time and a part of a hash
+        while found > 0 and found % ID.size:  # a match across the fields of an entry
             found = ids.find(hash_, found + 1)
         return found >= 0
 
     @property
     def count(self) -> int:
-        """How many ids."""
+        """The number of ids."""
         return self.ids.count if isinstance(self.ids, Table) else len(self.ids) // ID.size
 
 
 class Ids:
-    """The ids that one queue has seen. `scopes` stand in the order of their last use."""
+    """The ids that one queue has seen. `scopes` are in the order of their last use."""
 
     __slots__ = ("_asked", "_base", "_bucket", "_hash", "fresh", "scopes", "table")
 
@@ -83,20 +85,20 @@ class Ids:
         self.scopes: dict[bytes, Scope] = {}
         self._base = keyed(b"")
         self._asked, self._hash = b"", b""
-        self._bucket: bytearray | None = None  # where what was asked for last would stand
+        self._bucket: bytearray | None = None  # where the id of the last look-up would stand
 
     def set_secret(self, secret: bytes) -> None:
-        """What ids are hashed with; before any is remembered."""
+        """Set the secret of the id hashes, before any id is remembered."""
         self._base = keyed(secret)
         self._asked = b""
 
     @property
     def is_empty(self) -> bool:
-        """Is nothing remembered?"""
+        """True if no id is remembered."""
         return not (self.table.count or self.scopes)
 
     def has_seen(self, stamp: ItemHeader, policy: Policy, unix_ms: int) -> bool:
-        """Is this a duplicate?"""
+        """True if an item with this header is a duplicate."""
         if stamp.scope:
             window_ms = policy.scope_window_ms
             scope = self.scopes.get(stamp.scope)
@@ -113,7 +115,7 @@ class Ids:
         return window_ms is None or unix_ms - time_of(bucket, at) < window_ms
 
     def is_newer(self, stamp: ItemHeader, item: int) -> bool:
-        """In replay: is what is remembered under this id older than this item, if anything is?
+        """In replay, True if the entry remembered under this id is older than `item`, or missing.
 
         A chunk may know more than the log that is left.
         """
@@ -128,7 +130,7 @@ class Ids:
         return at < 0 or item > ID.unpack_from(bucket, at)[2]
 
     def item_of(self, id_: bytes, policy: Policy, unix_ms: int) -> int:
-        """The item that was stored under this id, in no scope; 0: none that is remembered."""
+        """Return the item stored under this id without a scope; 0: none is remembered."""
         found = self.table.find(self._hash_of(id_))
         window_ms = policy.dedupe_window_ms
         if found is None or (window_ms is not None and unix_ms - time_of(*found) >= window_ms):
@@ -138,22 +140,22 @@ class Ids:
         return item
 
     def is_outdated(self, scope: bytes, policy: Policy, unix_ms: int) -> bool:
-        """True if this scope was not used for so long that it begins anew."""
+        """True if this scope was unused for `scope_window`, so that it begins anew."""
         window_ms, known = policy.scope_window_ms, self.scopes.get(scope)
         return known is not None and window_ms is not None and unix_ms - known.used_ms >= window_ms
 
     def sweep(self, policy: Policy, unix_ms: int, buckets: int) -> None:
-        """Drop ids that are too old, in so many buckets."""
+        """Drop ids that are too old, in the next `buckets` buckets."""
         self._bucket = None
         if policy.dedupe_window_ms is not None and self.table.count:
             self.table.sweep(unix_ms - policy.dedupe_window_ms + 1, buckets)
 
     def oldest_scopes(self, count: int) -> list[bytes]:
-        """Return the scopes that were not used for longest."""
+        """Return the `count` scopes that were unused for longest."""
         return list(islice(self.scopes, count))
 
     def load(self, epoch: Epoch, entries: bytes, latest_ms: int, has_snapshot: bool) -> None:
-        """Ids of this epoch; without a snapshot every scope counts, and the newest epoch of it."""
+        """Load ids of this epoch; without a snapshot, of every scope's newest epoch."""
         name, number = epoch
         scope = self.scopes.get(name)
         if not has_snapshot and (scope is None or scope.epoch < number):
@@ -168,7 +170,7 @@ class Ids:
                 scope.add(entries[at : at + ID.size], item)
 
     def _hash_of(self, id_: bytes) -> bytes:
-        if id_ is not self._asked:  # it is asked for first, and stored then
+        if id_ is not self._asked:  # it is looked up first, then stored
             made = self._base.copy()
             made.update(id_)
             self._asked, self._hash, self._bucket = id_, made.digest(), None
@@ -182,7 +184,7 @@ class Ids:
         if not stamp.scope:
             bucket, self._bucket = self._bucket, None
             if bucket is not None and stamp.id is self._asked:
-                self.table.add_to(bucket, entry)  # it was asked for in this very step
+                self.table.add_to(bucket, entry)  # this same step looked it up
             else:
                 self.table.add(entry)
             self.fresh.add_id(entry)

@@ -1,14 +1,15 @@
-"""Items that are not due yet: 20 bytes each, in the order they are due; no bodies, no timers.
+"""Delayed items: 20 bytes each, in the order of their due times; no bodies, no timers.
 
     dates       due u64 | id u64 | size u32     on the wall clock, which may be set
-    durations   the same                        on the clock that never steps
+    durations   the same                        on the monotonic clock
 
-    put with delay=, at= ─┐                   ┌──▶ due: a place in the line (RELEASED)
-    given back with one ──┴──▶ in `DueTimes` ─┴──▶ cancelled, flushed, retried by hand
+    put with delay=, at= ─┐                   ┌──▶ due: a place in the ready list (RELEASED)
+    nacked with a delay ──┴──▶ in `DueTimes` ─┴──▶ cancelled, flushed, retried by hand
 
-After a restart all of them follow the wall clock: the log knows dates alone. A queue that lives in
-memory keeps the items themselves. Where several readers have an item that was never available, it
-has one entry for all of them, in delays of no reader (`shared`); each has its id.
+After a restart all delays follow the wall clock: the log has dates alone. A queue in memory keeps
+the items themselves. If several subscriptions have an item that was never available, it has one
+entry for all of them, in delays that belong to no subscription (`shared`); each subscription has
+its id.
 
 One rule: each of `ids` has one entry, among the dates or the durations, its own or the shared ones.
 """
@@ -24,26 +25,26 @@ from kestrelpy.core.index.sorted_table import DueTimes
 from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash
 
-# Times, what leads from them to the wall clock, and of which ids (None: of all).
+# Due times, the offset from them to the wall clock, and the ids to include (None: all).
 _Part = tuple[DueTimes, int, IdSet | None]
 
 
 class Delay(NamedTuple):
-    """For `ms` from now, or until the date `ms` of the wall clock."""
+    """A delay of `ms`, or until the wall clock date `ms`."""
 
     ms: int
     is_date: bool = False
 
     def due_ms(self, unix_ms: int) -> int:
-        """When that is, wall clock; at the latest now."""
+        """Return the due time, wall clock; `unix_ms` if it is in the past."""
         return max(self.ms if self.is_date else unix_ms + self.ms, unix_ms)
 
 
 class Delays:
-    """The delayed items of one reader. `ids` are theirs, `bytes` the sum of their bodies.
+    """The delayed items of one subscription: their `ids`, and the `bytes` of their bodies.
 
-    `items` are those of a queue in memory, `unlogged` those whose delay no record tells of,
-    `shared` has the entries that others have, too.
+    `items` are the items of a queue in memory, `unlogged` the items whose delay is in no record.
+    `shared` has the entries that other subscriptions share.
     """
 
     __slots__ = ("_dates", "_durations", "bytes", "ids", "items", "shared", "unlogged")
@@ -59,37 +60,37 @@ class Delays:
 
     @property
     def count(self) -> int:
-        """How many are there."""
+        """The number of delayed items."""
         return self.ids.count
 
     @property
     def entry_count(self) -> int:
-        """How many entries it has of its own."""
+        """The number of own entries."""
         return self._dates.count + self._durations.count
 
     def __contains__(self, id_: int) -> bool:
         return id_ in self.ids
 
     def add(self, id_: int, size: int, due_ms: int, is_date: bool) -> None:
-        """It is due then, by the wall clock if that is a date, else by the other one."""
+        """Add an item that is due at `due_ms`: wall clock if `is_date`, else monotonic clock."""
         (self._dates if is_date else self._durations).add(due_ms, id_, size)
         self.ids.add(id_)
         self.bytes += size
 
     def add_shared(self, id_: int, size: int) -> None:
-        """One whose entry is among the shared ones."""
+        """Add an item whose entry is in `shared`."""
         self.ids.add(id_)
         self.bytes += size
 
     def share(self, new: Callable[[int], bool], shared: Delays) -> None:
-        """The entries of these are among the shared ones from now on."""
+        """Move the entries of items for which `new` is true to `shared`."""
         self._dates, shared._dates = _share(self._dates, shared, shared._dates, new)
         self._durations, shared._durations = _share(
             self._durations, shared, shared._durations, new
         )
 
     def restore(self, entries: Iterable[DelayedEntry]) -> None:
-        """After replay: these are delayed, and no others are."""
+        """After replay, set the delayed items to these."""
         known = sorted(entries)
         for item, _, size, _ in known:
             self.ids.add(item)
@@ -97,12 +98,12 @@ class Delays:
         self._dates = DueTimes((due_ms, item, size) for item, due_ms, size, _ in known)
 
     def next_due(self, offset_ms: int) -> int | None:
-        """When the next one is due, on the clock that never steps; None: it has no entry."""
+        """Return when the next own entry is due, on the monotonic clock; None: there is none."""
         first = self.first(offset_ms)
         return None if first is None else first[0]
 
     def first(self, offset_ms: int) -> tuple[int, int] | None:
-        """The next of its own entries: when it is due, and of which item that is."""
+        """Return the due time and the id of the next own entry."""
         date, duration = self._dates.first(), self._durations.first()
         if date is None:
             return None if duration is None else duration[:2]
@@ -110,7 +111,7 @@ class Delays:
         return found if duration is None else min(found, duration[:2])
 
     def pop_due(self, now_ms: int, offset_ms: int) -> tuple[int, int] | None:
-        """The one that was due first, with its size; None: none is due."""
+        """Remove the first own entry if it is due; return its id and size, else None."""
         times, first, other = self._dates, self._dates.first(), self._durations.first()
         if other and (not first or other[:2] < (first[0] - offset_ms, first[1])):
             times, first, offset_ms = self._durations, other, 0
@@ -123,7 +124,7 @@ class Delays:
         return id_, size
 
     def remove(self, id_: int, size: int) -> None:
-        """It is delayed no more. Looks for it, if it is."""
+        """Remove an item if it is delayed. Searches the entries."""
         if not self.ids.discard(id_):
             return
         self.bytes -= size
@@ -133,7 +134,7 @@ class Delays:
             self._durations.remove(id_)
 
     def remove_all(self, ids: IdSet, size: int) -> None:
-        """All of these are delayed no more."""
+        """Remove all these items; `size` is the sum of their bodies."""
         if self.entry_count:
             for id_ in ids:
                 if not self._dates.remove(id_):
@@ -142,7 +143,7 @@ class Delays:
         self.bytes -= size
 
     def find(self, id_: int, offset_ms: int) -> tuple[int, int]:
-        """When it is due, wall clock, and its size. Looks for it; it is there."""
+        """Return when a delayed item is due, wall clock, and its size. Searches the entries."""
         for times, offset in ((self._dates, 0), (self._durations, offset_ms)):
             found = times.find(id_)
             if found is not None:
@@ -152,7 +153,7 @@ class Delays:
         return self.shared.find(id_, offset_ms)
 
     def clear(self, trash: Trash) -> None:
-        """None is there any more."""
+        """Remove all delayed items."""
         self._dates.clear()
         self._durations.clear()
         trash.take(self.items, self.unlogged)
@@ -160,7 +161,7 @@ class Delays:
         self.ids, self.bytes = IdSet(), 0
 
     def entries(self, offset_ms: int) -> Iterable[DelayedEntry]:
-        """All of them, as a copy that a thread may look through, more than once."""
+        """Return all entries as a copy that a thread may iterate over, more than once."""
         if not self.ids.count:
             return ()
         parts, shared = self._parts(offset_ms, None), self.shared
@@ -175,7 +176,7 @@ class Delays:
 def _share(
     own: DueTimes, shared: Delays, times: DueTimes, new: Callable[[int], bool]
 ) -> tuple[DueTimes, DueTimes]:
-    """What is left to its own reader, and the shared ones with the others."""
+    """Return the entries that stay with their subscription, and the shared ones with the rest."""
     moved, stay = list[tuple[int, int, int]](), list[tuple[int, int, int]]()
     for entry in own:
         (moved if new(entry[1]) else stay).append(entry)
@@ -187,7 +188,7 @@ def _share(
 
 
 class _Entries:
-    """What was delayed at one moment. Who is stopped halfway may look through it again."""
+    """The delayed items at one moment; a reader that stops halfway may iterate again."""
 
     __slots__ = ("_parts",)
 

@@ -1,10 +1,11 @@
-"""Ready items that stand apart and whose bodies only the log has: a number each, by place.
+"""Disk references: ready items out of order whose bodies only the log has, one number each.
 
     place u64 | id u64 | size u32      20 bytes in order of places (`DueTimes`, of places here)
     in order ──▶ fetching: their puts are being read ──▶ in memory, at their place
 
-One rule: a stub counts as ready until it is taken, fetched or removed. What leaves from the middle
-is taken out of `ids` and passed over later; it never comes back (a place is given once).
+One rule: a disk reference counts as ready until it is taken, fetched or removed. An entry that
+leaves from the middle is taken out of `ids` at once and passed over later. It never returns,
+because a place is given once.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _COMPACT_ABOVE: Final = 64
 
 
 def pack(place: int, id_: int, size: int) -> int:
-    """One int that sorts by the first number, be it a place or a time."""
+    """Return one int that sorts by the first number, which may be a place or a time."""
     return place << PLACE_SHIFT | id_ << _SIZE_BITS | size
 
 
 def unpack(packed: int) -> tuple[int, int, int]:
-    """Place, id and size."""
+    """Return place, id and size."""
     return packed >> PLACE_SHIFT, packed >> _SIZE_BITS & _ID_MASK, packed & _SIZE_MASK
 
 
 class DiskRefs:
-    """All of them in order. `ids` are those that are there, `bytes` the sum of their sizes."""
+    """Disk references in order. `ids` are the present items, `bytes` the sum of their sizes."""
 
     __slots__ = ("_fetching", "_waiting", "bytes", "ids")
 
@@ -49,42 +50,42 @@ class DiskRefs:
 
     @property
     def count(self) -> int:
-        """How many are there."""
+        """The number of disk references."""
         return self.ids.count
 
     @property
     def is_fetching(self) -> bool:
-        """Are some being read?"""
+        """True if some are being read."""
         return bool(self._fetching)
 
     def push(self, packed: int) -> None:
-        """One more."""
+        """Add a disk reference."""
         place, id_, size = unpack(packed)
         self._waiting.add(place, id_, size)
         self.ids.add(id_)
         self.bytes += size
 
     def push_last(self, entries: bytes, released: Iterable[Release]) -> None:
-        """These too, behind all others; `entries` are they as `DueTimes` has them."""
+        """Add these after all others; `entries` are the same items in the form of `DueTimes`."""
         self._waiting.add_behind(entries)
         for _, id_, size, _ in released:
             self.ids.add(id_)
             self.bytes += size
 
     def begin(self, packed: list[int]) -> None:
-        """After replay: these, and no others."""
+        """After replay, set the disk references to these."""
         self._waiting = DueTimes(map(unpack, packed))
         for each in packed:
             self.ids.add(each >> _SIZE_BITS & _ID_MASK)
             self.bytes += each & _SIZE_MASK
 
     def first_place(self) -> int:
-        """Of the next one; beyond all places if there is none."""
+        """Return the place of the next one; a number beyond all places if there is none."""
         place = next(iter(self._fetching.values()), _NOWHERE << PLACE_SHIFT) >> PLACE_SHIFT
         return min(place, self.first_in_line())
 
     def pop(self) -> tuple[int, int, int]:
-        """The next one: place, id and size. There is one."""
+        """Remove the next one; return place, id and size. The caller knows that there is one."""
         place = self.first_place()
         packed = next(iter(self._fetching.values()), 0)
         if packed and packed >> PLACE_SHIFT == place:
@@ -95,7 +96,7 @@ class DiskRefs:
         return unpack(packed)
 
     def size_of(self, id_: int) -> int:
-        """The size of this one, which is there. Looks for it."""
+        """Return the size of a present item. Searches the entries."""
         packed = self._fetching.get(id_)
         if packed is not None:
             return packed & _SIZE_MASK
@@ -103,7 +104,7 @@ class DiskRefs:
         return found[2] if found is not None else 0
 
     def remove(self, id_: int, size: int) -> bool:
-        """This one is not there any more; was it?"""
+        """Remove an item; return False if it was not present."""
         if not self.ids.discard(id_):
             return False
         self._fetching.pop(id_, None)
@@ -119,21 +120,21 @@ class DiskRefs:
         self.bytes -= packed & _SIZE_MASK
 
     def clear(self) -> None:
-        """There are none any more."""
+        """Remove all disk references."""
         self._waiting.clear()
         self._fetching.clear()
         self.ids = IdSet()
         self.bytes = 0
 
     def copy(self) -> DiskRefs:
-        """One that changes on its own."""
+        """Return an independent copy."""
         other = DiskRefs()
         other._waiting, other._fetching = self._waiting.copy(), dict(self._fetching)
         other.ids, other.bytes = self.ids.copy(), self.bytes
         return other
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Place, id and size of each, in no particular order."""
+        """Yield place, id and size of each, in no particular order."""
         for each in chain(map(unpack, self._fetching.values()), self._waiting):
             if each[1] in self.ids:
                 yield each
@@ -141,9 +142,9 @@ class DiskRefs:
     # -- fetching ---------------------------------------------------------------------------
 
     def begin_fetch(self, below: int, most: int, bytes_most: int) -> list[int]:
-        """The next ones whose place is below `below` are to be read: their ids.
+        """Begin to read the next ones with a place below `below`; return their ids.
 
-        At most `most` of them with `bytes_most` of bodies, but one in any case.
+        At most `most` of them, with at most `bytes_most` of bodies, but the first in any case.
         """
         assert not self._fetching, "one after the other"
         left = bytes_most
@@ -156,21 +157,21 @@ class DiskRefs:
         return list(self._fetching)
 
     def first_in_line(self) -> int:
-        """The place of the next one that is not being read."""
+        """Return the place of the next one that is not being read."""
         waiting, ids = self._waiting, self.ids
         while (first := waiting.first()) is not None and first[1] not in ids:
             waiting.pop()
         return _NOWHERE if first is None else first[0]
 
     def fetched(self, id_: int) -> int:
-        """It was read, or never will be: it is no stub any more. Its place; 0: it was none."""
+        """Remove an item that was read, or cannot be; return its place, 0: it was not fetching."""
         packed = self._fetching.pop(id_, 0)
         if packed:
             self._forget(packed)
         return packed >> PLACE_SHIFT
 
     def put_back(self) -> None:
-        """What is being read is not, after all."""
+        """Cancel the fetch: the items being read wait again."""
         for packed in self._fetching.values():
             self._waiting.add(*unpack(packed))
         self._fetching.clear()

@@ -1,6 +1,6 @@
-"""Which items in memory expire, and when.
+"""The items in memory that expire, by expiry.
 
-One rule: an item in memory that expires is watched, or another connection holds it.
+One rule: an item in memory that expires is watched, or leased to a connection.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class ExpiryWatch:
         self.watched: dict[int, Entry[Item]] = {}
 
     def add(self, item: Item) -> None:
-        """Watch this item, which expires."""
+        """Watch an item that has an expiry."""
         self.watched[item.id] = self._expiries.push(item.expires_ms, item)
         self._alarm.need(item.expires_ms - self._clock.offset_ms)
 
     def forget(self, id_: int) -> None:
-        """Stop watching an item: it does not expire, or is not in memory any more."""
+        """Stop watching an item that expires no more or is not in memory any more."""
         entry = self.watched.pop(id_, None) if self.watched else None
         if entry is not None:
             self._expiries.cancel(entry)
 
     def next_due(self) -> int | None:
-        """Return when the next item expires, wall clock in ms; None: none does."""
+        """Return when the next item expires, wall clock in ms; None: no item does."""
         return self._expiries.next_due()
 
     def pop_due(self, unix_ms: int) -> Item | None:

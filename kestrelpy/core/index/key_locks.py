@@ -1,16 +1,17 @@
-"""Who may be next for a key: for each value the item that has it, and who waits behind.
+"""The key locks: for each key value, the item that holds it and the items that wait for it.
 
-    value A    3 │ 7  9 12 ...        3 is first for A and has it: it is lent, or is about to be
+    value A    3 │ 7  9 12 ...        3 is first for A and holds it: it is leased, or will be soon
     value B    7                      7 waits for A and keeps its place on B
     value C    5 │ 12                 12 waits for A and for C
 
-An item claims all its values when it comes to the front of the line. If it is the first for each of
-them it may be lent; else it is *parked*: out of the line, in the rows of those values that others
-have. With `pair` a key is one value, with `any` each of its values is one. When an item ends, the
-next ones have its values; whoever is first for all of its own by then is possible.
+An item claims all its values when it comes to the front of the ready list. If it is the first for
+each of them it may be leased. Else it is *blocked*: out of the ready list, in the rows of the
+values that other items hold. With `pair` a key is one value; with `any` each of its values is one.
+When an item ends, its values pass to the next items; an item that is then first for all its values
+is unblocked.
 
-One rule: an item keeps its claims, in their order, until it ends: no give-back, no delay and no
-look at it changes who is first.
+One rule: an item keeps its claims, in their order, until it ends: no nack, no delay and no peek
+changes which item is first.
 """
 
 from __future__ import annotations
@@ -24,47 +25,47 @@ from journal.format.key import split
 from journal.sets.id_set import IdSet
 from kestrelpy.core.trash import Trash
 
-_FIELDS: Final = 3  # of one that waits in a row: id, place, bytes of its body
+_FIELDS: Final = 3  # of an item that waits in a row: id, place, bytes of its body
 _COMPACT_ABOVE: Final = 64 * _FIELDS
 
 Blocked = tuple[int, int, int]  # id, place, bytes of its body
 
 
 class Row:
-    """Who has a value, and who waits for it in order of place: 24 bytes each."""
+    """The item that holds a value, and the items that wait for it: 24 bytes each, by place."""
 
     __slots__ = ("_at", "_waiting", "holder")
 
     def __init__(self, holder: int) -> None:
         self.holder = holder
         self._waiting = array("Q")
-        self._at = 0  # those before it went
+        self._at = 0  # the entries before it are gone
 
     def __len__(self) -> int:
         return (len(self._waiting) - self._at) // _FIELDS
 
     def __iter__(self) -> Iterator[Blocked]:
-        """Those who wait, in order."""
+        """Yield the waiting items in order."""
         some = self._waiting[self._at :]
         return zip(some[::_FIELDS], some[1::_FIELDS], some[2::_FIELDS], strict=True)
 
     def copy(self) -> Row:
-        """One that changes on its own."""
+        """Return an independent copy."""
         other = Row(self.holder)
         other._waiting = self._waiting[self._at :]
         return other
 
     def first(self) -> Blocked:
-        """The one that has waited longest."""
+        """Return the item that has waited longest."""
         id_, place, size = self._waiting[self._at : self._at + _FIELDS]
         return id_, place, size
 
     def add(self, id_: int, place: int, body_bytes: int) -> None:
-        """One more behind all others."""
+        """Add a waiting item behind all others."""
         self._waiting.extend((id_, place, body_bytes))
 
     def pop(self) -> Blocked:
-        """The one that has waited longest has the value from now on."""
+        """Pass the value to the item that has waited longest, and return that item."""
         first = self.first()
         self._at += _FIELDS
         self.holder = first[0]
@@ -74,7 +75,7 @@ class Row:
         return first
 
     def remove(self, id_: int) -> bool:
-        """It waits no more; did it?"""
+        """Remove a waiting item; return False if it did not wait."""
         at = self._find(id_)
         if at < 0:
             return False
@@ -85,13 +86,13 @@ class Row:
         return True
 
     def leave(self, going: dict[int, int]) -> None:
-        """These wait no more."""
+        """Remove the waiting items `going`."""
         if going:
             stay = [number for each in self if each[0] not in going for number in each]
             self._waiting, self._at = array("Q", stay), 0
 
     def _find(self, id_: int) -> int:
-        """Where it stands, -1: nowhere. Ids rise but for items that were delayed once."""
+        """Return the index of an item, -1 if absent. Ids rise, except those of delayed items."""
         waiting, low, high = self._waiting, self._at // _FIELDS, len(self._waiting) // _FIELDS
         if low < high and waiting[low * _FIELDS] == id_:
             return low * _FIELDS
@@ -111,10 +112,10 @@ class Row:
 
 
 class KeyLocks:
-    """The claims of one reader's items. `matches_any`: sharing one value is enough.
+    """The claims of one subscription's items. `matches_any`: one common value is a match.
 
-    `blocked` are the ids of those that wait for others, `blocked_bytes` those of their bodies;
-    `blocked_values` values have somebody waiting for them.
+    `blocked` are the ids of the items that wait for others, `blocked_bytes` the size of their
+    bodies; `blocked_values` is the number of values that an item waits for.
     """
 
     __slots__ = (
@@ -129,18 +130,18 @@ class KeyLocks:
 
     def __init__(self, matches_any: bool = False) -> None:
         self.matches_any = matches_any
-        # An item that has a value for which nobody waits is all there is to say.
+        # By value. A row that no item waits in is stored as the id of its holder alone.
         self._rows: dict[bytes, int | Row] = {}
-        self._more: dict[int, int] = {}  # who waits for more than one value, and for how many
-        # A heap: of each row the place of its first, with its value, and some that were it. None:
-        # nobody has asked for the oldest yet.
+        self._more: dict[int, int] = {}  # items that wait for several values, and for how many
+        # A heap of each row's first place with the row's value, and some outdated entries. None:
+        # `oldest` has not been called yet.
         self._heads: list[tuple[int, bytes]] | None = None
         self.blocked = IdSet()
         self.blocked_bytes = 0
         self.blocked_values = 0
 
     def clear(self, trash: Trash) -> None:
-        """Nobody claims anything."""
+        """Remove all claims."""
         trash.take(self._rows, self._more)
         self._rows, self._more, self._heads = {}, {}, None
         self.blocked = IdSet()
@@ -150,16 +151,16 @@ class KeyLocks:
         return len(self._rows)
 
     def values(self, key: bytes) -> tuple[bytes, ...]:
-        """What an item of this key claims."""
+        """Return the values that an item with this key claims."""
         return tuple(dict.fromkeys(split(key))) if self.matches_any else (key,)
 
     def holder(self, value: bytes) -> int:
-        """The item that is first for this value, 0: none is."""
+        """Return the item that is first for this value; 0: none is."""
         row = self._rows.get(value, 0)
         return row if isinstance(row, int) else row.holder
 
     def blocker(self, id_: int, key: bytes) -> tuple[bytes, int] | None:
-        """A value that another item than this one has, and which; None: nothing is in its way."""
+        """Return a value that another item holds, and that item; None: nothing blocks `id_`."""
         for value in self.values(key):
             holder = self.holder(value)
             if holder not in (0, id_):
@@ -167,7 +168,7 @@ class KeyLocks:
         return None
 
     def take(self, id_: int, key: bytes) -> bool:
-        """It has its key from now on, or has had it before; False: another item has."""
+        """Give an item its key, if it does not hold it already; False: another item holds it."""
         if not self.matches_any:
             row = self._rows.setdefault(key, id_)
             return row == id_ or (not isinstance(row, int) and row.holder == id_)
@@ -178,7 +179,10 @@ class KeyLocks:
         return True
 
     def claim(self, id_: int, place: int, body_bytes: int, key: bytes) -> bool:
-        """It stands at the front: may it be lent? If not, it is parked from now on."""
+        """Claim the values of the item at the front.
+
+        Return True if the item may be leased; else it is blocked from now on.
+        """
         if self.matches_any:
             if self.take(id_, key):
                 return True
@@ -192,7 +196,7 @@ class KeyLocks:
         return False
 
     def _stand(self, value: bytes, id_: int, place: int, body_bytes: int) -> bool:
-        """It has the value, or waits for it from now on; does it wait?"""
+        """Give an item the value, or add it to the value's row; True if it waits there."""
         rows = self._rows
         row = rows.setdefault(value, id_)
         if isinstance(row, int):
@@ -209,26 +213,27 @@ class KeyLocks:
         return True
 
     def hold(self, id_: int, key: bytes) -> None:
-        """It has its key since before now, as far as nobody else does."""
+        """Give an item those values of its key that no other item holds: it had them before."""
         for value in self.values(key):
             self._rows.setdefault(value, id_)
 
     def end(self, id_: int, key: bytes, body_bytes: int) -> list[Blocked]:
-        """It is not there any more: those that became possible, out of their rows."""
+        """End the claims of an item; return the items that this unblocks, out of their rows."""
         if not self.matches_any and self._rows.get(key) == id_:
             del self._rows[key]
             return []
         return self._end(id_, self.values(key), body_bytes)
 
     def end_unknown(self, id_: int, body_bytes: int) -> list[Blocked]:
-        """`end` where its key cannot be read any more: it is looked for in every row."""
+        """`end` an item whose key cannot be read any more; searches every row."""
         values = [value for value in self._rows if self._is_in(id_, value)]
         return self._end(id_, tuple(values), body_bytes)
 
     def leave(self, ids: IdSet) -> tuple[dict[int, int], list[Blocked]]:
-        """None of these waits any more: who did, with the bytes of the bodies, and as in `end`.
+        """Remove the blocked items among `ids`.
 
-        With `any` one that waits for a value may have others.
+        Return the removed items with the bytes of their bodies, and the unblocked items as in
+        `end`: with `any`, an item that waits for one value may hold others.
         """
         gone: dict[int, int] = {}
         for value, row in [*self._rows.items()]:
@@ -245,7 +250,7 @@ class KeyLocks:
         return gone, freed
 
     def _pass_on(self, gone: dict[int, int]) -> list[Blocked]:
-        """The values of these go to whoever is next; those that became possible."""
+        """Pass the values that `gone` items hold to the next items; return the unblocked ones."""
         freed = list[Blocked]()
         for value, row in [*self._rows.items()]:
             if (row if isinstance(row, int) else row.holder) not in gone:
@@ -259,26 +264,26 @@ class KeyLocks:
         return freed
 
     def _hand_on(self, row: Row, freed: list[Blocked]) -> None:
-        """Whoever is first has the value now; if that was all it waited for, it is `freed`."""
+        """Pass a value to the first item in the row; add it to `freed` if it waits for no more."""
         first = row.pop()
         if self._has_all(first[0]):
             freed.append(first)
             self._unpark(first[0], first[2])
 
     def holders(self, first: int, last: int) -> set[int]:
-        """The items from `first` to `last` that are first for a value."""
+        """Return the items from `first` to `last` that are first for a value."""
         rows = self._rows.values()
         ids = {row if isinstance(row, int) else row.holder for row in rows}
         return {id_ for id_ in ids if first <= id_ <= last}
 
     def rows(self) -> list[Row]:
-        """Those in which somebody waits, as copies."""
+        """Return copies of the rows in which an item waits."""
         if not self.blocked_values:
             return []
         return [row.copy() for row in self._rows.values() if not isinstance(row, int)]
 
     def oldest(self) -> tuple[Blocked, bytes] | None:
-        """Of those that are parked the one with the lowest place, and a value it waits for."""
+        """Return the blocked item with the lowest place, and a value that it waits for."""
         heads, rows = self._heads, self._rows
         if heads is None:
             blocked_values = ((v, row) for v, row in rows.items() if not isinstance(row, int))
@@ -294,22 +299,22 @@ class KeyLocks:
         return row.first(), value
 
     def _is_head(self, place: int, value: bytes) -> bool:
-        """Is this the place of the first who waits for the value?"""
+        """True if this is the place of the first item that waits for the value."""
         row = self._rows.get(value, 0)
         return not isinstance(row, int) and row.first()[1] == place
 
     def _has_new_first(self, value: bytes, row: Row) -> None:
-        """Who waited longest in this row does not any more; without anybody it is none."""
+        """Update the books after the first item left a row; a row that is empty is dissolved."""
         if not row:
             self._rows[value] = row.holder
             self.blocked_values -= 1
             if not self.blocked_values and self._heads:
-                self._heads.clear()  # nobody waits
+                self._heads.clear()  # no item waits
         else:
             self._note_head(row.first()[1], value)
 
     def _note_head(self, place: int, value: bytes) -> None:
-        """This is the place of the first who waits for the value from now on."""
+        """Note the place of the item that is now the first to wait for the value."""
         heads = self._heads
         if heads is None:
             return
@@ -346,7 +351,7 @@ class KeyLocks:
         return freed
 
     def _has_all(self, id_: int) -> bool:
-        """One that waited has one value more: does it wait for none now?"""
+        """Count one value more for a waiting item; True if it waits for none now."""
         waits = self._more.pop(id_, 1) - 1
         if waits > 1:
             self._more[id_] = waits

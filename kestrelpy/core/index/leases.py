@@ -1,10 +1,10 @@
-"""Who holds what until when.
+"""The leases of one subscription: the holder and the deadline of each leased item.
 
-Most leases of a queue last equally long, so they end in the order they were granted: a dict keeps
-that order and grants and ends a lease in constant time. Another one does so for those renewed,
-mostly for equally long, too. Those with a deadline out of order go to a heap beside them.
+Most leases of a queue have the same length, so they end in the order of their grants. A dict keeps
+that order, and grants and ends a lease in constant time. A second dict does the same for renewed
+leases, which mostly have one length. Leases with a deadline out of order go to a heap.
 
-    granted    5 7 9 ...        by token   5: only leases whose token somebody was shown
+    granted    5 7 9 ...        by token   5: only leases with a token that a client was shown
     renewed    3 2 4 ...
     others     heap 1 8 ...
 
@@ -25,10 +25,11 @@ from kestrelpy.core.trash import Trash
 
 
 class Holder:
-    """Whoever items are lent to: one connection, all who know a token of one reader, or the mover.
+    """A holder of leases: a connection, all clients with a token of one subscription, or the mover.
 
-    `leases` are its own, oldest first (ended in constant time, whichever it is); not the mover's.
-    `overdue` names the readers whose leases ended under this holder's hands, once for each.
+    `leases` are the holder's own, oldest first; any of them ends in constant time. Leases of the
+    mover are not in it. `overdue` names, once per lease, the subscription of each lease that ended
+    while this holder still had it.
     """
 
     __slots__ = ("leases", "name", "overdue")
@@ -40,12 +41,13 @@ class Holder:
 
 
 class Lease:
-    """One item lent to one holder. `attempts` are those before this delivery.
+    """One item leased to one holder. `attempts` are those before this delivery.
 
-    `began_ms` is wall clock; `deadline_ms` runs on the clock that never steps (None: no end).
-    `dead`: it was lent from the dead line and goes back there. `by_token`: it is in the log, by the
-    record `lsn` (0: since before this start), and whoever knows the token may end it. `is_moving`:
-    only the mover ends it (or the end of the queue), and it is not among the leases of its holder.
+    `began_ms` is wall clock; `deadline_ms` is on the monotonic clock (None: no end). `dead`: the
+    item is a dead letter, and a nack returns it to the dead letters. `by_token`: the log has the
+    lease in the record `lsn` (0: from before this start), and any client with the token may end
+    it. `is_moving`: only the mover or the end of the queue ends the lease, and it is not among the
+    leases of its holder.
     """
 
     __slots__ = (
@@ -80,7 +82,7 @@ class Lease:
 
 
 class _InOrder:
-    """Leases by item, in the order of their deadlines. `latest_ms` was the latest."""
+    """Leases by item, in the order of their deadlines. `latest_ms` is the latest one added."""
 
     __slots__ = ("latest_ms", "leases")
 
@@ -96,10 +98,10 @@ class _InOrder:
 
 
 class Leases:
-    """The leases of one reader, by item, by deadline and by token.
+    """The leases of one subscription, by item, by deadline and by token.
 
-    `entries` are those by token as the log has them, by item. Of the same leases, `token_ids` are
-    the items that are not dead, and `token_bytes` the size of their bodies.
+    `entries` are the leases by token as the log has them, by item. Of these leases, `token_ids` are
+    the items that are not dead letters, and `token_bytes` the size of their bodies.
     """
 
     __slots__ = (
@@ -111,7 +113,7 @@ class Leases:
         self.entries: dict[int, LeaseEntry] = {}
         self.token_ids = IdSet()
         self.token_bytes = 0
-        self.places: dict[int, int] = {}  # after replay: of those that are no id
+        self.places: dict[int, int] = {}  # after replay: by item, the places that are no id
         self._by_token: dict[int, Lease] = {}
         self._granted = _InOrder()
         self._renewed = _InOrder()
@@ -125,16 +127,16 @@ class Leases:
         return iter(self.all())
 
     def all(self) -> list[Lease]:
-        """All of them, as a list of its own."""
+        """Return all leases as a new list."""
         granted, renewed = self._granted.leases, self._renewed.leases
         return [*granted.values(), *renewed.values(), *self._others.values()]
 
     def moving(self) -> list[Lease]:
-        """Those of the mover but for dead items."""
+        """Return the mover's leases, except those of dead letters."""
         return [each for each in self._others.values() if each.is_moving and not each.dead]
 
     def without_token(self) -> list[Lease]:
-        """Those by connection, and those of the mover that never were by token."""
+        """Return the leases by connection, and the mover's leases that never were by token."""
         if len(self) == len(self.entries):
             return []
         return [lease for lease in self.all() if not lease.by_token]
@@ -143,7 +145,7 @@ class Leases:
         return self.of(item_id) is not None
 
     def of(self, item_id: int) -> Lease | None:
-        """The lease of this item, if it is lent."""
+        """Return the lease of this item, if it is leased."""
         return (
             self._granted.leases.get(item_id)
             or self._renewed.leases.get(item_id)
@@ -151,7 +153,7 @@ class Leases:
         )
 
     def grant(self, lease: Lease) -> None:
-        """It is lent from now on."""
+        """Add a lease."""
         if lease.is_moving:
             self._others[lease.item.id] = lease
             return
@@ -164,7 +166,7 @@ class Leases:
             self._place(lease, granted)
 
     def enter(self, lease: Lease, entry: LeaseEntry) -> None:
-        """It is by token, and the log says so."""
+        """Make it a lease by token; `entry` is the log's record of it."""
         lease.by_token = True
         self.entries[lease.item.id] = entry
         self._by_token[lease.token] = lease
@@ -173,18 +175,18 @@ class Leases:
             self.token_bytes += entry.body_bytes
 
     def show(self, lease: Lease) -> None:
-        """Its holder is told the token, which names it from any connection while it lasts."""
-        if lease in lease.holder.leases:  # else it ended before who waited for it was told
+        """Register the token for the holder to see: it names the lease from any connection."""
+        if lease in lease.holder.leases:  # else it ended before its reply was sent
             self._by_token[lease.token] = lease
 
     def by_token(self, token: int) -> Lease | None:
-        """The lease of this token, if somebody was shown it and it has not ended."""
+        """Return the lease of this token, if a client was shown the token and the lease lasts."""
         return self._by_token.get(token)
 
     def end(self, lease: Lease) -> None:
-        """It is not lent any more; whose it was no longer has it."""
+        """Remove a lease from here and from its holder."""
         if lease.is_moving:
-            del self._others[lease.item.id]  # no time ends it, no token names it
+            del self._others[lease.item.id]  # it has no deadline, and no token names it
         else:
             del lease.holder.leases[lease]
             self._displace(lease)
@@ -197,9 +199,9 @@ class Leases:
                 self.token_bytes -= lease.item.size
 
     def drop(self, tokens: Holder, trash: Trash) -> None:
-        """The queue is deleted: nobody holds any of them, nor asks for them here.
+        """Take all leases from their holders and hand them to `trash`: the queue is deleted.
 
-        `tokens` is the holder of those by token.
+        `tokens` is the holder of the leases by token.
         """
         for lease in self.without_token():
             if not lease.is_moving:
@@ -211,9 +213,9 @@ class Leases:
         tokens.leases = OrderedDict()
 
     def forward(self, lease: Lease, mover: Holder) -> None:
-        """It is the mover's from now on, and no time ends it; no token names it any more.
+        """Pass a lease to the mover: it has no deadline any more, and no token names it.
 
-        One by token stays in `entries`: the log has it until the item ends.
+        A lease by token stays in `entries`: the log has it until the item ends.
         """
         del lease.holder.leases[lease]
         self._displace(lease)
@@ -223,20 +225,21 @@ class Leases:
         self._others[lease.item.id] = lease
 
     def renew(self, lease: Lease, deadline_ms: int) -> None:
-        """Another deadline."""
+        """Give a lease another deadline."""
         self._displace(lease)
         lease.deadline_ms = deadline_ms
         self._place(lease, self._renewed)
 
     def next_due(self) -> int | None:
-        """The earliest deadline; None: no lease has one."""
+        """Return the earliest deadline; None: no lease has one."""
         due = [self._granted.first_ms, self._renewed.first_ms, self._timers.next_due()]
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def over(self, now_ms: int, most: int) -> list[Lease]:
-        """Leases whose deadline has come, at most `most`, in order; the caller ends them all.
+        """Return at most `most` leases that are past their deadline, in order.
 
-        Many at once: a dict that is emptied from its front is slow to show its first entry.
+        The caller ends them all. One call returns many, because a dict that is emptied from its
+        front is slow to find its first entry.
         """
         over: list[Lease] = []
         while len(over) < most:

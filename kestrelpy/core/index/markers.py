@@ -1,11 +1,12 @@
-"""Which marker an item has whose id is none: the place of its first release.
+"""The markers of items whose marker is not their id: the place of an item's first release.
 
     id      2    9    4    (7: not due yet, no marker)       hidden: 2 4 7 9
     marker  11   12   30
 
-Everything else is known by one number. An observer meets a released item at its marker, once.
+For every other item, id and marker are one number. An observer meets a released item once, at its
+marker.
 
-One rule: a marker is given once and stays; what is released again keeps the first one.
+One rule: a marker is given once and stays; an item that is released again keeps its first one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Final, NamedTuple
 from journal.sets.id_set import IdSet
 
 _COMPACT_ABOVE: Final = 1024
-_COMPACT_AT_ONCE: Final = 1024  # so many are looked at when one is forgotten: half a millisecond
+_COMPACT_AT_ONCE: Final = 1024  # entries checked when one is forgotten: half a millisecond
 
 
 class Release(NamedTuple):
-    """`place` was given to this item by the record `lsn`."""
+    """The record `lsn` gave `place` to this item."""
 
     place: int
     id: int
@@ -32,7 +33,7 @@ class Release(NamedTuple):
 
 
 class MarkerIndex:
-    """`hidden` are ids of items that are there, and that are no markers."""
+    """The marker index. `hidden` are the ids of present items whose ids are no markers."""
 
     __slots__ = (
         "_compacted", "_ids", "_kept", "_markers", "hidden", "latest", "retains",
@@ -42,50 +43,50 @@ class MarkerIndex:
         self._markers = array("Q")
         self._ids = array("Q")
         self._kept: dict[int, int] = {}
-        self._compacted = 0  # up to here all were looked at in this round
+        self._compacted = 0  # this round has checked the entries up to here
         self.hidden = IdSet()
-        self.retains = False  # those of what is done are still asked for
-        self.latest = 0  # the last that was given
+        self.retains = False  # True if markers of done items are still needed
+        self.latest = 0  # the last marker given
 
     def hide(self, id_: int) -> None:
-        """It was put and is not due yet."""
+        """Add an item that was put and is not due yet."""
         self.hidden.add(id_)
 
     def give(self, marker: int, id_: int) -> None:
-        """It was released at this place; higher than any before."""
+        """Note the release of an item at this marker, which is higher than any before."""
         if id_ in self.hidden and id_ not in self._kept:
             self._markers.append(marker)
             self._ids.append(id_)
             self.latest = marker
 
     def give_all(self, released: list[Release]) -> None:
-        """These were released at their places, for the first time."""
+        """Note the first release of each of these items, at its place."""
         if released:
             self._markers.extend([each.place for each in released])
             self._ids.extend([each.id for each in released])
             self.latest = released[-1].place
 
     def remember(self, id_: int, marker: int) -> None:
-        """Its marker is not its latest place any more, or it has none."""
+        """Store the marker of an item whose latest place is another; 0: it has none."""
         if marker != id_:
             self._kept[id_] = marker
 
     def of(self, id_: int, place: int) -> int:
-        """The marker of an item with this latest place; 0: it has none yet."""
+        """Return the marker of an item with this latest place; 0: it has none yet."""
         return self._kept.get(id_, place) if id_ in self.hidden else id_
 
     def is_new(self, id_: int) -> bool:
-        """Of an item that is delayed: was it never available?"""
+        """True if a delayed item was never available."""
         return id_ in self.hidden and id_ not in self._kept
 
     def marker_of(self, id_: int) -> int:
-        """The marker of this hidden item; 0: it has none yet. Looks through all of them."""
+        """Return the marker of this hidden item; 0: it has none yet. Searches all entries."""
         with suppress(ValueError):
             return self._markers[self._ids.index(id_)]
         return 0
 
     def forget(self, id_: int) -> None:
-        """It is done; where that is kept its marker stays."""
+        """Forget the marker of a done item; with retention the marker stays."""
         if self.retains:
             self._kept.pop(id_, None)
         elif self.hidden.discard(id_):
@@ -96,7 +97,7 @@ class MarkerIndex:
                 self._compact(_COMPACT_AT_ONCE)
 
     def keep_only(self, ids: IdSet) -> None:
-        """All others are done."""
+        """Forget the markers of all items but `ids`: the others are done."""
         if not self.hidden.count:
             return
         if not self.retains:
@@ -108,22 +109,22 @@ class MarkerIndex:
         self._compact(len(self._ids))
 
     def _forget_all(self) -> None:
-        """No item that was given one is there any more."""
+        """Drop all entries: no item with one of these markers is present any more."""
         del self._ids[:], self._markers[:]
         self._compacted = 0
 
     def lose(self, first: int, last: int, live: IdSet) -> None:
-        """Of these items those that are done are not kept any more."""
+        """Forget the items from `first` to `last` that are not live: they are not retained."""
         self.hidden.discard_range(first, last, live.between(first, last).both(self.hidden))
         gone = 0
         while gone < len(self._ids) and self._ids[gone] not in self.hidden:
-            gone += 1  # the oldest go first, mostly
+            gone += 1  # mostly, the oldest go first
         del self._ids[:gone], self._markers[:gone]
         self._compacted = max(self._compacted - gone, 0)
         self._compact(_COMPACT_AT_ONCE)
 
     def copy(self) -> MarkerIndex:
-        """One that changes on its own."""
+        """Return an independent copy."""
         other = MarkerIndex()
         other._markers, other._ids = self._markers[:], self._ids[:]
         other._kept, other.hidden = dict(self._kept), self.hidden.copy()
@@ -131,13 +132,13 @@ class MarkerIndex:
         return other
 
     def restore(self, markers: list[tuple[int, int]]) -> None:
-        """After replay: these were given, each with its item, which is hidden."""
+        """After replay, set the pairs of a marker and its item; each item is hidden."""
         markers.sort()
         self._markers = array("Q", (marker for marker, _ in markers))
         self._ids = array("Q", (id_ for _, id_ in markers))
 
     def _compact(self, count: int) -> None:
-        """Those of the next `count` whose items are gone go, too."""
+        """Of the next `count` entries, drop those whose items are gone."""
         start = self._compacted if self._compacted < len(self._ids) else 0
         part = slice(start, start + count)
         some = zip(self._markers[part], self._ids[part], strict=True)
@@ -149,29 +150,29 @@ class MarkerIndex:
     # -- for observers ----------------------------------------------------------------------
 
     def first_from(self, marker: int) -> int:
-        """The first that was given, not below this one, to an item that is there; 0: none."""
+        """Return the first marker from `marker` on whose item is present; 0: none."""
         for at in range(bisect_left(self._markers, marker), len(self._markers)):
             if self._ids[at] in self.hidden:
                 return self._markers[at]
         return 0
 
     def id_of(self, marker: int) -> int:
-        """The item with this marker, which was given to it and is not its id; 0: none."""
+        """Return the present item with this marker that is not its id; 0: none."""
         at = bisect_left(self._markers, marker)
         if at < len(self._markers) and self._markers[at] == marker:
             return self._ids[at] if self._ids[at] in self.hidden else 0
         return 0
 
     def behind(self, marker: int) -> list[int]:
-        """The items with a marker above this one that is not their id."""
+        """Return the items with a marker above `marker` that is not their id."""
         return list(self._ids[bisect_right(self._markers, marker) :])
 
     def between(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Markers from `first` to `last` with the items that are there."""
+        """Return the markers from `first` to `last` whose items are present, with the items."""
         low, high = bisect_left(self._markers, first), bisect_right(self._markers, last)
         found = zip(self._markers[low:high], self._ids[low:high], strict=True)
         return [(marker, id_) for marker, id_ in found if id_ in self.hidden]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Each marker with its item, rising, be it gone."""
+        """Yield each marker with its item, rising, including items that are gone."""
         return zip(self._markers, self._ids, strict=True)

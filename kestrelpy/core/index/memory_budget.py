@@ -1,10 +1,10 @@
-"""How much of a ready line may be in memory: per queue, and over all queues together.
+"""The memory budget of ready lists: per queue, and over all queues together.
 
-A queue takes its share in grains as its line grows, and gives them back as it shrinks, so that the
-check of every put is one comparison. A small share is free, so that ten thousand queues of a few
-items need not ask.
+A queue takes its share in grains as its ready list grows, and returns them as the list shrinks, so
+the check at every put is one comparison. A small share is free, so ten thousand queues of a few
+items each take no grain.
 
-One rule: what is in memory is a copy of what the log holds; letting go of it loses nothing.
+One rule: the items in memory are copies of items in the log; evicting them loses nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ UNLIMITED: Final = (1 << 63) - 1
 
 
 class Memory:
-    """What all queues together may keep in memory, in bytes; `trash` has what is still to be freed.
-    """
+    """The bytes that all queues together may hold; `trash` has structures still to be freed."""
 
     __slots__ = ("limit", "taken", "trash")
 
@@ -30,7 +29,7 @@ class Memory:
         self.taken = 0
 
     def take(self) -> bool:
-        """One grain more, if there is one."""
+        """Take one grain; return False if there is none left."""
         if self.taken + GRAIN_BYTES > self.limit:
             return False
         self.taken += GRAIN_BYTES
@@ -38,9 +37,9 @@ class Memory:
 
 
 class MemoryShare:
-    """One line's share, so many `grains`.
+    """The share of one ready list, in `grains`.
 
-    `allowed` bytes it may cost at present, never more than `most`.
+    The list may cost `allowed` bytes at present, and never more than `most`.
     """
 
     __slots__ = ("_memory", "allowed", "grains", "most", "trash")
@@ -54,12 +53,12 @@ class MemoryShare:
         self.limit(most)
 
     def limit(self, most: int) -> None:
-        """Another upper bound from now on."""
+        """Set the upper bound `most`."""
         self.most = most
         self.allowed = min(FREE_BYTES + self.grains * GRAIN_BYTES, most)
 
     def grow(self, cost: int) -> bool:
-        """May the line cost more than `cost`? Takes what that needs."""
+        """Return True if the list may cost more than `cost`; take the grains that this needs."""
         while self.allowed <= cost:
             if self.allowed >= self.most or not self._memory.take():
                 return False
@@ -68,7 +67,7 @@ class MemoryShare:
         return True
 
     def shrink(self, cost: int) -> None:
-        """Give back what a line that costs so much does not need."""
+        """Return the grains that a list of this `cost` does not need."""
         needed = (cost - FREE_BYTES) // GRAIN_BYTES + 1 if cost > FREE_BYTES else 0
         if self.grains > needed:
             self._memory.taken -= (self.grains - needed) * GRAIN_BYTES
@@ -76,6 +75,6 @@ class MemoryShare:
             self.limit(self.most)
 
     def release(self) -> None:
-        """The line is gone."""
+        """Return all grains: the list is gone."""
         self._memory.taken -= self.grains * GRAIN_BYTES
         self.grains = 0

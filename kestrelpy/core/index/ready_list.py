@@ -1,18 +1,18 @@
-"""Who is next: items by place, as far as memory goes; behind them what only the log holds.
+"""The ready list: items by place, in memory up to a frontier, and in the log alone beyond it.
 
-    returned   [3 5 31]       a small heap of what came back or was released, by place
-    stubs      (7) (40)       a heap too: place, id and size of what stands apart, no body
-    line       8 9 10 11 ...  a deque of what arrived, places growing
+    returned   [3 5 31]       a small heap of nacked and released items, by place
+    disk_refs  (7) (40)       place, id and size of out-of-order items, no body; in order of places
+    line       8 9 10 11 ...  a deque of arrivals, places growing
     - - - - - - - - - - - - - frontier: a number
-    beyond     12 ... 9999    in the log only: how many, and how large
+    beyond     12 ... 9999    in the log only: their number and their size
 
-An item of the plain line is known by one number: id, marker and place are the same. Others stand
-out of order (`out_of_order` has their ids): reading on from the frontier skips them. Without
-a body such an item is a stub; its put is read by its id when it is its turn.
+An item of the line has one number: id, marker and place are the same. Other items are out of order
+(`out_of_order` has their ids), and reading on from the frontier skips them. Without a body such an
+item is a disk reference; its put is read by its id when its turn comes.
 
-One rule: the next item is the one with the lowest place, wherever it stands; so what came back
-stands before everything younger, in its original order, and nothing in memory stands behind the
-frontier. A stub that is next holds up everybody behind it until it has been read.
+One rule: the next item is the one with the lowest place, in whichever structure. So a nacked item
+stands before all younger ones, in its original order, and no item in memory stands after the
+frontier. A disk reference that is next holds up all items after it until it has been read.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from kestrelpy.core.index.disk_refs import DiskRefs, pack
 from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash
 
-# What an item costs beside its body: itself, its numbers, its place in the line. Measured.
+# The cost of an item besides its body: the object, its numbers, its place in the line. Measured.
 ITEM_COST: Final = 320
 NO_FRONTIER: Final = (1 << 63) - 1
-# What was removed is passed over later; it is never more than that and than what is in memory.
+# Removed items are passed over later. Beyond these limits they never outweigh the items in memory.
 _COMPACT_ABOVE: Final = 64
 _COMPACT_ABOVE_BYTES: Final = 64 << 10
 _id: Final = attrgetter("id")
@@ -41,11 +41,12 @@ _marker: Final = attrgetter("marker")
 
 
 class Ready:
-    """A line of items. Removing from its middle is lazy: the id is noted and passed over later.
+    """A list of ready items. Removal from its middle is lazy: it notes the id, to pass over later.
 
     `resident` items with `resident_bytes` of bodies are in memory, `beyond` with `beyond_bytes`
-    beyond the frontier, `disk_refs` out of order. In no line, but ready, are `blocked` items
-    with `blocked_bytes`: they wait for their key, and take `blocked_cost` of memory (`Keyed`).
+    beyond the frontier, and `disk_refs` out of order. `blocked` items with `blocked_bytes` are
+    ready but not in the list: they wait for their key, and take `blocked_cost` of memory (see
+    `KeyGate`).
     """
 
     __slots__ = (
@@ -67,11 +68,11 @@ class Ready:
     )  # fmt: skip
 
     def __init__(self, out_of_order: IdSet | None = None) -> None:
-        """`out_of_order` are the ids of what stands apart, as the reader knows them."""
+        """`out_of_order` are the ids of the out-of-order items, shared with the subscription."""
         self._out_of_order = out_of_order if out_of_order is not None else IdSet()
         self._line: deque[Item] = deque()
         self._returned: list[tuple[int, Item]] = []
-        self._back: dict[int, Item] = {}  # those by their ids
+        self._back: dict[int, Item] = {}  # the same items by id
         self._removed: set[int] = set()
         self._removed_bytes = 0
         self.disk_refs = DiskRefs()
@@ -86,38 +87,38 @@ class Ready:
 
     @property
     def count(self) -> int:
-        """How many items are ready."""
+        """The number of ready items."""
         return self.resident + self.beyond + self.disk_refs.count + self.blocked
 
     @property
     def bytes(self) -> int:
-        """And how many bytes their bodies have."""
+        """The size of their bodies."""
         return self.resident_bytes + self.beyond_bytes + self.disk_refs.bytes + self.blocked_bytes
 
     @property
     def cost(self) -> int:
-        """How much memory the line takes, in bytes."""
+        """The memory that the list takes, in bytes."""
         return self.resident_bytes + self.resident * ITEM_COST
 
     # -- in memory --------------------------------------------------------------------------
 
     def push(self, item: Item) -> None:
-        """An arrival: its place is its marker, higher than any before."""
+        """Add an arrival: its place is its marker, higher than any before."""
         self._line.append(item)
         self.resident += 1
         self.resident_bytes += item.size
 
     def out_of_order(self) -> Iterator[tuple[int, int, int]]:
-        """Place, id and size of what is in memory and stands at another number than its id."""
+        """Yield place, id and size of the items in memory whose place is not their id."""
         removed = self._removed
         for place, item in self._returned:
             if place != item.id and item.id not in removed:
                 yield place, item.id, item.size
 
     def put_back(self, place: int, item: Item) -> None:
-        """An item that was popped, or one whose place is not its id: that stands apart."""
+        """Return a popped item to the list, or add one that is out of order."""
         if item.id in self._removed:
-            self._compact()  # it was removed and is back before it was passed over
+            self._compact()  # it was removed, and returns before it was passed over
         if place >= self.frontier:
             self._leave(place, item)
             return
@@ -127,7 +128,10 @@ class Ready:
         self.resident_bytes += item.size
 
     def pop(self) -> tuple[int, Item] | None:
-        """The next item with its place; None: there is none in memory, or a stub comes first."""
+        """Remove and return the next item with its place.
+
+        None: there is none in memory, or a disk reference comes first.
+        """
         if not self.resident:
             return None
         if self._removed:
@@ -146,11 +150,11 @@ class Ready:
         self.resident -= 1
         self.resident_bytes -= first[1].size
         if self._removed and not self.resident:
-            self._pass_over()  # all that is left was removed
+            self._pass_over()  # only removed items are left
         return first
 
     def first(self) -> Item | None:
-        """What `pop` would return."""
+        """Return the item that `pop` would return."""
         if not self.resident:
             return None
         if self._removed:
@@ -164,13 +168,13 @@ class Ready:
 
     @property
     def is_held_up(self) -> bool:
-        """Does a stub come before everything in memory, and before what the log holds?"""
+        """True if a disk reference comes before all items in memory and before the frontier."""
         if not self.disk_refs.count or self.disk_refs.first_place() >= self.frontier:
             return False
         return self.first() is None
 
     def first_place(self) -> int:
-        """The lowest place in the line, wherever it stands; beyond all places if there is none."""
+        """Return the lowest place in the list; a number beyond all places if it is empty."""
         place = min(self.disk_refs.first_place(), self.frontier)
         if self.resident:
             if self._removed:
@@ -182,7 +186,7 @@ class Ready:
         return place
 
     def remove(self, item: Item) -> None:
-        """Take out an item that is in memory, wherever it stands."""
+        """Remove an item that is in memory, at any place."""
         self.resident -= 1
         self.resident_bytes -= item.size
         removed = self._removed
@@ -200,7 +204,7 @@ class Ready:
             self._compact()
 
     def clear(self, trash: Trash) -> None:
-        """Nothing is ready any more."""
+        """Remove all items."""
         trash.take(self._line, self._returned, self._back, self._removed)
         self._line, self._returned, self._back, self._removed = deque(), [], {}, set()
         self._removed_bytes = 0
@@ -210,7 +214,7 @@ class Ready:
         self.frontier = NO_FRONTIER
 
     def __iter__(self) -> Iterator[Item]:
-        """What is in memory, in no particular order."""
+        """Yield the items in memory, in no particular order."""
         removed = self._removed
         for _, item in self._returned:
             if item.id not in removed:
@@ -219,43 +223,43 @@ class Ready:
             if item.id not in removed:
                 yield item
 
-    # -- behind the frontier ----------------------------------------------------------------
+    # -- beyond the frontier ----------------------------------------------------------------
 
     def push_beyond(self, id_: int, body_bytes: int) -> None:
-        """This item is ready and only the log holds it."""
+        """Count a ready item that only the log has."""
         self.frontier = min(self.frontier, id_)
         self.beyond += 1
         self.beyond_bytes += body_bytes
 
     def push_range(self, first: int, count: int, body_bytes: int) -> None:
-        """So many arrivals from this id on, without a hole, that only the log holds."""
+        """Count `count` arrivals from id `first` on, without a gap, that only the log has."""
         self.frontier = min(self.frontier, first)
         self.beyond += count
         self.beyond_bytes += body_bytes
 
     def drop_beyond(self, body_bytes: int, count: int = 1) -> None:
-        """Of those behind the frontier so many are not ready any more, or in memory from now on."""
+        """Count out items beyond the frontier that are in memory now, or not ready any more."""
         self.beyond -= count
         self.beyond_bytes -= body_bytes
         if not self.beyond or self.beyond_bytes < 0:
-            self.beyond_bytes = 0  # what was damaged had sizes that nobody knows
+            self.beyond_bytes = 0  # the sizes of damaged items are unknown
 
     def advance(self, frontier: int) -> None:
-        """Everything ready below this id is in memory."""
+        """Move the frontier: all ready items below this id are in memory."""
         self.frontier = frontier if self.beyond else NO_FRONTIER
 
     def _leave(self, place: int, item: Item) -> None:
-        """Only the log holds the body of this one from now on."""
+        """Leave an item to the log: it has the only copy of the body from now on."""
         if item.id in self._out_of_order:
             self.disk_refs.push(pack(place, item.id, item.size))
         else:
             self.push_beyond(item.id, item.size)
 
     def at(self, id_: int) -> Item | None:
-        """This item, if it is in memory."""
+        """Return the item with this id, if it is in memory."""
         line = self._line
         if line and line[0].id <= id_ <= line[-1].id:
-            # Ids rise without repeating, mostly by one: the index is all but known.
+            # Ids rise without repeating, mostly by one, so few indexes are possible.
             low = max(len(line) - 1 - (line[-1].id - id_), 0)
             high = min(len(line), id_ - line[0].id + 1)
             found = line[bisect_left(line, id_, low, high - 1, key=_id)]
@@ -264,7 +268,7 @@ class Ready:
         return self._back.get(id_)
 
     def behind(self, marker: int) -> Iterator[Item]:
-        """Items in memory from this marker on, in order, and perhaps some that were removed."""
+        """Yield the items in memory from this marker on, in order; some may have been removed."""
         line = self._line
         at = bisect_left(line, marker, key=_marker)
         back = [item for _, item in self._returned if item.marker >= marker]
@@ -275,7 +279,7 @@ class Ready:
         return merge(islice(line, at, None), sorted(back, key=_marker), key=_marker)
 
     def evict(self, cost: int) -> list[Item]:
-        """Leave the youngest to the log until the line costs no more than this; who they were.
+        """Leave the youngest items to the log until the list costs at most `cost`; return them.
 
         The first item stays in any case.
         """
@@ -297,7 +301,7 @@ class Ready:
         return gone
 
     def _take_youngest(self) -> tuple[int, Item]:
-        """Out of a line that is lined up, or has nothing younger in `_returned`."""
+        """Remove and return the youngest item, after `_line_up` if `_returned` has younger ones."""
         line, back = self._line, self._returned
         if back and (not line or back[-1][0] > line[-1].marker):
             place, item = back.pop()
@@ -307,7 +311,7 @@ class Ready:
         return item.marker, item
 
     def _line_up(self) -> None:
-        """What came back is a part of the line again; what stands apart is left, by its place."""
+        """Move nacked items back into the line; leave out-of-order items in `_returned`, sorted."""
         out_of_order, back = self._out_of_order, sorted(self._returned)
         plain = [item for _, item in back if item.id not in out_of_order]
         self._line = deque(sorted([*self._line, *plain], key=_marker))
@@ -324,7 +328,7 @@ class Ready:
         self._removed_bytes = 0
 
     def _pass_over(self) -> None:
-        """Drop what was removed from both fronts."""
+        """Drop removed items from the fronts of both structures."""
         line, returned, removed = self._line, self._returned, self._removed
         while line and line[0].id in removed:
             self._passed(line.popleft())

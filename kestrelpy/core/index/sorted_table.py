@@ -1,12 +1,11 @@
-"""Very many due times in order: 20 bytes each, in chunks that never change.
+"""Millions of due times in order: 20 bytes each, in chunks that never change.
 
     chunks   [ due u64 | id u64 | size u32, ... ]  [ ... ]  [ ... ]     big-endian: sorted as bytes
     lasts                                      ^         ^         ^    the last entry of each
-             ^ at: what stands before has been popped
+             ^ at: the entries before it have been popped
 
-An entry goes into one chunk, which is made anew; one that is full becomes two. So nothing takes
-longer than a chunk or two do, a copy shares them all, and the garbage collector has nothing to look
-through.
+A new entry replaces the one chunk that it belongs to; a full chunk becomes two. So each step costs
+a chunk or two at most, a copy shares all chunks, and the garbage collector has no objects to visit.
 
 One rule: all entries are in order, and different.
 """
@@ -24,15 +23,15 @@ ENTRY: Final = struct.Struct(">QQI")  # due, id, size
 CHUNK_ENTRIES: Final = 256
 _ENTRY_BYTES: Final = ENTRY.size
 _CHUNK_BYTES: Final = CHUNK_ENTRIES * _ENTRY_BYTES
-_MERGED_BYTES: Final = _CHUNK_BYTES // 2  # two that are no larger than that become one
+_MERGED_BYTES: Final = _CHUNK_BYTES // 2  # two neighbours up to this size together become one
 _ID: Final = struct.Struct(">Q")
 _ID_AT: Final = 8
 
-Due = tuple[int, int, int]  # when, of what, and how large that is
+Due = tuple[int, int, int]  # due time, id, size
 
 
 class DueTimes:
-    """A sorted list of them, `count` in all. Adding one and popping the first take no time."""
+    """A sorted list of `count` due times. Adding one and popping the first take little time."""
 
     __slots__ = ("_at", "_chunks", "_lasts", "_tidied", "count")
 
@@ -40,9 +39,9 @@ class DueTimes:
         self._chunks: list[bytes] = []
         self._lasts: list[bytes] = []
         self._at = 0
-        self._tidied = 0  # up to this chunk, in this round
+        self._tidied = 0  # this round has tidied the chunks before this one
         self.count = 0
-        if entries != ():  # of most queues nothing ever is
+        if entries != ():  # most queues never have any
             packed = sorted(ENTRY.pack(*entry) for entry in entries)
             for start in range(0, len(packed), CHUNK_ENTRIES):
                 chunk = b"".join(packed[start : start + CHUNK_ENTRIES])
@@ -51,7 +50,7 @@ class DueTimes:
             self.count = len(packed)
 
     def add(self, due: int, id_: int, size: int) -> None:
-        """One more."""
+        """Add an entry."""
         entry = ENTRY.pack(due, id_, size)
         self.count += 1
         lasts, chunks = self._lasts, self._chunks
@@ -76,7 +75,7 @@ class DueTimes:
         lasts.insert(number, whole[middle - _ENTRY_BYTES : middle])
 
     def add_behind(self, entries: bytes) -> None:
-        """More of them, as they lie, all behind those that are there."""
+        """Append packed entries that all sort after the present ones."""
         for start in range(0, len(entries), _CHUNK_BYTES):
             chunk = entries[start : start + _CHUNK_BYTES]
             self.count += len(chunk) // _ENTRY_BYTES
@@ -88,11 +87,11 @@ class DueTimes:
                 self._lasts.append(chunk[-_ENTRY_BYTES:])
 
     def first(self) -> Due | None:
-        """The first one; None: there is none."""
+        """Return the first entry; None: there is none."""
         return ENTRY.unpack_from(self._chunks[0], self._at) if self._chunks else None
 
     def pop(self) -> Due:
-        """The first one, which is gone then. There is one."""
+        """Remove and return the first entry. The caller knows that there is one."""
         chunk = self._chunks[0]
         due, id_, size = ENTRY.unpack_from(chunk, self._at)
         self.count -= 1
@@ -103,12 +102,12 @@ class DueTimes:
         return due, id_, size
 
     def find(self, id_: int) -> Due | None:
-        """The entry of this one. Looks through all of them, a few milliseconds for a million."""
+        """Return the entry of this id. Searches all entries: a few milliseconds for a million."""
         found = self._find(id_)
         return None if found is None else ENTRY.unpack_from(self._chunks[found[0]], found[1])
 
     def remove(self, id_: int) -> bool:
-        """This one is gone; was it there? Looks for it."""
+        """Remove the entry of this id; return False if there is none. Searches all entries."""
         found = self._find(id_)
         if found is None:
             return False
@@ -119,7 +118,7 @@ class DueTimes:
         return True
 
     def take(self, due: int) -> int:
-        """The size in the first entry of this time, which is gone then; 0: there is none."""
+        """Remove the first entry of this due time; return its size, 0 if there is none."""
         number = bisect_left(self._lasts, ENTRY.pack(due, 0, 0))
         if number == len(self._lasts):
             return 0
@@ -133,7 +132,7 @@ class DueTimes:
         return int(size)
 
     def tidy(self, ids: IdSet) -> None:
-        """Of the next chunk, only entries of these ids stay."""
+        """Remove all entries but those of `ids` from the next chunk."""
         number = self._tidied if self._tidied < len(self._chunks) else 0
         if number < len(self._chunks):
             chunk = self._chunks[number][0 if number else self._at :]
@@ -142,7 +141,7 @@ class DueTimes:
             self._replace(number, b"".join(there))
 
     def _replace(self, number: int, chunk: bytes) -> None:
-        """This is what is left of a chunk."""
+        """Replace a chunk with the part of it that is left."""
         chunks, lasts = self._chunks, self._lasts
         gone = len(chunks[number]) - len(chunk)
         if number == 0:
@@ -158,25 +157,25 @@ class DueTimes:
             del chunks[number], lasts[number]
 
     def clear(self) -> None:
-        """None is there any more."""
+        """Remove all entries."""
         self._chunks, self._lasts, self._at, self.count = [], [], 0, 0
 
     def copy(self) -> DueTimes:
-        """One that changes on its own; in no time, for it shares the chunks."""
+        """Return an independent copy. This is fast: the copy shares the chunks."""
         other = DueTimes()
         other._chunks, other._lasts = self._chunks[:], self._lasts[:]
         other._at, other.count = self._at, self.count
         return other
 
     def __iter__(self) -> Iterator[Due]:
-        """All of them in order."""
+        """Yield all entries in order."""
         at = self._at
         for chunk in self._chunks:
             yield from ENTRY.iter_unpack(chunk[at:])
             at = 0
 
     def _find(self, id_: int) -> tuple[int, int] | None:
-        """In which chunk, and where in it."""
+        """Return the number of the chunk with this id's entry, and the offset in it."""
         wanted, start = _ID.pack(id_), self._at
         for number, chunk in enumerate(self._chunks):
             at = chunk.find(wanted, start)
@@ -188,14 +187,14 @@ class DueTimes:
         return None
 
     def _trim(self, number: int) -> None:
-        """What was popped of this chunk does not stand in it any more."""
+        """Cut the popped entries off this chunk, if it is the first."""
         if number == 0 and self._at:
             self._chunks[0] = self._chunks[0][self._at :]
             self._at = 0
 
 
 def _place(chunk: bytes, entry: bytes) -> int:
-    """Where in the chunk it belongs."""
+    """Return the offset in the chunk at which the entry belongs."""
     low, high = 0, len(chunk) // _ENTRY_BYTES
     while low < high:
         middle = (low + high) // 2

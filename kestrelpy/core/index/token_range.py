@@ -1,4 +1,4 @@
-"""The lease tokens of one queue: which may have been issued.
+"""The lease tokens of one queue that may have been issued.
 
 One rule: a queue's own log says which of its tokens may have been issued.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class TokenRange:
-    """What all readers of one queue take their tokens from: those below may have been issued."""
+    """The tokens of all subscriptions of one queue; those below `below` may have been issued."""
 
     __slots__ = ("below",)
 
@@ -15,7 +15,7 @@ class TokenRange:
         self.below = 1
 
     def take(self, count: int) -> int:
-        """So many for one reader: the first of them."""
+        """Reserve `count` tokens for one subscription; return the first."""
         first = self.below
         self.below = first + count
         return first

@@ -1,11 +1,12 @@
-"""Consumers waiting, served strictly in the order they came; and observers, who are given nothing.
+"""Waiting consumers, served strictly in the order of arrival; and observers, which get no items.
 
-    ready      anna, ben         dead      -          consumers: one item, one of them
-    observers  (marker 7) carla, (marker 9) dora      all that wait for less than what arrived
+    ready      anna, ben         dead      -          consumers: one item serves one of them
+    observers  (marker 7) carla, (marker 9) dora      one arrival serves all with a lower marker
 
-One rule: nobody is served before an earlier waiter for the same items (ready or dead ones) of the
-same reader; who gave up or hung up is passed over. An observer stands in no line: it is told that
-something is behind its marker, and neither delays a consumer nor is delayed by one.
+One rule: no waiter is served before an earlier one for the same items (ready or dead) of the same
+subscription; waiters that gave up or hung up are passed over. Observers wait in no line: an
+observer learns that there is an item after its marker. It neither delays a consumer nor is delayed
+by one.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from kestrelpy.core.item import Item
     from kestrelpy.core.timers import Entry
 
-# Those who are gone are cleared out of a line when there are more of them than that.
+# A line is cleared of finished waiters only when it is longer than this.
 _GONE_MAX: Final = 64
 NOWHERE: Final = (1 << 63) - 1
 
 
 class Want(Enum):
-    """What a waiter will do with the item."""
+    """The request of a waiter."""
 
     OPEN = "open"
     TAKE = "take"
@@ -38,10 +39,11 @@ class Want(Enum):
 class Waiter:
     """One waiting request. `done` once it was answered, gave up or hung up.
 
-    `lease` or `item` is the answer, `owner` the reader it came from; neither: there was none in
-    time, or it was `refused` for this reason. With `lease_ms` it is lent by token. `done_lsn` is
-    the record that ended the delivery of a plain get. `conversation` is the shell's own, the core
-    hands it back. An observer waits for a marker above `after`, and is told its `owner` alone.
+    `lease` or `item` is the answer, and `owner` the subscription that it came from. With neither,
+    no item came in time, or the request was `refused` for this reason. With `lease_ms` the item is
+    leased by token. `done_lsn` is the record that ended the delivery of a plain get.
+    `conversation` belongs to the shell; the core hands it back. An observer waits for a marker
+    above `after`; its answer is `owner` alone.
     """
 
     __slots__ = (
@@ -71,13 +73,13 @@ class Waiter:
 
 
 class Waiters:
-    """Those who wait for one reader: a line for what is ready, one for the dead, and observers."""
+    """The waiters of one subscription: a line for ready items, one for dead letters, observers."""
 
     __slots__ = ("_came", "_lines", "_observers", "count")
 
     def __init__(self) -> None:
         self._lines: tuple[deque[Waiter], deque[Waiter]] = (deque(), deque())
-        self._observers: list[tuple[int, int, Waiter]] = []  # a heap by marker, then by coming
+        self._observers: list[tuple[int, int, Waiter]] = []  # a heap by marker, then arrival
         self._came = count()
         self.count = 0
 
@@ -85,7 +87,7 @@ class Waiters:
         return self.count > 0
 
     def add(self, waiter: Waiter) -> None:
-        """To the end of its line."""
+        """Add a waiter at the end of its line, or to the observers."""
         if waiter.want is Want.OBSERVE:
             heappush(self._observers, (waiter.after, next(self._came), waiter))
         else:
@@ -93,7 +95,7 @@ class Waiters:
         self.count += 1
 
     def first(self, dead: bool = False) -> Waiter | None:
-        """Whose turn it is; None: nobody waits for such items."""
+        """Return the next waiter to serve; None: there is none for such items."""
         line = self._lines[dead]
         while line and line[0].done:
             line.popleft()
@@ -101,7 +103,7 @@ class Waiters:
 
     @property
     def first_after(self) -> int:
-        """The lowest marker behind which an observer waits; beyond all markers: none waits."""
+        """The lowest `after` of the observers; a number beyond all markers if there are none."""
         observers = self._observers
         while observers and observers[0][2].done:
             heappop(observers)
@@ -109,13 +111,13 @@ class Waiters:
 
     @property
     def observers_at_most(self) -> int:
-        """How many observers wait, those included who are gone and not cleared out yet."""
+        """The number of observers, including finished ones that are not cleared out yet."""
         return len(self._observers)
 
     def take_observers(self, latest: int, most: int) -> list[Waiter]:
-        """Those who wait for something that is not above the marker `latest`: they wait no more.
+        """Finish and return the observers whose `after` is below the marker `latest`.
 
-        At most `most` of them, those of the lowest markers first.
+        At most `most` of them, those with the lowest markers first.
         """
         taken, observers = list[Waiter](), self._observers
         while observers and observers[0][0] < latest and len(taken) < most:
@@ -129,7 +131,7 @@ class Waiters:
         return taken
 
     def finish(self, waiter: Waiter) -> None:
-        """Answered, timed out or gone: it waits no more."""
+        """Finish a waiter: it was answered, timed out or hung up."""
         if waiter.done:
             return
         waiter.done = True
@@ -151,7 +153,7 @@ class Waiters:
             line.extend(waiting)
 
     def take_all(self) -> list[Waiter]:
-        """Everybody, each line in order; all are empty afterwards."""
+        """Remove and return all waiters, each line in order."""
         everybody = [w for line in self._lines for w in line if not w.done]
         everybody += [w for _, _, w in sorted(self._observers) if not w.done]
         self._forget_all()
@@ -159,7 +161,7 @@ class Waiters:
         return everybody
 
     def _forget_all(self) -> None:
-        """Nobody waits any more; those who are gone are not kept."""
+        """Empty all lines, including finished waiters: no waiter is left."""
         for line in self._lines:
             line.clear()
         self._observers.clear()

@@ -1,1 +1,1 @@
-"""Records, as the core appends them and a log takes them."""
+"""Records, and the logs that the core appends them to."""

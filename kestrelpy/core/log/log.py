@@ -1,11 +1,11 @@
-"""What a queue may write: a journal, or nothing at all for a queue in memory.
+"""The log of a queue: a journal, or a log without effect for a queue in memory.
 
-A reply names a log and the record it waits for, and whether *written* or *stored* is enough
-(spec 1.5). For a queue in memory every record is true at once, so there is no question anywhere
-else whether a queue is durable.
+A reply names a log, the record it waits for, and whether *written* or *stored* is enough (spec
+1.5). In a queue in memory every record is true at once, so no other module asks whether a queue is
+durable.
 
-One rule: `put` and the others only append; they never fail and never touch the disk. The shell
-raises `lsn_written` and `lsn_stored` as the journal gets on.
+One rule: `put` and the other verbs only append; they never fail and never touch the disk. The shell
+raises `lsn_written` and `lsn_stored` as the journal advances.
 """
 
 from __future__ import annotations
@@ -34,162 +34,172 @@ _PAUSED: Final = int(Kind.PAUSED)
 
 
 class Log(Protocol):
-    """`lsn_written` and `lsn_stored`: up to where replies of either kind are true."""
+    """The log of one queue. The verbs that append a record return its lsn.
 
-    archive_to: str  # a directory for segments that go; "": they just go
+    Replies that wait for a record are true once `lsn_written` or `lsn_stored` has reached it.
+    """
+
+    archive_to: str  # a directory for removed segments; "": they are deleted
 
     @property
     def lsn_written(self) -> int:
-        """Up to where replies that wait for a write are true."""
+        """The lsn up to which replies that wait for a write are true."""
 
     @property
     def lsn_stored(self) -> int:
-        """Up to where replies that wait for a sync are true."""
+        """The lsn up to which replies that wait for a sync are true."""
 
     @property
     def lsn_appended(self) -> int:
-        """The last record's."""
+        """The lsn of the last record."""
 
     @property
     def lsn_durable(self) -> int:
-        """Up to where everything is on the disk, whatever `sync` says."""
+        """The lsn up to which all records are synced to disk, whatever `sync` says."""
 
     @property
     def item_stored(self) -> int:
-        """The last item that may be shown to an observer."""
+        """The id of the last item that may be shown to an observer."""
 
     @property
     def failure(self) -> Exception | None:
-        """Why nothing more is acknowledged."""
+        """The error after which the log acknowledges nothing more; None: it has not failed."""
 
     @property
     def no_room(self) -> str:
-        """Why nothing new is stored now; empty: it is."""
+        """The reason why no new item is stored now; empty: items are stored."""
 
     @property
     def is_short(self) -> bool:
-        """True if that is for want of a descriptor or memory: it passes, and all is written."""
+        """True if the reason is a lack of descriptors or memory: it passes, and all records are
+        written."""
 
     @property
     def is_full(self) -> bool:
-        """True if there is no room until somebody makes some: what is left is for the confirms."""
+        """True if the disk is full until room is made: the rest is reserved for the confirms."""
 
     @property
     def backlog(self) -> ReadAhead | None:
-        """Reads back what memory has no room for; None: all is in memory."""
+        """The reader of items that memory has no room for; None: all items are in memory."""
 
     @property
     def waiting_stored(self) -> set[object]:
-        """The conversations that wait for more to be stored."""
+        """The conversations that wait for `lsn_stored` to rise."""
 
     @property
     def waiting_written(self) -> set[object]:
-        """Or written."""
+        """The conversations that wait for `lsn_written` to rise."""
 
     @property
     def identity(self) -> bytes:
-        """Of the journal, which ids and keys are hashed with; b"": there is none."""
+        """The journal's identity, the secret of id and key hashes; b"": there is no journal."""
 
     def set_sync(self, sync_ms: int) -> None:
-        """When STORED may be said, from now on."""
+        """Set when STORED may be sent, from now on."""
 
     def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
-        """An item was stored, be it for this time of a schedule, or for one child alone."""
+        """Record a stored item.
+
+        `nominal` is the schedule's time that it was put for, `reader` the child that alone has it.
+        """
 
     def nominal(self, nominal: Watermark, unix_ms: int) -> int:
-        """Nothing is put for this schedule's times up to this one any more."""
+        """Record that the times of this schedule up to this one are done."""
 
     def put_later(self, item: Item, due_ms: int, reader: int = 0) -> int:
-        """An item was stored, and is delayed until then."""
+        """Record a stored item that is delayed until `due_ms`."""
 
     def done(self, item: Item, attempts: int, began_ms: int, unix_ms: int) -> int:
-        """It was confirmed."""
+        """Record that an item was confirmed."""
 
     def returned(
         self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes,
         always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
-        """It was given back and has `attempts` from now on, and is delayed until `due_ms` (0: no).
+        """Record a nack: the item has `attempts` now, and is delayed until `due_ms` (0: not).
 
-        `always`: be there room or not.
+        `always`: append the record even on a full disk.
         """
 
     def released(self, id_: int, place: int, unix_ms: int) -> int:
-        """A delayed item is available, at this place."""
+        """Record that a delayed item is available, at this place."""
 
     def dead(self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes) -> int:
-        """It goes to the dead line."""
+        """Record that an item is a dead letter now."""
 
     def expired(self, item: Item, unix_ms: int) -> int:
-        """It lived past its expiry."""
+        """Record that an item is past its expiry."""
 
     def discarded(self, item: Item, unix_ms: int) -> int:
-        """A limit dropped it."""
+        """Record that a limit dropped an item."""
 
     def cancelled(self, id_: int, body_bytes: int, unix_ms: int) -> int:
-        """It was waiting or dead, and somebody had it removed."""
+        """Record that a client removed an item, which was waiting or dead."""
 
     def paused(self, paused: bool, unix_ms: int, reader: int = 0) -> int:
-        """The queue lends nothing, or lends again."""
+        """Record that the queue is paused and leases nothing, or is resumed."""
 
     def flushed(
         self, last_id: int, spared: list[int], stay: IdSet, live_bytes: int, unix_ms: int
     ) -> int:
-        """Every item up to `last_id` is gone but the spared ones, and those that `stay` with them.
+        """Record that all items up to `last_id` are gone, except `spared` ones and those in `stay`.
 
-        `live_bytes` are those of their bodies. Nobody changes `stay` from now on.
+        `live_bytes` is the size of the remaining bodies. The caller must not change `stay` later.
         """
 
     def tokens(self, below: int, unix_ms: int) -> int:
-        """Lease tokens below this may be issued."""
+        """Record that lease tokens below this one may be issued."""
 
     def declared(self, settings: bytes, unix_ms: int) -> int:
-        """A client declared these settings."""
+        """Record the settings that a client declared."""
 
     def leased(self, entry: LeaseEntry) -> int:
-        """It was lent by token."""
+        """Record a lease by token."""
 
     def renewed(self, entry: LeaseEntry) -> int:
-        """Its lease by token goes on."""
+        """Record the renewal of a lease by token."""
 
     def write(self, draft: Draft) -> int:
-        """A record that a room of its own has made."""
+        """Append a record that another module has made."""
 
     def write_lazily(self, draft: Draft) -> int:
-        """The same, and nobody waits: it is written with what comes next, or when it is marked."""
+        """`write` a record that no reply waits for: it goes with the next batch or after `mark`."""
 
     def write_recounted(self, draft: Draft, readable: Callable[[], IdSet]) -> int:
-        """One that speaks of many items at once: these are those that somebody needs behind it."""
+        """Append a record about many items; `readable` returns the items still needed after it."""
 
     def wait_durable(self, lsn: int) -> None:
-        """Somebody inside waits for this record: it is synced at once, whatever `sync` says."""
+        """Have this record synced at once, whatever `sync` says: the core waits for it."""
 
     def attached(
         self, reserve: Callable[[], int], first_open: Callable[[], int],
         gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
-        """How its queue knows how many records must still find room, whatever comes (returns of
-        leases by token, ...), and the lsn of its first put whose origin is open. `gone` is told
-        first and last item of a segment that goes, or is rewritten."""
+        """Connect the log to its queue.
+
+        `reserve` returns the number of records that must find room in any case (nacks of leases by
+        token, ...), `first_open` the lsn of the first put with an open origin. The log calls `gone`
+        with the first and last item of a segment that is removed or rewritten.
+        """
 
     def retain(self, ms: int | None, bytes_most: int) -> None:
-        """Keep what is done so long (None: forever, 0: not by time), or up to so many bytes."""
+        """Retain done items for `ms` (None: forever, 0: not by time), or up to `bytes_most`."""
 
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
-        """Is the time of something over that is kept? It goes behind the next sync.
+        """True if the retention of some segment is over: it goes after the next sync.
 
-        `is_changed`: how long has just been said anew, and anything may go.
+        `is_changed`: the retention has just changed, and any segment may go.
         """
 
     def kept_bytes(self) -> int:
-        """The size of what is kept, the active segment up to its end."""
+        """Return the size of all segments, the active one up to its last record."""
 
     def disk_bytes(self) -> int:
-        """The size of all its files."""
+        """Return the size of all the log's files."""
 
 
 class JournalLog(Records):
-    """A queue on disk. `dirty` is the shell's list of logs that have something to write."""
+    """The log of a queue on disk. `dirty` is the shell's list of logs with records to write."""
 
     __slots__ = (
         "_append", "_dirty", "_gone", "_is_dirty", "_journal", "_stalls", "archive_to",
@@ -205,9 +215,9 @@ class JournalLog(Records):
         sync_ms: int,
         state: Callable[[], State],
     ) -> None:
-        """`sync_ms`: 0 always, -1 never, else at most this long unsynced (see `Policy`).
+        """`sync_ms`: 0 always, -1 never, else the longest time unsynced (see `Policy`).
 
-        `state` is a copy of the queue's at this moment.
+        `state` returns a copy of the queue's state at that moment.
         """
         self.state = state
         self.store = store
@@ -228,17 +238,17 @@ class JournalLog(Records):
         self.waiting_stored: set[object] = set()
         self.waiting_written: set[object] = set()
         self.lsn_written = self.lsn_stored = self.lsn_appended = self.item_stored = 0
-        self.lsn_told = 0  # the shell's: up to where those who wait for a sync were told
+        self.lsn_told = 0  # the shell's: replies that wait for a sync are sent up to here
         self.advance()
 
     @property
     def identity(self) -> bytes:
-        """What tells this journal from any other; ids and keys are hashed with it."""
+        """The identity of this journal alone; the secret of id and key hashes."""
         return self._journal.identity
 
     @property
     def journal(self) -> Journal:
-        """What is written to."""
+        """The journal that the log writes to."""
         return self._journal
 
     @property
@@ -246,14 +256,14 @@ class JournalLog(Records):
         return bool(self.no_room) and not self.is_short
 
     def set_sync(self, sync_ms: int) -> None:
-        """With `sync` other than always, STORED waits for the write alone."""
+        """Set `sync_ms`; unless it is 0 (always), STORED waits for the write alone."""
         if sync_ms:
-            self.wait_durable(self.lsn_appended)  # a hand-off waits until it is synced some time
+            self.wait_durable(self.lsn_appended)  # a hand-off may be waiting for a sync
         self.sync_ms = sync_ms
         self.advance()
 
     def advance(self) -> None:
-        """Take over how far the journal has got."""
+        """Copy the journal's progress."""
         commit = self._journal.commit
         self.failure = commit.failure
         self.lsn_written = commit.lsn_written
@@ -264,9 +274,9 @@ class JournalLog(Records):
         self.lsn_appended = commit.lsn_appended
 
     def stall(self, cause: str, why: str, is_short: bool = False) -> None:
-        """Nothing new is stored, `why` says why; "": of this cause there is no reason any more.
+        """Store no new items, for the reason `why`; "": this cause has ended.
 
-        `is_short`: it is for want of a descriptor or memory.
+        `is_short`: the cause is a lack of descriptors or memory.
         """
         if why:
             self._stalls[cause] = why, is_short
@@ -276,7 +286,7 @@ class JournalLog(Records):
         self.is_short = bool(self._stalls) and all(short for _, short in self._stalls.values())
 
     def cleaned(self) -> None:
-        """The shell has taken it off the dirty list."""
+        """Note that the shell has taken the log off the dirty list."""
         self._is_dirty = False
 
     def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
@@ -342,7 +352,7 @@ class JournalLog(Records):
     def holds(
         self, declared: bytes, paused: bool, epochs: Mapping[bytes, int], unix_ms: int
     ) -> None:
-        """After recovery: what holds for the whole queue, in whichever segment it stands."""
+        """After recovery, register the records that hold for the queue, whatever their segment."""
         if declared:
             draft = Draft(_DECLARED, 0, 0, 0, unix_ms, b"", declared, 0, 0)
             self._journal.segment_list.stand(draft, 1)
@@ -352,18 +362,18 @@ class JournalLog(Records):
             self._journal.segment_list.stand(draft, 1)
 
     def _stand(self, draft: Draft) -> int:
-        """A record that holds for the queue until another one of its kind."""
+        """Append a record that holds for the queue until the next one of its kind."""
         lsn = self.write(draft)
         self._journal.segment_list.stand(draft, lsn)
         return lsn
 
     def take_dead(self, unix_ms: int = 0) -> list[str]:
-        """Segments to be removed, in this order; what holds back others is said again."""
+        """Return the segments to remove, in this order; repeat records that hold others back."""
         dead = self.store.take_dead(unix_ms)
         gone, self._journal.segment_list.gone = self._journal.segment_list.gone, []
         for first, last in gone:
             self._gone(first, last)
-        if not self.no_room:  # what room there is belongs to the confirms
+        if not self.no_room:  # else the room left is for the confirms
             for draft in self._journal.segment_list.take_held():
                 self._stand(draft)
         return dead
@@ -418,7 +428,7 @@ class JournalLog(Records):
         return lsn
 
     def mark(self) -> None:
-        """There is something to write."""
+        """Put the log on the dirty list: it has records to write."""
         if not self._is_dirty:
             self._is_dirty = True
             self._dirty.append(self)

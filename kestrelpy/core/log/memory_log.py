@@ -1,6 +1,6 @@
-"""The log of a queue that lives in memory: every record is true already and leaves no trace.
+"""The log of a queue in memory: every record is true at once, and none is kept.
 
-One rule: it answers as a journal does that is always written and synced.
+One rule: the log behaves like a journal that is always written and synced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ALWAYS: Final = (1 << 63) - 1
 
 
 class MemoryLog:
-    """A queue in memory: every record is true already and leaves no trace."""
+    """The log of a queue in memory: every record is true at once, and none is kept."""
 
     __slots__ = (
         "archive_to", "backlog", "failure", "is_short", "item_stored", "lsn_appended",
@@ -49,7 +49,7 @@ class MemoryLog:
         return False
 
     def set_sync(self, sync_ms: int) -> None:
-        """It makes no difference here."""
+        """Has no effect in memory."""
 
     def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         return 0
@@ -114,16 +114,16 @@ class MemoryLog:
         return 0
 
     def wait_durable(self, lsn: int) -> None:
-        """It makes no difference here."""
+        """Has no effect in memory."""
 
     def attached(
         self, reserve: Callable[[], int], first_open: Callable[[], int],
         gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
-        """It makes no difference here."""
+        """Has no effect in memory."""
 
     def retain(self, ms: int | None, bytes_most: int) -> None:
-        """There is nothing to be kept."""
+        """Has no effect: done items of a queue in memory are not retained."""
 
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         return False

@@ -1,6 +1,6 @@
-"""What a reader's records say, whoever writes them: a queue's own log, or one shared by several.
+"""The records of a subscription, in a queue's own log or in one that several share.
 
-One rule: each is made in one place, so that a child's record and the queue's own say the same.
+One rule: each record is made in one place, so a child's record and the queue's own are alike.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _EXPIRED: Final = int(Kind.EXPIRED)
 _DISCARDED: Final = int(Kind.DISCARDED)
 _TOKENS: Final = int(Kind.TOKENS)
 _CANCELLED: Final = int(Kind.CANCELLED)
-SMALL_BODY_MAX: Final = (1 << 24) - 1  # such bodies' sizes need no meta
+SMALL_BODY_MAX: Final = (1 << 24) - 1  # sizes of bodies up to this need no meta
 
 
 def packed(ids: Iterable[int]) -> bytes:
-    """Ids as the body of a record: u64 each, little-endian, rising."""
+    """Return ids as the body of a record: u64 each, little-endian, rising."""
     numbers = array("Q", sorted(ids))
     if sys.byteorder == "big":
         numbers.byteswap()
@@ -36,16 +36,16 @@ def packed(ids: Iterable[int]) -> bytes:
 
 
 class Records:
-    """Makes the records; `write` adds them. (`kestrelpy.core.log.log.Log` says what each is.)"""
+    """Makes the records; `write` appends them. `kestrelpy.core.log.log.Log` describes each one."""
 
     __slots__ = ()
 
     def write(self, draft: Draft) -> int:
-        """Add a record; returns its lsn."""
+        """Append a record; return its lsn."""
         raise NotImplementedError
 
     def _without_room(self) -> int | None:
-        """On a full disk, with room for what must be said alone: the last lsn; else None."""
+        """Return the last lsn if the disk has room for necessary records alone; else None."""
         raise NotImplementedError
 
     def done(self, item: Item, attempts: int, began_ms: int, unix_ms: int) -> int:
@@ -63,7 +63,7 @@ class Records:
         always: bool = False, due_ms: int = 0,
     ) -> int:  # fmt: skip
         if not always and (last := self._without_room()) is not None:
-            # What room there is belongs to the confirms. A restart does not know of this delivery.
+            # The room left is for the confirms. A restart does not know of this delivery.
             return last
         meta = encode_meta({Tag.REASON: reason})
         if due_ms:

@@ -1,13 +1,13 @@
-"""One log, several readers: what each of them writes into it.
+"""One log with several subscriptions: the records that each of them writes into it.
 
-    reader 0 (own line) ──done 7──▶ needed by reader 2 still: the put's segment is not told
-    reader 2 (audit)    ──done 7──▶ nobody needs it any more: the record ends the item
+    0 (the queue's own) ──done 7──▶ 2 still needs the item: the segment list does not count an end
+    2 (audit)           ──done 7──▶ no subscription needs it: the record ends the item
 
-Each record carries its reader's number. A queue without children has its log to itself, and this
-room is not entered.
+Each record carries the number of its subscription. A queue without children has its log to itself
+and does not use this module.
 
-One rule: the record that ends an item for the last reader that needed it, and no other, ends it in
-the ledger; so a segment stays while anybody may want to read it.
+One rule: the record that ends an item for the last subscription that needs it, and no other, ends
+the item in the segment list. So a segment stays while any subscription may want to read it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _FLUSHED: Final = int(Kind.FLUSHED)
 
 
 class Needs(Protocol):
-    """What is asked of the readers of one log together."""
+    """The items that the subscriptions of one log need."""
 
     def is_needed(self, id_: int) -> bool:
-        """Does any of them still need this item?"""
+        """True if any subscription still needs this item."""
 
     def needed_now(self) -> IdSet:
-        """All items that any of them needs, as a set that nobody changes."""
+        """Return all items that any subscription needs, as a set that does not change later."""
 
 
 class SharedLog(Records):
-    """What one of several readers writes with; `number` is the reader's."""
+    """The log as one of several subscriptions sees it; `number` is the subscription's."""
 
     __slots__ = ("_needs", "_own_backlog", "base", "number")
 
@@ -113,7 +113,7 @@ class SharedLog(Records):
         return self.base.waiting_written
 
     def set_sync(self, sync_ms: int) -> None:
-        """That is the queue's to say."""
+        """Has no effect: the queue decides this."""
 
     def write(self, draft: Draft) -> int:
         return self.base.write(self._as_own(draft))
@@ -147,7 +147,7 @@ class SharedLog(Records):
         return self.base.put_later(item, due_ms, self.number)
 
     def tokens(self, below: int, unix_ms: int) -> int:
-        return self.base.tokens(below, unix_ms)  # one range after the other, whose it may be
+        return self.base.tokens(below, unix_ms)  # one sequence of ranges for all
 
     def nominal(self, nominal: Watermark, unix_ms: int) -> int:
         return self.base.nominal(nominal, unix_ms)
@@ -172,10 +172,10 @@ class SharedLog(Records):
         self, reserve: Callable[[], int], first_open: Callable[[], int],
         gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
-        """The queue has said that."""
+        """Has no effect: the queue has connected the log."""
 
     def retain(self, ms: int | None, bytes_most: int) -> None:
-        """That is the queue's to say."""
+        """Has no effect: the queue decides this."""
 
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         return False
@@ -188,6 +188,6 @@ class SharedLog(Records):
 
 
 def on_disk(log: Log) -> JournalLog | None:
-    """The journal's log that is written to in the end; None: it is a queue in memory."""
+    """Return the journal's log that `log` writes to in the end; None: the queue is in memory."""
     base = log.base if isinstance(log, SharedLog) else log
     return base if isinstance(base, JournalLog) else None

@@ -1,1 +1,1 @@
-"""Which queues there are: created, deleted, and what outlives them."""
+"""The queues of a server: their creation, their deletion, and children that outlive them."""

@@ -1,18 +1,18 @@
-"""How queues and children come and go.
+"""How queues and children are created and deleted.
 
-    create ──▶ in the books ──▶ delete ──▶ its files go
-                                  └─ its children have items: a remnant, read from the old log;
-                                     an empty child goes, and with the last child the files do
+    create ──▶ registered ──▶ delete ──▶ its files are removed
+                                └─ its children have items: a tombstone, read from the old log;
+                                   an empty child goes, and after the last child the files do
 
     first mention of a child ──▶ READER, synced before its answer ──▶ sees every later item
-    from=<marker>            ──▶ the same record says with which of the earlier ones it begins
-    delete                   ──▶ READER, takes nothing more: what it alone needed may go
+    from=<marker>            ──▶ the same record names the earlier items that it begins with
+    delete                   ──▶ READER, takes no more items: items that it alone needed may go
 
-A child of a remnant is given nothing more, but what a client sets on it. A child of the same name
-that the new queue has is in the books when the old one has gone.
+A child of a tombstone receives only the items that clients set on it. A new queue may have a child
+of the same name: that one is registered when the old one has gone.
 
-One rule: which items a child has follows from the log alone; a remnant is in nobody's way but for
-the names of its children.
+One rule: the log alone says which items a child has; a tombstone occupies nothing but the names of
+its children.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from kestrelpy.core.subscription.outbox import AT_ONCE_MS
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.errors import ServerError
 
-# Numbers of readers are 16 bits in a record. One of a child that was removed may be given again by
-# a later life of the server.
+# A record has 16 bits for a subscription's number. After a restart the server may give the number
+# of a removed child again.
 READERS_MAX: Final = (1 << 16) - 1
-# A wanted child that found a full disk is tried again after so long, and for so many queues then.
+# When the disk is full, wanted children are tried again after LATER_MS, for LATER_MAX queues.
 LATER_MS: Final = 1000
 LATER_MAX: Final = 100
 
 
 class Later:
-    """Queues with wanted children that found a full disk: tried again until there is room."""
+    """Queues with wanted children that found a full disk; they are tried until there is room."""
 
     def __init__(self, timers: Timers[Any]) -> None:
         self._queues: dict[Queue, None] = {}
         self._alarm: Alarm[Any] = Alarm(timers, self)
 
     def add(self, queue: Queue, now_ms: int) -> None:
-        """Try again for this one."""
+        """Try the wanted children of `queue` again later."""
         self._queues[queue] = None
         self._alarm.need(now_ms + LATER_MS)
 
     def take(self) -> list[Queue]:
-        """Return some of them; one that finds no room again comes last."""
+        """Remove and return some of the queues; one that is added again comes last."""
         self._alarm.silence()
         queues = list(islice(self._queues, LATER_MAX))
         for queue in queues:
@@ -63,13 +63,13 @@ class Later:
         return queues
 
     def go_on(self, now_ms: int) -> None:
-        """If there are more, come back."""
+        """Set the alarm again if queues are left."""
         if self._queues:
             self._alarm.need(now_ms + LATER_MS)
 
 
 class Lifecycle(Registry):
-    """The queues of one server, and how they come and go."""
+    """The queues of one server, and how they are created and deleted."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class Lifecycle(Registry):
         self.later = Later(self._timers)
 
     def create(self, name: bytes, now_ms: int, declared: bytes = b"") -> Queue:
-        """A new queue, empty; whoever waits for it waits in it from now on.
+        """Create and return an empty queue; clients that wait for its name wait in it from now on.
 
-        Raises ServerError where there may be none.
+        Raise ServerError if the name is an alias, or there are too many queues.
         """
         if name in self.aliases:
             raise ServerError(f"{name.decode('ascii')} is an alias of several queues, and none")
         self.refuse_more()
-        # The second it was made in, and higher than that of any deleted one, restarts or not.
+        # The second of its creation, and higher than that of any deleted queue, over restarts.
         made = (now_ms + self.clock.offset_ms) // 1000
         generation = max(made, self.generation_deleted + 1)
         queue = self.fresh(name, generation, now_ms, declared)
@@ -101,7 +101,7 @@ class Lifecycle(Registry):
         return queue
 
     def adopt(self, queue: Queue, now_ms: int) -> None:
-        """Into the books, with whoever waits for it; its leases by token go on."""
+        """Register a queue, with the clients that wait for it; its leases by token go on."""
         name = queue.name
         if queue.is_tombstone:
             self.generation_deleted = max(self.generation_deleted, queue.generation)
@@ -120,7 +120,7 @@ class Lifecycle(Registry):
         queue.alarm.need(queue.next_due(now_ms))
 
     def delete(self, name: bytes, now_ms: int) -> Queue | None:
-        """Out of the books: its leases end, its waiters are answered; None: there is none."""
+        """Delete and return a queue: end its leases, answer its waiters; None: there is none."""
         queue = self.queues.pop(name, None)
         if queue is None:
             return None
@@ -144,14 +144,14 @@ class Lifecycle(Registry):
     def mention(
         self, name: bytes, now_ms: int, begin: int | None = None, may_wait: bool = False
     ) -> ChildQueue | None:
-        """Return the child of this full name, made if need be; its `named_lsn` is the record to
-        wait for.
+        """Return the child of this full name, created if necessary; its `named_lsn` is the record
+        to wait for.
 
-        It sees markers from `begin` on, as far as kept; None: items that are put from now on. A
-        parent that is not there is made as well, so that the child sees each of its items. Return
-        None where naming a child does not make it. Raise ServerError when the journal has failed or
-        has no room for it, or when there are too many queues (those that the configuration names
-        are there in any case). `may_wait`: a shortage is no reason to refuse it.
+        The child sees retained markers from `begin` on; None: items that are put from now on. A
+        parent that does not exist is created as well, so that the child sees each of its items.
+        Return None if naming a child does not create it. Raise ServerError if the journal has
+        failed or has no room, or if there are too many queues (children that the configuration
+        names are created in any case). `may_wait`: a shortage is no reason to refuse.
         """
         parent, _, part = name.partition(b"+")
         if not part or b"+" in part:
@@ -186,7 +186,7 @@ class Lifecycle(Registry):
             start.fill(child, begins)
         unix_ms = now_ms + queue.clock.offset_ms
         draft = named(number, part, child.floor, TAKES, unix_ms, begins)
-        if begins is None:  # nothing is needed that was not
+        if begins is None:  # no further item is needed
             child.named_lsn = queue.log.write(draft)
         else:
             child.named_lsn = queue.log.write_recounted(draft, queue.needed_now)
@@ -196,11 +196,11 @@ class Lifecycle(Registry):
         return child_queue
 
     def _enroll(self, child_queue: ChildQueue, now_ms: int) -> None:
-        """Into the books, with whoever waits for it."""
+        """Register a child, with the clients that wait for it."""
         child = child_queue.child
         child_queue.name = child.name = child_queue.parent.name + b"+" + child.part
         if child_queue.name in self.queues:
-            return  # this one, or that of a remnant: then it comes when that has gone
+            return  # this one, or a tombstone's: then it waits until that has gone
         self.queues[child_queue.name] = child_queue
         child_queue.child.asked_ms = now_ms
         child_queue.child.resume(now_ms)
@@ -214,8 +214,9 @@ class Lifecycle(Registry):
             child_queue.parent.idle_sweep.know_nothing()
 
     def _enroll_all(self, queue: Queue, now_ms: int) -> None:
-        """Enter the children of a queue that is in the books now, and make those that are due to
-        it: named in its settings, or waited for since before it was there.
+        """Register the children of a queue that was just registered, and make the wanted ones.
+
+        Those are named in its settings, or clients waited for them before the queue existed.
         """
         for child_queue in ChildQueue.all_of(queue):
             self._enroll(child_queue, now_ms)
@@ -227,13 +228,13 @@ class Lifecycle(Registry):
             self.mention_wanted(queue, name, now_ms)
 
     def wanted(self, queue: Queue) -> list[bytes]:
-        """The full names of these children."""
+        """Return the full names of the wanted children that do not exist."""
         named = [queue.name + b"+" + part for part in queue.policy.children]
         names = named + self.absent_children(queue.name)
         return [name for name in names if name not in self.queues]
 
     def mention_wanted(self, queue: Queue, name: bytes, now_ms: int) -> None:
-        """Make one of them, if that may be."""
+        """Make one wanted child if it may be made now."""
         if name in self.queues or self.queues.get(queue.name) is not queue:
             return
         is_named = name[len(queue.name) + 1 :] in queue.policy.children
@@ -246,7 +247,7 @@ class Lifecycle(Registry):
             self.mention(name, now_ms, may_wait=True)
 
     def remove_child(self, child_queue: ChildQueue, now_ms: int) -> int:
-        """This child is gone with all it held; returns the record to wait for."""
+        """Remove a child with all its items; return the record to wait for."""
         queue, child = child_queue.parent, child_queue.child
         self._drop(child_queue)
         del queue.children[child.part]
@@ -257,13 +258,15 @@ class Lifecycle(Registry):
             named(child.number, child.part, child.floor, STOPS, unix_ms), queue.needed_now
         )
         if queue.is_tombstone:
-            queue.alarm.need(AT_ONCE_MS)  # with its last child it goes
+            queue.alarm.need(AT_ONCE_MS)  # it goes after its last child
             self._free_name(child_queue, now_ms)
         return lsn
 
     def _free_name(self, child_queue: ChildQueue, now_ms: int) -> None:
-        """This child of a remnant is gone: that of the next queue of its name may be there, be it a
-        remnant too."""
+        """Pass on the name of a tombstone's child that is gone.
+
+        It goes to the child of the next queue of the same name, which may be a tombstone itself.
+        """
         name, part = child_queue.parent.name, child_queue.child.part
         following = [queue for queue in self.tombstones if queue.name == name]
         if name in self.queues:
@@ -277,7 +280,7 @@ class Lifecycle(Registry):
             self.make_wanted(self.queues[name], now_ms)
 
     def _drop(self, child_queue: ChildQueue) -> None:
-        """Out of the books: its leases end, its waiters are answered."""
+        """Take a child off the register: end its leases, answer its waiters."""
         child = child_queue.child
         child_queue.deleted = True
         if self.queues.get(child_queue.name) is child_queue:
@@ -287,29 +290,29 @@ class Lifecycle(Registry):
         child.stop()
         self.empty(child)
 
-    # -- remnants ---------------------------------------------------------------------------
+    # -- tombstones -------------------------------------------------------------------------
 
     def _leave(self, queue: Queue, now_ms: int) -> None:
-        """This queue, out of the books and empty, stays for its children; some have items."""
+        """Make a tombstone of a deleted, empty queue: some of its children have items."""
         queue.is_tombstone = True
         queue.tell_deleted(now_ms)
         self._keep(queue, now_ms)
 
     def _keep(self, queue: Queue, now_ms: int) -> None:
-        """A remnant, as just now or after a start; what of it is empty goes."""
+        """Add a tombstone, new or found by a start; drop its empty children."""
         queue.deleted = True
         self.tombstones.append(queue)
-        # Both generations take tokens from now on: no two of them the same.
+        # Both generations take tokens from now on, and must never take the same one.
         floor = queue.reader.tokens_below + TOKENS_SKIPPED
         self.tokens.on_disk = max(self.tokens.on_disk, floor)
         self.clear_away(queue, now_ms)
         queue.alarm.need(queue.next_due(now_ms))
 
     def would_come_back(self, queue: Queue, going: Iterable[Queue]) -> bool:
-        """True if a start would take an earlier queue of this name for it, if its files went now.
+        """True if, without this queue's files, a start would take an earlier queue for it.
 
-        Of those that are `going` the files are there still; of a remnant the record may not be on
-        disk.
+        The files of the queues in `going` still exist; the record that makes a queue a tombstone
+        may not be on disk.
         """
         said = (each for each in self.tombstones if each.log.lsn_stored < each.log.lsn_appended)
         earlier = (*going, *(each for each in said if each.log.failure is None))
@@ -318,7 +321,7 @@ class Lifecycle(Registry):
         )
 
     def clear_away(self, queue: Queue, now_ms: int) -> None:
-        """Children without items go, and with the last of them the remnant."""
+        """Drop children without items, and after the last child the tombstone."""
         for child_queue in ChildQueue.all_of(queue):
             if child_queue.reader.live:
                 continue
@@ -331,14 +334,14 @@ class Lifecycle(Registry):
             self.deleted.append(queue)
 
     def make_later(self, now_ms: int) -> None:
-        """Make wanted children that found a full disk, of some queues."""
+        """Try again to make wanted children that found a full disk, for some of the queues."""
         for queue in self.later.take():
             if self.queues.get(queue.name) is queue:
                 self.make_wanted(queue, now_ms)
         self.later.go_on(now_ms)
 
     def abandoned(self, now_ms: int) -> list[ChildQueue]:
-        """Return the children with items that nobody asked for: they keep them on disk."""
+        """Return the abandoned children: no client asks for their items, which stay on disk."""
         return [
             queue
             for queue in self.queues.values()

@@ -1,8 +1,8 @@
-"""Which queues there are, and what the shell is told of them.
+"""The queues of a server by name, and the lists that they leave for the shell.
 
-One rule: the registry calls nobody. Waiters that were served stand in `to_resume`, queues that were
-deleted in `deleted`, subscriptions whose items have to be read back in `to_read`; the shell sweeps
-them once per turn.
+One rule: the registry never calls out. It lists served waiters in `to_resume`, deleted queues in
+`deleted`, and subscriptions that need items read back from the log in `to_read`. The shell collects
+the three lists once per turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kestrelpy.errors import ServerError
 
 
 class Registry:
-    """The queues of one server by name, and those that were deleted and still have readers."""
+    """The queues of one server by name, and deleted queues whose children have items."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Registry:
         clock: ClockOffset,
         queues_max: int,
     ) -> None:
-        """`policy_of` makes a queue's rules of its name and of what was declared for it."""
+        """`policy_of` makes a queue's policy from its name and its declared settings."""
         self.queues: dict[bytes, Queue] = {}
         self.clock = clock
         self.counters = ServerCounters()
@@ -56,24 +56,24 @@ class Registry:
         self.tokens = TokenFloor()
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
-        self._absent_children: dict[bytes, dict[bytes, None]] = {}  # of these, by their parent
+        self._absent_children: dict[bytes, dict[bytes, None]] = {}  # of `_absent`, by parent
         self.generation_deleted = 0  # no deleted queue had a higher one
-        self.tombstones: list[Queue] = []  # deleted, and kept for the sake of their children
+        self.tombstones: list[Queue] = []  # deleted queues that stay for their children
 
     @property
     def is_full(self) -> bool:
-        """Are there as many queues, children among them, as there may be?"""
+        """True if the number of queues, including children, is at its limit."""
         return len(self.queues) >= self.queues_max
 
     def refuse_more(self, count: int = 1) -> None:
-        """Raises ServerError where so many further queues would be too many."""
+        """Raise ServerError if `count` more queues would exceed the limit."""
         if len(self.queues) + count > self.queues_max:
             raise ServerError(f"too many queues (limit {self.queues_max})")
 
     def fresh(
         self, name: bytes, generation: int, now_ms: int, declared: bytes = b""
     ) -> Queue:
-        """A queue that is not yet in the books: for `create`, and for recovery to fill."""
+        """Return a queue that is not registered yet, for `create` or for recovery to fill."""
         policy = self.policy_of(name, declared)
         created_ms = min(generation * 1000 - self.clock.offset_ms, now_ms)
         queue = Queue(
@@ -84,31 +84,31 @@ class Registry:
         return queue
 
     def declared_of(self, name: bytes) -> bytes:
-        """What a client declared for this queue; empty: nothing, or there is no such queue."""
+        """Return the declared settings of this queue; empty: none, or there is no such queue."""
         queue = self.queues.get(name)
         return queue.declared if queue is not None else b""
 
     @property
     def logged(self) -> list[Queue]:
-        """All queues that have a log of their own: remnants too, no children."""
+        """All queues with a log of their own: tombstones included, children not."""
         own = [queue for queue in self.queues.values() if not queue.is_child]
         return own + self.tombstones
 
     def all_named(self, name: bytes) -> Iterator[Queue]:
-        """The queue or child of this name, and those that remnants still have."""
+        """Yield the queue or child of this name, and children of this name in tombstones."""
         if name in self.queues:
             yield self.queues[name]
         for queue in self.tombstones:
             yield from (child for child in ChildQueue.all_of(queue) if child.name == name)
 
     def empty(self, reader: Subscription) -> None:
-        """It is gone: its leases end, its waiters are answered, it holds nothing."""
+        """Empty a subscription that is gone: end its leases, answer its waiters, drop its items."""
         trash = self.memory.trash
         reader.leases.drop(reader.token_holder, trash)
         reader.leases = Leases()
         for waiter in reader.waiters.take_all():
             self._answer_nothing(waiter)
-        # Whoever still has a mark of this reader (an overdue lease) does not keep its items.
+        # A reference that outlives the subscription (an overdue lease) must not keep its items.
         reader.ready_line.clear()
         reader.delays.clear(trash)
         reader.markers = MarkerIndex()
@@ -119,7 +119,7 @@ class Registry:
         reader.residency.release()
 
     def take_absent(self, name: bytes) -> Waiters | None:
-        """Those who wait for a queue, or child, of this name since before it was there."""
+        """Remove and return the waiters for a queue or child of this name that did not exist."""
         waiting = self._absent.pop(name, None)
         parent, plus, _ = name.partition(b"+")
         if plus and waiting is not None:
@@ -129,15 +129,15 @@ class Registry:
         return waiting
 
     def absent_children(self, parent: bytes) -> list[bytes]:
-        """The children of this queue that are not there, and for which somebody waits."""
+        """Return the children of this queue that do not exist and have waiters."""
         return list(self._absent_children.get(parent, ()))
 
     def is_awaited(self, name: bytes) -> bool:
-        """Does somebody wait for a queue, or child, of this name that is not there?"""
+        """True if a client waits for a queue or child of this name that does not exist."""
         return name in self._absent
 
     def take_to_read(self) -> list[Subscription]:
-        """Who needs something read back since the last time."""
+        """Return the subscriptions that need a read since the last call."""
         to_read = self.to_read[:]
         self.to_read.clear()
         for reader in to_read:
@@ -145,7 +145,7 @@ class Registry:
         return to_read
 
     def take_to_resume(self) -> list[Waiter]:
-        """Who was answered since the last time."""
+        """Return the waiters answered since the last call, and cancel their timers."""
         to_resume = self.to_resume[:]
         self.to_resume.clear()
         for waiter in to_resume:
@@ -158,5 +158,5 @@ class Registry:
         self.to_resume.append(waiter)
 
     def call_later(self, due_ms: int, thing: object) -> None:
-        """Have `tick` come to this at `due_ms`."""
+        """Have `tick` handle `thing` at `due_ms`."""
         self._timers.push(due_ms, thing)

@@ -1,10 +1,10 @@
-"""Where the lease tokens of a new queue begin, so that none is ever issued twice under one name.
+"""The first lease token of a new queue, chosen so that no token is issued twice under one name.
 
-    on disk     behind those of every deleted queue, as the data directory remembers them; from 1
-    in memory   nothing remembers them over a restart: the wall clock's milliseconds say where
+    on disk     from 1; after the tokens of every deleted queue, which the data directory remembers
+    in memory   from the wall clock's milliseconds: nothing remembers the tokens over a restart
 
-One rule: a queue's own log says which of its tokens may have been issued; this is for those whose
-log is gone.
+One rule: a queue's own log says which of its tokens may have been issued; this module covers the
+queues that have no log any more.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 from kestrelpy.core.queue.queue import Queue
 
-# Tokens for each millisecond in which a queue in memory may be made: more than can be issued in
-# one, and below 2^53 until the year 2109.
+# Tokens for each millisecond in which a queue in memory may be created: more than a server can
+# issue in one, and below 2^53 until the year 2109.
 TOKENS_PER_MS: Final = 1 << 11
 
 
 class TokenFloor:
-    """Tokens below `on_disk` may have been issued by queues that were deleted."""
+    """The floors of new queues. Deleted queues may have issued any token below `on_disk`."""
 
     __slots__ = ("_in_memory", "on_disk")
 
@@ -28,7 +28,7 @@ class TokenFloor:
         self._in_memory = 1
 
     def begin(self, queue: Queue, now_ms: int) -> None:
-        """This queue is new and has its log."""
+        """Set the first token of a new queue, which has its log already."""
         if queue.log.backlog is None:
             made_ms = now_ms + queue.clock.offset_ms
             queue.reader._apply_tokens(max(made_ms * TOKENS_PER_MS, self._in_memory))
@@ -36,7 +36,7 @@ class TokenFloor:
             queue.reader._apply_tokens(self.on_disk)
 
     def passed(self, queue: Queue) -> None:
-        """This one is being deleted."""
+        """Raise the floor above the tokens of a queue that is being deleted."""
         below = queue.reader.tokens_below
         if queue.log.backlog is None:
             self._in_memory = max(self._in_memory, below)

@@ -1,1 +1,1 @@
-"""From records to a queue again."""
+"""Rebuilding a queue from its records."""

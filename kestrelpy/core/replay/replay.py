@@ -1,13 +1,14 @@
-"""Records to the same apply methods that made them; no clock, and nothing can fail.
+"""Replay: pass a log's records to the apply methods that made them; no clock, and no step can fail.
 
-    a snapshot, if there is one ──▶ the records behind it ──▶ the state; bodies stay in the log
+    a snapshot, if there is one ──▶ the records after it ──▶ the state; bodies stay in the log
 
-Leases by connection are not in the log (the connection does not survive either), so a record that
-ends a delivery finds its item where it was before: the open it answers is implied. Those by token
-are: what nothing ended goes on when the queue is taken into the books, which knows the time.
+Leases by connection are not in the log, since no connection survives a restart. So a record that
+ends a delivery finds its item at its place before the open, which it implies. Leases by token are
+in the log. A lease by token without an end goes on when the queue is registered: the registry knows
+the time.
 
-One rule: a record about an item that is not there (its put was in a segment that is gone, or
-damaged) is passed over.
+One rule: replay skips a record about an item that is missing (its put was in a segment that is
+gone, or damaged).
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from kestrelpy.core.replay.subscription_replay import ReplayLine, Sizes
 
 
 class Replay:
-    """Fills one fresh queue from its journal."""
+    """Fills one new queue from its journal."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         queue.reader.markers.retains = True  # the policy is known at the end
         self._snapshot: Snapshot | None = None
         self._sizes = Sizes()
-        self._opening = Checkpoint(b"")  # the latest that is known
-        self._numbered = IdSet()  # items whose puts were met
-        self._places: list[int] = []  # numbers that were given to no item of the queue's own
+        self._opening = Checkpoint(b"")  # the latest one known
+        self._numbered = IdSet()  # items with a put among the records so far
+        self._places: list[int] = []  # numbers given to no item of the queue itself
         self._own = own = ReplayLine(queue.reader, self._sizes, queue._apply_settled)
         self._lines: dict[int, ReplayLine] = {0: own}
         self._apply: dict[int, Callable[[Record], None]] = own.apply | {
@@ -61,7 +62,7 @@ class Replay:
         }
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin with this state instead of nothing; the records behind it follow."""
+        """Begin with the state of a snapshot; the records after it follow."""
         queue = self._queue
         queue.next_number = snapshot.checkpoint.next_item
         self._opening = snapshot.checkpoint
@@ -96,7 +97,7 @@ class Replay:
                 method(record)
 
     def _of_child(self, record: Record, method: Callable[[Record], None]) -> None:
-        """Of a child that is there no more, too: then only the numbers that it gave count."""
+        """Apply a record of a child; if the child was removed, only the numbers it gave count."""
         line = self._lines.get(record.reader)
         if line is None:
             if record.kind in (Kind.PUT, Kind.RELEASED, Kind.REDRIVEN, Kind.READER):
@@ -106,10 +107,10 @@ class Replay:
         line.apply.get(record.kind, method)(record)
 
     def finish(self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0) -> None:
-        """Take over what the last segment opened with.
+        """End the replay; `checkpoint` is the one at the start of the last segment.
 
-        `item_lost` is the last item whose put may be among what was damaged: its number is not
-        given again.
+        `item_lost` is the last item with a put that may be among the damaged records: its number is
+        not given again.
         """
         queue, reader = self._queue, self._queue.reader
         if checkpoint is not None:
@@ -131,23 +132,23 @@ class Replay:
             line.finish(shared.__contains__)
 
     def _pass_up_to(self, number: int) -> None:
-        """Numbers up to this one were given, nobody knows what for."""
+        """Count the numbers up to this one as given, to unknown items or places."""
         queue = self._queue
         if number >= queue.next_number:
             self._pass_number(number)
             queue.next_number = number + 1
 
     def _pass_number(self, number: int) -> None:
-        """It is given to nothing that is for all children and available at once."""
+        """Tell the children that this number is of no item that is at once available to all."""
         for child in self._queue.children.values():
             child.pass_number(number)
 
     def readable(self, segments: Sequence[Segment]) -> IdSet:
-        """What is in the log of these segments, done or not; asked for once, behind `finish`."""
+        """Return all items in these segments, done or not; to be called once, after `finish`."""
         return found(self._snapshot, self._numbered, self._queue.needed_now(), segments)
 
     def _count(self, item_lost: int) -> int:
-        """The items ever put: those that a checkpoint counted, those met since, those lost."""
+        """Return the number of items ever put: counted by a checkpoint, met since then, or lost."""
         since, met = self._opening.next_item, self._numbered
         found = self._opening.total_items + met.count_between(since, met.last)
         if item_lost >= since:
@@ -156,13 +157,13 @@ class Replay:
         return found
 
     def close(self) -> None:
-        """Nothing more is applied: what refers to itself does so no more."""
+        """Break the reference cycles of the replay, which applies no more records."""
         for line in (self._own, *self._lines.values()):
             line.apply.clear()
         self._apply.clear()
 
     def skip_tokens(self) -> None:
-        """A record that reserved tokens may be lost: none that it may have covered is issued."""
+        """Skip the tokens that a lost record may have reserved, so that none is issued again."""
         reader = self._queue.reader
         reader._apply_tokens(reader.tokens_below + TOKENS_SKIPPED)
 
@@ -180,16 +181,16 @@ class Replay:
             self._stamped(record, size)
 
     def _stamped(self, record: Record, size: int) -> None:
-        """What a put says beside when it expires, and is due.
+        """Apply the rest of a put's meta, besides its expiry and due time.
 
-        What a chunk knows of a later item stays: a put that is alive may be older than it.
+        Facts that a chunk has about a later item stay: a live item's put may be older than those.
         """
         queue, stamp = self._queue, item_header_of(record.meta, size)
         if (nominal := watermark_of_put(record.meta)) is not None:
             queue._apply_nominal(nominal)
         key = said_of_put(record.meta)[1]
         if key and not record.reader and (stamp is None or not stamp.version):
-            # An older kestrelpy counted nothing.
+            # Older versions of kestrelpy did not record the version.
             version = queue.dedupe.versions.last(key).version + 1
             stamp = (stamp or ItemHeader())._replace(version=version)
         if stamp is None:
@@ -205,7 +206,7 @@ class Replay:
             queue._apply_opened(record.item, stamp.origin)
 
     def _hand_on(self, copy: int, origin: Origin) -> None:
-        """What this was made of is in this log, and ended with it. MOVED is about to say that."""
+        """End an item of this log that the put of `copy` ended; its MOVED record follows."""
         _, child, part = origin.queue.partition(b"+")
         line: ReplayLine | None = self._own
         if child:
@@ -216,7 +217,7 @@ class Replay:
             self._queue._apply_opened(copy, origin)
 
     def _put_for_some(self, record: Record, size: int) -> None:
-        """Into a queue that has children, or for them alone."""
+        """Apply a put into a queue that has children, or a put for a child alone."""
         queue, id_ = self._queue, record.item
         self._pass_up_to(id_ - 1)
         if record.reader:
@@ -249,7 +250,7 @@ class Replay:
             self._queue._apply_settled(id_)
 
     def _released(self, record: Record) -> None:
-        """For the first time in all that have it; what was given back in one line alone."""
+        """Release an item: a new one in all subscriptions that have it, a nacked one in its own."""
         self._give_place(record)
         new = [line for line in self._lines.values() if line.out_of_order.is_new(record.item)]
         if record.reader:
@@ -270,7 +271,7 @@ class Replay:
         self._pass_up_to(record.number)
 
     def _named(self, record: Record) -> None:
-        """A child is there, or no more; or the queue's own line passes everything on."""
+        """Add or remove a child; number 0: the queue is deleted, or stores for children alone."""
         queue = self._queue
         if not record.reader and record.small == GONE:
             queue.is_tombstone = True

@@ -1,6 +1,6 @@
-"""What replay does with the records of one reader: a queue's own line, or a child's.
+"""The replay of one subscription's records: the queue's own, or a child's.
 
-One rule: as `replay` has it: a record about an item that is not there is passed over.
+One rule: as in `replay`, a record about an item that is missing is skipped.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kestrelpy.core.subscription.subscription import Subscription
 
 
 class Sizes:
-    """How large the bodies of the puts were that were met, from item `base` on.
+    """The body sizes of the puts met in the replay, from item `base` on.
 
-    Version 1 did not say it again where they end.
+    In version 1 of the format, the record that ends an item does not repeat its size.
     """
 
     __slots__ = ("_sizes", "base")
@@ -38,7 +38,7 @@ class Sizes:
         return bool(self._sizes)
 
     def add(self, id_: int, size: int) -> None:
-        """Of an item that was put behind all others."""
+        """Note the size of an item that was put after all others."""
         sizes = self._sizes
         if not sizes:
             self.base = id_
@@ -48,19 +48,19 @@ class Sizes:
         sizes.append(size)
 
     def of(self, id_: int) -> int:
-        """Of a body whose put was met; else 0."""
+        """Return the body size of an item if its put was met; else 0."""
         at = id_ - self.base
         return self._sizes[at] if 0 <= at < len(self._sizes) else 0
 
     def ended_by(self, record: Record) -> int:
-        """Of the body that this record ends, as far as one knows."""
+        """Return the body size of the item that this record ends; 0 if it is not known."""
         if 0 <= record.item - self.base < len(self._sizes):
             return self._sizes[record.item - self.base]
         return ended_bytes(record.small, record.meta)
 
 
 class ReplayLine:
-    """One reader as it becomes."""
+    """One subscription during replay."""
 
     __slots__ = (
         "_apply_settled",
@@ -78,11 +78,12 @@ class ReplayLine:
     ) -> None:
         self.reader = reader
         self._apply_settled = apply_settled
-        self._copies: dict[int, int] = {}  # of items that were handed off within this log
+        self._copies: dict[int, int] = {}  # copies of items that were handed off within this log
         self.out_of_order = OutOfOrder(reader)
         self._leases = reader.leases.entries
         self._sizes = sizes
-        # Spared by a flush whose sum counts them, but no longer in the log: their end comes later.
+        # Items that a flush spared and counts in its sum, but that are no longer in the log: the
+        # records that end them come later.
         self._gone_since: set[int] = set()
         self.apply: dict[int, Callable[[Record], None]] = {
             Kind.DONE: self._gone,
@@ -100,7 +101,7 @@ class ReplayLine:
         }
 
     def restore(self, state: Snapshot | ReaderState) -> None:
-        """Begin with this state instead of nothing."""
+        """Begin with the state of a snapshot."""
         reader = self.reader
         reader.live = state.live
         reader.live_bytes = state.live_bytes
@@ -116,14 +117,14 @@ class ReplayLine:
             self._lend(lease)
 
     def finish(self, shared: Callable[[int], bool]) -> None:
-        """Everything is known. What is `shared` is delayed for several readers."""
+        """End the replay. `shared` is true for items that are delayed for several subscriptions."""
         reader = self.reader
         if not reader.live:
             reader.live_bytes = 0
         reader.ready_line.begin(*self.out_of_order.finish(shared))
 
     def leave_all(self) -> None:
-        """Nothing is here any more, and nobody holds anything."""
+        """Remove all items, dead letters and leases."""
         reader = self.reader
         for id_ in [*reader.dead.deaths]:
             reader.dead.forget(id_, False)
@@ -132,19 +133,19 @@ class ReplayLine:
         self.out_of_order.keep_only([], reader.live.last)
 
     def put(self, record: Record, size: int) -> None:
-        """An item for this reader, available or not."""
+        """Add an item of this subscription, available or delayed."""
         self.reader._apply_put(record.item, size)
         if not record.number:
             self.out_of_order.put(record, size)
 
     def release(self, record: Record) -> None:
-        """A delayed item is available."""
+        """Make a delayed item available."""
         reader, id_ = self.reader, record.item
         is_there = id_ in reader.live and id_ not in reader.dead.deaths
         self.out_of_order.release(id_, record.number, self._sizes.of(id_), is_there)
 
     def redrive(self, record: Record) -> None:
-        """A dead item is ready again."""
+        """Make a dead letter ready again."""
         reader, id_ = self.reader, record.item
         death = reader.dead.deaths.get(id_)
         size = death.body_bytes if death is not None else self._sizes.of(id_)
@@ -171,7 +172,7 @@ class ReplayLine:
         reader._apply_done(id_, body_bytes)
 
     def hand_on(self, copy: int, origin: Origin) -> bool:
-        """What this copy was made of ends with it; was it there?"""
+        """End the item that `copy` was made of; return False if it was not present."""
         if origin.item not in self.reader.live:
             return False
         self._end(origin.item, origin.body_bytes)
@@ -179,7 +180,7 @@ class ReplayLine:
         return True
 
     def _returned(self, record: Record) -> None:
-        # The item stands at its place already, if it is not put off: its attempts are news.
+        # Without a delay the item is at its place already; only its attempts change.
         reader, id_ = self.reader, record.item
         self._leases.pop(id_, None)
         if id_ in reader.live and id_ not in reader.dead.deaths:
@@ -209,7 +210,7 @@ class ReplayLine:
         for id_ in self._leases.keys() - set(spared) - reader.dead.deaths.keys():
             del self._leases[id_]
         live_bytes = record.number
-        if not live_bytes and self._sizes:  # version 1 did not say it
+        if not live_bytes and self._sizes:  # version 1 did not record it
             live_bytes = sum(self._sizes.of(i) for i in spared)
             live_bytes += reader.dead.bytes
         reader._apply_flushed(IdSet.of(spared), record.item, live_bytes)

@@ -1,1 +1,1 @@
-"""Items on their way from one queue to another."""
+"""Transfers of items from one queue to another."""

@@ -1,14 +1,14 @@
-"""Items that two queues have: the copy is put in one, the original is not gone from the other yet.
+"""Transfers in flight: the copy is in one queue, and the original is not gone from the other yet.
 
     stored ──copy on disk──▶ MOVED in the source ──on disk──▶ SETTLED in the target
       │                        │
-      └─ a journal fails ──────┴──▶ in doubt: nobody has the original until a restart
-      └─ the source is deleted ───▶ its log says that instead, if it can; else an orphan, settled
-      │                             when its files are gone
-      └─ the target is deleted ───▶ stranded: the original goes back when those files are gone
+      ├─ a journal fails ──────┴──▶ in doubt: no client gets the original until a restart
+      ├─ the source is deleted ───▶ the source's log records the deletion instead, if it can; else
+      │                             the transfer is settled when the source's files are gone
+      └─ the target is deleted ───▶ the original returns when the target's files are gone
 
-A start finds what was under way by the open origins of each target (`settle_all`): where the source
-has the item still, it says MOVED before anything is served.
+A start finds unfinished transfers by the open origins of each target (`settle_all`). If the source
+still has the item, it records MOVED before any item is served.
 
 One rule: MOVED waits for the copy to be on disk, SETTLED for MOVED to be on disk, whatever `sync`
 says.
@@ -27,14 +27,16 @@ from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target, hand_back
 
-# The copy's record and number, the order (None: somebody has handed it off), the source, and the
-# lease there, which is the mover's. (A tuple, because each hand-off makes one.)
+# The copy's lsn and id, the transfer request (None: a client handed the item off), the source, and
+# the mover's lease there. (A tuple, because each hand-off makes one.)
 _Stored = tuple[int, int, TransferRequest | None, Queue, Lease]
 
 
 class _Leaving:
-    """Copies whose originals went with one source's records up to `lsn`; of an order one, which has
-    so many bytes."""
+    """Copies whose originals end with one source's records up to `lsn`.
+
+    For a transfer request it is one copy, with a body of `bytes`.
+    """
 
     __slots__ = ("bytes", "copies", "lsn", "order", "source", "target")
 
@@ -51,10 +53,9 @@ class _Leaving:
 
 
 class InFlight:
-    """What is under way between two queues each.
+    """All transfers in flight, each between two queues.
 
-    `quiet` are queues in whose logs something stands that nobody waits for, and that the shell has
-    written soon.
+    `unawaited` are queues with records that no reply waits for; the shell has them written soon.
     """
 
     __slots__ = (
@@ -63,27 +64,28 @@ class InFlight:
     )  # fmt: skip
 
     def __init__(self, registry: Registry, over: Callable[[TransferRequest, int], None]) -> None:
-        """`over` is told once of each item of an order, with its bytes: that is over."""
+        """`over` is called once for each item of a request whose transfer ended, with its bytes."""
         self._registry = registry
         self._over = over
         self.mover = Holder("mover")
         self._stored: dict[Queue, deque[_Stored]] = {}  # by target, in the order of its log
         self._leaving: dict[Queue, deque[_Leaving]] = {}  # by source, in the order of its log
-        self._doubted: dict[Queue, set[Queue]] = {}  # by source: where the copies are
+        self._doubted: dict[Queue, set[Queue]] = {}  # by source: the queues with the copies
         self._orphans: dict[Queue, list[tuple[Queue, list[int]]]] = {}
         self._stranded: dict[Queue, list[_Stored]] = {}
-        self._staying: set[Queue] = set()  # deleted ones whose files could not be removed
-        self._told: dict[Queue, int] = {}  # deleted ones whose logs say so, and by which record
+        self._staying: set[Queue] = set()  # deleted queues whose files could not be removed
+        self._told: dict[Queue, int] = {}  # deleted queues: the lsn of the record that says so
         self.unawaited: dict[Queue, None] = {}
 
-    # -- from now on under way --------------------------------------------------------------
+    # -- transfers that begin ---------------------------------------------------------------
 
     def hand_off(
         self, source: Queue, lease: Lease, target: Queue, copy: int, lsn: int, now_ms: int
     ) -> None:
-        """This item, lent until now, is `copy` in `target` by its put, the record `lsn`.
+        """Begin the transfer of a leased item, which is `copy` in `target` by its put `lsn`.
 
-        From here on nothing returns it: it goes when that record is on disk."""
+        From here on no nack returns the item: it ends when that record is on disk.
+        """
         reader = lease.owner
         assert isinstance(reader, Subscription)
         files = target.files
@@ -97,7 +99,7 @@ class InFlight:
     def stored(
         self, order: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int
     ) -> None:
-        """This item of an order, lent to the mover, is `copy` in `target` by the record `lsn`."""
+        """Begin the transfer of a request's item, which is `copy` in `target` by its put `lsn`."""
         target.log.wait_durable(lsn)
         self._await_copy(target, (lsn, copy, order, order.source, lease))
 
@@ -109,19 +111,22 @@ class InFlight:
 
     @property
     def are_any(self) -> bool:
-        """Is anything under way?"""
+        """True if any transfer is in flight."""
         return bool(self._stored or self._leaving or self.unawaited)
 
     def take_unawaited(self) -> list[Queue]:
-        """Those in whose logs something stands that nobody waits for, since the last time."""
+        """Return the queues that got records without a waiting reply since the last call."""
         unawaited = [*self.unawaited]
         self.unawaited.clear()
         return unawaited
 
-    # -- one after the other ----------------------------------------------------------------
+    # -- steps of a transfer ----------------------------------------------------------------
 
     def advance(self, now_ms: int) -> int:
-        """Originals whose copies are on disk go; what is gone on disk is settled. How many."""
+        """End originals whose copies are on disk; settle those that have ended on disk.
+
+        Return the number of steps taken.
+        """
         taken = 0
         for target in [*self._stored]:
             taken += self._leave(target, now_ms)
@@ -130,11 +135,11 @@ class InFlight:
         return taken
 
     def _leave(self, target: Queue, now_ms: int) -> int:
-        """Copies that are on disk now: their originals go; how many were looked at."""
+        """End the originals of copies that are on disk now; return how many were looked at."""
         waiting, log = self._stored[target], target.log
         durable_lsn, has_failed, taken = log.lsn_durable, log.failure is not None, 0
         as_target = targets(target.server_id, target.name, target.generation)
-        latest: _Leaving | None = None  # of those handed off
+        latest: _Leaving | None = None  # of the hand-offs
         while waiting and (waiting[0][0] <= durable_lsn or has_failed):
             stored = waiting.popleft()
             lsn, copy, order, source, lease = stored
@@ -168,12 +173,12 @@ class InFlight:
         source = leaving.source
         if is_awaited:
             source.log.wait_durable(leaving.lsn)
-        else:  # nobody waits for a hand-off's
+        else:  # no reply waits for the end of a hand-off
             self.unawaited[source.files] = None
         self._leaving.setdefault(source, deque()).append(leaving)
 
     def _settle(self, source: Queue, now_ms: int) -> int:
-        """Originals that are gone on disk: their copies' origins are closed."""
+        """Close the origins of copies whose originals have ended on disk; return how many."""
         waiting, log = self._leaving[source], source.log
         durable_lsn, has_failed, taken = log.lsn_durable, log.failure is not None, 0
         closed = dict[Queue, list[int]]()
@@ -203,9 +208,10 @@ class InFlight:
             self.unawaited[target.files] = None
 
     def _orphan(self, source: Queue, target: Queue, copies: list[int], now_ms: int) -> None:
-        """Its source is deleted: the original is gone when that is on disk, or the files are gone.
+        """Wait for the deletion of a source: its record on disk, or its files removed.
 
-        The copies' files may go first, and then nothing else says that the original is moved."""
+        The copies' files may go first; then nothing else says that the original was moved.
+        """
         files = source.files
         if files.is_gone:
             self._close(target, copies, now_ms)
@@ -220,14 +226,14 @@ class InFlight:
             self._await_end(_Leaving(lsn, source, target, copies))
 
     def _never_stored(self, target: Queue, stored: _Stored) -> None:
-        """The target's journal failed, or was deleted before the copy was on disk."""
+        """Handle a copy that never reached the disk: its journal failed, or was deleted before."""
         _, _, order, source, lease = stored
         if target.deleted and not source.deleted:
             self._stranded.setdefault(target, []).append(stored)
         self._doubt(order, lease.item.size)
 
     def _doubt(self, order: TransferRequest | None, bytes_: int) -> None:
-        """A journal failed: a restart will know. Until then nobody has it."""
+        """Give up on an item after a journal failed: it is held back until a restart settles it."""
         if order is not None and not order.by_itself:
             order.give_up("a journal failed: what is in doubt is settled by a restart")
         self._end(order, bytes_)
@@ -236,10 +242,10 @@ class InFlight:
         if order is not None:
             self._over(order, bytes_)
 
-    # -- queues that go ---------------------------------------------------------------------
+    # -- deleted queues ---------------------------------------------------------------------
 
     def holds(self, queue: Queue) -> bool:
-        """Would an item come back if the files of this queue went now and a crash came?"""
+        """True if an item would return after a crash, were the files of this queue removed now."""
         if any(target.goes_with(queue) for target in self._stored):
             return True
         if not queue.is_stuck and any(each.files is queue for each in self._leaving):
@@ -248,10 +254,10 @@ class InFlight:
         return any(each.target.goes_with(queue) for each in leaving)
 
     def follows(self, queue: Queue) -> bool:
-        """Do other files go first, which still have originals of copies in this queue's?
+        """True if other files must be removed first: they have originals of copies in this queue.
 
-        Their logs cannot say any more that these are gone, so only the order of removal does. Two
-        queues that follow each other wait for neither.
+        The logs of those queues can no longer record that the originals are gone, so the sequence
+        of removal has to show it. Two queues that follow each other do not wait for one another.
         """
         for source in self._sources(queue):
             before, found = {source}, [source]
@@ -264,7 +270,7 @@ class InFlight:
         return False
 
     def _sources(self, queue: Queue) -> list[Queue]:
-        """Deleted queues with stuck logs whose files have originals of what this one's hold."""
+        """Return deleted queues with stuck logs and with originals of this queue's copies."""
         pairs = [(files, target) for files, some in self._orphans.items() for target, _ in some]
         for waiting in self._leaving.values():
             pairs += [(each.source.files, each.target) for each in waiting]
@@ -277,18 +283,18 @@ class InFlight:
         ]  # fmt: skip
 
     def stays(self, queue: Queue) -> None:
-        """The files of this deleted queue could not be removed: a restart finds originals there."""
+        """Note that a deleted queue's files could not be removed: a restart finds its originals."""
         self._staying.add(queue)
         for target, _ in self._orphans.pop(queue, []):
             self._doubted.setdefault(queue, set()).add(target.files)
 
     def doubts(self, queue: Queue) -> bool:
-        """Do only these files say that an item of a failed journal is moved, until a restart?"""
+        """True if, until a restart, only these files say that a failed journal's item was moved."""
         doubted = self._doubted.values()
         return any(target.goes_with(queue) for targets in doubted for target in targets)
 
     def gone(self, queue: Queue, now_ms: int) -> None:
-        """The files of this deleted queue are gone: originals, or copies that were never stored."""
+        """Note that a deleted queue's files are gone, with originals, or copies never stored."""
         queue.is_gone = True
         self._doubted.pop(queue, None)
         self._told.pop(queue, None)
@@ -305,9 +311,9 @@ class InFlight:
     # -- a start ----------------------------------------------------------------------------
 
     def settle_all(self, queue: Queue, now_ms: int) -> int:
-        """Before anything is served: every open origin of this queue. How many are not over yet.
+        """Settle every open origin of this queue, before any item is served.
 
-        Nothing of any queue has been read back.
+        Return how many are not over yet. No item of any queue has been read back at this point.
         """
         pending = 0
         for copy, origin in [*queue.origins.items()]:
@@ -327,7 +333,7 @@ class InFlight:
         return pending
 
     def _original(self, origin: Origin) -> Queue | None:
-        """The queue that still has what this copy was made of; None: it is gone."""
+        """Return the queue that still has the original of a copy; None: it is gone."""
         if origin.server == self._registry.server_id:
             for source in self._registry.all_named(origin.queue):
                 is_it = source.generation == origin.generation

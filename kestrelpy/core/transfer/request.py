@@ -1,10 +1,11 @@
-"""What is to be moved from one queue to another, and how far that has got.
+"""Transfer requests: the items to move from one queue to another, and their progress.
 
-      by itself    the dead of one queue that go to one target, for as long as there are any
-      asked for    these dead items, or so many of those that wait; it ends, and is answered
+      by itself    the dead letters of one queue that go to one target; lasts until none is left
+      asked for    given dead letters, or a number of ready items; it ends, and gets a reply
 
-One rule: what a target refuses stays where it was. What moves by itself is tried again, later each
-time, and an item that the target never takes holds up no other; what somebody asked for ends there.
+One rule: an item that the target refuses stays where it was. A request `by_itself` tries it again,
+after longer and longer rests, and an item that the target never takes holds up no other. A client's
+request ends at the first refusal.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from kestrelpy.core.subscription.outbox import onward
 
 REST_MS: Final = 1000
 REST_MS_MAX: Final = 60_000
-# Items tried in a row that the target takes at no time: each of them may have to be read.
+# Refused items tried in a row before the request rests: each of them may have to be read back.
 PASSED_MAX: Final = 16
 
 
 class TransferRequest:
-    """`ids` are dead items; without any (`of_dead` False) `left` of those that wait are meant.
+    """One request. `ids` are dead letters; with `of_dead` False, it is for `left` ready items.
 
-    `moved` counts those that are elsewhere, on disk, `under_way` those that are not yet.
+    `moved` counts the items whose transfer is complete on disk, `under_way` those in transfer.
     """
 
     __slots__ = (
@@ -36,7 +37,7 @@ class TransferRequest:
         self, source: Queue, target: bytes, ids: deque[int] | None, left: int = 0,
         by_itself: bool = False, owner: object = None,
     ) -> None:  # fmt: skip
-        """`owner` is the shell's own: it is told when the order `is_over`."""
+        """`owner` belongs to the shell, which notifies it when the request `is_over`."""
         self.source = source
         self.target = target
         self.of_dead = ids is not None
@@ -48,18 +49,18 @@ class TransferRequest:
         self.under_way = 0
         self.passed = 0
         self.refusal = ""
-        self.told: set[int] = set()  # items whose refusal was said
+        self.told: set[int] = set()  # items whose refusal was logged
         self.rest_ms = REST_MS
         self.is_resting = False
         self.is_over = False
 
     @property
     def is_done(self) -> bool:
-        """Is there nothing more to begin, or to wait for?"""
+        """True if there is nothing more to begin, or to wait for."""
         return not (self.ids or self.left or self.under_way or self.is_resting)
 
     def wants(self, id_: int) -> bool:
-        """Is it dead still, readable, held by nobody, and does it still go there?"""
+        """True if the item is still dead, readable, not leased, and bound for this target."""
         reader = self.source.reader
         death = reader.dead.deaths.get(id_)
         if death is None or id_ in reader.leases or reader.dead.is_hidden(id_):
@@ -67,19 +68,19 @@ class TransferRequest:
         return not self.by_itself or onward(reader.policy, death.reason) == self.target
 
     def give_up(self, reason: str) -> None:
-        """Nothing more of it is begun."""
+        """Begin no more items of the request, because of `reason`."""
         self.ids.clear()
         self.left = 0
         self.refusal = self.refusal or reason
 
     def skip(self) -> bool:
-        """The first is not taken and goes behind all others: is the next one tried now?"""
+        """Put the refused first item after all others; True if the next one is tried now."""
         self.ids.rotate(-1)
         self.passed += 1
         return self.passed < min(len(self.ids), PASSED_MAX)
 
     def is_news(self, reason: str, item: int) -> bool:
-        """Was it not said yet that nothing, or not this `item`, is taken?"""
+        """True if the refusal of this `item` (0: of all items) was not logged yet."""
         if item:
             was_said = item in self.told
             self.told.add(item)
@@ -88,15 +89,15 @@ class TransferRequest:
         return not was
 
     def rest(self) -> int:
-        """Begin nothing for a while: how long, in milliseconds."""
+        """Begin nothing for a while; return for how long, in milliseconds."""
         self.is_resting, self.passed = True, 0
         if len(self.told) > 2 * len(self.ids) + PASSED_MAX:
-            self.told.intersection_update(self.ids)  # the others went another way
+            self.told.intersection_update(self.ids)  # the others have left
         rest_ms, self.rest_ms = self.rest_ms, min(self.rest_ms * 2, REST_MS_MAX)
         return rest_ms
 
     def stored(self) -> None:
-        """Its target takes items."""
+        """Note that the target took an item."""
         self.rest_ms, self.passed = REST_MS, 0
         if self.by_itself:
             self.refusal = ""

@@ -1,13 +1,14 @@
-"""The steps of a move, each within one queue: taken, stored as a copy, gone, settled.
+"""The steps of a transfer, each within one queue: taken, stored as a copy, ended, settled.
 
-      READY or DEAD ──take──▶ lent to the mover ──leave──▶ gone: MOVED
-            ▲                       │                      (the target has it on disk)
+      READY or DEAD ──take──▶ leased to the mover ──leave──▶ ended: MOVED
+            ▲                       │                        (the target has it on disk)
             └────── put_back ───────┘
                                        receive ──▶ READY in the target, its origin open
                                                    settle ──▶ closed
 
-What is lent to the mover is lent to nobody else, and no time ends that. It stands in no record: a
-crash finds the item where it was, and the target's open origin if there is a copy.
+An item leased to the mover is leased to no client, and no deadline ends its lease. No record holds
+this lease: after a crash the item is where it was, and the target has an open origin if there is a
+copy.
 
 One rule: an item leaves its queue only when its copy is on disk.
 """
@@ -27,7 +28,7 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.subscription import DEFERRED, Subscription
 from kestrelpy.errors import ClientError, ItemRefused, ServerError
 
-_NOBODY: Final = 0  # the token of a lease that nobody is shown
+_NOBODY: Final = 0  # the token of a lease that no client is shown
 
 
 class Source:
@@ -41,7 +42,7 @@ class Source:
     def take_dead(self, id_: int, mover: Holder) -> Lease | None:
         """Lease this dead letter to the mover; None: its body has to be read back, and will be.
 
-        It is dead, can be read, and nobody holds it.
+        The caller knows that the item is dead, readable and not leased.
         """
         reader = self._reader
         item = reader.dead.take(id_)
@@ -55,7 +56,7 @@ class Source:
         return lease
 
     def take_first(self, now_ms: int, mover: Holder) -> Lease | None:
-        """The next item that is ready, lent to the mover; None: there is none, or not yet."""
+        """Lease the next ready item to the mover; None: there is none, or not yet."""
         reader = self._reader
         found = reader.pop(now_ms)
         if found is None:
@@ -77,7 +78,7 @@ class Source:
         return lease
 
     def put_back(self, lease: Lease) -> None:
-        """It does not move: it is where it was."""
+        """End the mover's lease, and return the item to its place."""
         reader = self._reader
         item = reader.end(lease)
         reader.moving -= 1
@@ -91,8 +92,8 @@ class Source:
     ) -> int:
         """End an item whose copy is on disk; return the record to wait for.
 
-        `target` is what the record says of the copy (`Origin.as_target`). `lazily`: no reply waits,
-        and the caller has it written soon.
+        `target` describes the copy in the record (`Origin.as_target`). `lazily`: no reply waits for
+        the record, and the caller has it written soon.
         """
         reader = self._reader
         item = reader.end(lease)
@@ -113,13 +114,13 @@ class Source:
         if reader.waiters.count and (
             item.key or (was_handed_off and reader.policy.max_leased is not None)
         ):
-            reader.serve(now_ms)  # another item may be possible, or another lease
+            reader.serve(now_ms)  # another item or lease may be possible now
         return lsn
 
     def leave_unread(self, id_: int, body_bytes: int, target: Origin, now_ms: int) -> int:
-        """`leave` at a start: this item is there, and nothing was read back yet.
+        """`leave` at a start: the item is live, and no body was read back yet.
 
-        What the log says of it last may be older than its move: records that a crash took away.
+        The last record about the item may be older than its transfer: a crash may have lost some.
         """
         reader = self._reader
         ready, lease = reader.ready, reader.leases.of(id_)
@@ -144,7 +145,7 @@ class Source:
 
 
 class Target:
-    """Copies that one queue takes in."""
+    """Copies that one queue receives."""
 
     __slots__ = ("_queue",)
 
@@ -152,8 +153,10 @@ class Target:
         self._queue = queue
 
     def tell_left(self, copy: int, origin: Origin, now_ms: int) -> None:
-        """At a start: the put of `copy` ended its origin, in this log, and the record that says so
-        to those who count was lost."""
+        """At a start, repeat a lost MOVED record: the put of `copy` ended its origin in this log.
+
+        The record is for programs that count a log's items.
+        """
         queue = self._queue
         queue._apply_settled(copy)
         _, child, part = origin.queue.partition(b"+")
@@ -163,14 +166,14 @@ class Target:
         log, unix_ms = reader.log, now_ms + queue.clock.offset_ms
         target = Origin(queue.server_id, queue.name, copy, queue.generation).as_target
         draft = moved(origin.item, origin.body_bytes, target, unix_ms, not log.is_full)
-        log.write(draft._replace(put_lsn=0))  # it is not among those that are alive
+        log.write(draft._replace(put_lsn=0))  # it is not a live item
 
     def receive(self, item: Item, origin: Origin, now_ms: int) -> Item:
         """Store a copy as a new arrival; its own lsn is the record to wait for.
 
-        An expiry that is still to come is kept, and a key that it has, under which it is the next
-        version; no id that was seen here suppresses it. Raises ServerError with the reason, and
-        nothing is stored.
+        The copy keeps an expiry in the future, and its key, under which it is the next version. It
+        is never a duplicate of an id seen here. Raise ServerError with the reason if the queue
+        refuses it; then nothing is stored.
         """
         queue = self._queue
         log, policy = queue.log, queue.policy
@@ -212,7 +215,7 @@ class Target:
         return copy
 
     def close_origins(self, copies: list[int], now_ms: int, lazily: bool = False) -> None:
-        """The items that these were made of are gone, on disk; `lazily` as in `leave`."""
+        """Close the origins of `copies`: the originals are gone on disk; `lazily` as in `leave`."""
         queue = self._queue
         origins, unix_ms = queue.origins, now_ms + queue.clock.offset_ms
         copies = [id_ for id_ in copies if id_ in origins]
@@ -227,7 +230,7 @@ class Target:
 
 
 def hand_back(lease: Lease, now_ms: int) -> None:
-    """What was handed off to a queue that is gone, unstored: it is where it was, uncounted."""
+    """Return an item that was handed off to a deleted queue and not stored; no attempt counts."""
     reader = lease.owner
     assert isinstance(reader, Subscription)
     reader.nack(lease, now_ms, DEFERRED)

@@ -1,12 +1,12 @@
-"""Moves between queues, exactly once: who orders them, and how many are begun.
+"""Transfers between queues, exactly once: their requests, and how many are begun.
 
-    what dies and goes elsewhere ──▶ outbox ─▶ order ─▶ taken ─▶ put there ─▶ `in_flight`
-    what somebody asks for ──────────────────▶   ▲        │ (lent to the mover)
-                                                 └────────┴── refused: put back; tried again later
-                                                              (by itself), or over (asked for)
+    dead letters for another queue ──▶ outbox ─▶ request ─▶ taken ─▶ put there ─▶ `in_flight`
+    a client's command ──────────────────────▶     ▲          │ (leased to the mover)
+                                                   └──────────┴── refused: put back; tried again
+                                                                  later (by itself), or over
 
-One rule: an item is moved when it is on disk itself; else a crash might take it away here, and what
-it was made of would come back.
+One rule: an item moves only once it is on disk itself. Else a crash might take it away here, and
+the item that it was made of would return.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target
 from kestrelpy.errors import ItemRefused, ServerError
 
-# Copies and their originals that are under way at once; begun in one turn: about 5 ms of work.
+# The limits of items in flight at once, by number and bytes, and of items begun in one turn: about
+# 5 ms of work.
 MOVES_MAX: Final = 1024
 BYTES_MAX: Final = 8 << 20
 BEGUN_MAX: Final = 256
 
 
 class Transfers:
-    """All orders of one server. `over` are requests that ended, `refusals` lines for the log."""
+    """All transfer requests of one server.
+
+    `over` are requests that ended, `refusals` lines for the server's log.
+    """
 
     __slots__ = (
         "_bytes",
@@ -50,19 +54,19 @@ class Transfers:
         self.in_flight = InFlight(registry, self._over)
         self.over: list[TransferRequest] = []
         self.refusals: list[str] = []
-        self.has_more = False  # could the next turn go on without anything happening first?
-        self._orders: dict[TransferRequest, None] = {}  # those that do not rest
+        self.has_more = False  # True if the next turn can go on at once
+        self._orders: dict[TransferRequest, None] = {}  # the requests that do not rest
         self._outboxes: dict[tuple[Queue, bytes], TransferRequest] = {}
-        self._count = self._bytes = 0  # of items of orders, that are under way
+        self._count = self._bytes = 0  # of the requests' items in flight
 
-    # -- what is to be moved ----------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------
 
     def request(self, order: TransferRequest) -> None:
-        """Somebody wants this moved; it stands in `over` when it has ended."""
+        """Begin a client's request; it is added to `over` when it has ended."""
         self._orders[order] = None
 
     def send(self, source: Queue) -> None:
-        """What its policy moves by itself goes on, in the order of dying."""
+        """Request the dead letters that the policy of `source` moves, in the order of deaths."""
         reader = source.reader
         outgoing, reader.outgoing = reader.outgoing, []
         for id_ in outgoing:
@@ -79,17 +83,17 @@ class Transfers:
                 self._orders[order] = None
 
     def wake(self, order: TransferRequest) -> None:
-        """Its target refused; perhaps it does not any more."""
+        """Try a request again whose target refused an item."""
         order.is_resting = False
         self._orders[order] = None
 
     @property
     def is_active(self) -> bool:
-        """Is anything under way, or to be begun?"""
+        """True if any transfer is in flight, or to be begun."""
         return bool(self._orders or self.in_flight.are_any)
 
     def advance(self, now_ms: int) -> int:
-        """Do what has become possible, in bounded steps; how many were taken."""
+        """Take the steps that have become possible, up to a bound; return how many."""
         self.has_more = False
         taken = self.in_flight.advance(now_ms) if self.in_flight.are_any else 0
         steps = BEGUN_MAX
@@ -100,14 +104,14 @@ class Transfers:
         return taken + BEGUN_MAX - steps
 
     def take_over(self) -> list[TransferRequest]:
-        """Requests that have ended since the last time."""
+        """Return the requests that have ended since the last call."""
         over, self.over = self.over, []
         return over
 
-    # -- one after the other ----------------------------------------------------------------
+    # -- steps of a request -----------------------------------------------------------------
 
     def _begin(self, order: TransferRequest, steps: int, now_ms: int) -> int:
-        """Take and store as many as may be under way; how many were begun."""
+        """Take and store items, up to the limits; return how many were begun."""
         for begun in range(steps):
             if order.source.deleted or order.source.log.failure is not None:
                 order.give_up("its journal failed or it was deleted")
@@ -138,7 +142,7 @@ class Transfers:
             order.left += 1
 
     def _take(self, order: TransferRequest, now_ms: int) -> Lease | None:
-        """The next item of this order; None: there is none, or it has to be read back first."""
+        """Lease a request's next item; None: there is none, or it has to be read back first."""
         reader = order.source.reader
         if not order.of_dead:
             if not order.left:
@@ -147,9 +151,9 @@ class Transfers:
             if lease is not None:
                 order.left -= 1
             elif not (order.under_way or reader.is_busy(now_ms, lends=False)):
-                order.left = 0  # (what is under way has its key until it is elsewhere)
+                order.left = 0  # (an item in flight holds its key until it has left)
             else:
-                # What has expired is cleared away, or what is next is being read.
+                # Expired items are being cleared away, or the next item is being read.
                 self.has_more |= not reader.needs_read and reader.ready.resident > 0
             return lease
         while order.ids:
@@ -163,7 +167,7 @@ class Transfers:
         return None
 
     def _store(self, order: TransferRequest, lease: Lease, now_ms: int) -> None:
-        """A copy of it, in the target; raises ServerError when that refuses."""
+        """Store a copy of the item in the target. Raise ServerError if the target refuses it."""
         source, item = order.source, lease.item
         there = self._registry.queues.get(order.target)
         if self._registry.tombstones and (why := source.why_mistaken(there, order.target)):
@@ -182,26 +186,26 @@ class Transfers:
         self.in_flight.stored(order, lease, target, copy.id, copy.lsn)
 
     def _make(self, name: bytes, size: int, now_ms: int) -> Queue:
-        """A queue of this name, if it would not refuse so large an item."""
+        """Create a queue of this name; raise ItemRefused if it would refuse an item of `size`."""
         limit = self._registry.policy_of(name, b"").max_item_bytes
         if size > limit:
             raise ItemRefused(f"item too large ({size} bytes, limit {limit})")
         return self._registry.create(name, now_ms)
 
     def _over(self, order: TransferRequest, bytes_: int) -> None:
-        """Nothing more is done about one of its items, of that size."""
+        """Count out an item of a request, with a body of `bytes_`: its transfer has ended."""
         self._count -= 1
         self._bytes -= bytes_
         order.under_way -= 1
         if not order.is_resting:
-            self._orders[order] = None  # it may be over with that
+            self._orders[order] = None  # it may be done now
 
-    # -- what becomes of orders -------------------------------------------------------------
+    # -- refusals and ends ------------------------------------------------------------------
 
     def _stops(
         self, order: TransferRequest, lease: Lease, refused: ServerError, now_ms: int
     ) -> bool:
-        """The target refused this item: is nothing more begun for now, or the next one tried?"""
+        """Handle a refusal by the target; True if no more items are begun for now."""
         reason = str(refused)
         if not order.by_itself:
             order.give_up(reason)
