@@ -78,7 +78,7 @@ class Registry:
         created_ms = min(generation * 1000 - self.clock.offset_ms, now_ms)
         queue = Queue(
             name, generation, policy, MemoryLog(), self.clock, self.to_resume, self._timers,
-            created_ms,            self.memory, self.to_read, declared,
+            created_ms, self.memory, self.to_read, declared,
         )  # fmt: skip
         queue.server_id = self.server_id
         return queue
