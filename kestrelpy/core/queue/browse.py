@@ -138,14 +138,17 @@ class Browse:
         return out, last
 
     def since(self, since_ms: int) -> int:
-        """Return the marker to begin at so as to see all items stored at `since_ms` or later."""
+        """Return the marker to begin at so as to see all items stored at `since_ms` or later.
+
+        It goes by ids, which are in the order of storing; the marker of a delayed item is higher.
+        """
         low, high = 1, self.ids.last + 1
         while low < high:
             middle = (low + high) // 2
-            marker = self.first(middle - 1)
-            item = self.item(self.id_of(marker)) if marker else None
+            id_ = self.ids.first_from(middle)
+            item = self.item(id_) if id_ else None
             if item is not None and item.stored_ms < since_ms:
-                low = marker + 1
+                low = id_ + 1
             else:
                 high = middle
         return low

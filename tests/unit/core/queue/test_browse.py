@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.browse import Browse
@@ -128,3 +129,18 @@ def test_a_hole_behind_a_kept_item_is_no_gap(q: InMemory) -> None:
         q.close(lease)
     q.kept.note_gap(2, 4)
     assert q.reader.counters.gaps == 0
+
+
+def test_an_item_that_was_delayed_hides_none_from_a_look_since_a_time() -> None:
+    """Its marker is higher than those of items that were stored after it."""
+    q = InMemory(Policy())
+    q.put(b"1", delay=Delay(100))
+    q.pass_time(10)
+    since_ms = q.unix_ms
+    q.put(b"2", b"3")
+    q.pass_time(200)
+    q.put(b"5", b"6", b"7")
+
+    begin = q.kept.since(since_ms)
+
+    assert q.seen(after=begin - 1, since_ms=since_ms) == [b"2", b"3", b"1", b"5", b"6", b"7"]
