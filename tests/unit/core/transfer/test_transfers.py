@@ -180,6 +180,23 @@ def test_an_item_that_the_target_never_takes_holds_up_no_other(
     town.check()
 
 
+def test_a_refusal_is_logged_once_also_of_an_item_that_a_client_had_meanwhile() -> None:
+    town = jobs_to_failed(max_item_size=3)
+    for body in (b"body 1", b"body 2"):
+        town.put("jobs", body)
+        town.fail("jobs")
+    town.pass_time(2000)
+    assert len(town.said) == 2
+
+    assert town.say("b", b"get jobs/dead/open").startswith(b"VALUE")
+    town.pass_time(600_000)
+    town.say("b", b"get jobs/dead/abort")
+    town.pass_time(600_000)
+
+    assert list(town.queue("jobs").reader.dead.deaths) == [1, 2]
+    assert len(town.said) == 2
+
+
 def test_of_many_that_the_target_never_takes_some_are_tried_at_once() -> None:
     town = jobs_to_failed(max_item_size=3)
     for _ in range(PASSED_MAX * 2):
