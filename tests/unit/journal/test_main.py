@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from journal.__main__ import DAMAGED, UNUSABLE, WELL, _percent, main
+from journal.files import Disk
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind
 from journal.format.record import Draft
 from journal.format.segment import segment_name
 from journal.tools.dump import utc
+from journal.tools.verify import LOCK
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 
@@ -151,6 +153,29 @@ def test_verify_reads_on_when_one_queue_cannot_be_read(tmp_path: Path, capsys: C
     out, err = capsys.readouterr()
     assert out.startswith("b.1: queue jobs")
     assert err == f"journal: {tmp_path}/a.1/0000000001.segment: Is a directory\n"
+
+
+# -- repair --------------------------------------------------------------------------------------
+
+
+def test_repair_changes_nothing_where_a_daemon_runs_and_mends_where_none_does(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    one = journal_of(tmp_path / "jobs.1", put(1), put(2), put(3))
+    path = tmp_path / "jobs.1" / segment_name(1)
+    damage(path, one.at - 64 - 72 * 2 + 5)
+    before = path.read_bytes()
+
+    lock = Disk().lock(str(tmp_path / LOCK))
+    assert main(["repair", str(tmp_path), "--yes"]) == UNUSABLE
+    assert capsys.readouterr() == (
+        "", f"journal: {tmp_path}: a daemon is running here; stop it first\n"
+    )  # fmt: skip
+    assert path.read_bytes() == before
+
+    lock.close()
+    assert main(["repair", str(tmp_path), "--yes"]) == WELL
+    assert capsys.readouterr().out.endswith("clean\n")
 
 
 # -- wrong usage ---------------------------------------------------------------------------------

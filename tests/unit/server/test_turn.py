@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
+from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.policy import Policy
 from kestrelpy.server.journals import later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
+from kestrelpy.server.turn import Turn
 from tests.support.disks import HeldDisk
+from tests.support.life import HandLoop, Life
 from tests.support.running import running
 
 
@@ -281,3 +287,49 @@ async def test_work_begun_after_the_reply_to_a_hand_off_goes_on_at_once(
         worker.writer.write(b"set jobs/confirm 0 0 1\r\nb\r\nmove mail later 1\r\n")
         lines = [await asyncio.wait_for(worker.line(), 30) for _ in range(2)]
         assert lines == [b"STORED\r\n", b"1\r\n"]
+
+
+# -- a turn by hand -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def life() -> Life:
+    life = Life(Policy())
+    life.put(b"1")
+    return life
+
+
+def turn_of(life: Life) -> tuple[Turn, HandLoop]:
+    loop = HandLoop()
+    return Turn(life.broker, cast("Any", loop), life.dirty, Mock()), loop
+
+
+def test_the_end_of_a_read_has_a_turn_that_answers_who_waited_for_it(life: Life) -> None:
+    life.commit()
+    again = life.killed()
+    turn, loop = turn_of(again)
+    again.broker.wait(Want.OPEN, b"jobs", again.who("anna"), False, "anna", 1000)
+    turn.read_back(again.reader)
+    assert len(loop.soon) == 1
+
+
+def test_records_that_must_be_synced_before_a_file_is_closed_have_a_turn(life: Life) -> None:
+    turn, loop = turn_of(life)
+    turn._sync_now(life.log)
+    assert life.dirty == [life.log]
+    assert len(loop.soon) == 1
+
+
+def test_records_without_a_waiter_have_a_turn_when_their_time_has_come(life: Life) -> None:
+    turn, loop = turn_of(life)
+    turn.committer = Mock()
+    turn._sync_later(life.log)
+    assert life.log.awaited_lsn == life.log.lsn_appended
+    assert len(loop.soon) == 1
+
+
+def test_a_new_segment_has_a_turn_that_writes_to_it(life: Life) -> None:
+    turn, loop = turn_of(life)
+    turn.segment_ready(life.log)
+    assert life.dirty == [life.log]
+    assert len(loop.soon) == 1

@@ -239,3 +239,20 @@ def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
     assert sorted(idle.delays.entries(offset_ms)) == sorted(told.delays.entries(offset_ms))
     stage.pass_time(1000)
     assert drained(stage, b"jobs+idle") == drained(stage, b"jobs+told")
+
+
+def test_who_waited_for_a_delayed_item_and_did_not_finish_it_gets_it_after_the_retry_delay() -> (
+    None
+):
+    stage = Stage()
+    stage.set_queue(lease="1s", retry_delay="60s")
+    stage.say("eve", b"get jobs+a/peek")
+    stage.say("eve", b"set jobs/delay=1s 0 0 1", b"1")
+    stage.say("worker", b"get jobs+a/open/t=5000")
+    stage.pass_time(1000)
+    assert values(stage.client("worker").take()) == [b"1"]
+
+    stage.pass_time(2000)  # its lease ends
+    assert values(stage.say("eve", b"get jobs+a/peek")) == [], "it is not due again"
+    stage.pass_time(60_000)
+    assert values(stage.say("eve", b"get jobs+a/peek")) == [b"1"]

@@ -165,6 +165,19 @@ def test_whoever_waits_gets_what_the_end_of_a_skipped_item_made_possible(how: st
     assert q.answers() == [("bert", b"3")]
 
 
+def test_whoever_waits_gets_what_the_end_of_an_item_of_unknown_key_made_possible() -> None:
+    q = keyed_queue("1A", "2A,B", "3B", keys=ANY)
+    q.open()
+    q.wait("bert", wait_ms=1000)
+    q.reader.serve(q.now_ms)
+    assert q.answers() == []
+
+    q.reader.key_gate.drop_unread(2, 1)
+    q.pass_time(0)
+
+    assert q.answers() == [("bert", b"3")]
+
+
 def test_a_wait_for_an_item_behind_many_blocked_ones_is_answered() -> None:
     count = 2 * SWEEP_ITEMS_MAX + 10
     q = keyed_queue("1A")

@@ -13,6 +13,7 @@ from journal.format.kinds import Kind
 from journal.format.transfer import Origin
 from journal.tools.view import JournalView
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
 from kestrelpy.core.transfer.request import PASSED_MAX, TransferRequest
 from tests.support.memory_disk import Fault
 from tests.support.moving import Town
@@ -91,6 +92,18 @@ def test_what_waits_for_its_key_is_not_moved_before_it_is_free() -> None:
     assert town.say("a", b"get other") == b"END\r\n"
     town.say("b", b"get jobs/close")
     assert town.say("a", b"get jobs") == b"VALUE jobs 0 1\r\n2\r\nEND\r\n"
+
+
+def test_what_is_expired_at_the_front_of_a_paused_queue_ends_no_move() -> None:
+    town = town_of(jobs={})
+    for _ in range(2 * SWEEP_ITEMS_MAX + 5):
+        town.send("a", b"set jobs 0 1 1\r\nx\r\n")
+    town.say("a", b"set jobs 0 0 1", b"y")
+    town.say("a", b"pause jobs")
+    town.now_ms += 5000
+    town.say("a", b"move jobs other 1")
+
+    assert town.say("a", b"get other") == b"VALUE other 0 1\r\ny\r\nEND\r\n"
 
 
 def test_what_has_moved_frees_its_key() -> None:
@@ -178,6 +191,23 @@ def test_an_item_that_the_target_never_takes_holds_up_no_other(
     town.pass_time(600_000)
     assert len(town.said) == 2
     town.check()
+
+
+def test_a_refusal_is_logged_once_also_of_an_item_that_a_client_had_meanwhile() -> None:
+    town = jobs_to_failed(max_item_size=3)
+    for body in (b"body 1", b"body 2"):
+        town.put("jobs", body)
+        town.fail("jobs")
+    town.pass_time(2000)
+    assert len(town.said) == 2
+
+    assert town.say("b", b"get jobs/dead/open").startswith(b"VALUE")
+    town.pass_time(600_000)
+    town.say("b", b"get jobs/dead/abort")
+    town.pass_time(600_000)
+
+    assert list(town.queue("jobs").reader.dead.deaths) == [1, 2]
+    assert len(town.said) == 2
 
 
 def test_of_many_that_the_target_never_takes_some_are_tried_at_once() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from journal.compaction import maintenance as maintenance_module
 from journal.compaction.maintenance import SNAPSHOTS_KEPT
 from journal.format.checkpoint import Checkpoint
 from journal.format.lease import LeaseEntry
@@ -184,6 +185,33 @@ def test_a_chunk_of_which_nothing_is_remembered_goes_with_the_last_snapshot_that
             disk.remove(path)
         there.append(len([name for name in disk.names(FOLDER) if chunk_range(name) is not None]))
     assert there == [1, 1, 0, 0]
+
+
+def test_after_a_merge_there_may_be_another_and_chunks_go_again(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance_module, "choose_merge", lambda chunks, keys: chunks[:1])
+    disk = MemoryDisk()
+    writer = fresh(disk, ROOMY)
+    maintenance = writer.store.maintenance
+    seen = Fresh()
+    seen.add_id(ID.pack(bytes(16), TIME_MS, 1))
+    memory = Memory(seen, [], 0, 1000, None)
+    writer.put_all(b"x")
+    job = maintenance.begin_snapshot(replace(state_of(writer), memory=memory), TIME_MS)
+    writer.sync()
+    job.run(disk)
+    maintenance.finish_snapshot(job, True)
+
+    for _ in range(2):
+        merge = maintenance.begin_merge(job, lambda: None)
+        assert merge is not None
+        assert maintenance.begin_merge(job, lambda: None) is None, "one at a time"
+        assert maintenance.finish_merge(merge, None) == []
+
+    writer.put_all(b"x")
+    maintenance.begin_snapshot(replace(state_of(writer), memory=memory), TIME_MS + 1000)
+    assert maintenance.chunks == []
 
 
 def test_after_a_failure_nothing_is_due() -> None:

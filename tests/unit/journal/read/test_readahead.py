@@ -371,3 +371,25 @@ def test_at_rest_it_keeps_its_place_and_no_bytes() -> None:
     assert backlog._data == b""
     writer.put_all(b"3")
     assert [i for i, _ in read_all(backlog, disk_of(writer), 3)] == [3]
+
+
+def test_of_a_record_larger_than_a_piece_just_the_rest_is_read_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("journal.read.readahead.PIECE_BYTES", 1000)
+    writer = fresh(MemoryDisk(), LARGER)
+    writer.put(b"large" * 800)
+    writer.put(b"next" * 800)
+    writer.commit()
+    large = next(r for r in records_of(writer) if r.item == 1)
+    backlog = ReadAhead(writer.journal)
+
+    made = backlog.order(1)
+    assert made is not None
+    life, order = made
+    backlog.arrived(life, *order.run(disk_of(writer)))
+    assert backlog.take(1, 9) == []
+    made = backlog.order(1)
+
+    assert made is not None
+    assert made[1].start + made[1].size == large.offset + HEADER_BYTES + len(large.body)

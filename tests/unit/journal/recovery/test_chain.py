@@ -547,6 +547,14 @@ def test_a_settled_body_is_not_looked_at_and_a_whole_reading_names_it() -> None:
     assert (damage.id_first, damage.id_last) == (9, 9)
 
 
+def test_a_whole_reading_names_the_items_of_a_settled_segment_with_a_damaged_front() -> None:
+    one = laid()
+    spoil(one.disk, path_of(4), 64, one.records[12].end - 64)
+    damage = only(recovered(one.disk, whole=True)[2])
+    assert (damage.offset, damage.end) == (64, one.records[12].end)
+    assert (damage.lsn_first, damage.lsn_last, damage.id_first, damage.id_last) == (13, 13, 9, 9)
+
+
 def test_a_settled_segment_without_a_readable_footer_is_read_whole_and_named() -> None:
     one = laid()
     spoil(one.disk, path_of(4), 2048 - FOOTER_SPACE_BYTES)

@@ -291,6 +291,7 @@ def test_whole_records_behind_a_torn_one_are_cut_with_it_and_named() -> None:
     assert bodies(again.records) == [b"a", b"b"]
     (damage,) = again.recovery.damages
     assert (damage.lsn_first, damage.lsn_last) == (3, 5)
+    assert (damage.id_first, damage.id_last) == (3, 5)
     assert (damage.offset, damage.end) == (records[2].offset, records[4].end)
     again.put_all(b"new")
     assert bodies(start(disk.kill_clone()).records) == [b"a", b"b", b"new"]

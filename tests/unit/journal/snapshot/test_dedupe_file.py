@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -149,6 +150,45 @@ def test_a_listed_chunk_that_is_not_whole_is_named(how: str) -> None:
     (named,) = found.damages
     assert chunk.name in named.path
     assert "3 remembered ids and 1 keys' versions are lost" in named.reason
+
+
+class FailingAt:
+    """A disk on which the `nth` read of one file, and all after it, go wrong."""
+
+    def __init__(self, disk: MemoryDisk, name: str, nth: int, spoils: bool) -> None:
+        self.disk, self.name, self.left, self.spoils = disk, name, nth, spoils
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        data = self.disk.read(path, offset, size)
+        self.left -= path.endswith(self.name)
+        if self.left > 0 or not path.endswith(self.name):
+            return data
+        if self.spoils:
+            return bytes(len(data))
+        raise OSError(errno.EIO, "Input/output error")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.disk, name)
+
+
+@pytest.mark.parametrize("spoils", [False, True], ids=["not given", "damaged"])
+def test_a_newer_file_that_goes_bad_after_it_was_read_says_nothing_of_the_lost_one(
+    spoils: bool,
+) -> None:
+    disk = make_disk()
+    lost = write(disk, batch_of(keys=[key_entry(1, 1)]), 1, 10)
+    newer = write(disk, batch_of(keys=[key_entry(2, 40)]), 11, 50)
+    disk.remove(f"{FOLDER}/{lost.name}")
+    reads = sum(1 for entry in disk.trace if entry.startswith("read"))
+    _, found = take_all(disk, [lost, newer])
+    assert found.losses(99, TIME_MS)[0].item_lost == 39, "the first item of a newer key"
+    reads = sum(1 for entry in disk.trace if entry.startswith("read")) - reads
+
+    bad: Any = FailingAt(disk, newer.name, reads, spoils)
+    found = read_chunks(bad, FOLDER, IDENTITY, [lost, newer], lambda frame: None)
+
+    assert found.used == [newer]
+    assert found.losses(99, TIME_MS)[0].item_lost == 99, "any item may have been its last"
 
 
 def test_every_flipped_bit_is_noticed() -> None:

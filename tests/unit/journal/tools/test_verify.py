@@ -29,10 +29,21 @@ from journal.recovery.recovery import (
     SHORTER,
     Recovery,
 )
+from journal.snapshot.snapshot import SegmentState
 from journal.tools.verify import check_journal
+from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder
 from tests.support.journals import FOLDER, fresh, path_of
 from tests.support.memory_disk import MemoryDisk
-from tests.support.snapshots import NEWEST, OLDER, laid, snapshot_path
+from tests.support.snapshots import (
+    NEWEST,
+    OLDER,
+    laid,
+    lay,
+    opening,
+    put,
+    snapshot,
+    snapshot_path,
+)
 
 STRANGE: Final = "belongs to another journal or place"
 NOT_USED: Final = "a compacted segment that is not whole; not used"
@@ -220,17 +231,39 @@ def test_what_is_near_to_it_is_not(case: Case) -> None:
     assert named(case.harmless()) == ([], [])
 
 
+def test_of_the_first_item_of_all_a_loss_before_the_snapshot_is_named() -> None:
+    disk = MemoryDisk()
+    first, second = SegmentBuilder(1, 2048, 1, opening(1)), SegmentBuilder(2, 2048, 3, opening(3))
+    lost = first.batch(put(1), put(2))[0]
+    first.seal(live=2)
+    at = second.at
+    second.batch(put(3), synced=2)
+    lay(disk, first)
+    lay(disk, second)
+    state = snapshot(2, 2, at, [1, 2], 3, [SegmentState(1, 1, 2, 2, 64)], None)
+    data = state.encode(SHORT_IDENTITY, IDENTITY, TIME_MS)
+    disk.create(snapshot_path(2), data, len(data))
+    flipped(path_of(1), lost.offset + IN_BODY)(disk)
+
+    (damage,), torn = named(disk)
+
+    assert (damage.path, damage.offset, damage.end) == (path_of(1), lost.offset, lost.end)
+    assert (damage.id_first, damage.id_last) == (1, 1)
+    assert torn == []
+
+
 def reasons() -> set[str]:
     """Those that have a name in some module of the journal."""
     found = set()
-    for module in pkgutil.iter_modules(journal.__path__):
-        if module.name == "__main__":
+    for module in pkgutil.walk_packages(journal.__path__, "journal."):
+        if module.name == "journal.__main__":
             continue
-        for name, value in vars(importlib.import_module(f"journal.{module.name}")).items():
+        for name, value in vars(importlib.import_module(module.name)).items():
             if name.isupper() and isinstance(value, str) and " " in value:
                 found.add(value)
     return found
 
 
 def test_every_reason_that_has_a_name_is_in_the_table() -> None:
+    assert NOT_WHOLE in reasons()
     assert reasons() <= {case.reason for case in CASES}

@@ -51,7 +51,9 @@ def test_nothing_is_over_before_what_is_older() -> None:
     assert retention.over(log(10, 0, 30), 140) == 1, "of a time that is not known one waits"
 
 
-@pytest.mark.parametrize(("size", "over"), [(1, 4), (KIB, 3), (2 * KIB, 2), (9 * KIB, 0)])
+@pytest.mark.parametrize(
+    ("size", "over"), [(1, 4), (KIB - 1, 4), (KIB, 3), (2 * KIB, 2), (9 * KIB, 0)]
+)
 def test_by_size_the_oldest_are_over(size: int, over: int) -> None:
     retention = Retention()
     retention.change(0, size)

@@ -366,6 +366,33 @@ def test_when_a_turn_to_the_next_segment_fails_nothing_more_is_written(nth: int)
     assert bodies(start(disk.kill_clone()).records) == [b"a" * 300, b"b" * 100]
 
 
+def test_a_turn_to_the_next_segment_writes_there_what_is_pending_in_the_same_step() -> None:
+    writer = writer_on(MemoryDisk())
+    writer.put_all(b"a" * 300, b"b" * 100)
+    writer.journal.turns = True
+    before = len(writer.journal.segments)
+    writer.put(b"c")
+
+    writer.journal.write(TIME_MS)
+
+    assert not writer.journal.has_pending
+    assert len(writer.journal.segments) == before + 1
+    assert not writer.journal.turns, "once is enough"
+
+
+def test_a_turn_without_a_next_segment_waits_for_one() -> None:
+    writer = fresh(MemoryDisk(), ROOMY)
+    writer.put_all(b"a")
+    writer.journal.turns = True
+    writer.put(b"b")
+
+    writer.journal.write(TIME_MS)
+
+    assert writer.journal.is_stalled
+    assert writer.journal.commit.lsn_written == 1
+    assert writer.journal.turns
+
+
 # -- dropping -----------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from journal.compaction.compaction import CompactionJob
 from journal.compaction.maintenance import Maintenance
+from journal.snapshot.dedupe_merge import MergeJob
 from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
@@ -175,6 +176,29 @@ def test_a_rewriting_that_finds_no_room_is_worth_a_line_unless_the_journal_has_f
     fill(life, 20)
     life.settle()
     told = [text for text in caplog.messages if "not rewritten: No space left" in text]
+    assert bool(told) is not has_failed
+    assert (life.log.failure is not None) is has_failed, "it was tried"
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_merge_that_finds_no_room_is_worth_a_line_unless_the_journal_has_failed(
+    life: Life, has_failed: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object) -> None:
+        if has_failed:
+            life.log.journal.fail("writing", "x", OSError(errno.EIO, "Input/output error"))
+            life.log.advance()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def begin(maintenance: Maintenance, *_: object) -> MergeJob | None:
+        job = MergeJob("data/jobs.1", [], b"", {}, 0, 0, 0, lambda: None)
+        return None if life.log.failure is not None else job
+
+    monkeypatch.setattr(MergeJob, "run", run)
+    monkeypatch.setattr(Maintenance, "begin_merge", begin)
+    fill(life, 20)
+    life.settle()
+    told = [text for text in caplog.messages if "chunks not merged: No space left" in text]
     assert bool(told) is not has_failed
     assert (life.log.failure is not None) is has_failed, "it was tried"
 

@@ -141,6 +141,14 @@ def test_an_unreadable_out_of_order_item_is_logged_at_once(life: Life) -> None:
     assert [each.id_last for each in life.damages] == [1], "before anybody looks again"
 
 
+def test_when_no_item_is_readable_each_file_and_the_queue_are_logged_at_once(life: Life) -> None:
+    life.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EIO)]
+    assert life.take_all() == []
+    *in_files, in_queue = life.damages
+    assert (in_files[0].id_first, in_files[-1].id_last) == (1, ITEMS), "each file, also the last"
+    assert (in_queue.id_first, in_queue.id_last) == (1, ITEMS)
+
+
 def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: Life) -> None:
     be_short(life, 2)
     look_in_vain(life)
