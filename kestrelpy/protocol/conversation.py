@@ -64,25 +64,9 @@ class Conversation:
     """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_elapsed",
-        "_is_handing_off",
-        "_suggests_ms",
-        "_transfer",
-        "broker",
-        "closing",
-        "get_handler",
-        "has_overrun",
-        "holder",
-        "host",
-        "is_behind",
-        "is_touched",
-        "last_command_ms",
-        "parser",
-        "paused",
-        "replies",
-        "set_handler",
-        "shell",
-        "stream",
+        "_elapsed", "_is_handing_off", "_suggests_ms", "_transfer", "broker", "closing",
+        "get_handler", "has_overrun", "holder", "host", "is_behind", "is_touched",
+        "last_command_ms", "parser", "paused", "replies", "set_handler", "shell", "stream",
         "wants_bytes",
     )  # fmt: skip
 

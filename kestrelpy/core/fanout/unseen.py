@@ -37,15 +37,8 @@ class Digest:
     """
 
     __slots__ = (
-        "delayed",
-        "delayed_bytes",
-        "disk_refs",
-        "first_plain",
-        "ids",
-        "plain",
-        "released",
-        "released_bytes",
-        "released_ids",
+        "delayed", "delayed_bytes", "disk_refs", "first_plain", "ids", "plain", "released",
+        "released_bytes", "released_ids",
     )  # fmt: skip
 
     def __init__(self) -> None:

@@ -119,13 +119,7 @@ class KeyLocks:
     """
 
     __slots__ = (
-        "_heads",
-        "_more",
-        "_rows",
-        "blocked",
-        "blocked_bytes",
-        "blocked_values",
-        "matches_any",
+        "_heads", "_more", "_rows", "blocked", "blocked_bytes", "blocked_values", "matches_any",
     )  # fmt: skip
 
     def __init__(self, matches_any: bool = False) -> None:

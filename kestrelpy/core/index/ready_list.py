@@ -50,21 +50,9 @@ class Ready:
     """
 
     __slots__ = (
-        "_back",
-        "_line",
-        "_out_of_order",
-        "_removed",
-        "_removed_bytes",
-        "_returned",
-        "beyond",
-        "beyond_bytes",
-        "blocked",
-        "blocked_bytes",
-        "blocked_cost",
-        "disk_refs",
-        "frontier",
-        "resident",
-        "resident_bytes",
+        "_back", "_line", "_out_of_order", "_removed", "_removed_bytes", "_returned", "beyond",
+        "beyond_bytes", "blocked", "blocked_bytes", "blocked_cost", "disk_refs", "frontier",
+        "resident", "resident_bytes",
     )  # fmt: skip
 
     def __init__(self, out_of_order: IdSet | None = None) -> None:

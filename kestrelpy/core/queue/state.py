@@ -32,33 +32,10 @@ class QueueState:
     """The data of a queue. `generation` tells it from earlier queues of its name."""
 
     __slots__ = (
-        "alarm",
-        "children",
-        "clock",
-        "created_ms",
-        "declared",
-        "dedupe",
-        "deleted",
-        "eager",
-        "epochs",
-        "generation",
-        "is_gone",
-        "is_tombstone",
-        "log",
-        "memory",
-        "name",
-        "next_number",
-        "origins",
-        "own_number",
-        "passes_on",
-        "policy",
-        "put_bytes",
-        "reader",
-        "readers_named",
-        "retained",
-        "server_id",
-        "total_items",
-        "unseen",
+        "alarm", "children", "clock", "created_ms", "declared", "dedupe", "deleted", "eager",
+        "epochs", "generation", "is_gone", "is_tombstone", "log", "memory", "name", "next_number",
+        "origins", "own_number", "passes_on", "policy", "put_bytes", "reader", "readers_named",
+        "retained", "server_id", "total_items", "unseen",
     )  # fmt: skip
 
     def __init__(

@@ -63,13 +63,7 @@ class ReplayLine:
     """One subscription during replay."""
 
     __slots__ = (
-        "_apply_settled",
-        "_copies",
-        "_gone_since",
-        "_leases",
-        "_sizes",
-        "apply",
-        "out_of_order",
+        "_apply_settled", "_copies", "_gone_since", "_leases", "_sizes", "apply", "out_of_order",
         "reader",
     )  # fmt: skip
 

@@ -38,14 +38,7 @@ class Transfers:
     """
 
     __slots__ = (
-        "_bytes",
-        "_count",
-        "_orders",
-        "_outboxes",
-        "_registry",
-        "has_more",
-        "in_flight",
-        "over",
+        "_bytes", "_count", "_orders", "_outboxes", "_registry", "has_more", "in_flight", "over",
         "refusals",
     )  # fmt: skip
 

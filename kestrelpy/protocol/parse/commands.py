@@ -56,25 +56,8 @@ class Target:
     """
 
     __slots__ = (
-        "at_version",
-        "begin",
-        "dead",
-        "delay",
-        "ending",
-        "full",
-        "is_plain",
-        "key",
-        "lease_ms",
-        "name",
-        "once",
-        "opens",
-        "options",
-        "parent",
-        "peeks",
-        "raw",
-        "view",
-        "wait_ms",
-        "why",
+        "at_version", "begin", "dead", "delay", "ending", "full", "is_plain", "key", "lease_ms",
+        "name", "once", "opens", "options", "parent", "peeks", "raw", "view", "wait_ms", "why",
     )  # fmt: skip
 
     def __init__(

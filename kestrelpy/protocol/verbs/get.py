@@ -42,15 +42,7 @@ class GetHandler:
     """The `get` side of one conversation."""
 
     __slots__ = (
-        "_browser",
-        "_pending",
-        "_talk",
-        "at_end",
-        "broker",
-        "holder",
-        "host",
-        "replies",
-        "waiter",
+        "_browser", "_pending", "_talk", "at_end", "broker", "holder", "host", "replies", "waiter",
     )  # fmt: skip
 
     def __init__(self, talk: Talk, peer: str) -> None:
