@@ -141,6 +141,7 @@ class Browse:
         """Return the marker to begin at so as to see all items stored at `since_ms` or later.
 
         It goes by ids, which are in the order of storing; the marker of a delayed item is higher.
+        Where all items are older, it is the marker after all that were given.
         """
         low, high = 1, self.ids.last + 1
         while low < high:
@@ -151,4 +152,6 @@ class Browse:
                 low = id_ + 1
             else:
                 high = middle
-        return low
+        if not self.ids.count or self.ids.first_from(low):
+            return low
+        return max(low, self._reader.latest_marker + 1)
