@@ -21,12 +21,20 @@ from typing import Final, NoReturn, TextIO
 
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
-from journal.format.describe import BODY_BYTES_SHOWN, shown
-from journal.format.folder import folder_name, journal_folders, parse_folder_name
-from journal.tools.dump import Wanted, dumped, utc
-from journal.tools.repair import Repair, owned, repair_of
-from journal.tools.verify import Progress, Report, check_journal, is_running
-from journal.tools.view import read_journal
+from journal.format import BODY_BYTES_SHOWN, folder_name, journal_folders, parse_folder_name, shown
+from journal.tools import (
+    Progress,
+    Repair,
+    Report,
+    Wanted,
+    check_journal,
+    dumped,
+    is_running,
+    owned,
+    read_journal,
+    repair_of,
+    utc,
+)
 
 __all__ = ["DAMAGED", "UNUSABLE", "WELL", "main", "utc"]
 

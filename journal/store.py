@@ -13,43 +13,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from journal.compaction.compaction import CompactionJob, DamagedInput
-from journal.compaction.maintenance import Maintenance
+from journal.compaction import (
+    CompactionJob,
+    DamagedInput,
+    Maintenance,
+    archived_path,
+    recycled_path,
+    retire,
+)
 from journal.files import Files
-from journal.format.checkpoint import Checkpoint
-from journal.read.lookup import ReadOne, ReadSome
-from journal.read.range_scan import Place, Put, RangeScan, Scanned, TimeSearch
-from journal.read.readahead import ReadAhead
-from journal.read.segment_read import SegmentRead
-from journal.snapshot.job import Memory, SnapshotJob, State
-from journal.write.group_commit import SyncJob
-from journal.write.segment_file import PreallocationJob, Segment, Sizes
-from journal.write.segment_list import NONE_OPEN
-from journal.write.writer import Journal
+from journal.format import Checkpoint
+from journal.read import (
+    Place,
+    Put,
+    RangeScan,
+    ReadAhead,
+    ReadOne,
+    ReadSome,
+    Scanned,
+    SegmentRead,
+    TimeSearch,
+    chain,
+)
+from journal.snapshot import (
+    Chunk,
+    ChunkDamaged,
+    Chunks,
+    Epoch,
+    Fresh,
+    Memory,
+    MergeJob,
+    ScopeState,
+    Snapshot,
+    SnapshotJob,
+    State,
+    epoch_of,
+    read_chunks,
+)
+from journal.write import NONE_OPEN, Journal, PreallocationJob, Segment, Sizes, SyncJob
 
 __all__ = [
-    "NONE_OPEN",
-    "CompactionJob",
-    "DamagedInput",
-    "Journal",
-    "Maintenance",
-    "Memory",
-    "Place",
-    "PreallocationJob",
-    "Put",
-    "RangeScan",
-    "ReadAhead",
-    "ReadOne",
-    "ReadSome",
-    "Scanned",
-    "Segment",
-    "SegmentRead",
-    "Sizes",
-    "SnapshotJob",
-    "State",
-    "Store",
-    "SyncJob",
-    "TimeSearch",
+    "NONE_OPEN", "Chunk", "ChunkDamaged", "Chunks", "CompactionJob", "DamagedInput", "Epoch",
+    "Fresh", "Journal", "Maintenance", "Memory", "MergeJob", "Place", "PreallocationJob", "Put",
+    "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scanned", "ScopeState", "Segment",
+    "SegmentRead", "Sizes", "Snapshot", "SnapshotJob", "State", "Store", "SyncJob",
+    "TimeSearch", "archived_path", "chain", "epoch_of", "read_chunks", "recycled_path",
+    "retire",
 ]  # fmt: skip
 
 

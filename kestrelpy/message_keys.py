@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from journal.format.key import value_of
+from journal.format import value_of
 from kestrelpy.durations import shown
 
 _NAMES: Final = {"json": "JSON", "msgpack": "MessagePack"}

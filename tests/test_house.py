@@ -87,6 +87,13 @@ RECIPES = tuple(
 )
 STANDALONE = ("kestrelpy.examples.producer", "kestrelpy.examples.worker", *RECIPES, STARTS_A_DAEMON)
 
+# Modules of these are imported by name: each is a face by itself.
+OPEN = ("journal", "kestrelpy", "kestrelpy.spark", "kestrelpy.spark.jobs", "pyspark_kestrel")
+# These are one face, with the packages inside them.
+SEALED = ("kestrelpy.core", "kestrelpy.protocol", "kestrelpy.server")
+# The storage engine: the daemon sees it through `journal.store` alone.
+ENGINE = ("journal.compaction", "journal.read", "journal.snapshot", "journal.write")
+
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 PACKAGE_FILES_MAX = 15
@@ -137,6 +144,15 @@ class Module:
                 for alias in node.names:
                     whole = f"{node.module}.{alias.name}"
                     yield whole if whole in house() else node.module
+
+    def faces(self) -> Iterator[str]:
+        """Modules of ours that its imports name: a package where that hands the name out."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and node.module in house():
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    is_module = whole in house() and alias.name not in handed_out(node.module)
+                    yield whole if is_module else node.module
 
 
 def running(node: ast.AST) -> Iterator[ast.AST]:
@@ -282,6 +298,58 @@ def test_examples_to_copy_use_nothing_of_ours() -> None:
             if ours(imported) and imported != STARTS_A_DAEMON
         ]
     )
+
+
+def face(importer: str, imported: str) -> str:
+    """Return the module from which `importer` takes what stands in `imported`."""
+    if is_in(imported, ENGINE) and is_in(importer, SEALED):
+        return "journal.store"
+    for sealed in SEALED:
+        if is_in(imported, (sealed,)) and not is_in(importer, (sealed,)):
+            return sealed
+    package = imported.rpartition(".")[0]
+    is_package = house()[imported].path.name == "__init__.py"
+    return imported if is_package or package in OPEN or is_in(importer, (package,)) else package
+
+
+def test_outside_a_package_its_face_is_imported() -> None:
+    complain(
+        [
+            f"{name} imports {imported}. Instead: import from {face(name, imported)}, and let it "
+            "hand the name out."
+            for name, module in house().items()
+            for imported in module.faces()
+            if face(name, imported) != imported
+        ]
+    )
+
+
+@cache
+def handed_out(package: str) -> set[str]:
+    """Return the names in a package's `__all__`."""
+    return {
+        name
+        for node in house()[package].tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for name in ast.literal_eval(node.value)
+    }
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "expected"),
+    [
+        ("kestrelpy.core.queue.queue", "kestrelpy.core.queue.admin", "kestrelpy.core.queue.admin"),
+        ("kestrelpy.core.queue.queue", "kestrelpy.core.index.leases", "kestrelpy.core.index"),
+        ("kestrelpy.core.queue.queue", "kestrelpy.core.item", "kestrelpy.core.item"),
+        ("kestrelpy.core.queue.queue", "journal.snapshot.job", "journal.store"),
+        ("kestrelpy.server.daemon", "kestrelpy.core.index.leases", "kestrelpy.core"),
+        ("kestrelpy.server.daemon", "kestrelpy.core.broker", "kestrelpy.core"),
+        ("kestrelpy.spark.files.split", "journal.snapshot.job", "journal.snapshot"),
+        ("kestrelpy.server.daemon", "journal.errors", "journal.errors"),
+    ],
+)
+def test_a_face(importer: str, imported: str, expected: str) -> None:
+    assert face(importer, imported) == expected
 
 
 def circles(edges: dict[str, Counter[str]]) -> Iterator[list[str]]:

@@ -1,1 +1,14 @@
 """Compaction: which segments are rewritten, how, and how the old ones go."""
+
+from journal.compaction.compaction import CompactionJob, DamagedInput
+from journal.compaction.maintenance import Maintenance
+from journal.compaction.retire import archived_path, recycled_path, retire
+
+__all__ = [
+    "CompactionJob",
+    "DamagedInput",
+    "Maintenance",
+    "archived_path",
+    "recycled_path",
+    "retire",
+]

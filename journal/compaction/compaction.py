@@ -24,18 +24,22 @@ from zlib import crc32
 
 from journal.errors import JournalError
 from journal.files import SUFFIX_NEW, Files, Handle
-from journal.format.kinds import Kind
-from journal.format.record import CRC_BYTES, HEADER_BYTES, Draft, encode, padded
-from journal.format.segment import (
+from journal.format import (
     COMPACTED,
+    CRC_BYTES,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    HEADER_BYTES,
     LOG,
+    Draft,
+    Kind,
     SegmentHeader,
     Tally,
+    encode,
+    padded,
 )
-from journal.sets.id_set import IdSet
-from journal.write.segment_file import BATCH_BYTES, Segment, whole_sectors
+from journal.sets import IdSet
+from journal.write import BATCH_BYTES, Segment, whole_sectors
 
 PIECE_BYTES: Final = 1 << 20  # read, and written and synced, at once
 STEP_FRAMES: Final = 1000  # between two pauses: about a millisecond

@@ -15,15 +15,22 @@ from typing import Final
 
 from journal.compaction.compaction import CompactionJob
 from journal.compaction.picker import choose
-from journal.format.segment import COMPACTED, SegmentHeader, segment_path
-from journal.sets.id_set import IdSet
-from journal.snapshot.dedupe_file import Chunk
-from journal.snapshot.dedupe_merge import MergeJob, choose_merge
-from journal.snapshot.dedupe_pending import Batch
-from journal.snapshot.job import Memory, SnapshotJob, State, earliest
-from journal.snapshot.snapshot import SegmentState, Snapshot, snapshot_name
-from journal.write.segment_file import Segment
-from journal.write.writer import Journal
+from journal.format import COMPACTED, SegmentHeader, segment_path
+from journal.sets import IdSet
+from journal.snapshot import (
+    Batch,
+    Chunk,
+    Memory,
+    MergeJob,
+    SegmentState,
+    Snapshot,
+    SnapshotJob,
+    State,
+    choose_merge,
+    earliest,
+    snapshot_name,
+)
+from journal.write import Journal, Segment
 
 # A start reads the records after the newest snapshot: this many take about half a second. A
 # snapshot has a record for each lease by token, so with more leases it waits for as many records.

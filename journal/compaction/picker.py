@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Final
 
 from journal.compaction.compaction import PIECE_BYTES
-from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
+from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
 
 INPUTS_MAX: Final = 64  # at once: a job reads 4 GiB at most
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from journal.files import Files
-from journal.format.segment import SUFFIX_RECYCLED
+from journal.format import SUFFIX_RECYCLED
 
 
 def recycled_path(path: str) -> str:

@@ -1,9 +1,15 @@
 """The bytes in the files: encode, decode, describe. No I/O, except that `folder` lists folders.
 
-The package hands out the names of records; each thing that records carry has a file of its own.
+Each thing that records carry has a file of its own; other packages import all of it from here.
 """
 
+from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.format.describe import BODY_BYTES_SHOWN, flush_spared, sentence, shown
+from journal.format.folder import folder_name, journal_folders, parse_folder_name
+from journal.format.item_header import ItemHeader, item_header_of, says_only_expiry
+from journal.format.key import KEY_BYTES_MAX, as_text, in_words, join, split, text_of, value_of
 from journal.format.kinds import PLACING, UNNUMBERED, Kind, Tag
+from journal.format.lease import LeaseEntry, lease_entries
 from journal.format.meta import (
     DELIVERY_MAX,
     NUMBER_TAG,
@@ -15,6 +21,7 @@ from journal.format.meta import (
     ended_bytes,
     said_of_put,
 )
+from journal.format.out_of_order import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
 from journal.format.record import (
     ALIGN_BYTES,
     CRC_BYTES,
@@ -33,11 +40,74 @@ from journal.format.record import (
     number_given,
     padded,
 )
+from journal.format.schedule import (
+    Watermark,
+    raise_watermark,
+    watermark_drafts,
+    watermark_of_ids,
+    watermark_of_put,
+    watermarks_in,
+)
+from journal.format.segment import (
+    CHUNK,
+    COMPACTED,
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    LOG,
+    SNAPSHOT,
+    SUFFIX,
+    SUFFIX_RECYCLED,
+    SegmentHeader,
+    Tally,
+    decode_counts,
+    segment_name,
+    segment_number,
+    segment_path,
+    usable_bytes,
+)
+from journal.format.subscription_state import (
+    GONE,
+    STOPS,
+    TAKES,
+    Beginning,
+    DeadEntry,
+    ReaderState,
+    attempts_of,
+    dead_of,
+    line_drafts,
+    live_of,
+    named,
+    number_in,
+    reader_states,
+    retained_of,
+)
+from journal.format.transfer import (
+    Origin,
+    have_one_log,
+    moved,
+    opened,
+    origin_of,
+    settled,
+    settled_by,
+    settled_many,
+    targets,
+)
 
 __all__ = [
-    "ALIGN_BYTES", "CRC_BYTES", "DELIVERY_MAX", "FRAME_BYTES_MAX", "HEADER_BYTES",
-    "META_BYTES_MAX", "NUMBER_TAG", "PLACING", "TEXT_TAG", "UNNUMBERED", "Draft", "Kind", "Meta",
-    "RawDraft", "Record", "Tag", "decode", "decode_meta", "encode", "encode_meta", "ended",
-    "ended_bytes", "find_next", "frame_bytes", "frame_end", "is_older_frame", "number_given",
-    "padded", "said_of_put",
+    "ALIGN_BYTES", "BODY_BYTES_SHOWN", "CHUNK", "COMPACTED", "CRC_BYTES", "DELIVERY_MAX",
+    "FILE_HEADER_BYTES", "FOOTER_SPACE_BYTES", "FRAME_BYTES_MAX", "GONE", "HEADER_BYTES",
+    "KEY_BYTES_MAX", "LOG", "META_BYTES_MAX", "NUMBER_TAG", "PLACING", "SNAPSHOT", "STOPS",
+    "SUFFIX", "SUFFIX_RECYCLED", "TAKES", "TEXT_TAG", "TOKENS_SKIPPED", "UNNUMBERED",
+    "Beginning", "Checkpoint", "DeadEntry", "DelayedEntry", "Draft", "ItemHeader", "Kind",
+    "LeaseEntry", "Meta", "Origin", "PlacedEntry", "RawDraft", "ReaderState", "Record",
+    "SegmentHeader", "Tag", "Tally", "Watermark", "as_text", "attempts_of", "dead_of", "decode",
+    "decode_counts", "decode_meta", "delayed_entries", "encode", "encode_meta", "ended",
+    "ended_bytes", "find_next", "flush_spared", "folder_name", "frame_bytes", "frame_end",
+    "have_one_log", "in_words", "is_older_frame", "item_header_of", "join", "journal_folders",
+    "lease_entries", "line_drafts", "live_of", "moved", "named", "number_given", "number_in",
+    "opened", "origin_of", "padded", "parse_folder_name", "placed_entries", "raise_watermark",
+    "reader_states", "retained_of", "said_of_put", "says_only_expiry", "segment_name",
+    "segment_number", "segment_path", "sentence", "settled", "settled_by", "settled_many",
+    "shown", "split", "targets", "text_of", "usable_bytes", "value_of", "watermark_drafts",
+    "watermark_of_ids", "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

@@ -29,8 +29,7 @@ from journal.format.out_of_order import (
     placed_entries,
 )
 from journal.format.record import Draft, Record
-from journal.sets.id_counts import PAGE_IDS, IdCounts
-from journal.sets.id_set import IdSet
+from journal.sets import PAGE_IDS, IdCounts, IdSet
 
 # What LIVE and ATTEMPTS hold, by `small`.
 RANGES: Final = 0  # LIVE: first and last of ids that are all there

@@ -19,13 +19,17 @@ from typing import Final
 from zlib import crc32
 
 from journal.files import Files
-from journal.format.kinds import Kind
-from journal.format.record import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Record, padded
-from journal.format.segment import (
+from journal.format import (
+    ALIGN_BYTES,
     COMPACTED,
+    CRC_BYTES,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    HEADER_BYTES,
+    Kind,
+    Record,
     SegmentHeader,
+    padded,
     segment_number,
 )
 

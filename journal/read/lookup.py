@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.files import Files, is_shortage, read_around
-from journal.format.kinds import Kind
-from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, frame_bytes, padded
+from journal.format import ALIGN_BYTES, HEADER_BYTES, Kind, Record, decode, frame_bytes, padded
 from journal.read.seek import Extent, find_frame
 from journal.read.segment_read import PLACED, SegmentRead
-from journal.write.writer import Journal
+from journal.write import Journal
 
 PIECE_BYTES: Final = 64 << 10  # read at once
 PIECE_BYTES_OF_ONE: Final = 256 << 10  # ... where a search has come as near as it comes

@@ -17,13 +17,19 @@ from typing import Final
 from zlib import crc32
 
 from journal.files import Files, read_around
-from journal.format.kinds import Kind
-from journal.format.meta import said_of_put
-from journal.format.record import ALIGN_BYTES, CRC_BYTES, HEADER_BYTES, Record, padded
-from journal.format.segment import FILE_HEADER_BYTES
+from journal.format import (
+    ALIGN_BYTES,
+    CRC_BYTES,
+    FILE_HEADER_BYTES,
+    HEADER_BYTES,
+    Kind,
+    Record,
+    padded,
+    said_of_put,
+)
 from journal.read.seek import Extent, find_frame
-from journal.sets.id_set import IdSet
-from journal.write.writer import Journal
+from journal.sets import IdSet
+from journal.write import Journal
 
 PIECE_BYTES: Final = 1 << 20  # read at once
 PIECE_BYTES_OF_ONE: Final = 64 << 10  # ... where one item is wanted

@@ -17,13 +17,19 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage
 from journal.files import is_shortage
-from journal.format.kinds import Kind
-from journal.format.record import ALIGN_BYTES, HEADER_BYTES, Record, decode, padded
-from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
+from journal.format import (
+    ALIGN_BYTES,
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    HEADER_BYTES,
+    Kind,
+    Record,
+    decode,
+    padded,
+)
 from journal.read.seek import PIECE_BYTES, find_frame
 from journal.read.segment_read import PLACED, SegmentRead
-from journal.write.segment_file import Segment
-from journal.write.writer import Journal
+from journal.write import Journal, Segment
 
 _PUT: Final = int(Kind.PUT)
 _NOT_WHOLE: Final = "not a whole record"

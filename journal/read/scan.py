@@ -19,17 +19,20 @@ from operator import attrgetter
 from typing import Final
 from zlib import crc32
 
-from journal.format.kinds import UNNUMBERED, Kind
-from journal.format.record import (
+from journal.format import (
     ALIGN_BYTES,
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
     HEADER_BYTES,
+    UNNUMBERED,
+    Kind,
     Record,
+    Tally,
     decode,
     find_next,
     frame_end,
     is_older_frame,
 )
-from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, Tally
 
 _IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
 _PLACED: Final = struct.Struct("<IIIII")  # of a frame: checksum, length, journal, segment, offset

@@ -22,18 +22,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from journal.files import Files, read_around
-from journal.format.kinds import PLACING, Kind
-from journal.format.record import (
+from journal.format import (
     ALIGN_BYTES,
+    FILE_HEADER_BYTES,
     HEADER_BYTES,
+    PLACING,
+    Kind,
     Record,
     decode,
     frame_bytes,
     number_given,
 )
-from journal.format.segment import FILE_HEADER_BYTES
-from journal.write.segment_file import Segment
-from journal.write.writer import Journal
+from journal.write import Journal, Segment
 
 PIECE_BYTES: Final = 256 << 10  # so near is near enough: the rest is read one by one
 _WINDOW_BYTES: Final = 64 << 10  # looked through for a frame, while halving

@@ -1,1 +1,17 @@
 """From files to a journal again: find segments, replay, name damage, reopen."""
+
+from journal.recovery.chain import Chain, SegmentFile
+from journal.recovery.recovery import MISSING_BEFORE, MISSING_BEHIND, SHORTER, Recovery
+from journal.recovery.reopen import SET_ASIDE_FOLDER, recovered_journal, set_aside
+
+__all__ = [
+    "MISSING_BEFORE",
+    "MISSING_BEHIND",
+    "SET_ASIDE_FOLDER",
+    "SHORTER",
+    "Chain",
+    "Recovery",
+    "SegmentFile",
+    "recovered_journal",
+    "set_aside",
+]

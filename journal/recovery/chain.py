@@ -19,18 +19,19 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import MEDIUM_ERRORS, Files
-from journal.format.kinds import Kind
-from journal.format.record import Record, decode
-from journal.format.segment import (
+from journal.format import (
     COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    Kind,
+    Record,
     SegmentHeader,
     Tally,
+    decode,
     segment_number,
 )
-from journal.read.scan import Scan, find_identity, no_footer, read_footer, scan
-from journal.snapshot.snapshot import SegmentState, Snapshot, SnapshotDamaged, snapshot_lsn
+from journal.read import Scan, find_identity, no_footer, read_footer, scan
+from journal.snapshot import SegmentState, Snapshot, SnapshotDamaged, snapshot_lsn
 
 HEADER_LOST: Final = "the file header is not readable"
 SNAPSHOTS_KEPT: Final = 2

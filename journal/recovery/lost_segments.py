@@ -17,13 +17,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage
-from journal.format.kinds import Kind
-from journal.format.record import Record
-from journal.format.segment import segment_name
-from journal.format.subscription_state import GONE, STOPS
+from journal.format import GONE, STOPS, Kind, Record, segment_name
 from journal.recovery.chain import SegmentFile
-from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import SegmentState, Snapshot
+from journal.sets import IdSet
+from journal.snapshot import SegmentState, Snapshot
 
 SEGMENT_MISSING: Final = "the segment is missing"
 _ENDS: Final = frozenset(

@@ -27,13 +27,19 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
 from journal.files import Files
-from journal.format.kinds import PLACING, Kind
-from journal.format.record import HEADER_BYTES, Record, number_given
-from journal.format.segment import FILE_HEADER_BYTES, Tally
-from journal.read.scan import FOOTER_LOST, Gap, Scan
+from journal.format import (
+    FILE_HEADER_BYTES,
+    HEADER_BYTES,
+    PLACING,
+    Kind,
+    Record,
+    Tally,
+    number_given,
+)
+from journal.read import FOOTER_LOST, Gap, Scan
 from journal.recovery.chain import Chain, SegmentFile
 from journal.recovery.lost_segments import LostSegments
-from journal.snapshot.snapshot import Snapshot
+from journal.snapshot import Snapshot
 
 MISSING_BEFORE: Final = "records are missing before this segment"
 MISSING_BEHIND: Final = "records are missing at its end"

@@ -21,21 +21,22 @@ from typing import Final
 
 from journal.errors import Damage
 from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
-from journal.format.checkpoint import Checkpoint
-from journal.format.kinds import Kind
-from journal.format.record import HEADER_BYTES, Draft, encode
-from journal.format.segment import (
+from journal.format import (
     FILE_HEADER_BYTES,
+    HEADER_BYTES,
     SUFFIX_RECYCLED,
+    Checkpoint,
+    Draft,
+    Kind,
     SegmentHeader,
     Tally,
+    encode,
     segment_path,
 )
 from journal.recovery.chain import last_segment_number
 from journal.recovery.recovery import Recovery
 from journal.store import Store
-from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, Sizes, whole_sectors
-from journal.write.writer import Journal
+from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Journal, Segment, Sizes, whole_sectors
 
 SET_ASIDE_FOLDER: Final = "set-aside"
 COPY_BYTES: Final = 1 << 20  # read and written at once when something is copied

@@ -1,1 +1,22 @@
 """Snapshots of a queue, and the files of remembered ids and versions."""
+
+from journal.snapshot.dedupe_file import Chunk, ScopeState, chunk_range, epoch_of
+from journal.snapshot.dedupe_load import ChunkDamaged, Chunks, read_chunks
+from journal.snapshot.dedupe_merge import MergeJob, choose_merge
+from journal.snapshot.dedupe_pending import Batch, Epoch, Fresh
+from journal.snapshot.job import Memory, SnapshotJob, State, earliest
+from journal.snapshot.snapshot import (
+    SegmentState,
+    Snapshot,
+    SnapshotDamaged,
+    is_ours,
+    snapshot_lsn,
+    snapshot_name,
+)
+
+__all__ = [
+    "Batch", "Chunk", "ChunkDamaged", "Chunks", "Epoch", "Fresh", "Memory", "MergeJob",
+    "ScopeState", "SegmentState", "Snapshot", "SnapshotDamaged", "SnapshotJob", "State",
+    "choose_merge", "chunk_range", "earliest", "epoch_of", "is_ours", "read_chunks",
+    "snapshot_lsn", "snapshot_name",
+]  # fmt: skip

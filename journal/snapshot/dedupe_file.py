@@ -30,11 +30,22 @@ from operator import itemgetter
 from typing import Final
 
 from journal.files import Files
-from journal.format.kinds import Kind, Tag
-from journal.format.meta import Meta, decode_meta, encode_meta
-from journal.format.record import HEADER_BYTES, Draft, Record, encode, padded
-from journal.format.segment import CHUNK, FILE_HEADER_BYTES, SegmentHeader
-from journal.sets.hash_table import HASH_BYTES, ID, KEY
+from journal.format import (
+    CHUNK,
+    FILE_HEADER_BYTES,
+    HEADER_BYTES,
+    Draft,
+    Kind,
+    Meta,
+    Record,
+    SegmentHeader,
+    Tag,
+    decode_meta,
+    encode,
+    encode_meta,
+    padded,
+)
+from journal.sets import HASH_BYTES, ID, KEY
 from journal.snapshot.dedupe_pending import Batch, Epoch
 
 SUFFIX: Final = ".chunk"

@@ -15,10 +15,8 @@ from typing import Final
 
 from journal.errors import Damage, JournalError
 from journal.files import MEDIUM_ERRORS, Files
-from journal.format.kinds import Kind
-from journal.format.record import Record, decode
-from journal.format.segment import CHUNK, FILE_HEADER_BYTES, SegmentHeader
-from journal.sets.hash_table import ID, KEY
+from journal.format import CHUNK, FILE_HEADER_BYTES, Kind, Record, SegmentHeader, decode
+from journal.sets import ID, KEY
 from journal.snapshot.dedupe_file import SUFFIX, SUFFIX_PART, Chunk, Summary, chunk_range, epoch_of
 
 _WINDOW_BYTES: Final = 2 << 20  # holds the longest frame

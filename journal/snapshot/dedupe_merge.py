@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from journal.files import Files
-from journal.format.kinds import Kind
-from journal.sets.hash_table import ID, KEY
+from journal.format import Kind
+from journal.sets import ID, KEY
 from journal.snapshot.dedupe_file import Chunk, Part, epoch_of, in_order, write_parts
 from journal.snapshot.dedupe_load import read_chunk
 from journal.snapshot.dedupe_pending import Epoch

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from journal.sets.hash_table import ID
+from journal.sets import ID
 
 Epoch = tuple[bytes, int]  # a scope and which of its epochs
 

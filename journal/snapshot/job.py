@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from journal.files import Files
-from journal.format.checkpoint import Checkpoint
-from journal.format.lease import LeaseEntry
-from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.subscription_state import DeadEntry, ReaderState
-from journal.format.transfer import Origin
-from journal.sets.id_counts import IdCounts
-from journal.sets.id_set import IdSet
+from journal.format import (
+    Checkpoint,
+    DeadEntry,
+    DelayedEntry,
+    LeaseEntry,
+    Origin,
+    PlacedEntry,
+    ReaderState,
+)
+from journal.sets import IdCounts, IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, write_chunk
 from journal.snapshot.dedupe_pending import Batch, Fresh
 from journal.snapshot.snapshot import Snapshot, snapshot_name

@@ -27,31 +27,47 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.errors import JournalError, NewerFormat
-from journal.format.checkpoint import Checkpoint
-from journal.format.kinds import Kind, Tag
-from journal.format.lease import LeaseEntry, lease_entries
-from journal.format.meta import decode_meta, encode_meta
-from journal.format.out_of_order import DelayedEntry, PlacedEntry, delayed_entries, placed_entries
-from journal.format.record import HEADER_BYTES, Draft, Record, decode, encode
-from journal.format.schedule import watermark_drafts, watermarks_in
-from journal.format.segment import FILE_HEADER_BYTES, SNAPSHOT, SegmentHeader, Tally, segment_number
-from journal.format.subscription_state import (
+from journal.format import (
+    FILE_HEADER_BYTES,
     GONE,
+    HEADER_BYTES,
+    SNAPSHOT,
     STOPS,
+    Checkpoint,
     DeadEntry,
+    DelayedEntry,
+    Draft,
+    Kind,
+    LeaseEntry,
+    Origin,
+    PlacedEntry,
     ReaderState,
+    Record,
+    SegmentHeader,
+    Tag,
+    Tally,
     attempts_of,
     dead_of,
+    decode,
+    decode_meta,
+    delayed_entries,
+    encode,
+    encode_meta,
+    lease_entries,
     line_drafts,
     live_of,
     named,
     number_in,
+    opened,
+    origin_of,
+    placed_entries,
     reader_states,
     retained_of,
+    segment_number,
+    watermark_drafts,
+    watermarks_in,
 )
-from journal.format.transfer import Origin, opened, origin_of
-from journal.sets.id_counts import IdCounts
-from journal.sets.id_set import IdSet
+from journal.sets import IdCounts, IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, chunk_range, listed, scopes_in
 
 SUFFIX: Final = ".snapshot"

@@ -31,11 +31,9 @@ from typing import Final
 
 from journal.errors import Damage, JournalError
 from journal.files import Files, Handle
-from journal.format.kinds import Kind
-from journal.format.record import HEADER_BYTES
-from journal.format.segment import FILE_HEADER_BYTES, segment_number
-from journal.read.frames import Frames, Hole
-from journal.snapshot.snapshot import is_ours
+from journal.format import FILE_HEADER_BYTES, HEADER_BYTES, Kind, segment_number
+from journal.read import Frames, Hole
+from journal.snapshot import is_ours
 from journal.tools.live_set import LiveSet
 from journal.tools.verify import StartView
 

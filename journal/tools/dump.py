@@ -18,11 +18,8 @@ from typing import Final
 
 from journal.errors import NewerFormat
 from journal.files import Files
-from journal.format.describe import BODY_BYTES_SHOWN, flush_spared, sentence
-from journal.format.kinds import Kind
-from journal.format.meta import decode_meta
-from journal.format.record import Record
-from journal.snapshot.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
+from journal.format import BODY_BYTES_SHOWN, Kind, Record, decode_meta, flush_spared, sentence
+from journal.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
 from journal.tools.view import JournalView
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

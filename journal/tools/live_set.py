@@ -14,15 +14,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from journal.format.checkpoint import Checkpoint
-from journal.format.describe import flush_spared
-from journal.format.kinds import PLACING, Kind, Tag
-from journal.format.meta import decode_meta
-from journal.format.record import Record, number_given
-from journal.format.subscription_state import GONE, STOPS, Beginning, ReaderState
-from journal.format.transfer import origin_of
-from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import Snapshot
+from journal.format import (
+    GONE,
+    PLACING,
+    STOPS,
+    Beginning,
+    Checkpoint,
+    Kind,
+    ReaderState,
+    Record,
+    Tag,
+    decode_meta,
+    flush_spared,
+    number_given,
+    origin_of,
+)
+from journal.sets import IdSet
+from journal.snapshot import Snapshot
 
 # After these the number of live items cannot be told without knowing more than ids.
 _UNCOUNTABLE: Final = frozenset({Kind.DONE_MANY})

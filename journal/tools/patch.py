@@ -12,18 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from journal.errors import JournalError
-from journal.format.kinds import UNNUMBERED, Kind
-from journal.format.record import HEADER_BYTES, Draft, encode
-from journal.format.segment import (
+from journal.format import (
     COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    HEADER_BYTES,
+    UNNUMBERED,
+    Draft,
+    Kind,
     SegmentHeader,
+    encode,
     usable_bytes,
 )
-from journal.read.frames import Frames, Hole
-from journal.read.scan import scan
-from journal.write.segment_file import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
+from journal.read import Frames, Hole, scan
+from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Segment, whole_sectors
 
 # So many records at most are made up for a segment that is missing: as many as one ever held.
 _RECORDS_MAX: Final = 1 << 22

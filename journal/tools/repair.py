@@ -25,28 +25,33 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files
-from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
-from journal.format.kinds import Kind
-from journal.format.record import Record
-from journal.format.segment import (
+from journal.format import (
     FILE_HEADER_BYTES,
+    TOKENS_SKIPPED,
+    Checkpoint,
+    Kind,
+    ReaderState,
+    Record,
     SegmentHeader,
     segment_name,
     segment_number,
     segment_path,
 )
-from journal.format.subscription_state import ReaderState
-from journal.read.frames import Frames, chain
-from journal.recovery.recovery import MISSING_BEFORE, Recovery
-from journal.recovery.reopen import SET_ASIDE_FOLDER, recovered_journal, set_aside
-from journal.sets.id_set import IdSet
-from journal.snapshot.dedupe_file import chunk_range
-from journal.snapshot.snapshot import Snapshot, SnapshotDamaged, snapshot_lsn
+from journal.read import Frames, chain
+from journal.recovery import (
+    MISSING_BEFORE,
+    SET_ASIDE_FOLDER,
+    Recovery,
+    recovered_journal,
+    set_aside,
+)
+from journal.sets import IdSet
+from journal.snapshot import Snapshot, SnapshotDamaged, chunk_range, snapshot_lsn
 from journal.tools.dump import snapshots
 from journal.tools.live_set import LiveSet
 from journal.tools.patch import Nothing, Patch, stand_in
 from journal.tools.verify import LOCK, Progress, Report, check_journal, owning_folder, silent
-from journal.write.segment_file import Sizes
+from journal.write import Sizes
 
 # A file that cannot be read at first (without its header) may show more losses in a later round.
 _ROUNDS: Final = 6

@@ -21,25 +21,26 @@ from typing import Final
 
 from journal.errors import Damage, DirectoryLocked, JournalError
 from journal.files import Files
-from journal.format.kinds import UNNUMBERED, Kind, Tag
-from journal.format.meta import decode_meta
-from journal.format.record import Record
-from journal.format.segment import (
+from journal.format import (
     COMPACTED,
     FILE_HEADER_BYTES,
+    UNNUMBERED,
+    Kind,
+    Record,
     SegmentHeader,
+    Tag,
     decode_counts,
+    decode_meta,
     segment_number,
 )
-from journal.read.frames import Frames, Hole, chain
-from journal.read.scan import FEWER_THAN_COUNTED, NOT_WHOLE
-from journal.recovery.recovery import Recovery
-from journal.sets.id_set import IdSet
-from journal.snapshot.dedupe_load import read_chunks
-from journal.snapshot.snapshot import (
+from journal.read import FEWER_THAN_COUNTED, NOT_WHOLE, Frames, Hole, chain
+from journal.recovery import Recovery
+from journal.sets import IdSet
+from journal.snapshot import (
     Snapshot,
     SnapshotDamaged,
     is_ours,
+    read_chunks,
     snapshot_lsn,
     snapshot_name,
 )

@@ -23,12 +23,17 @@ from typing import Final, cast
 
 from journal.errors import Damage, JournalError
 from journal.files import Files
-from journal.format.checkpoint import Checkpoint
-from journal.format.folder import parse_folder_name
-from journal.format.record import Record, decode
-from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
-from journal.recovery.recovery import Recovery
-from journal.snapshot.snapshot import Snapshot
+from journal.format import (
+    FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
+    Checkpoint,
+    Record,
+    SegmentHeader,
+    decode,
+    parse_folder_name,
+)
+from journal.recovery import Recovery
+from journal.snapshot import Snapshot
 
 # A reader that a daemon overtakes this often is not reading, and says so.
 RESTARTS_MAX: Final = 100

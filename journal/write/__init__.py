@@ -1,1 +1,25 @@
 """The writer: pending records, batches, syncs, segments."""
+
+from journal.write.group_commit import SyncJob
+from journal.write.segment_file import (
+    BATCH_BYTES,
+    OVERHEAD_BYTES,
+    PreallocationJob,
+    Segment,
+    Sizes,
+    whole_sectors,
+)
+from journal.write.segment_list import NONE_OPEN
+from journal.write.writer import Journal
+
+__all__ = [
+    "BATCH_BYTES",
+    "NONE_OPEN",
+    "OVERHEAD_BYTES",
+    "Journal",
+    "PreallocationJob",
+    "Segment",
+    "Sizes",
+    "SyncJob",
+    "whole_sectors",
+]

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from journal.files import Handle, is_shortage
-from journal.format.record import RawDraft
-from journal.format.segment import SegmentHeader, segment_path, usable_bytes
+from journal.format import RawDraft, SegmentHeader, segment_path, usable_bytes
 from journal.write.group_commit import GroupCommit
 from journal.write.segment_file import GROWTH, PreallocationJob, Segment, Sizes, least_capacity
 from journal.write.segment_list import SegmentList

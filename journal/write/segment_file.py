@@ -23,14 +23,18 @@ from typing import Final
 
 from journal.errors import NewerFormat
 from journal.files import Files, Handle, is_shortage
-from journal.format.kinds import Kind
-from journal.format.meta import encode_meta
-from journal.format.record import HEADER_BYTES, Draft, RawDraft, encode, padded
-from journal.format.segment import (
+from journal.format import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    HEADER_BYTES,
+    Draft,
+    Kind,
+    RawDraft,
     SegmentHeader,
     Tally,
+    encode,
+    encode_meta,
+    padded,
     usable_bytes,
 )
 from journal.write.group_commit import GroupCommit

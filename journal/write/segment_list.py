@@ -25,10 +25,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from journal.format.kinds import Tag
-from journal.format.meta import decode_meta
-from journal.format.record import HEADER_BYTES, Draft
-from journal.sets.id_set import IdSet
+from journal.format import HEADER_BYTES, Draft, Tag, decode_meta
+from journal.sets import IdSet
 from journal.write.retention import Retention
 from journal.write.segment_file import Segment
 

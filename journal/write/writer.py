@@ -18,12 +18,20 @@ from typing import Final
 
 from journal.errors import JournalFailed
 from journal.files import Files, Handle, is_shortage
-from journal.format.checkpoint import Checkpoint
-from journal.format.kinds import PLACING, Kind
-from journal.format.meta import ended_bytes
-from journal.format.record import FRAME_BYTES_MAX, HEADER_BYTES, Draft, RawDraft, encode
-from journal.format.segment import FOOTER_SPACE_BYTES, usable_bytes
-from journal.sets.id_set import IdSet
+from journal.format import (
+    FOOTER_SPACE_BYTES,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    PLACING,
+    Checkpoint,
+    Draft,
+    Kind,
+    RawDraft,
+    encode,
+    ended_bytes,
+    usable_bytes,
+)
+from journal.sets import IdSet
 from journal.write.group_commit import GroupCommit, SyncJob
 from journal.write.preallocation import Preallocation
 from journal.write.segment_file import (

@@ -21,13 +21,13 @@ from datetime import UTC, datetime
 import kestrelpy
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
-from journal.format.folder import folder_name, journal_folders, parse_folder_name
-from journal.tools.backup import copy_journal
+from journal.format import folder_name, journal_folders, parse_folder_name
+from journal.tools import copy_journal
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
-from kestrelpy.server.directory.server_id import NAME as SERVER_ID
-from kestrelpy.server.directory.server_id import read_server_id
+from kestrelpy.server import NAME as SERVER_ID
+from kestrelpy.server import read_server_id
 
 
 def backup(destination: str, data_dir: str | None, as_json: bool) -> None:

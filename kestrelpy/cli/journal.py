@@ -15,8 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from journal.__main__ import main as journal_main
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.config.mistakes import ConfigError
-from kestrelpy.config.reading import find_config_file, load_config
+from kestrelpy.config import ConfigError, find_config_file, load_config
 
 
 def run(command: str, folder: str | None, data_dir: str | None, *words: str) -> int:

@@ -19,9 +19,9 @@ from typing import Final
 
 from journal.errors import JournalError
 from journal.files import Files
-from journal.format.folder import folder_name
+from journal.format import folder_name
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse.names import check_name
+from kestrelpy.protocol import check_name
 
 MANIFEST: Final = "backup.json"
 FORMAT: Final = 1

@@ -20,7 +20,7 @@ from kestrelpy.cli.dead import dead_items, deaths_of, listed
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import watch
 from kestrelpy.cli.remote import connected, printable
-from kestrelpy.client.connection import reason
+from kestrelpy.client import reason
 
 _AT_ONCE: Final = 400  # of one request: this many numbers fit into a line
 _SHOWN: Final = 20

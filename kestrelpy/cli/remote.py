@@ -23,8 +23,7 @@ from pymemcache.exceptions import (
 )
 
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
-from kestrelpy.client import ANSWER_SECONDS, Address
-from kestrelpy.client.connection import new_client, reason
+from kestrelpy.client import ANSWER_SECONDS, Address, new_client, reason
 from kestrelpy.durations import parse_duration_ms
 
 NONE: Final = "-"  # an absent value in a reply

@@ -21,20 +21,16 @@ from typing import Final
 
 from journal.errors import JournalError
 from journal.files import Disk, Files
-from journal.format.folder import parse_folder_name
-from journal.recovery.recovery import Recovery
-from journal.recovery.reopen import recovered_journal
-from journal.tools.backup import copy_journal
-from journal.tools.live_set import LiveSet
-from journal.tools.repair import opening_behind
-from journal.tools.verify import check_journal
-from journal.write.segment_file import Sizes
+from journal.format import parse_folder_name
+from journal.recovery import Recovery, recovered_journal
+from journal.store import Sizes
+from journal.tools import LiveSet, check_journal, copy_journal, opening_behind
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import NUMBER_MAX, BackedUp, check_contents, read_manifest
-from kestrelpy.server.directory.server_id import make_server_id, new_id
+from kestrelpy.server import make_server_id, new_id
 
 _STAGED: Final = "~removed"  # a suffix of folders that a daemon removes when it starts
 

@@ -14,11 +14,8 @@ import uvloop
 
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.logs import log_to_stderr
-from kestrelpy.config.archives import make_archives
-from kestrelpy.config.mistakes import ConfigError
-from kestrelpy.config.reading import find_config_file, load_config
-from kestrelpy.config.settings import Config
-from kestrelpy.server.daemon import Daemon, StartError
+from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
+from kestrelpy.server import Daemon, StartError
 
 Flags = Mapping[tuple[str, str], object]
 

@@ -92,7 +92,7 @@ def report(
 ) -> None:
     """One page of HTML: rates, depth, latencies, repeated deliveries, dead letters; figures as
     CSV."""
-    from kestrelpy.spark.jobs.common.job import Request
+    from kestrelpy.spark.jobs.common import Request
     from kestrelpy.spark.jobs.report import report as job
 
     _check()
@@ -116,7 +116,7 @@ def _run(
     """Run one of the jobs and exit."""
     from importlib import import_module
 
-    from kestrelpy.spark.jobs.common.job import Request, run
+    from kestrelpy.spark.jobs.common import Request, run
 
     _check()
     work = import_module(f"kestrelpy.spark.jobs.{job}.{job}").work

@@ -31,8 +31,7 @@ from typing import IO, Final
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.logs import log_to_stderr
 from kestrelpy.cli.remote import parse_address, parse_wait_ms, refusals
-from kestrelpy.client import Item, Worker
-from kestrelpy.client.item import LeaseLost
+from kestrelpy.client import Item, LeaseLost, Worker
 
 log = logging.getLogger("kestrelpy.work")
 

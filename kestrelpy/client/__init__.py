@@ -8,13 +8,7 @@
 One rule: this module exports the names for users, and no others.
 """
 
-from kestrelpy.client.connection import (
-    ANSWER_SECONDS,
-    DEFAULT_SERVER,
-    Address,
-    new_client,
-    reason,
-)
+from kestrelpy.client.connection import ANSWER_SECONDS, DEFAULT_SERVER, Address, new_client, reason
 from kestrelpy.client.item import Item, LeaseLost
 from kestrelpy.client.worker import Worker
 

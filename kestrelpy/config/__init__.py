@@ -22,32 +22,11 @@ from kestrelpy.config.declared import as_toml, read_declaration, settings_in_for
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
 from kestrelpy.config.schedules import ScheduleBlock
-from kestrelpy.config.settings import (
-    Config,
-    JournalConfig,
-    QueueBlock,
-    QueueSettings,
-    ServerConfig,
-)
+from kestrelpy.config.settings import Config, JournalConfig, QueueBlock, QueueSettings, ServerConfig
 
 __all__ = [
-    "FILE_NAME",
-    "SYSTEM_FILE",
-    "Config",
-    "ConfigError",
-    "Cycle",
-    "JournalConfig",
-    "QueueBlock",
-    "QueueSettings",
-    "ScheduleBlock",
-    "ServerConfig",
-    "as_toml",
-    "find_config_file",
-    "find_cycle",
-    "load_config",
-    "make_archives",
-    "read_declaration",
-    "settings_in_force",
-    "stored_block",
-    "targets_of",
-]
+    "FILE_NAME", "SYSTEM_FILE", "Config", "ConfigError", "Cycle", "JournalConfig", "QueueBlock",
+    "QueueSettings", "ScheduleBlock", "ServerConfig", "as_toml", "find_config_file",
+    "find_cycle", "load_config", "make_archives", "read_declaration", "settings_in_force",
+    "stored_block", "targets_of",
+]  # fmt: skip

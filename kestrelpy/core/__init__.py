@@ -3,3 +3,48 @@
 One rule: the time is an argument. The core imports none of asyncio, os, time and logging, and it
 never calls out.
 """
+
+from kestrelpy.core.broker import Broker
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.index import Delay, Holder, Lease, Waiter, Want
+from kestrelpy.core.item import Item
+from kestrelpy.core.key_rule import NO_KEY, KeySettings
+from kestrelpy.core.log import JournalLog, Log, MemoryLog, SharedLog, on_disk
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue import (
+    ANY_VERSION,
+    DUPLICATE,
+    EXISTS,
+    NOT_FOUND,
+    AckUpTo,
+    Admin,
+    Browse,
+    ChildQueue,
+    ChildStart,
+    Queue,
+    Waiting,
+    refuse_beyond,
+)
+from kestrelpy.core.registry import TOKENS_PER_MS
+from kestrelpy.core.replay import Replay
+from kestrelpy.core.schedules import CatchUp, Running, Schedule, Timetable
+from kestrelpy.core.subscription import (
+    ABORTED,
+    DEFERRED,
+    DELAYED,
+    DONE,
+    LENT,
+    READY,
+    Subscription,
+    item_of,
+)
+from kestrelpy.core.transfer import TransferRequest
+
+__all__ = [
+    "ABORTED", "ANY_VERSION", "DEFERRED", "DELAYED", "DONE", "DUPLICATE", "EXISTS", "LENT",
+    "NOT_FOUND", "NO_KEY", "READY", "TOKENS_PER_MS", "AckUpTo", "Admin", "Broker", "Browse",
+    "CatchUp", "ChildQueue", "ChildStart", "ClockOffset", "Delay", "Holder", "Item",
+    "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog", "Policy", "Queue", "Replay",
+    "Running", "Schedule", "SharedLog", "Subscription", "Timetable", "TransferRequest",
+    "Waiter", "Waiting", "Want", "item_of", "on_disk", "refuse_beyond",
+]  # fmt: skip

@@ -11,17 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.index.leases import Holder
-from kestrelpy.core.index.waiters import Waiter, Waiters, Want
-from kestrelpy.core.log.log import Log
+from kestrelpy.core.index import Holder, Waiter, Waiters, Want
+from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import Later, Lifecycle
-from kestrelpy.core.subscription.outbox import AT_ONCE_MS
-from kestrelpy.core.subscription.subscription import HUNG_UP, Subscription
-from kestrelpy.core.transfer.request import TransferRequest
-from kestrelpy.core.transfer.transfers import Transfers
+from kestrelpy.core.queue import ChildQueue, Queue
+from kestrelpy.core.registry import Later, Lifecycle
+from kestrelpy.core.subscription import AT_ONCE_MS, HUNG_UP, Subscription
+from kestrelpy.core.transfer import TransferRequest, Transfers
 from kestrelpy.core.trash import Trash
 
 # The limit counts items released or expired, leases ended and waits timed out in one tick. They

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from journal.format.item_header import ItemHeader
-from journal.format.kinds import Tag
-from journal.format.meta import NUMBER_TAG, TEXT_TAG
-from journal.format.transfer import Origin
+from journal.format import NUMBER_TAG, TEXT_TAG, ItemHeader, Origin, Tag
 
 if TYPE_CHECKING:
-    from journal.read.range_scan import Put
+    from journal.store import Put
 
 
 _EXPIRES: Final = int(Tag.EXPIRES_MS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from journal.format.key import KEY_BYTES_MAX, join
+from journal.format import KEY_BYTES_MAX, join
 from kestrelpy.errors import ClientError
 
 NO_KEY: Final = b""

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from journal.format.schedule import Watermark
+from journal.format import Watermark
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.queue import NOT_STORED, Queue
+from kestrelpy.core.queue import NOT_STORED, Queue
 from kestrelpy.core.timers import NEVER_MS
 from kestrelpy.errors import Refused
 

@@ -4,3 +4,22 @@ connection.
 One rule: no sockets, no files, no clock. Bytes and the time come in as arguments; a reply leaves
 when it is true.
 """
+
+from kestrelpy.protocol.conversation import Conversation
+from kestrelpy.protocol.log_limit import LogLimit, address_of
+from kestrelpy.protocol.parse import Lines, check_name
+from kestrelpy.protocol.ports import Host, Room, Talk, Work
+from kestrelpy.protocol.replies import Gate
+
+__all__ = [
+    "Conversation",
+    "Gate",
+    "Host",
+    "Lines",
+    "LogLimit",
+    "Room",
+    "Talk",
+    "Work",
+    "address_of",
+    "check_name",
+]

@@ -15,36 +15,37 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.index.waiters import Waiter
-from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.transfer.request import TransferRequest
+from kestrelpy.core import Broker, ChildQueue, Queue, TransferRequest, Waiter
 from kestrelpy.errors import Refused, ServerError, fitted
 from kestrelpy.protocol.log_limit import address_of
-from kestrelpy.protocol.parse.commands import (
+from kestrelpy.protocol.parse import (
     Bad,
     Command,
     Delete,
     Fetch,
+    Lines,
+    Parser,
     Plain,
     Remove,
     Store,
     Touch,
     Upto,
     Withdraw,
+    nearest,
 )
-from kestrelpy.protocol.parse.parser import Lines, Parser
-from kestrelpy.protocol.parse.target import nearest
 from kestrelpy.protocol.ports import Host
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
-from kestrelpy.protocol.verbs.admin import answer_plain
-from kestrelpy.protocol.verbs.browse import Browser
-from kestrelpy.protocol.verbs.children import ack_up_to, delete_child
-from kestrelpy.protocol.verbs.delete_item import remove, withdraw
-from kestrelpy.protocol.verbs.end_lease import find_lease
-from kestrelpy.protocol.verbs.get import GetHandler
-from kestrelpy.protocol.verbs.set import SetHandler
+from kestrelpy.protocol.verbs import (
+    Browser,
+    GetHandler,
+    SetHandler,
+    ack_up_to,
+    answer_plain,
+    delete_child,
+    find_lease,
+    remove,
+    withdraw,
+)
 
 log = logging.getLogger("kestrelpy.conversation")
 

@@ -9,17 +9,11 @@ from collections.abc import Generator, Iterator
 from typing import Protocol
 
 from journal.files import Files
-from journal.read.range_scan import Put
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.index.leases import Holder
-from kestrelpy.core.item import Item
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.schedules import Timetable
-from kestrelpy.core.transfer.request import TransferRequest
+from journal.store import Put
+from kestrelpy.core import Broker, Holder, Item, Log, Queue, Timetable, TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.protocol.log_limit import LogLimit
-from kestrelpy.protocol.parse.commands import Store
+from kestrelpy.protocol.parse import Store
 from kestrelpy.protocol.replies import Gate, Replies
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kestrelpy.core.broker import Broker
+from kestrelpy.core import Broker
 from kestrelpy.errors import Refused
-from kestrelpy.protocol.parse.commands import Target
+from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.ports import Talk
 
 # A reply with at most this many bytes of items waits only when far too much is held.

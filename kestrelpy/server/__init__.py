@@ -3,3 +3,8 @@
 One rule: once per turn of the loop it commits the pending records and sends the replies that have
 become true. The floors below decide what anything means.
 """
+
+from kestrelpy.server.daemon import Daemon, StartError
+from kestrelpy.server.directory import NAME, make_server_id, new_id, read_server_id
+
+__all__ = ["NAME", "Daemon", "StartError", "make_server_id", "new_id", "read_server_id"]

@@ -18,29 +18,22 @@ import kestrelpy
 from journal.errors import JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.patience import pause
-from journal.write.segment_file import Sizes
-from kestrelpy.config.mistakes import ConfigError
-from kestrelpy.config.settings import Config
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.log.log import JournalLog, Log
-from kestrelpy.core.log.memory_log import MemoryLog
-from kestrelpy.core.queue.queue import Queue
+from journal.store import Sizes
+from kestrelpy.config import Config, ConfigError
+from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol.log_limit import LogLimit
-from kestrelpy.protocol.parse.parser import Lines
-from kestrelpy.protocol.ports import Room
-from kestrelpy.protocol.replies import Gate
+from kestrelpy.protocol import Gate, Lines, LogLimit, Room
 from kestrelpy.server import clock
-from kestrelpy.server.connections.connection import Connection
-from kestrelpy.server.connections.listeners import CannotListen, Listeners
-from kestrelpy.server.connections.memory import ConnectionMemory
-from kestrelpy.server.connections.sweep import ConnectionSweep
+from kestrelpy.server.connections import (
+    CannotListen,
+    Connection,
+    ConnectionMemory,
+    ConnectionSweep,
+    Listeners,
+)
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
-from kestrelpy.server.directory.data_directory import DataDirectory, Found
-from kestrelpy.server.directory.owner_only import name_what_is_open
-from kestrelpy.server.journals.committer import Committer
-from kestrelpy.server.journals.journal_jobs import JournalJobs
+from kestrelpy.server.directory import DataDirectory, Found, name_what_is_open
+from kestrelpy.server.journals import Committer, JournalJobs
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
 from kestrelpy.server.queue_deletion import QueueDeletions

@@ -12,7 +12,7 @@ import resource
 from dataclasses import dataclass
 from typing import Final
 
-from kestrelpy.server.journals.open_journals import DESCRIPTORS_EACH
+from kestrelpy.server.journals import DESCRIPTORS_EACH
 
 # Listeners, log and loop; two for each thread that reads, syncs or preallocates; and connections
 # that are accepted only to be refused.

@@ -9,13 +9,19 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from kestrelpy.config.chains import find_cycle, targets_of
-from kestrelpy.config.declared import as_toml, read_declaration, settings_in_force, stored_block
-from kestrelpy.config.mistakes import ConfigError
-from kestrelpy.config.settings import Config, QueueBlock, QueueSettings
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.key_rule import KeySettings
-from kestrelpy.core.policy import Policy
+from kestrelpy.config import (
+    Config,
+    ConfigError,
+    QueueBlock,
+    QueueSettings,
+    as_toml,
+    find_cycle,
+    read_declaration,
+    settings_in_force,
+    stored_block,
+    targets_of,
+)
+from kestrelpy.core import Broker, KeySettings, Policy
 from kestrelpy.errors import ClientError
 from kestrelpy.message_keys import MessageKey
 

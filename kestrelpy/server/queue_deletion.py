@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Final
 from aiofiles.base import wrap
 
 from journal.errors import JournalFailed
-from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core import JournalLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol.replies import Gate
+from kestrelpy.protocol import Gate
 from kestrelpy.server import clock
 
 if TYPE_CHECKING:
-    from kestrelpy.core.broker import Broker
-    from kestrelpy.server.directory.data_directory import DataDirectory
+    from kestrelpy.core import Broker
+    from kestrelpy.server.directory import DataDirectory
     from kestrelpy.server.turn import Turn
 
 log = logging.getLogger("kestrelpy")

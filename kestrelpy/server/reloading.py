@@ -15,11 +15,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kestrelpy.config.mistakes import ConfigError
-from kestrelpy.config.settings import Config
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.config import Config, ConfigError
+from kestrelpy.core import Broker, Policy, Queue
 from kestrelpy.server.policies import Policies, policy_in
 
 # Queues and children per turn: 3 to 5 ms of work.

@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kestrelpy.config.settings import Config
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.schedules import CatchUp, Schedule, Timetable
+from kestrelpy.config import Config
+from kestrelpy.core import Broker, CatchUp, Schedule, Timetable
 
 log = logging.getLogger("kestrelpy.schedules")
 

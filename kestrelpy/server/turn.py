@@ -18,20 +18,11 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from journal.errors import JournalFailed
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.index.waiters import Waiter
-from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Subscription
-from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.protocol.ports import Talk
+from kestrelpy.core import Broker, JournalLog, Queue, Subscription, Waiter
+from kestrelpy.protocol import Conversation, Talk
 from kestrelpy.server import clock
 from kestrelpy.server.commit_delay import CommitDelay
-from kestrelpy.server.journals.committer import Committer
-from kestrelpy.server.journals.journal_jobs import JournalJobs
-from kestrelpy.server.journals.later_syncs import LaterSyncs
-from kestrelpy.server.journals.open_journals import OpenJournals
-from kestrelpy.server.journals.shortage import Shortage
+from kestrelpy.server.journals import Committer, JournalJobs, LaterSyncs, OpenJournals, Shortage
 from kestrelpy.server.schedules import Schedules, sooner
 from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
 

@@ -17,8 +17,8 @@ from kestrelpy.spark.errors import one_sentence
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kestrelpy.spark.files.partitions import Part
-    from kestrelpy.spark.live.partitions import Slice
+    from kestrelpy.spark.files import Part
+    from kestrelpy.spark.live import Slice
     from kestrelpy.spark.options import Options
     from kestrelpy.spark.schema import Selection
 
@@ -69,8 +69,8 @@ class KestrelReader(DataSourceReader):
             # Else it is Spark's own empty partition: the plan is empty.
 
     def _read_live(self, partition: LivePartition) -> Iterator[pa.RecordBatch]:
+        from kestrelpy.spark.live import batch_of
         from kestrelpy.spark.live import partitions as live
-        from kestrelpy.spark.live.batches import batch_of
 
         for part, values in live.read(partition.slices, self.options):
             batch = batch_of(part, values, self.selection, self.options)

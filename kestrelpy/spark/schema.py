@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from journal.format.kinds import UNNUMBERED, Kind
+from journal.format import UNNUMBERED, Kind
 
 Mode = Literal["items", "events"]
 MODES: Final[tuple[Mode, ...]] = ("items", "events")

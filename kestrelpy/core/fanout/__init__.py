@@ -1,1 +1,6 @@
 """Fan-out children: the state of each, and the notes that they share."""
+
+from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.fanout.unseen import UNSEEN_MAX, Unseen
+
+__all__ = ["UNSEEN_MAX", "Child", "Unseen"]

@@ -16,18 +16,14 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from journal.format.subscription_state import ReaderState
+from journal.format import ReaderState
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout.unseen import Digest, Unseen, stubs_of
-from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.index.leases import Holder, Lease
-from kestrelpy.core.index.memory_budget import Memory
+from kestrelpy.core.index import Delay, Holder, Lease, Memory
 from kestrelpy.core.item import Item
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.log.shared_log import Needs, SharedLog
+from kestrelpy.core.log import Log, Needs, SharedLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.subscription.placed import Placed
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.subscription import Placed, Subscription
 from kestrelpy.core.timers import NEVER_MS, Alarm
 
 _LAST: Final = 1 << 63  # no item has this number

@@ -18,10 +18,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from journal.sets.id_set import IdSet
-from kestrelpy.core.index.delayed import Delays
-from kestrelpy.core.index.markers import Release
-from kestrelpy.core.index.sorted_table import ENTRY, DueTimes
+from journal.sets import IdSet
+from kestrelpy.core.index import ENTRY, Delays, DueTimes, Release
 
 # With more notes than this the children take them in, a few children in each tick; then the notes
 # are forgotten.

@@ -11,8 +11,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from journal.format.subscription_state import DeadEntry
-from journal.sets.id_set import IdSet
+from journal.format import DeadEntry
+from journal.sets import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from journal.format.item_header import ItemHeader
-from journal.sets.hash_table import ID, Table, keyed, time_of
-from journal.snapshot.dedupe_pending import Epoch, Fresh
+from journal.format import ItemHeader
+from journal.sets import ID, Table, keyed, time_of
+from journal.store import Epoch, Fresh
 from kestrelpy.core.policy import Policy
 
 _FEW_BYTES: Final = 64 * ID.size

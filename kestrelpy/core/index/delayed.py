@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from journal.format.out_of_order import DelayedEntry
-from journal.sets.id_set import IdSet
+from journal.format import DelayedEntry
+from journal.sets import IdSet
 from kestrelpy.core.index.sorted_table import DueTimes
 from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
-from journal.sets.id_set import IdSet
+from journal.sets import IdSet
 from kestrelpy.core.index.markers import Release
 from kestrelpy.core.index.sorted_table import DueTimes
 

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from journal.format.key import split
-from journal.sets.id_set import IdSet
+from journal.format import split
+from journal.sets import IdSet
 from kestrelpy.core.trash import Trash
 
 _FIELDS: Final = 3  # of an item that waits in a row: id, place, bytes of its body

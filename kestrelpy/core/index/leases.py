@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from journal.format.lease import LeaseEntry
-from journal.sets.id_set import IdSet
+from journal.format import LeaseEntry
+from journal.sets import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Entry, Timers
 from kestrelpy.core.trash import Trash

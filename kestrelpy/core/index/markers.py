@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from journal.sets.id_set import IdSet
+from journal.sets import IdSet
 
 _COMPACT_ABOVE: Final = 1024
 _COMPACT_AT_ONCE: Final = 1024  # entries checked when one is forgotten: half a millisecond

@@ -25,7 +25,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
-from journal.sets.id_set import IdSet
+from journal.sets import IdSet
 from kestrelpy.core.index.disk_refs import DiskRefs, pack
 from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash

@@ -10,7 +10,7 @@ One rule: only the removal of a segment takes an id out.
 
 from __future__ import annotations
 
-from journal.sets.id_set import IdSet
+from journal.sets import IdSet
 
 
 class RetainedIds:

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from journal.sets.id_set import IdSet
+from journal.sets import IdSet
 
 ENTRY: Final = struct.Struct(">QQI")  # due, id, size
 CHUNK_ENTRIES: Final = 256

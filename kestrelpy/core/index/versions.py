@@ -16,8 +16,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from journal.sets.hash_table import HASH_BYTES, KEY, Table, hash_of, keyed
-from journal.snapshot.dedupe_pending import Fresh
+from journal.sets import HASH_BYTES, KEY, Table, hash_of, keyed
+from journal.store import Fresh
 from kestrelpy.core.policy import Policy
 
 _BEHIND_HASH: Final = struct.Struct("<QQQ")

@@ -13,16 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from journal.format.kinds import Kind
-from journal.format.lease import LeaseEntry
-from journal.format.meta import DELIVERY_MAX, ended
-from journal.format.record import Draft
-from journal.format.schedule import Watermark, watermark_drafts
-from journal.read.readahead import ReadAhead
-from journal.sets.id_set import IdSet
-from journal.snapshot.job import State
-from journal.store import Store
-from journal.write.writer import Journal
+from journal.format import DELIVERY_MAX, Draft, Kind, LeaseEntry, Watermark, ended, watermark_drafts
+from journal.sets import IdSet
+from journal.store import Journal, ReadAhead, State, Store
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.records import SMALL_BODY_MAX, Records, packed
 

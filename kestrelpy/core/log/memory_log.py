@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from journal.format.lease import LeaseEntry
-from journal.format.record import Draft
-from journal.format.schedule import Watermark
-from journal.read.readahead import ReadAhead
-from journal.sets.id_set import IdSet
+from journal.format import Draft, LeaseEntry, Watermark
+from journal.sets import IdSet
+from journal.store import ReadAhead
 from kestrelpy.core.item import Item
 
 _ALWAYS: Final = (1 << 63) - 1

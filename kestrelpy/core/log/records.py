@@ -10,10 +10,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
-from journal.format.kinds import Kind, Tag
-from journal.format.lease import LeaseEntry
-from journal.format.meta import DELIVERY_MAX, Meta, encode_meta, ended
-from journal.format.record import Draft
+from journal.format import DELIVERY_MAX, Draft, Kind, LeaseEntry, Meta, Tag, encode_meta, ended
 from kestrelpy.core.item import Item
 
 _DONE: Final = int(Kind.DONE)

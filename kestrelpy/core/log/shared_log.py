@@ -15,12 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from journal.format.kinds import Kind
-from journal.format.meta import ended
-from journal.format.record import Draft
-from journal.format.schedule import Watermark
-from journal.read.readahead import ReadAhead
-from journal.sets.id_set import IdSet
+from journal.format import Draft, Kind, Watermark, ended
+from journal.sets import IdSet
+from journal.store import ReadAhead
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.records import Records, packed

@@ -18,13 +18,11 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from journal.format.kinds import Kind, Tag
-from journal.format.meta import encode_meta
-from journal.format.record import Draft
-from journal.sets.id_set import IdSet
-from kestrelpy.core.log.records import packed
+from journal.format import Draft, Kind, Tag, encode_meta
+from journal.sets import IdSet
+from kestrelpy.core.log import packed
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.subscription import Subscription
 from kestrelpy.errors import ClientError
 
 # Numbers in one step: it takes 3 ms even if all of them are items in memory.

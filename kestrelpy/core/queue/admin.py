@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from journal.format.kinds import Kind
-from journal.format.record import Draft
+from journal.format import Draft, Kind
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError

@@ -19,7 +19,7 @@ from typing import Final
 
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.subscription import Subscription
 
 # Ids that one `gather` looks through for each item that it may return.
 _SPAN: Final = 4

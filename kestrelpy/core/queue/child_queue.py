@@ -14,21 +14,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from journal.format.checkpoint import Checkpoint
-from journal.format.transfer import Origin
-from journal.sets.id_set import IdSet
-from journal.snapshot.job import State
-from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.fanout.unseen import Unseen
-from kestrelpy.core.index.memory_budget import UNLIMITED
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.log.shared_log import SharedLog
+from journal.format import Checkpoint, Origin
+from journal.sets import IdSet
+from journal.store import State
+from kestrelpy.core.fanout import Child, Unseen
+from kestrelpy.core.index import UNLIMITED
+from kestrelpy.core.log import Log, SharedLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
 from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.outbox import AT_ONCE_MS
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.subscription import AT_ONCE_MS, Subscription
 
 # The log names a child after this time in which no client asked it for an item.
 ABANDONED_MS: Final = 24 * 60 * 60 * 1000

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.subscription_state import Beginning
-from journal.sets.id_set import IdSet
-from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.log.shared_log import on_disk
+from journal.format import Beginning, DelayedEntry, PlacedEntry
+from journal.sets import IdSet
+from kestrelpy.core.fanout import Child
+from kestrelpy.core.log import on_disk
 from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.restore import OutOfOrder
+from kestrelpy.core.subscription import OutOfOrder
 
 # The bodies of a longer ready list are not added up: it would take too long.
 _WEIGHED_MAX: Final = 50_000

@@ -10,18 +10,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from journal.format.item_header import ItemHeader
-from journal.format.kinds import Kind, Tag
-from journal.format.meta import encode_meta
-from journal.format.record import Draft, Record
-from journal.sets.hash_table import ID, KEY, Table
-from journal.snapshot.dedupe_file import Chunk, ScopeState, epoch_of
-from journal.snapshot.dedupe_pending import Fresh
-from journal.snapshot.job import Memory
+from journal.format import Draft, ItemHeader, Kind, Record, Tag, encode_meta
+from journal.sets import ID, KEY, Table
+from journal.store import Chunk, Fresh, Memory, ScopeState, epoch_of
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.index.dedupe import Ids, Scope
-from kestrelpy.core.index.versions import Versions
-from kestrelpy.core.log.log import Log
+from kestrelpy.core.index import Ids, Scope, Versions
+from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.timers import Alarm
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from kestrelpy.core.index.delayed import Delays
+from kestrelpy.core.index import Delays
 from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.state import QueueState
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.subscription import Subscription
 
 
 class DueItems:

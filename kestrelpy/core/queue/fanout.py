@@ -9,9 +9,9 @@ One rule: the children's view changes in the same step as the queue's numbers.
 
 from __future__ import annotations
 
-from journal.format.subscription_state import STOPS, TAKES, named
-from kestrelpy.core.fanout.unseen import UNSEEN_MAX
-from kestrelpy.core.index.delayed import Delay
+from journal.format import STOPS, TAKES, named
+from kestrelpy.core.fanout import UNSEEN_MAX
+from kestrelpy.core.index import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.state import QueueState

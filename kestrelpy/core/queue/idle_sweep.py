@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kestrelpy.core.fanout.child import Child
+from kestrelpy.core.fanout import Child
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.timers import NEVER_MS

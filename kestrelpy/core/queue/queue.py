@@ -12,23 +12,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
-from journal.format.checkpoint import Checkpoint
-from journal.format.item_header import ItemHeader
-from journal.format.schedule import Watermark
-from journal.format.subscription_state import GONE, named
-from journal.format.transfer import Origin, have_one_log
-from journal.sets.id_set import IdSet
-from journal.snapshot.job import State
-from journal.write.segment_list import NONE_OPEN
+from journal.format import GONE, Checkpoint, ItemHeader, Origin, Watermark, have_one_log, named
+from journal.sets import IdSet
+from journal.store import NONE_OPEN, State
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.index.memory_budget import UNLIMITED, Memory
-from kestrelpy.core.index.versions import NEVER, Written
-from kestrelpy.core.index.waiters import Waiter
+from kestrelpy.core.index import NEVER, UNLIMITED, Delay, Memory, Waiter, Written
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.log.shared_log import SharedLog
+from kestrelpy.core.log import Log, SharedLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import NOT_DUE
 from kestrelpy.core.queue.due_items import DueItems
@@ -37,7 +28,7 @@ from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.record_reserve import RecordReserve
 from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
-from kestrelpy.core.subscription.placed import Placed
+from kestrelpy.core.subscription import Placed
 from kestrelpy.core.timers import Timers
 from kestrelpy.errors import ClientError, ItemRefused, ServerError
 

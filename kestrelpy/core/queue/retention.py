@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import Snapshot
-from journal.write.segment_file import Segment
-from kestrelpy.core.index.retained_ids import RetainedIds
+from journal.sets import IdSet
+from journal.store import Segment, Snapshot
+from kestrelpy.core.index import RetainedIds
 from kestrelpy.core.queue.state import QueueState
 
 # How often the queue looks for items past their time.

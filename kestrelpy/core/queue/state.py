@@ -10,20 +10,15 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from journal.format.item_header import ItemHeader
-from journal.format.schedule import Watermark, raise_watermark
-from journal.format.transfer import Origin
-from journal.sets.id_set import IdSet
+from journal.format import ItemHeader, Origin, Watermark, raise_watermark
+from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.fanout.unseen import Unseen
-from kestrelpy.core.index.memory_budget import Memory
-from kestrelpy.core.index.retained_ids import RetainedIds
-from kestrelpy.core.index.waiters import Waiter
-from kestrelpy.core.log.log import Log
+from kestrelpy.core.fanout import Child, Unseen
+from kestrelpy.core.index import Memory, RetainedIds, Waiter
+from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.subscription import Subscription
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.errors import ServerError
 

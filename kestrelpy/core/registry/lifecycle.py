@@ -21,16 +21,13 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
-from journal.format.checkpoint import TOKENS_SKIPPED
-from journal.format.subscription_state import STOPS, TAKES, named
+from journal.format import STOPS, TAKES, TOKENS_SKIPPED, named
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.log.log import Log
+from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.child_start import ChildStart
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue import ChildQueue, ChildStart, Queue
 from kestrelpy.core.registry.registry import Registry
-from kestrelpy.core.subscription.outbox import AT_ONCE_MS
+from kestrelpy.core.subscription import AT_ONCE_MS
 from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.errors import ServerError
 

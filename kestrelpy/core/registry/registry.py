@@ -10,21 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from journal.sets.id_set import IdSet
+from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import ServerCounters
-from kestrelpy.core.index.dead_letters import DeadLetters
-from kestrelpy.core.index.leases import Leases
-from kestrelpy.core.index.markers import MarkerIndex
-from kestrelpy.core.index.memory_budget import Memory
-from kestrelpy.core.index.waiters import Waiter, Waiters
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.log.memory_log import MemoryLog
+from kestrelpy.core.index import DeadLetters, Leases, MarkerIndex, Memory, Waiter, Waiters
+from kestrelpy.core.log import Log, MemoryLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue import ChildQueue, Queue
 from kestrelpy.core.registry.token_floor import TokenFloor
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.subscription import Subscription
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
 from kestrelpy.errors import ServerError

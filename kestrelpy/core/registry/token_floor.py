@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue import Queue
 
 # Tokens for each millisecond in which a queue in memory may be created: more than a server can
 # issue in one, and below 2^53 until the year 2109.

@@ -16,24 +16,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from journal.errors import NewerFormat
-from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
-from journal.format.item_header import ItemHeader, item_header_of, says_only_expiry
-from journal.format.kinds import Kind, Tag
-from journal.format.meta import decode_meta, said_of_put
-from journal.format.out_of_order import DelayedEntry
-from journal.format.record import Record
-from journal.format.schedule import watermark_of_ids, watermark_of_put
-from journal.format.subscription_state import GONE, STOPS, Beginning
-from journal.format.transfer import Origin, settled_by
-from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import Snapshot
-from journal.write.segment_file import Segment
-from kestrelpy.core.fanout.child import Child
+from journal.format import (
+    GONE,
+    STOPS,
+    TOKENS_SKIPPED,
+    Beginning,
+    Checkpoint,
+    DelayedEntry,
+    ItemHeader,
+    Kind,
+    Origin,
+    Record,
+    Tag,
+    decode_meta,
+    item_header_of,
+    said_of_put,
+    says_only_expiry,
+    settled_by,
+    watermark_of_ids,
+    watermark_of_put,
+)
+from journal.sets import IdSet
+from journal.store import Segment, Snapshot
+from kestrelpy.core.fanout import Child
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.dedupe_window import FORGOTTEN
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.queue.retention import found
+from kestrelpy.core.queue import FORGOTTEN, ChildQueue, Queue, found
 from kestrelpy.core.replay.subscription_replay import ReplayLine, Sizes
 
 

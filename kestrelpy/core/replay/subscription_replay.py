@@ -10,16 +10,19 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
-from journal.format.kinds import Kind, Tag
-from journal.format.lease import LeaseEntry
-from journal.format.meta import decode_meta, ended_bytes
-from journal.format.record import Record
-from journal.format.subscription_state import ReaderState
-from journal.format.transfer import Origin
-from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import Snapshot
-from kestrelpy.core.subscription.restore import OutOfOrder
-from kestrelpy.core.subscription.subscription import Subscription
+from journal.format import (
+    Kind,
+    LeaseEntry,
+    Origin,
+    ReaderState,
+    Record,
+    Tag,
+    decode_meta,
+    ended_bytes,
+)
+from journal.sets import IdSet
+from journal.store import Snapshot
+from kestrelpy.core.subscription import OutOfOrder, Subscription
 
 
 class Sizes:

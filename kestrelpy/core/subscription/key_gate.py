@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from journal.sets.id_set import IdSet
-from kestrelpy.core.index.key_locks import Blocked, KeyLocks
-from kestrelpy.core.index.memory_budget import UNLIMITED
-from kestrelpy.core.index.ready_list import ITEM_COST
+from journal.sets import IdSet
+from kestrelpy.core.index import ITEM_COST, UNLIMITED, Blocked, KeyLocks
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.subscription.outbox import EXPIRED, Outbox
 from kestrelpy.core.subscription.ready_line import ReadyLine

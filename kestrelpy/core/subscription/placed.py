@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from journal.format.out_of_order import PlacedEntry
+from journal.format import PlacedEntry
 from kestrelpy.core.subscription.subscription import Subscription
 
 Where = tuple[int, int, int]  # place, id, size

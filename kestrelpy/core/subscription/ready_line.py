@@ -19,12 +19,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from journal.format.item_header import item_header_of
-from journal.format.meta import decode_meta, said_of_put
-from journal.format.record import Record
-from kestrelpy.core.index.disk_refs import pack
-from kestrelpy.core.index.leases import Lease
-from kestrelpy.core.index.ready_list import NO_FRONTIER
+from journal.format import Record, decode_meta, item_header_of, said_of_put
+from kestrelpy.core.index import NO_FRONTIER, Lease, pack
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.subscription.state import SubscriptionState
 

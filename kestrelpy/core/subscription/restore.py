@@ -11,11 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from journal.format.kinds import Kind, Tag
-from journal.format.meta import decode_meta
-from journal.format.out_of_order import DelayedEntry, PlacedEntry
-from journal.format.record import Record
-from kestrelpy.core.index.disk_refs import pack
+from journal.format import DelayedEntry, Kind, PlacedEntry, Record, Tag, decode_meta
+from kestrelpy.core.index import pack
 from kestrelpy.core.subscription.state import SubscriptionState
 
 

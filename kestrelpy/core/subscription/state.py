@@ -18,21 +18,27 @@ from collections import deque
 from typing import Any, Final
 
 from journal.errors import Damage
-from journal.sets.id_counts import IdCounts
-from journal.sets.id_set import IdSet
+from journal.sets import IdCounts, IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import QueueCounters
-from kestrelpy.core.index.dead_letters import DeadLetters
-from kestrelpy.core.index.delayed import Delays
-from kestrelpy.core.index.expiry_watch import ExpiryWatch
-from kestrelpy.core.index.leases import Holder, Leases
-from kestrelpy.core.index.markers import MarkerIndex
-from kestrelpy.core.index.memory_budget import UNLIMITED, Memory, MemoryShare
-from kestrelpy.core.index.ready_list import ITEM_COST, Ready
-from kestrelpy.core.index.token_range import TokenRange
-from kestrelpy.core.index.waiters import Waiter, Waiters
+from kestrelpy.core.index import (
+    ITEM_COST,
+    UNLIMITED,
+    DeadLetters,
+    Delays,
+    ExpiryWatch,
+    Holder,
+    Leases,
+    MarkerIndex,
+    Memory,
+    MemoryShare,
+    Ready,
+    TokenRange,
+    Waiter,
+    Waiters,
+)
 from kestrelpy.core.item import Item
-from kestrelpy.core.log.log import Log
+from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.timers import Alarm
 

@@ -17,15 +17,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from journal.sets.id_set import IdSet
+from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.index.delayed import Delay
-from kestrelpy.core.index.leases import Holder, Lease
-from kestrelpy.core.index.memory_budget import Memory
-from kestrelpy.core.index.token_range import TokenRange
-from kestrelpy.core.index.waiters import Waiter, Want
+from kestrelpy.core.index import Delay, Holder, Lease, Memory, TokenRange, Waiter, Want
 from kestrelpy.core.item import Item
-from kestrelpy.core.log.log import Log
+from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX, KeyGate
 from kestrelpy.core.subscription.outbox import ATTEMPTS_NOTED, Outbox

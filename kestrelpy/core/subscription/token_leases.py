@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format.lease import LeaseEntry
-from kestrelpy.core.index.leases import Lease
+from journal.format import LeaseEntry
+from kestrelpy.core.index import Lease
 from kestrelpy.core.item import bare_item
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.subscription.state import SubscriptionState

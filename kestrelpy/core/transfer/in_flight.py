@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from journal.format.transfer import Origin, targets
-from kestrelpy.core.index.leases import Holder, Lease
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.registry import Registry
-from kestrelpy.core.subscription.subscription import Subscription
+from journal.format import Origin, targets
+from kestrelpy.core.index import Holder, Lease
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.registry import Registry
+from kestrelpy.core.subscription import Subscription
 from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target, hand_back
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.outbox import onward
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.subscription import onward
 
 REST_MS: Final = 1000
 REST_MS_MAX: Final = 60_000

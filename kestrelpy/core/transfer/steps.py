@@ -17,15 +17,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format.item_header import ItemHeader
-from journal.format.key import split
-from journal.format.transfer import Origin, moved, settled, settled_many
-from kestrelpy.core.index.leases import Holder, Lease
-from kestrelpy.core.index.versions import NEVER
+from journal.format import ItemHeader, Origin, moved, settled, settled_many, split
+from kestrelpy.core.index import NEVER, Holder, Lease
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import DEFERRED, Subscription
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.subscription import DEFERRED, Subscription
 from kestrelpy.errors import ClientError, ItemRefused, ServerError
 
 _NOBODY: Final = 0  # the token of a lease that no client is shown

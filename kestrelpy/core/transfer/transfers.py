@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from journal.format.transfer import Origin
-from kestrelpy.core.index.leases import Lease
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.registry.lifecycle import Lifecycle
-from kestrelpy.core.subscription.outbox import onward
+from journal.format import Origin
+from kestrelpy.core.index import Lease
+from kestrelpy.core.queue import Queue
+from kestrelpy.core.registry import Lifecycle
+from kestrelpy.core.subscription import onward
 from kestrelpy.core.transfer.in_flight import InFlight
 from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target

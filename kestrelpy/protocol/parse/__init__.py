@@ -1,1 +1,28 @@
 """The parser: from bytes to requests."""
+
+from kestrelpy.protocol.parse.commands import (
+    Bad,
+    Command,
+    Delete,
+    Ending,
+    Fetch,
+    Plain,
+    Remove,
+    Store,
+    StoreLine,
+    Target,
+    Touch,
+    Upto,
+    Withdraw,
+)
+from kestrelpy.protocol.parse.names import check_name, parent_of, readable
+from kestrelpy.protocol.parse.options import View, parse_number
+from kestrelpy.protocol.parse.parser import Lines, Parser
+from kestrelpy.protocol.parse.set_conditions import Handoff
+from kestrelpy.protocol.parse.target import nearest, refuse_later
+
+__all__ = [
+    "Bad", "Command", "Delete", "Ending", "Fetch", "Handoff", "Lines", "Parser", "Plain",
+    "Remove", "Store", "StoreLine", "Target", "Touch", "Upto", "View", "Withdraw", "check_name",
+    "nearest", "parent_of", "parse_number", "readable", "refuse_later",
+]  # fmt: skip

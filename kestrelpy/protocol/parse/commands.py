@@ -32,7 +32,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core import Delay
 from kestrelpy.protocol.parse.line_template import Cut
 from kestrelpy.protocol.parse.names import parent_of
 from kestrelpy.protocol.parse.options import NO_TOKENS, Begin, Tokens, View

@@ -13,7 +13,7 @@ import re
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from journal.format.key import text_of
+from journal.format import text_of
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.options import values_of
 from kestrelpy.protocol.parse.set_conditions import Handoff, parse_handoff, parse_version

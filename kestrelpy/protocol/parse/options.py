@@ -28,8 +28,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from journal.format.key import text_of
-from kestrelpy.core.index.delayed import Delay
+from journal.format import text_of
+from kestrelpy.core import Delay
 from kestrelpy.durations import parse_duration_ms, shown
 from kestrelpy.errors import ClientError
 

@@ -14,18 +14,21 @@ from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote_from_bytes
 
-from journal.format.key import in_words
-from journal.format.subscription_state import DeadEntry
-from kestrelpy.core.index.leases import Lease
-from kestrelpy.core.item import Item
-from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.queue.admin import Admin, Waiting
-from kestrelpy.core.queue.browse import Browse
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import DELAYED, DONE, Subscription
+from journal.format import DeadEntry, in_words
+from kestrelpy.core import (
+    DELAYED,
+    DONE,
+    NO_KEY,
+    Admin,
+    Browse,
+    Item,
+    Lease,
+    Queue,
+    Subscription,
+    Waiting,
+)
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse.names import readable
-from kestrelpy.protocol.parse.options import parse_number
+from kestrelpy.protocol.parse import parse_number, readable
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.stats.stats import is_shown, lines
 

@@ -18,14 +18,17 @@ from collections.abc import Iterator
 from typing import Final, Literal
 from urllib.parse import quote
 
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.index.leases import Lease
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.browse import Browse
-from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.schedules import Running, Timetable
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core import (
+    Broker,
+    Browse,
+    ChildQueue,
+    Lease,
+    Log,
+    Queue,
+    Running,
+    Subscription,
+    Timetable,
+)
 from kestrelpy.protocol.ports import Host
 
 _QUEUES_PER_SLICE: Final = 100

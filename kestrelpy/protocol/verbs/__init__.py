@@ -1,1 +1,21 @@
 """What each request does and answers."""
+
+from kestrelpy.protocol.verbs.admin import answer_plain
+from kestrelpy.protocol.verbs.browse import Browser
+from kestrelpy.protocol.verbs.children import ack_up_to, delete_child
+from kestrelpy.protocol.verbs.delete_item import remove, withdraw
+from kestrelpy.protocol.verbs.end_lease import find_lease
+from kestrelpy.protocol.verbs.get import GetHandler
+from kestrelpy.protocol.verbs.set import SetHandler
+
+__all__ = [
+    "Browser",
+    "GetHandler",
+    "SetHandler",
+    "ack_up_to",
+    "answer_plain",
+    "delete_child",
+    "find_lease",
+    "remove",
+    "withdraw",
+]

@@ -8,24 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.admin import Admin
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core import Admin, Broker, Queue
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.protocol.parse.commands import Plain
-from kestrelpy.protocol.parse.names import check_name, readable
-from kestrelpy.protocol.parse.options import parse_number
-from kestrelpy.protocol.parse.target import refuse_later
+from kestrelpy.protocol.parse import Plain, check_name, parse_number, readable, refuse_later
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply
-from kestrelpy.protocol.stats.item import dead_lines, item_lines, token_lines
-from kestrelpy.protocol.stats.stats import (
+from kestrelpy.protocol.stats import (
+    dead_lines,
     dump_lines,
+    item_lines,
     marker_lines,
     one_queue_lines,
     open_lines,
     schedule_lines,
     stats_lines,
+    token_lines,
 )
 from kestrelpy.protocol.verbs.declare import setting_lines
 from kestrelpy.protocol.verbs.move import move, redrive

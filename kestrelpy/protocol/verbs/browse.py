@@ -19,22 +19,24 @@ from operator import itemgetter
 from typing import Final
 
 from journal.files import Files, is_shortage
-from journal.format.record import Record
-from journal.read.lookup import ReadOne
-from journal.read.range_scan import Place, Put, RangeScan, Scanned, TimeSearch
-from kestrelpy.core.index.leases import Holder
-from kestrelpy.core.index.waiters import Waiter, Want
-from kestrelpy.core.item import Item
-from kestrelpy.core.log.log import JournalLog, Log
-from kestrelpy.core.log.shared_log import on_disk
-from kestrelpy.core.queue.browse import Browse
-from kestrelpy.core.queue.child_start import ChildStart
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.ready_line import item_of
-from kestrelpy.core.subscription.subscription import READY
+from journal.format import Record
+from journal.store import Place, Put, RangeScan, ReadOne, Scanned, TimeSearch
+from kestrelpy.core import (
+    READY,
+    Browse,
+    ChildStart,
+    Holder,
+    Item,
+    JournalLog,
+    Log,
+    Queue,
+    Waiter,
+    Want,
+    item_of,
+    on_disk,
+)
 from kestrelpy.errors import Unread
-from kestrelpy.protocol.parse.commands import Target
-from kestrelpy.protocol.parse.options import View
+from kestrelpy.protocol.parse import Target, View
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply, Replies
 from kestrelpy.protocol.verbs.browse_displaced import DISPLACED_MAX, DisplacedRead

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from journal.files import Files
-from journal.format.meta import said_of_put
-from journal.read.lookup import ReadSome
-from journal.read.range_scan import Put
+from journal.format import said_of_put
+from journal.store import Put, ReadSome
 
 # Read together: they may be large, and a read is the first to learn their size.
 DISPLACED_MAX: Final = 32

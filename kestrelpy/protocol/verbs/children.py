@@ -11,13 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue.ack_up_to import AckUpTo, refuse_beyond
-from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core import AckUpTo, Broker, ChildQueue, Queue, refuse_beyond
 from kestrelpy.errors import ClientError, Refused, ServerError
-from kestrelpy.protocol.parse.commands import Delete, Target, Upto
-from kestrelpy.protocol.parse.names import parent_of
+from kestrelpy.protocol.parse import Delete, Target, Upto, parent_of
 from kestrelpy.protocol.ports import Talk
 
 

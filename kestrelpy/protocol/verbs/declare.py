@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core import Broker, Log, Queue
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.protocol.parse.commands import Store
+from kestrelpy.protocol.parse import Store
 from kestrelpy.protocol.ports import Host, Talk
 
 _STORED = b"STORED\r\n"

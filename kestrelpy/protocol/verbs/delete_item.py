@@ -13,13 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from journal.read.range_scan import Put
-from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.queue.admin import Admin, Waiting
-from kestrelpy.core.queue.browse import Browse
-from kestrelpy.core.queue.queue import Queue
+from journal.store import Put
+from kestrelpy.core import NO_KEY, Admin, Browse, Queue, Waiting
 from kestrelpy.errors import Refused, ServerError
-from kestrelpy.protocol.parse.commands import Remove, Withdraw
+from kestrelpy.protocol.parse import Remove, Withdraw
 from kestrelpy.protocol.ports import Talk
 
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import logging
 
-from kestrelpy.core.index.leases import Lease
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
-from kestrelpy.protocol.parse.commands import Ending, Target
+from kestrelpy.core import ABORTED, DEFERRED, Lease, Queue, Subscription
+from kestrelpy.protocol.parse import Ending, Target
 from kestrelpy.protocol.ports import Talk
 
 log = logging.getLogger("kestrelpy.conversation")

@@ -11,13 +11,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from kestrelpy.core.index.leases import Holder, Lease
-from kestrelpy.core.index.waiters import Waiter, Want
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import DEFERRED, LENT, Subscription
+from kestrelpy.core import DEFERRED, LENT, Holder, Lease, Log, Queue, Subscription, Waiter, Want
 from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError, Unread
-from kestrelpy.protocol.parse.commands import Ending, Fetch, Target
+from kestrelpy.protocol.parse import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies, say
 from kestrelpy.protocol.room import must_wait_for_room, with_room

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kestrelpy.core.item import Item
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core import Item, Log, Queue, Subscription
 from kestrelpy.errors import Unread
-from kestrelpy.protocol.parse.commands import Target
+from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 

@@ -16,14 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from journal.format.transfer import Origin
-from kestrelpy.core.index.leases import Lease
-from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription.subscription import Subscription
+from journal.format import Origin
+from kestrelpy.core import Lease, Policy, Queue, Subscription
 from kestrelpy.errors import ClientError, LeaseExpired, Refused
-from kestrelpy.protocol.parse.commands import Store
-from kestrelpy.protocol.parse.set_conditions import Handoff
+from kestrelpy.protocol.parse import Handoff, Store
 from kestrelpy.protocol.ports import Talk
 
 _STORED: Final = b"STORED\r\n"

@@ -16,12 +16,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core.queue.admin import Admin
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.transfer.request import TransferRequest
+from kestrelpy.core import Admin, Queue, TransferRequest
 from kestrelpy.errors import ClientError, ServerError
-from kestrelpy.protocol.parse.commands import Plain
-from kestrelpy.protocol.parse.names import check_name, parent_of
+from kestrelpy.protocol.parse import Plain, check_name, parent_of
 from kestrelpy.protocol.ports import Talk
 
 # Of one request; a client with more to move asks again, and knows its progress.

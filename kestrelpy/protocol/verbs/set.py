@@ -18,13 +18,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format.item_header import ItemHeader
-from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.log.log import Log
-from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, Queue
+from journal.format import ItemHeader
+from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NO_KEY, NOT_FOUND, Log, Queue
 from kestrelpy.errors import ClientError, Refused, ServerError
-from kestrelpy.protocol.parse.commands import Store, StoreLine
-from kestrelpy.protocol.parse.names import parent_of
+from kestrelpy.protocol.parse import Store, StoreLine, parent_of
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply
 from kestrelpy.protocol.verbs.children import child_to_store_in

@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kestrelpy.core.item import Item
-from kestrelpy.core.queue.browse import Browse
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core import Browse, Item, Queue
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse.commands import Target
+from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply, Replies
 from kestrelpy.protocol.verbs.browse import Browser

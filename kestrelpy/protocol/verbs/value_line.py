@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote_from_bytes
 
-from journal.format.key import in_words
-from journal.read.range_scan import Put
-from kestrelpy.core.item import Item
+from journal.format import in_words
+from journal.store import Put
+from kestrelpy.core import Item
 
 _UNESCAPED: Final = "!$&'()*+,:;=@"  # printable, and not needed by percent-encoding or the line
 

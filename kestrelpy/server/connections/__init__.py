@@ -1,1 +1,8 @@
 """Sockets: one connection each, the memory they share, and the listening sockets."""
+
+from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.connections.listeners import CannotListen, Listeners
+from kestrelpy.server.connections.memory import ConnectionMemory
+from kestrelpy.server.connections.sweep import ConnectionSweep
+
+__all__ = ["CannotListen", "Connection", "ConnectionMemory", "ConnectionSweep", "Listeners"]

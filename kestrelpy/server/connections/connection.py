@@ -12,11 +12,9 @@ import contextlib
 import socket
 from typing import Final, Protocol, cast
 
-from kestrelpy.core.broker import Broker
+from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.protocol.parse.parser import Lines
-from kestrelpy.protocol.ports import Host
+from kestrelpy.protocol import Conversation, Host, Lines
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn

@@ -17,7 +17,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Final, Protocol, cast
 
-from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol import Talk
 
 # A request or a reply of this size does not wait for another connection's large one.
 SMALL_BYTES: Final = 64 << 10

@@ -12,9 +12,8 @@ from typing import Final
 
 from aiofiles.base import wrap
 
-from kestrelpy.core.broker import Broker
-from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.protocol.log_limit import LogLimit, address_of
+from kestrelpy.core import Broker
+from kestrelpy.protocol import Conversation, LogLimit, address_of
 from kestrelpy.server import clock
 from kestrelpy.server.connections.connection import Connection
 from kestrelpy.server.connections.memory import ConnectionMemory

@@ -23,19 +23,11 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Handle
-from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
-from journal.format.folder import folder_name, parse_folder_name
+from journal.format import TOKENS_SKIPPED, Checkpoint, folder_name, parse_folder_name
 from journal.patience import patient_files, pause
-from journal.recovery.recovery import Recovery
-from journal.recovery.reopen import recovered_journal, set_aside
-from journal.snapshot.dedupe_load import Chunks, read_chunks
-from journal.store import Store
-from journal.write.segment_file import Sizes
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.log.shared_log import on_disk
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.replay.replay import Replay
+from journal.recovery import Recovery, recovered_journal, set_aside
+from journal.store import Chunks, Sizes, Store, read_chunks
+from kestrelpy.core import Broker, JournalLog, Queue, Replay, on_disk
 from kestrelpy.server.directory.server_id import take_server_id
 from kestrelpy.server.directory.token_file import TokenFile
 

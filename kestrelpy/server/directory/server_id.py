@@ -20,11 +20,8 @@ from contextlib import suppress
 from typing import Final
 
 from journal.files import Files
-from journal.format.checkpoint import Checkpoint
-from journal.format.folder import parse_folder_name
-from journal.format.kinds import Kind
-from journal.format.segment import FILE_HEADER_BYTES
-from journal.read.frames import chain
+from journal.format import FILE_HEADER_BYTES, Checkpoint, Kind, parse_folder_name
+from journal.store import chain
 from kestrelpy.server.directory.word_file import FILE_BYTES, WordFile, content
 
 NAME: Final = "server-id"

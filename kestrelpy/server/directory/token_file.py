@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from journal.files import Files
-from journal.format.checkpoint import TOKENS_SKIPPED
-from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
+from journal.format import TOKENS_SKIPPED
+from kestrelpy.core import TOKENS_PER_MS
 from kestrelpy.server.directory.word_file import WordFile
 
 NAME: Final = "tokens"

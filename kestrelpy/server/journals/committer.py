@@ -21,11 +21,9 @@ from typing import Final
 
 from aiofiles.base import wrap
 
-from journal.compaction.retire import archived_path, recycled_path, retire
 from journal.files import Files, Handle, is_shortage
-from journal.write.group_commit import SyncJob
-from journal.write.segment_file import PreallocationJob
-from kestrelpy.core.log.log import JournalLog
+from journal.store import PreallocationJob, SyncJob, archived_path, recycled_path, retire
+from kestrelpy.core import JournalLog
 from kestrelpy.server.journals.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.committer")

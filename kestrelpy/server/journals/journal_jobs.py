@@ -23,19 +23,20 @@ from typing import Final, TypeVar
 
 from aiofiles.base import wrap
 
-from journal.compaction.compaction import CompactionJob, DamagedInput
 from journal.errors import Damage
 from journal.files import Files, is_shortage
-from journal.recovery.reopen import set_aside
-from journal.snapshot.dedupe_file import Chunk
-from journal.snapshot.dedupe_load import ChunkDamaged
-from journal.snapshot.dedupe_merge import MergeJob
-from journal.snapshot.job import SnapshotJob
-from journal.write.segment_file import Segment
-from kestrelpy.core.log.log import JournalLog, Log
-from kestrelpy.core.log.shared_log import on_disk
-from kestrelpy.core.subscription.subscription import Subscription
-from kestrelpy.protocol.ports import Talk, Work
+from journal.recovery import set_aside
+from journal.store import (
+    Chunk,
+    ChunkDamaged,
+    CompactionJob,
+    DamagedInput,
+    MergeJob,
+    Segment,
+    SnapshotJob,
+)
+from kestrelpy.core import JournalLog, Log, Subscription, on_disk
+from kestrelpy.protocol import Talk, Work
 from kestrelpy.server.journals.read_back import ReadBack
 from kestrelpy.server.journals.shortage import Shortage, Sleep
 

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core import JournalLog
 
 # If no connection waits for a sync (confirms are answered when written), it may come this much
 # later, for all records written meanwhile. Pending records without a waiter are written then, at

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core import JournalLog
 from kestrelpy.server.journals.shortage import Shortage
 
 # The active segment, the next one, and one that was sealed and is not synced yet.

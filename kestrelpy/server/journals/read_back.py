@@ -17,13 +17,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Protocol, TypeVar
 
 from journal.files import Files, is_shortage
-from journal.format.record import Record
-from journal.read.lookup import ReadOne, ReadSome
-from journal.read.segment_read import SegmentRead
-from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.log.shared_log import SharedLog, on_disk
-from kestrelpy.core.subscription.subscription import Subscription
-from kestrelpy.protocol.log_limit import LogLimit
+from journal.format import Record
+from journal.store import ReadOne, ReadSome, SegmentRead
+from kestrelpy.core import JournalLog, SharedLog, Subscription, on_disk
+from kestrelpy.protocol import LogLimit
 from kestrelpy.server import clock
 from kestrelpy.server.journals.read_cache import ReadCache
 from kestrelpy.server.journals.shortage import Shortage

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from journal.format.record import Record
-from kestrelpy.core.log.log import JournalLog
+from journal.format import Record
+from kestrelpy.core import JournalLog
 
 CACHED_SECONDS: Final = 1.0
 

@@ -18,10 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from journal.format.key import as_text
-from journal.format.kinds import Kind, Tag
-from journal.format.meta import DELIVERY_MAX
-from journal.format.record import HEADER_BYTES
+from journal.format import DELIVERY_MAX, HEADER_BYTES, Kind, Tag, as_text
 from kestrelpy.spark.files.frame_headers import Bools, FrameHeaders, Ints
 from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, STATES, LiveItems
 from kestrelpy.spark.files.readers import NUMBERS, ReaderNumbers, names

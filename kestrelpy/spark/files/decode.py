@@ -25,14 +25,17 @@ import pyarrow as pa
 
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Disk, Files
-from journal.format.kinds import UNNUMBERED, Kind
-from journal.format.record import HEADER_BYTES, Record, padded
-from journal.format.segment import (
+from journal.format import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    HEADER_BYTES,
+    UNNUMBERED,
+    Kind,
+    Record,
     SegmentHeader,
+    padded,
 )
-from journal.read.scan import FEWER_THAN_COUNTED, Scan, read_footer, scan
+from journal.read import FEWER_THAN_COUNTED, Scan, read_footer, scan
 from kestrelpy.spark.files.columns import Rows
 from kestrelpy.spark.files.frame_headers import Bools, FrameHeaders, headers_of
 from kestrelpy.spark.files.gaps import GapCheck

@@ -22,21 +22,22 @@ from typing import Final, cast
 
 from journal.errors import Damage, JournalError, NewerFormat
 from journal.files import Files
-from journal.format.checkpoint import Checkpoint
-from journal.format.folder import parse_folder_name
-from journal.format.kinds import Kind
-from journal.format.record import Record, decode
-from journal.format.segment import (
+from journal.format import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    Checkpoint,
+    Kind,
+    Record,
     SegmentHeader,
+    decode,
+    parse_folder_name,
     segment_name,
     segment_number,
 )
-from journal.read.scan import read_footer
-from journal.recovery.chain import Chain, SegmentFile
-from journal.snapshot.snapshot import snapshot_lsn
-from journal.tools.view import RESTARTS_MAX
+from journal.read import read_footer
+from journal.recovery import Chain, SegmentFile
+from journal.snapshot import snapshot_lsn
+from journal.tools import RESTARTS_MAX
 
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
 _ARCHIVED: Final = re.compile(r"(?P<stem>.+)\.(?P<number>[0-9]{10})\.segment(\.[0-9]+)?")

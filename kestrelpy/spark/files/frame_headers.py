@@ -15,9 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from journal.errors import NewerFormat
-from journal.format.kinds import Kind
-from journal.format.meta import Meta, decode_meta
-from journal.format.record import HEADER_BYTES, Record
+from journal.format import HEADER_BYTES, Kind, Meta, Record, decode_meta
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

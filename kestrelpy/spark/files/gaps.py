@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
-from journal.format.kinds import Kind
-from journal.format.record import HEADER_BYTES, Record
-from journal.format.segment import FILE_HEADER_BYTES
-from journal.read.scan import FOOTER_LOST, Gap, Scan
-from journal.recovery.recovery import MISSING_BEHIND, SHORTER
+from journal.format import FILE_HEADER_BYTES, HEADER_BYTES, Kind, Record
+from journal.read import FOOTER_LOST, Gap, Scan
+from journal.recovery import MISSING_BEHIND, SHORTER
 from kestrelpy.spark.files.split import Split
 
 _OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from journal.sets.id_counts import PAGE_IDS
+from journal.sets import PAGE_IDS
 from kestrelpy.spark.files.frame_headers import Bools, Ints
 from kestrelpy.spark.files.split import PackedItems
 

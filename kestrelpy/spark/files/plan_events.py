@@ -25,12 +25,10 @@ from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Disk, Files
-from journal.format.kinds import Kind
-from journal.format.segment import FILE_HEADER_BYTES, Tally
-from journal.read.scan import Scan
-from journal.recovery.chain import SegmentFile
-from journal.recovery.recovery import MISSING_BEFORE, SHORTER
-from journal.tools.view import RESTARTS_MAX, live_files
+from journal.format import FILE_HEADER_BYTES, Kind, Tally
+from journal.read import Scan
+from journal.recovery import MISSING_BEFORE, SHORTER, SegmentFile
+from journal.tools import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import best_copies, by_journal
 from kestrelpy.spark.files.discovery import Contents, Found, discover, server_and_queue
 from kestrelpy.spark.files.gaps import GapCheck

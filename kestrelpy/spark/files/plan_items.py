@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from journal.errors import JournalError
 from journal.files import Disk, Files
-from journal.recovery.recovery import Recovery
-from journal.tools.view import RESTARTS_MAX, live_files
+from journal.recovery import Recovery
+from journal.tools import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import by_journal
 from kestrelpy.spark.files.discovery import Problem, discover
 from kestrelpy.spark.files.plan import History, Journal

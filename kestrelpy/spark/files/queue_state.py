@@ -19,14 +19,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, NewerFormat
-from journal.format.describe import flush_spared
-from journal.format.kinds import Kind, Tag
-from journal.format.meta import Meta, decode_meta
-from journal.format.record import Record
-from journal.format.subscription_state import GONE, STOPS, DeadEntry
-from journal.sets.id_counts import IdCounts
-from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import Snapshot
+from journal.format import (
+    GONE,
+    STOPS,
+    DeadEntry,
+    Kind,
+    Meta,
+    Record,
+    Tag,
+    decode_meta,
+    flush_spared,
+)
+from journal.sets import IdCounts, IdSet
+from journal.snapshot import Snapshot
 from kestrelpy.spark.files.live_items import DEAD, DELAYED, LEASED
 from kestrelpy.spark.files.split import PackedItems, Split
 

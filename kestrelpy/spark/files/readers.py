@@ -16,11 +16,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from journal.format.kinds import Kind, Tag
-from journal.format.meta import decode_meta
-from journal.format.record import Record
-from journal.format.subscription_state import STOPS
-from journal.snapshot.snapshot import Snapshot
+from journal.format import STOPS, Kind, Record, Tag, decode_meta
+from journal.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from kestrelpy.spark.files.frame_headers import FrameHeaders

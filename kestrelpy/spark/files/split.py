@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, JournalError
-from journal.format.segment import FILE_HEADER_BYTES
+from journal.format import FILE_HEADER_BYTES
 
 if TYPE_CHECKING:
     from kestrelpy.spark.files.readers import ReaderName

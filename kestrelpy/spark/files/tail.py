@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from journal.format.kinds import UNNUMBERED, Kind
-from journal.format.segment import FILE_HEADER_BYTES, Tally
-from journal.read.scan import Scan, scan
+from journal.format import FILE_HEADER_BYTES, UNNUMBERED, Kind, Tally
+from journal.read import Scan, scan
 from kestrelpy.spark.files.decode import CHUNK_BYTES, right_frames, whole_frames
 from kestrelpy.spark.files.frame_headers import FrameHeaders
 from kestrelpy.spark.files.readers import ReaderName, reader_names_in

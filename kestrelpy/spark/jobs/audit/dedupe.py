@@ -25,10 +25,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from journal.format.kinds import Kind
-from journal.tools.dump import utc
+from journal.format import Kind
+from journal.tools import utc
+from kestrelpy.spark.jobs.common import JournalState
 from kestrelpy.spark.jobs.common import events as ev
-from kestrelpy.spark.jobs.common.baseline import JournalState
 from kestrelpy.spark.schema import OPS
 
 _READ: Final = (

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.errors import Damage
-from journal.tools.dump import utc
+from journal.tools import utc
 from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings
 from kestrelpy.spark.jobs.audit.lsn_gaps import Extent
 from kestrelpy.spark.jobs.audit.order import Order
 from kestrelpy.spark.jobs.audit.reconcile import Books, Wrong
-from kestrelpy.spark.jobs.common.events import HOW, UNDERSTOOD
-from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, UNUSABLE, Outcome, counted
+from kestrelpy.spark.jobs.common import BREACH, HOLDS, HOW, UNDERSTOOD, UNUSABLE, Outcome, counted
 
 _LISTS: Final = ("missing", "phantom", "twice")
 

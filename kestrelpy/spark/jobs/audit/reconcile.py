@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 from pyspark.sql import Row
 
-from journal.format.kinds import Kind
-from kestrelpy.spark.files.frame_headers import Bools, Ints
+from journal.format import Kind
+from kestrelpy.spark.files import Bools, Ints
+from kestrelpy.spark.jobs.common import Items
 from kestrelpy.spark.jobs.common import events as ev
-from kestrelpy.spark.jobs.common.items import Items
 
 # The sides of the books, by the kind of record that ends an item.
 ENDED: Final[dict[str, int]] = {

@@ -22,18 +22,21 @@ import numpy as np
 
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
-from journal.format.checkpoint import Checkpoint
-from journal.format.folder import journal_folders
-from journal.format.kinds import Kind
-from journal.format.record import decode
-from journal.format.segment import COMPACTED, FILE_HEADER_BYTES, SUFFIX, SegmentHeader
-from journal.format.subscription_state import Beginning
-from journal.sets.id_counts import PAGE_IDS
-from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import snapshot_lsn
-from journal.tools.live_set import LiveSet
-from journal.tools.verify import StartView
-from kestrelpy.spark.files.split import Range
+from journal.format import (
+    COMPACTED,
+    FILE_HEADER_BYTES,
+    SUFFIX,
+    Beginning,
+    Checkpoint,
+    Kind,
+    SegmentHeader,
+    decode,
+    journal_folders,
+)
+from journal.sets import PAGE_IDS, IdSet
+from journal.snapshot import snapshot_lsn
+from journal.tools import LiveSet, StartView
+from kestrelpy.spark.files import Range
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.retention import missing_retained
 

@@ -31,8 +31,8 @@ from pyspark.sql import functions as fn
 
 from journal.errors import JournalError
 from kestrelpy.spark.errors import one_sentence
+from kestrelpy.spark.files import Part
 from kestrelpy.spark.files import partitions as journals
-from kestrelpy.spark.files.partitions import Part
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events
 from kestrelpy.spark.jobs.common.readers import by_reader

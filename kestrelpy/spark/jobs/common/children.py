@@ -20,9 +20,8 @@ from pyspark.sql import functions as fn
 
 from journal.errors import ITEM_MAX
 from journal.files import Disk
-from journal.format.kinds import Kind
-from kestrelpy.spark.files.plan import Journal
-from kestrelpy.spark.files.readers import children, passed_on
+from journal.format import Kind
+from kestrelpy.spark.files import Journal, children, passed_on
 from kestrelpy.spark.jobs.common.baseline import JournalState, journals_in, pairs_of, read_states
 from kestrelpy.spark.jobs.common.job import folders
 from kestrelpy.spark.schema import OPS

@@ -30,11 +30,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from journal.errors import ITEM_MAX
-from journal.format.kinds import Kind
-from journal.format.record import Draft
-from journal.format.subscription_state import STOPS, Beginning
-from kestrelpy.spark.files.frame_headers import Bools, Ints
-from kestrelpy.spark.files.readers import ReaderName, ReaderNumbers
+from journal.format import STOPS, Beginning, Draft, Kind
+from kestrelpy.spark.files import Bools, Ints, ReaderName, ReaderNumbers
 from kestrelpy.spark.schema import OPS
 
 NEEDED: Final = (

@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
-from kestrelpy.spark.files.frame_headers import Bools, Ints
+from kestrelpy.spark.files import Bools, Ints
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.baseline import JournalState, pairs_of

@@ -20,13 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from journal.errors import ITEM_MAX
-from kestrelpy.spark.files.frame_headers import Bools
-from kestrelpy.spark.files.readers import children, passed_on
+from kestrelpy.spark.files import Bools, children, passed_on
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events
 
 if TYPE_CHECKING:
-    from kestrelpy.spark.files.split import Split
+    from kestrelpy.spark.files import Split
 
 _FOR_ALL: Final = (ev.PUT, ev.RELEASE)
 _PASSED_ON: Final = (ev.PUT, ev.DISCARD)

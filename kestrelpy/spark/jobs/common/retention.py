@@ -17,10 +17,9 @@ from __future__ import annotations
 import os
 
 from journal.files import Files
-from journal.sets.id_set import IdSet
-from journal.snapshot.snapshot import Snapshot, SnapshotDamaged, snapshot_name
-from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.split import Range, Split
+from journal.sets import IdSet
+from journal.snapshot import Snapshot, SnapshotDamaged, snapshot_name
+from kestrelpy.spark.files import Range, Split, plan_events
 
 
 def missing_retained(

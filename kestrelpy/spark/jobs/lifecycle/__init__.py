@@ -1,1 +1,5 @@
 """One row for each item, from its put to its end."""
+
+from kestrelpy.spark.jobs.lifecycle import lifecycle
+
+__all__ = ["lifecycle"]

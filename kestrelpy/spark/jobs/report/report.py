@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Final
 
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files.readers import children
-from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, run
+from kestrelpy.spark.files import children
+from kestrelpy.spark.jobs.common import Outcome, Progress, Request, counted, run
 from kestrelpy.spark.jobs.report.figures import QUEUES_MAX, Figures, Row, write_csv
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kestrelpy.spark.files.plan import History
-    from kestrelpy.spark.files.plan import Journal as Logged
+    from kestrelpy.spark.files import History
+    from kestrelpy.spark.files import Journal as Logged
     from kestrelpy.spark.jobs.report.metrics import Journal, RecordSpan
 
 OUT: Final = "kestrelpy-report"
@@ -109,7 +109,7 @@ def report(
     spark: SparkSession, paths: Sequence[str], out: Path, look: Look, progress: Progress
 ) -> Figures:
     """Write the page and the tables into `out`; return the figures. Raises KestrelError."""
-    from kestrelpy.spark.files.plan_events import plan_events
+    from kestrelpy.spark.files import plan_events
     from kestrelpy.spark.jobs.report.metrics import Limits, measure
     from kestrelpy.spark.jobs.report.percentiles import ACCURACY
 
@@ -219,7 +219,7 @@ def _tables(
 
     if not any(children(each.reader_names) for each in journals):
         return read("events", EVENTS), read("items", ITEMS)
-    from kestrelpy.spark.jobs.common.children import MORE, events_of_each, items_of_children
+    from kestrelpy.spark.jobs.common import MORE, events_of_each, items_of_children
 
     items = read("items", ITEMS).unionByName(items_of_children(spark, paths))
     return events_of_each(read("events", EVENTS + MORE), journals), items
