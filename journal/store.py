@@ -98,10 +98,10 @@ class Store:
         """Return how to read the puts of these items; those not written yet are left out."""
         return ReadSome.of(self.writer, items)
 
-    def take_dead(self, wall_ms: int = 0) -> list[str]:
+    def take_dead(self, unix_ms: int = 0) -> list[str]:
         """Return the paths of segments that may go: nothing in them is alive or retained, and the
         records that ended their items are durable.
 
         Remove them in this order, and none after one that could not be removed.
         """
-        return self.writer.take_dead(self.maintenance.lsns, wall_ms)
+        return self.writer.take_dead(self.maintenance.lsns, unix_ms)

@@ -179,7 +179,7 @@ class _Walk:
     as many records as its footer counts. So later bytes do not matter.
     """
 
-    __slots__ = ("_holes", "_input", "_journal", "_left", "_lsn", "header")
+    __slots__ = ("_input", "_journal", "_left", "_lsn", "_lsn_gaps", "header")
 
     def __init__(self, files: Files, source: Input, journal: int) -> None:
         self._input = source
@@ -194,9 +194,9 @@ class _Walk:
         ):
             raise DamagedInput(source.path, 0)
         self.header = header
-        self._holes = header.role == COMPACTED
+        self._lsn_gaps = header.role == COMPACTED
         self._left = source.lsn_last - source.lsn_first + 1
-        if self._holes and source.has_live:
+        if self._lsn_gaps and source.has_live:
             self._left = self._counted(files)
 
     def _counted(self, files: Files) -> int:
@@ -240,7 +240,7 @@ class _Walk:
         """Return the live puts of some frames of the piece at `base`, and where the next frame
         begins.
         """
-        source, journal, holes = self._input, self._journal, self._holes
+        source, journal, lsn_gaps = self._input, self._journal, self._lsn_gaps
         lsn_next, left, found = self._lsn, self._left, list[_Put]()
         view, last = memoryview(data), len(data) - HEADER_BYTES
         for _ in range(STEP_FRAMES):
@@ -255,7 +255,7 @@ class _Walk:
                 or number != source.number
                 or position != base + at
                 or length < HEADER_BYTES
-                or not (lsn == lsn_next or (holes and lsn > lsn_next))
+                or not (lsn == lsn_next or (lsn_gaps and lsn > lsn_next))
             ):
                 raise DamagedInput(source.path, base + at)
             end = at + length

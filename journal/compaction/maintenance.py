@@ -77,17 +77,17 @@ class Maintenance:
         )
         return is_due and not self._misses_items
 
-    def is_over(self, wall_ms: int, is_changed: bool = False) -> bool:
+    def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         """True if the retention of something is over. The next write and its sync let it go.
 
         `is_changed`: the retention has just been set.
         """
         journal, retention = self._journal, self._journal.segment_list.retention
-        if retention.wants_turn(journal.active, wall_ms):
+        if retention.wants_turn(journal.active, unix_ms):
             journal.turns = True
             return True
-        self.is_asked |= retention.is_news(journal.segments, wall_ms)
-        self.is_asked |= is_changed and retention.over(journal.segments, wall_ms) > 0
+        self.is_asked |= retention.is_news(journal.segments, unix_ms)
+        self.is_asked |= is_changed and retention.over(journal.segments, unix_ms) > 0
         return self.is_asked
 
     @property
@@ -201,7 +201,7 @@ class Maintenance:
     def _path(self, lsn: int) -> str:
         return os.path.join(self._journal.folder, snapshot_name(lsn))
 
-    def choose(self, live_lsn: int, wall_ms: int = 0) -> list[Segment]:
+    def choose(self, live_lsn: int, unix_ms: int = 0) -> list[Segment]:
         """Return the segments to be rewritten because they are mostly done; empty: there are none.
 
         Segments that are retained for their done items stay as they are.
@@ -215,7 +215,7 @@ class Maintenance:
         if live_lsn < segments.revived_lsn:
             return []  # it does not tell of what is needed again
         settled_lsn = min(self.snapshots[0], live_lsn)
-        over = journal.segment_list.retention.over(journal.segments, wall_ms)
+        over = journal.segment_list.retention.over(journal.segments, unix_ms)
         chosen = choose(journal.segments[:over], settled_lsn, journal.sizes.segment_max)
         durable = journal.commit.lsn_durable
         if any(not s.live and s.emptied_lsn > durable for s in chosen):

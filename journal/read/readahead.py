@@ -39,13 +39,25 @@ class ReadAhead:
     """The reading side of one journal that is being written. Owned by the loop's thread.
 
     `_data` are bytes of segment `_number` from `_base` on, taken up to `_at`; the last put among
-    them is `_seen`. Bytes that do not parse are kept in `_holes` until the items after them are
+    them is `_seen`. Bytes that do not parse are kept in `_lsn_gaps` until the items after them are
     known.
     """
 
     __slots__ = (
-        "_at", "_base", "_data", "_hole_at", "_holes", "_is_over", "_is_reading", "_journal",
-        "_life", "_limit", "_needed", "_number", "_seen", "damages",
+        "_at",
+        "_base",
+        "_data",
+        "_hole_at",
+        "_is_over",
+        "_is_reading",
+        "_journal",
+        "_life",
+        "_limit",
+        "_lsn_gaps",
+        "_needed",
+        "_number",
+        "_seen",
+        "damages",
     )  # fmt: skip
 
     def __init__(self, journal: Journal) -> None:
@@ -69,7 +81,7 @@ class ReadAhead:
         self._needed = 0  # bytes that the current frame still lacks
         self._seen = seen
         self._hole_at = -1  # where the current bytes ceased to be records
-        self._holes: list[tuple[int, int, str]] = []
+        self._lsn_gaps: list[tuple[int, int, str]] = []
         self._is_over = False  # nothing more of this segment can be read, or is needed
 
     # -- reading ----------------------------------------------------------------------------
@@ -186,7 +198,7 @@ class ReadAhead:
             return
         start = self._hole_at if self._hole_at >= 0 else max(self._base, 0) + self._at
         self._hole_at = -1
-        self._holes.append((start, self._stop(segment), reason))
+        self._lsn_gaps.append((start, self._stop(segment), reason))
         self._is_over = True
 
     def _find_segment(self, item: int) -> Segment | None:
@@ -256,14 +268,14 @@ class ReadAhead:
                 at = self._pass_over(at)
                 continue
             if self._hole_at >= 0:
-                self._holes.append((self._hole_at, base + at, _NOT_WHOLE))
+                self._lsn_gaps.append((self._hole_at, base + at, _NOT_WHOLE))
                 self._hole_at = -1
             at += padded(length)
             if self._limit and record.lsn >= self._limit and record.kind == _PUT:
                 self._is_over = True  # newer segments say it again
                 break
             if record.kind == _PUT:
-                if self._holes:
+                if self._lsn_gaps:
                     self._name(segment, record.item - 1)
                 self._seen = record.item
                 if record.item >= item:
@@ -289,9 +301,9 @@ class ReadAhead:
     def _name(self, segment: Segment, item_last: int) -> None:
         """Name the items up to `item_last` that the holes may have held."""
         first = self._seen + 1
-        for start, end, reason in self._holes:
+        for start, end, reason in self._lsn_gaps:
             self.damages.append(
                 Damage("corrupt", segment.path, start, end, reason, 1, 1, first, item_last)
             )
             self._seen = max(self._seen, item_last)
-        self._holes = []
+        self._lsn_gaps = []

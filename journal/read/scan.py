@@ -112,12 +112,12 @@ def scan(
     start: int = FILE_HEADER_BYTES,
     lsn_next: int = 0,
     capacity: int = 0,
-    holes: bool = False,
+    lsn_gaps: bool = False,
 ) -> Scan:
     """Read a segment's bytes to its end, past any that do not parse.
 
     Begin at `start`, where the record `lsn_next` is expected (0: any). `capacity` is the size that
-    the file should have, where it is shorter. `holes`: lsns rise, but not by one (a compacted
+    the file should have, where it is shorter. `lsn_gaps`: lsns rise, but not by one (a compacted
     segment).
     """
     result = Scan(path, number, end=start, read_to=start, start=start, lsn_next=lsn_next)
@@ -129,9 +129,9 @@ def scan(
         record = decode(data, at, journal, number) if at < room_end else None
         expected = result.lsn_next
         if record is None or (
-            expected and record.lsn != expected and not (holes and record.lsn > expected)
+            expected and record.lsn != expected and not (lsn_gaps and record.lsn > expected)
         ):
-            record = _skip_gap(data, at, room_end, zone, journal, result, holes)
+            record = _skip_gap(data, at, room_end, zone, journal, result, lsn_gaps)
             if record is None:
                 break
         at = record.end
@@ -145,7 +145,7 @@ def scan(
             result.end = at
     result.read_to = at
     if footer is not None and result.lsn_next < footer.lsn:
-        if not holes or (not result.gaps and len(result.records) < _counted(footer)):
+        if not lsn_gaps or (not result.gaps and len(result.records) < _counted(footer)):
             result.gaps.append(
                 Gap(at, footer.offset, FEWER_THAN_COUNTED, result.lsn_next, footer.lsn)
             )
@@ -210,13 +210,13 @@ def _take_unnumbered(record: Record, result: Scan) -> None:
 
 
 def _skip_gap(
-    data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan, holes: bool
+    data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan, lsn_gaps: bool
 ) -> Record | None:
     """Note a gap at bytes that are no record; return the next whole record, None: the end."""
     expected = result.lsn_next
     if _only_zeros(data, at, room_end):
         return None  # the usual end
-    following = _find_following(data, at, room_end, journal, result, holes)
+    following = _find_following(data, at, room_end, journal, result, lsn_gaps)
     if following is None:
         _note_end(data, at, room_end, zone, journal, result)
         return None
@@ -275,7 +275,7 @@ def _only_zeros(data: bytes, at: int, stop: int) -> bool:
 
 
 def _find_following(
-    data: bytes, at: int, room_end: int, journal: int, result: Scan, holes: bool
+    data: bytes, at: int, room_end: int, journal: int, result: Scan, lsn_gaps: bool
 ) -> Record | None:
     """Return the first whole record after the bytes at `at` that the log may go on with.
 
@@ -286,7 +286,7 @@ def _find_following(
     number, lsn = result.number, result.lsn_next
     stop = frame_end(data, at, journal, number)
     following = decode(data, stop, journal, number) if 0 < stop < room_end else None
-    last = following.lsn if following is not None and holes else lsn + 1
+    last = following.lsn if following is not None and lsn_gaps else lsn + 1
     if following is not None and (not lsn or lsn <= following.lsn <= last):
         return following
     following = find_next(data, at + ALIGN_BYTES, journal, number, room_end)

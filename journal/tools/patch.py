@@ -140,7 +140,7 @@ def stand_in(header: SegmentHeader, lsn_first: int, count: int, nothing: Nothing
 def _close(segment: bytearray, header: SegmentHeader, time_ms: int, lsn_behind: int) -> None:
     """Write a footer, if there is no readable one."""
     sparse = header.role == COMPACTED
-    found = scan(bytes(segment), "", header.journal, header.segment, holes=sparse)
+    found = scan(bytes(segment), "", header.journal, header.segment, lsn_gaps=sparse)
     if found.footer is not None or not found.lsn_first:
         return
     writer = Segment(header.segment, "", header.capacity, None, lsn_first=found.lsn_first)

@@ -264,10 +264,10 @@ class Past:
         lsn, before = 0, self.records
         for found in frames.walk(FILE_HEADER_BYTES, stop):
             if isinstance(found, Hole):
-                lost.holes.append(found)
+                lost.lsn_gaps.append(found)
                 continue
-            if lsn and found.lsn > lsn and header.role != COMPACTED and not lost.holes:
-                lost.holes.append(Hole(found.offset, found.offset))
+            if lsn and found.lsn > lsn and header.role != COMPACTED and not lost.lsn_gaps:
+                lost.lsn_gaps.append(Hole(found.offset, found.offset))
             if 0 < limit <= found.lsn:
                 break
             lost.judge(lsn, found.lsn)
@@ -278,11 +278,11 @@ class Past:
             if self.records % _PROGRESS_RECORDS == 0:
                 yield
         if lsn_end and footer is not None and self.records - before >= _counted(footer):
-            lost.holes.clear()  # all are there; behind them is an earlier life of this file
+            lost.lsn_gaps.clear()  # all are there; behind them is an earlier life of this file
         elif 0 < limit <= lsn:
-            lost.holes.clear()  # a power cut may have taken what stood there
-        elif lsn < lsn_end and header.role != COMPACTED and not lost.holes:
-            lost.holes.append(Hole(stop, stop))
+            lost.lsn_gaps.clear()  # a power cut may have taken what stood there
+        elif lsn < lsn_end and header.role != COMPACTED and not lost.lsn_gaps:
+            lost.lsn_gaps.append(Hole(stop, stop))
         lost.judge(lsn, lsn_end)
         lost.put_seen(item_last + 1)
         self.damages += lost.damages
@@ -294,7 +294,7 @@ class _Lost:
     """
 
     def __init__(self, path: str, items: IdSet) -> None:
-        self.holes: list[Hole] = []
+        self.lsn_gaps: list[Hole] = []
         self.damages: list[Damage] = []
         self._path = path
         self._items = items
@@ -303,13 +303,13 @@ class _Lost:
 
     def judge(self, lsn: int, lsn_behind: int) -> None:
         """Judge the holes since the last record: they are between these two."""
-        for hole in self.holes:
+        for hole in self.lsn_gaps:
             reason = NOT_WHOLE if hole.end > hole.offset else FEWER_THAN_COUNTED
             lsns = (lsn, lsn_behind - 1) if lsn else (1, 0)
             self._open.append(
                 Damage("corrupt", self._path, hole.offset, hole.end, reason, *lsns)
             )
-        self.holes.clear()
+        self.lsn_gaps.clear()
 
     def put_seen(self, item: int) -> None:
         """Note the put of this item after the holes; the items before it that are there were put in

@@ -46,7 +46,7 @@ class Retention:
         """True if done items are retained at all."""
         return self.ms != 0 or self.bytes_most > 0
 
-    def over(self, segments: Sequence[Segment], wall_ms: int) -> int:
+    def over(self, segments: Sequence[Segment], unix_ms: int) -> int:
         """Return how many sealed segments, from the oldest on, are retained only for live items.
 
         The last of `segments` is the active one.
@@ -57,9 +57,9 @@ class Retention:
             return self._over_by_size(segments)
         if self.ms is None:
             return 0
-        before_ms, count = wall_ms - self.ms, 0
+        before_ms, count = unix_ms - self.ms, 0
         for segment in segments[:-1]:
-            if (segment.time_last or wall_ms) > before_ms:
+            if (segment.time_last or unix_ms) > before_ms:
                 break
             count += 1
         return count
@@ -84,18 +84,18 @@ class Retention:
             return segment_max
         return min(segment_max, max(segment_min, self.bytes_most // SEGMENTS_LEAST))
 
-    def wants_turn(self, active: Segment | None, wall_ms: int) -> bool:
+    def wants_turn(self, active: Segment | None, unix_ms: int) -> bool:
         """True if the active segment has done items that are old enough to go."""
         if not self.ms or active is None or active.puts <= active.live:
             return False
-        return 0 < active.tally.time_min <= wall_ms - self.ms
+        return 0 < active.tally.time_min <= unix_ms - self.ms
 
-    def is_news(self, segments: Sequence[Segment], wall_ms: int) -> bool:
+    def is_news(self, segments: Sequence[Segment], unix_ms: int) -> bool:
         """True if a segment may go, or be rewritten, because its time is over.
 
         A rewrite is reported once for each segment.
         """
-        over = segments[: self.over(segments, wall_ms)] if self.ms else []
+        over = segments[: self.over(segments, unix_ms)] if self.ms else []
         if not over:
             return False
         before, self._reported = self._reported, over[-1].number

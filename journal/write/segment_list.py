@@ -122,7 +122,7 @@ class SegmentList:
         return [draft for lsn, draft in self._standing.values() if lsn < below]
 
     def take_dead(
-        self, lsn_durable: int, snapshots: list[int], wall_ms: int = 0, is_short: bool = False
+        self, lsn_durable: int, snapshots: list[int], unix_ms: int = 0, is_short: bool = False
     ) -> list[str]:
         """Return the paths of segments that may go, in the order in which they may.
 
@@ -133,7 +133,7 @@ class SegmentList:
         """
         dead: list[str] = []
         passed = self._passed(lsn_durable) if not is_short else NUMBER_MAX
-        over = self.retention.over(self.segments, wall_ms)
+        over = self.retention.over(self.segments, unix_ms)
         if len(snapshots) > 1:
             before: Segment | None = None
             for segment in self.segments[:over]:

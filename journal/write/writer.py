@@ -363,7 +363,7 @@ class Journal:
         """Return where the records of this segment end, as far as they are written."""
         return segment.at if segment is self.active else segment.capacity - FOOTER_SPACE_BYTES
 
-    def take_dead(self, snapshots: list[int], wall_ms: int = 0) -> list[str]:
+    def take_dead(self, snapshots: list[int], unix_ms: int = 0) -> list[str]:
         """Do as `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
         segment_list, preallocation = self.segment_list, self.preallocation
         durable = self.commit.lsn_durable
@@ -371,7 +371,7 @@ class Journal:
         for handle in [spare.handle for spare in small if spare.handle is not None]:
             handle.close()
         replaced, segment_list.replaced = segment_list.replaced, []
-        dead = segment_list.take_dead(durable, snapshots, wall_ms, preallocation.is_short)
+        dead = segment_list.take_dead(durable, snapshots, unix_ms, preallocation.is_short)
         return [spare.path for spare in small] + replaced + dead
 
     def disk_bytes(self) -> int:

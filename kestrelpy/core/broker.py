@@ -155,7 +155,7 @@ class Broker(Lifecycle):
             else:
                 self._time_out(thing, now_ms)
 
-    def step_wall(self, offset_ms: int) -> None:
+    def step_clock(self, offset_ms: int) -> None:
         """Set the clock offset after the wall clock was set or drifted, and move the due dates."""
         self.clock.offset_ms = offset_ms
         for queue in (*self.queues.values(), *self.tombstones):

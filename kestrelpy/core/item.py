@@ -25,12 +25,21 @@ class Item:
     `stored_ms` and `expires_ms` (0: never) are wall clock. `lsn` is that of the item's put, 0 in a
     memory queue. `size` is the body's size in bytes, whether or not the body is in memory.
     `is_whole` is False while only the log has the body; after a restart such an item has only its
-    id, size and key in memory. `key` is canonical (`journal.format.key`), b"" for none. `stamp` is
+    id, size and key in memory. `key` is canonical (`journal.format.key`), b"" for none. `header` is
     the item header: the rest of the item's put record.
     """
 
     __slots__ = (
-        "body", "expires_ms", "flags", "id", "is_whole", "key", "lsn", "marker", "size", "stamp",
+        "body",
+        "expires_ms",
+        "flags",
+        "header",
+        "id",
+        "is_whole",
+        "key",
+        "lsn",
+        "marker",
+        "size",
         "stored_ms",
     )  # fmt: skip
 
@@ -44,7 +53,7 @@ class Item:
         expires_ms: int,
         lsn: int = 0,
         key: bytes = b"",
-        stamp: ItemHeader | None = None,
+        header: ItemHeader | None = None,
     ) -> None:
         self.id = id
         self.marker = marker
@@ -54,21 +63,21 @@ class Item:
         self.expires_ms = expires_ms
         self.lsn = lsn
         self.key = key
-        self.stamp = stamp
+        self.header = header
         self.size = len(body)
         self.is_whole = True
 
     @property
     def origin(self) -> Origin | None:
         """The item that this one was transferred from; None: it was put here directly."""
-        return self.stamp.origin if self.stamp is not None else None
+        return self.header.origin if self.header is not None else None
 
     @property
     def put(self) -> Put:
         """The item in the form that a read of the log returns."""
         return (
             self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body, self.key,
-            self.stamp.id if self.stamp is not None else b"",
+            self.header.id if self.header is not None else b"",
         )  # fmt: skip
 
     def said(self, due_ms: int = 0, nominal: bytes = b"") -> bytes:
@@ -83,21 +92,21 @@ class Item:
             meta += TEXT_TAG.pack(_KEY, len(key)) + key
         if nominal:
             meta += nominal
-        stamp = self.stamp
-        return meta + stamp.said(self.size) if stamp is not None else meta
+        header = self.header
+        return meta + header.said(self.size) if header is not None else meta
 
     def ending(self, expires_ms: int) -> Item:
         """Return the same item, expiring at `expires_ms`."""
         return Item(
             self.id, self.marker, self.body, self.flags, self.stored_ms, expires_ms, self.lsn,
-            self.key, self.stamp,
+            self.key, self.header,
         )  # fmt: skip
 
     def without_body(self) -> Item:
         """Return the same item without its body: only the log has that."""
         bare = Item(
             self.id, self.marker, b"", self.flags, self.stored_ms, self.expires_ms, self.lsn,
-            self.key, self.stamp,
+            self.key, self.header,
         )  # fmt: skip
         bare.size = self.size
         bare.is_whole = not self.size

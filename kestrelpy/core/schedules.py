@@ -105,16 +105,16 @@ class Running:
     def _come_s(self) -> int:
         return self.waiting[-1] if self.waiting else self.done_s
 
-    def look(self, wall_s: int) -> None:
-        """Move the times that have come by `wall_s` to `waiting`."""
-        since_s, self.looked_s = self.looked_s, wall_s
-        if wall_s < since_s:
-            self.seek(wall_s)  # the clock was set back
-        elif wall_s - since_s > MISSED_S:
-            if self.next_s is not None and self.next_s <= wall_s:
+    def look(self, unix_s: int) -> None:
+        """Move the times that have come by `unix_s` to `waiting`."""
+        since_s, self.looked_s = self.looked_s, unix_s
+        if unix_s < since_s:
+            self.seek(unix_s)  # the clock was set back
+        elif unix_s - since_s > MISSED_S:
+            if self.next_s is not None and self.next_s <= unix_s:
                 self.miss(since_s)
         else:
-            while self.next_s is not None and self.next_s <= wall_s:
+            while self.next_s is not None and self.next_s <= unix_s:
                 self.waiting.append(self.next_s)
                 self.next_s = next(self._coming, None)
 
@@ -158,16 +158,16 @@ class Timetable:
         self.complaints: list[str] = []
         self._looked_ms = 0
         self._is_due = False
-        self._next_wall_ms = NEVER_MS  # when the next time comes
+        self._next_unix_ms = NEVER_MS  # when the next time comes
 
     def take_over(self, schedules: Iterable[Schedule], now_ms: int) -> None:
         """Run these schedules from now on. A new one begins now; the others keep their progress."""
-        wall_s = self._wall_s(now_ms)
+        unix_s = self._unix_s(now_ms)
         before, self.running = self.running, {}
         for schedule in schedules:
             there = before.get(schedule.name)
             if there is None:
-                running = self._begun(schedule, wall_s)
+                running = self._begun(schedule, unix_s)
             elif there.schedule == schedule:
                 running = there
             else:
@@ -177,11 +177,11 @@ class Timetable:
             self.running[schedule.name] = running
         self._is_due = True
 
-    def _begun(self, schedule: Schedule, wall_s: int) -> Running:
+    def _begun(self, schedule: Schedule, unix_s: int) -> Running:
         """Return the schedule with the progress that the logs give, in whichever queue."""
         name, queues = schedule.name, self._broker.queues.values()
-        known = max((q.epochs[name] for q in queues if name in q.epochs), default=None)
-        running = Running(schedule, wall_s if known is None else known, wall_s)
+        known = max((q.watermarks[name] for q in queues if name in q.watermarks), default=None)
+        running = Running(schedule, unix_s if known is None else known, unix_s)
         if known is not None:
             running.miss(known)
         return running
@@ -192,16 +192,16 @@ class Timetable:
             return None
         if self._is_due:
             return self._looked_ms
-        next_ms = self._next_wall_ms - self._broker.clock.offset_ms
+        next_ms = self._next_unix_ms - self._broker.clock.offset_ms
         return min(self._looked_ms + LOOK_MS, next_ms)
 
     def look(self, now_ms: int, why_not: str = "") -> None:
         """Put the times that have come; with a `why_not`, refuse them all for that reason."""
-        wall_s = self._wall_s(now_ms)
+        unix_s = self._unix_s(now_ms)
         self._looked_ms, self._is_due = now_ms, False
         puts = PUTS_MAX
         for running in self.running.values():
-            running.look(wall_s)
+            running.look(unix_s)
             if running.waiting or not running.is_known:
                 try:
                     if why_not:
@@ -215,7 +215,7 @@ class Timetable:
                 self.complaints.append(f"schedule {name}: {running.state}")
         self._is_due = puts == 0
         times = [each.next_s for each in self.running.values() if each.next_s is not None]
-        self._next_wall_ms = min(times, default=NEVER_MS // 1000) * 1000
+        self._next_unix_ms = min(times, default=NEVER_MS // 1000) * 1000
 
     def _serve(self, running: Running, most: int, now_ms: int) -> int:
         """Put at most `most` waiting times; return how many were put. Raise Refused."""
@@ -237,12 +237,12 @@ class Timetable:
     def _make_known(self, running: Running, now_ms: int) -> None:
         """Record the schedule's start in its queue, so that missed first times are caught up on."""
         queue = self._queue(running.schedule.queue, now_ms)
-        if queue.epochs.get(running.schedule.name, -1) < running.done_s:
+        if queue.watermarks.get(running.schedule.name, -1) < running.done_s:
             queue.skip(Watermark(running.schedule.name, running.done_s), now_ms)
         running.is_known = True
 
     def _queue(self, name: bytes, now_ms: int) -> Queue:
         return self._broker.queues.get(name) or self._broker.create(name, now_ms)
 
-    def _wall_s(self, now_ms: int) -> int:
+    def _unix_s(self, now_ms: int) -> int:
         return max((now_ms + self._broker.clock.offset_ms) // 1000, 0)

@@ -383,7 +383,7 @@ class Turn:
         self._offset_checked_ms = now_ms
         offset_ms = clock.wall_clock_offset_ms()
         if abs(offset_ms - self._broker.clock.offset_ms) >= clock.OFFSET_STEP_MS:
-            self._broker.step_wall(offset_ms)
+            self._broker.step_clock(offset_ms)
 
     def _arm(self, now_ms: int) -> None:
         """Set one timer for everything that is due."""

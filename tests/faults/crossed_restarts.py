@@ -174,7 +174,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         "bodies of purged dead letters count for ever",
         "kestrelpy/core/index/dead_letters.py",
         "            if item is not None:\n"
-        "                self._kept_bytes -= item.size\n"
+        "                self._held_bytes -= item.size\n"
         "\n"
         "    def drop",
         "\n"

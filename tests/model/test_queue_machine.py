@@ -360,7 +360,7 @@ class QueueMachine(RuleBasedStateMachine):
     def set_the_wall_clock(self, ms: int) -> None:
         self.tick()
         self.model.offset_ms += ms
-        self.q.step_wall(ms)
+        self.q.step_clock(ms)
         self.model.pass_time(0)
 
     # -- restarts ---------------------------------------------------------------------------

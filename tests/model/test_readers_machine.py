@@ -48,13 +48,13 @@ class Thing:
     marker: int
     due_ms: int = 0
     attempts: int = 0
-    is_lent: bool = False
+    is_leased: bool = False
     is_dead: bool = False
 
     @property
     def state(self) -> bytes:
-        if self.is_lent or self.is_dead:
-            return b"lent" if self.is_lent else b"dead"
+        if self.is_leased or self.is_dead:
+            return b"lent" if self.is_leased else b"dead"
         return b"ready" if self.place else b"delayed"
 
 
@@ -71,7 +71,7 @@ class Line:
 
     @property
     def lent(self) -> Thing | None:
-        return next((t for t in self.things.values() if t.is_lent), None)
+        return next((t for t in self.things.values() if t.is_leased), None)
 
     @property
     def seen(self) -> list[tuple[int, bytes, bytes, int]]:
@@ -134,7 +134,7 @@ class World:
         """Leases by connection end with the process, and count no attempt."""
         for line in self.lines.values():
             for thing in line.things.values():
-                thing.is_lent = False
+                thing.is_leased = False
 
     def seen(self, name: str) -> list[tuple[int, bytes, bytes, int]]:
         """What an observer of it is shown; of what is done the attempts are forgotten."""
@@ -233,7 +233,7 @@ class ReadersMachine(RuleBasedStateMachine):
             return
         first = line.ready[0]
         assert b"\r\n%b\r\nEND" % first.body in said, (said, first)
-        first.is_lent = True
+        first.is_leased = True
 
     @rule(name=READER)
     def close(self, name: str) -> None:
@@ -250,7 +250,7 @@ class ReadersMachine(RuleBasedStateMachine):
         if lent is None:
             return
         assert self._say(name, b"get %b/%b" % (name.encode(), how.encode())) == b"END\r\n"
-        lent.is_lent = False
+        lent.is_leased = False
         lent.attempts += "abort" in how
         lent.is_dead = "dead" in how
         if "delay" in how:
@@ -262,7 +262,7 @@ class ReadersMachine(RuleBasedStateMachine):
         lent = line.lent
         if lent is not None:
             self.stage.hang_up(name.replace("+", "-"))
-            lent.is_lent = False
+            lent.is_leased = False
             lent.attempts += 1
 
     @rule(name=READER)
@@ -271,7 +271,7 @@ class ReadersMachine(RuleBasedStateMachine):
             return
         assert self._say("p", b"flush %b" % name.encode()) == b"END\r\n"
         line = self._line(name)
-        line.things = {i: t for i, t in line.things.items() if t.is_lent or t.is_dead}
+        line.things = {i: t for i, t in line.things.items() if t.is_leased or t.is_dead}
 
     @rule(name=CHILD, back=st.integers(0, 6))
     def upto(self, name: str, back: int) -> None:

@@ -296,8 +296,8 @@ def handed_off_and_given_back() -> Any:
 def handed_off_without_an_origin() -> Any:
     def make(real: Around) -> Around:
         def put(log: JournalLog, item: Any, *args: Any) -> int:
-            if item.stamp is not None:
-                item.stamp = item.stamp._replace(origin=None)
+            if item.header is not None:
+                item.header = item.header._replace(origin=None)
             return int(real(log, item, *args))
 
         return put

@@ -26,14 +26,14 @@ SETTINGS: Final[dict[str, Any]] = {
 _LATE_S: Final = 2
 
 
-def wrong_with_ticks(files: Files, wall_s: int) -> Iterator[str]:
+def wrong_with_ticks(files: Files, unix_s: int) -> Iterator[str]:
     """What is wrong with the puts that are on disk at this time."""
     seconds = sorted(_put(files))
     twice = [second for second, times in Counter(seconds).items() if times > 1]
     if twice:
         yield f"put twice by the schedule: {twice}"
-    if not seconds or seconds[-1] < wall_s - _LATE_S:
-        yield f"the schedule put nothing since {seconds[-1:]}, and it is {wall_s}"
+    if not seconds or seconds[-1] < unix_s - _LATE_S:
+        yield f"the schedule put nothing since {seconds[-1:]}, and it is {unix_s}"
         return
     missing = set(range(seconds[0], seconds[-1])) - set(seconds)
     if missing:

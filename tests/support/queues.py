@@ -194,7 +194,7 @@ class QueueInHand:
         """What has to be read back is, at once; did that bring anything?"""
         moved = False
         for reader in self.broker.take_to_read():
-            backlog, before = reader.log.backlog, unread(reader)
+            backlog, before = reader.log.read_ahead, unread(reader)
             assert isinstance(backlog, KeptReadAhead)
             if reader.dead.sought:
                 reader.ready_line.revive(backlog.put_of(reader.dead.sought))
@@ -306,9 +306,9 @@ class QueueInHand:
             self.broker.tick(self.now_ms)
         raise AssertionError("ten thousand ticks, and still something is due")
 
-    def step_wall(self, ms: int) -> None:
+    def step_clock(self, ms: int) -> None:
         """Somebody sets the wall clock."""
-        self.broker.step_wall(self.broker.clock.offset_ms + ms)
+        self.broker.step_clock(self.broker.clock.offset_ms + ms)
         self.pass_time(0)
 
     def reload(self, **settings: Any) -> None:
@@ -374,7 +374,7 @@ def unread(reader: Subscription) -> tuple[int, int, int]:
 
 def fetch(reader: Subscription) -> None:
     """What stands apart and is next is read."""
-    backlog = reader.log.backlog
+    backlog = reader.log.read_ahead
     wanted = reader.ready_line.begin_fetch()
     if wanted:
         assert isinstance(backlog, KeptReadAhead)
@@ -384,7 +384,7 @@ def fetch(reader: Subscription) -> None:
 def standing(reader: Subscription) -> list[tuple[int, Item]]:
     """All that is ready, by place: in the line, or waiting for its key."""
     line = in_order(all_read(reader).ready)
-    keyed, backlog = reader.key_gate, reader.log.backlog
+    keyed, backlog = reader.key_gate, reader.log.read_ahead
     parked: dict[int, Item] = {}
     for row in keyed.keys._rows.values():
         for id_, place, size in [] if isinstance(row, int) else list(row):
@@ -415,7 +415,7 @@ def all_read(reader: Subscription) -> Subscription:
 def dead_in_order(reader: Subscription) -> list[Item]:
     """The dead that nobody holds, in the order in which they would be fetched."""
     line = copy.deepcopy(reader.dead)
-    backlog = reader.log.backlog
+    backlog = reader.log.read_ahead
     found = []
     while line.count:
         if line.missing:

@@ -155,7 +155,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "name server_id generation own_number": NAME,
         "declared passes_on is_tombstone": SETTING,
         "children eager": INSIDE,
-        "epochs": "one time for each schedule",
+        "watermarks": "one time for each schedule",
         "readers_named next_number": NUMBER,
         "put_bytes total_items": TOTAL,
         "created_ms": CLOCK,
@@ -177,7 +177,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "core.schedules.Timetable": {
         "running": INSIDE,
-        "_looked_ms _next_wall_ms _is_due": CLOCK,
+        "_looked_ms _next_unix_ms _is_due": CLOCK,
     },
     "core.log.shared_log.SharedLog": {"number": NAME},
     "core.index.disk_refs.DiskRefs": {},

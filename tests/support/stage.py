@@ -342,7 +342,7 @@ class Stage:
         """What has to be read back is, at once; was there anything?"""
         moved = False
         for reader in self.broker.take_to_read():
-            backlog = reader.log.backlog
+            backlog = reader.log.read_ahead
             assert backlog is not None
             target = on_disk(reader.log)
             assert target is not None

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from journal.format import ReaderState
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.fanout.unseen import Digest, Unseen, stubs_of
+from kestrelpy.core.fanout.unseen import Digest, Unseen, disk_refs_of
 from kestrelpy.core.index import Delay, Holder, Lease, Memory
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log, Needs, SharedLog
@@ -97,7 +97,7 @@ class Child(Subscription):
     def wants_each(self) -> bool:
         """True if the child must be given each item as it comes."""
         policy = self.policy
-        return self.waiters.count > 0 or policy.bounded or self.log.backlog is None
+        return self.waiters.count > 0 or policy.bounded or self.log.read_ahead is None
 
     def next_due(self) -> int | None:
         due, look_ms = super().next_due(), self.parent.next_look()
@@ -162,7 +162,7 @@ class Child(Subscription):
             here = [each for each in here if each.id in delays.ids]
             for each in here:
                 delays.remove(each.id, each.size)
-            self.ready.disk_refs.push_last(stubs_of(here), here)
+            self.ready.disk_refs.push_last(disk_refs_of(here), here)
         else:
             delays.remove_all(unseen.released_ids, unseen.released_bytes)
             self.ready.disk_refs.push_last(unseen.disk_refs, here)

@@ -130,10 +130,10 @@ class Unseen:
         for id_ in sorted(each.id for each in found.released):
             found.released_ids.add(id_)
         found.released_bytes = sum(each.size for each in found.released)
-        found.disk_refs = stubs_of(found.released)
+        found.disk_refs = disk_refs_of(found.released)
         return found
 
 
-def stubs_of(released: list[Release]) -> bytes:
+def disk_refs_of(released: list[Release]) -> bytes:
     """Return these as packed disk references, in the format of `DueTimes`."""
     return b"".join(ENTRY.pack(each.place, each.id, each.size) for each in released)

@@ -30,8 +30,17 @@ class DeadLetters:
     """
 
     __slots__ = (
-        "_away", "_hidden", "_items", "_kept_bytes", "_line", "_order", "bytes", "count", "deaths",
-        "ids", "wanted",
+        "_away",
+        "_held_bytes",
+        "_hidden",
+        "_items",
+        "_line",
+        "_order",
+        "bytes",
+        "count",
+        "deaths",
+        "ids",
+        "wanted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -41,7 +50,7 @@ class DeadLetters:
         self.bytes = 0  # of all bodies, those of leased dead letters included
         self._line: list[tuple[int, int]] = []  # a heap of orders, with ids
         self._items: dict[int, Item] = {}
-        self._kept_bytes = 0
+        self._held_bytes = 0
         self._order = 0
         self._hidden: set[int] = set()
         # Dead letters taken from after the front; True while their entry is still in the line.
@@ -68,18 +77,18 @@ class DeadLetters:
     def store(self, item: Item, always: bool) -> None:
         """Keep the item with its body in memory if there is room for it, or `always`."""
         if item.is_whole and item.id not in self._items and (
-            always or self._kept_bytes + item.size <= KEPT_BYTES_MAX or not self._items
+            always or self._held_bytes + item.size <= KEPT_BYTES_MAX or not self._items
         ):
             self._items[item.id] = item
-            self._kept_bytes += item.size
+            self._held_bytes += item.size
 
     def take_in(self, item: Item) -> None:
         """Store an item that was read back; if there is no room for it, drop the other bodies."""
         if item.id == self.wanted:
             self.wanted = 0
-        if self._kept_bytes + item.size > KEPT_BYTES_MAX:
+        if self._held_bytes + item.size > KEPT_BYTES_MAX:
             self._items.clear()
-            self._kept_bytes = 0
+            self._held_bytes = 0
         self.store(item, True)
 
     @property
@@ -102,7 +111,7 @@ class DeadLetters:
         order, _ = heappop(self._line)
         self.count -= 1
         del self._items[item.id]
-        self._kept_bytes -= item.size
+        self._held_bytes -= item.size
         return order, item
 
     def first(self) -> Item | None:
@@ -120,7 +129,7 @@ class DeadLetters:
         if item is None:
             return None
         self.lease(id_)
-        self._kept_bytes -= item.size
+        self._held_bytes -= item.size
         return item
 
     def lease(self, id_: int) -> None:
@@ -148,7 +157,7 @@ class DeadLetters:
         """True if the item's body was not readable."""
         return id_ in self._hidden
 
-    def forget(self, id_: int, is_lent: bool) -> None:
+    def forget(self, id_: int, is_leased: bool) -> None:
         """Forget a dead letter: it was confirmed while leased, or is gone while it was not."""
         death = self.deaths.pop(id_)
         self.ids.discard(id_)
@@ -160,11 +169,11 @@ class DeadLetters:
             self._line.clear()
         if id_ in self._hidden:
             self._hidden.remove(id_)
-        elif not is_lent:
+        elif not is_leased:
             self.count -= 1
             item = self._items.pop(id_, None)
             if item is not None:
-                self._kept_bytes -= item.size
+                self._held_bytes -= item.size
 
     def drop(self, trash: Trash) -> None:
         """Hand everything to `trash`: the queue is deleted, and these structures are not used."""

@@ -97,34 +97,34 @@ class Ids:
         """True if no id is remembered."""
         return not (self.table.count or self.scopes)
 
-    def has_seen(self, stamp: ItemHeader, policy: Policy, unix_ms: int) -> bool:
+    def has_seen(self, header: ItemHeader, policy: Policy, unix_ms: int) -> bool:
         """True if an item with this header is a duplicate."""
-        if stamp.scope:
+        if header.scope:
             window_ms = policy.scope_window_ms
-            scope = self.scopes.get(stamp.scope)
+            scope = self.scopes.get(header.scope)
             if scope is None or (window_ms is not None and unix_ms - scope.used_ms >= window_ms):
                 return False
-            if stamp.epoch != scope.epoch:
-                return stamp.epoch < scope.epoch
-            return scope.has(self._hash_of(stamp.id))
-        bucket, at = self.table.seek(self._hash_of(stamp.id))
+            if header.epoch != scope.epoch:
+                return header.epoch < scope.epoch
+            return scope.has(self._hash_of(header.id))
+        bucket, at = self.table.seek(self._hash_of(header.id))
         self._bucket = bucket
         if at < 0:
             return False
         window_ms = policy.dedupe_window_ms
         return window_ms is None or unix_ms - time_of(bucket, at) < window_ms
 
-    def is_newer(self, stamp: ItemHeader, item: int) -> bool:
+    def is_newer(self, header: ItemHeader, item: int) -> bool:
         """In replay, True if the entry remembered under this id is older than `item`, or missing.
 
         A chunk may know more than the log that is left.
         """
-        hash_ = self._hash_of(stamp.id)
-        if stamp.scope:
-            scope = self.scopes.get(stamp.scope)
+        hash_ = self._hash_of(header.id)
+        if header.scope:
+            scope = self.scopes.get(header.scope)
             if scope is None or item > scope.last:
                 return True
-            return stamp.epoch == scope.epoch and not scope.has(hash_)
+            return header.epoch == scope.epoch and not scope.has(hash_)
         bucket, at = self.table.seek(hash_)
         self._bucket = bucket
         return at < 0 or item > ID.unpack_from(bucket, at)[2]
@@ -178,25 +178,25 @@ class Ids:
 
     # -- applying ---------------------------------------------------------------------------
 
-    def _apply_seen(self, stamp: ItemHeader, item: int, stored_ms: int) -> None:
-        hash_ = self._hash if stamp.id is self._asked else self._hash_of(stamp.id)
+    def _apply_seen(self, header: ItemHeader, item: int, stored_ms: int) -> None:
+        hash_ = self._hash if header.id is self._asked else self._hash_of(header.id)
         entry = ID.pack(hash_, stored_ms, item)
-        if not stamp.scope:
+        if not header.scope:
             bucket, self._bucket = self._bucket, None
-            if bucket is not None and stamp.id is self._asked:
+            if bucket is not None and header.id is self._asked:
                 self.table.add_to(bucket, entry)  # this same step looked it up
             else:
                 self.table.add(entry)
             self.fresh.add_id(entry)
             return
-        scope = self.scopes.pop(stamp.scope, None)
-        if scope is None or scope.epoch != stamp.epoch:
-            scope = Scope(stamp.epoch, item)
-        self.scopes[stamp.scope] = scope
+        scope = self.scopes.pop(header.scope, None)
+        if scope is None or scope.epoch != header.epoch:
+            scope = Scope(header.epoch, item)
+        self.scopes[header.scope] = scope
         if item > scope.last:
             scope.used_ms = stored_ms
         scope.add(entry, item)
-        self.fresh.add_scoped(stamp.scope, stamp.epoch, entry)
+        self.fresh.add_scoped(header.scope, header.epoch, entry)
 
     def _apply_forgotten(self, scope: bytes) -> None:
         self.scopes.pop(scope, None)

@@ -72,7 +72,7 @@ class Log(Protocol):
         """True if the disk is full until room is made: the rest is reserved for the confirms."""
 
     @property
-    def backlog(self) -> ReadAhead | None:
+    def read_ahead(self) -> ReadAhead | None:
         """The reader of items that memory has no room for; None: all items are in memory."""
 
     @property
@@ -184,7 +184,7 @@ class Log(Protocol):
         `is_changed`: the retention has just changed, and any segment may go.
         """
 
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         """Return the size of all segments, the active one up to its last record."""
 
     def disk_bytes(self) -> int:
@@ -195,10 +195,30 @@ class JournalLog(Records):
     """The log of a queue on disk. `dirty` is the shell's list of logs with records to write."""
 
     __slots__ = (
-        "_append", "_dirty", "_gone", "_is_dirty", "_journal", "_stalls", "archive_to",
-        "awaited_lsn", "backlog", "failure", "is_reported", "is_short", "item_stored",
-        "lsn_appended", "lsn_durable", "lsn_stored", "lsn_told", "lsn_written", "no_room", "state",
-        "store", "sync_ms", "waiting_stored", "waiting_written",
+        "_append",
+        "_dirty",
+        "_gone",
+        "_is_dirty",
+        "_journal",
+        "_stalls",
+        "archive_to",
+        "awaited_lsn",
+        "failure",
+        "is_reported",
+        "is_short",
+        "item_stored",
+        "lsn_appended",
+        "lsn_durable",
+        "lsn_stored",
+        "lsn_told",
+        "lsn_written",
+        "no_room",
+        "read_ahead",
+        "state",
+        "store",
+        "sync_ms",
+        "waiting_stored",
+        "waiting_written",
     )  # fmt: skip
 
     def __init__(
@@ -218,7 +238,7 @@ class JournalLog(Records):
         self._append = journal.append
         self.archive_to = ""
         self._gone: Callable[[int, int], None] = lambda first, last: None
-        self.backlog: ReadAhead | None = store.read_ahead
+        self.read_ahead: ReadAhead | None = store.read_ahead
         self._dirty = dirty
         self._is_dirty = False
         self.sync_ms = sync_ms
@@ -284,7 +304,7 @@ class JournalLog(Records):
 
     def put(self, item: Item, nominal: Watermark | None = None, reader: int = 0) -> int:
         meta = b""
-        if item.expires_ms or item.key or item.stamp is not None or nominal is not None:
+        if item.expires_ms or item.key or item.header is not None or nominal is not None:
             meta = item.said() if nominal is None else item.said(nominal=nominal.meta)
         self.lsn_appended = lsn = self._append(
             (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, reader, 0)
@@ -343,7 +363,7 @@ class JournalLog(Records):
         return self._stand(Draft(_DECLARED, 0, 0, 0, unix_ms, b"", settings, 0, 0))
 
     def holds(
-        self, declared: bytes, paused: bool, epochs: Mapping[bytes, int], unix_ms: int
+        self, declared: bytes, paused: bool, watermarks: Mapping[bytes, int], unix_ms: int
     ) -> None:
         """After recovery, register the records that hold for the queue, whatever their segment."""
         if declared:
@@ -351,7 +371,7 @@ class JournalLog(Records):
             self._journal.segment_list.stand(draft, 1)
         if paused:
             self._journal.segment_list.stand(Draft(_PAUSED, 0, 0, 1, unix_ms, b"", b"", 0, 0), 1)
-        for draft in watermark_drafts(epochs, unix_ms):
+        for draft in watermark_drafts(watermarks, unix_ms):
             self._journal.segment_list.stand(draft, 1)
 
     def _stand(self, draft: Draft) -> int:
@@ -402,7 +422,7 @@ class JournalLog(Records):
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         return self.store.maintenance.is_over(unix_ms, is_changed)
 
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         active = self._journal.active
         sealed = (s.capacity for s in self._journal.segments if s is not active)
         return sum(sealed) + (active.at if active is not None else 0)

@@ -20,8 +20,18 @@ class MemoryLog:
     """The log of a queue in memory: every record is true at once, and none is kept."""
 
     __slots__ = (
-        "archive_to", "backlog", "failure", "is_short", "item_stored", "lsn_appended",
-        "lsn_durable", "lsn_stored", "lsn_written", "no_room", "waiting_stored", "waiting_written",
+        "archive_to",
+        "failure",
+        "is_short",
+        "item_stored",
+        "lsn_appended",
+        "lsn_durable",
+        "lsn_stored",
+        "lsn_written",
+        "no_room",
+        "read_ahead",
+        "waiting_stored",
+        "waiting_written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,7 +41,7 @@ class MemoryLog:
         self.item_stored = _ALWAYS
         self.lsn_appended = 0
         self.archive_to = ""
-        self.backlog: ReadAhead | None = None
+        self.read_ahead: ReadAhead | None = None
         self.failure: Exception | None = None
         self.no_room = ""
         self.is_short = False
@@ -126,7 +136,7 @@ class MemoryLog:
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         return False
 
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         return 0
 
     def disk_bytes(self) -> int:

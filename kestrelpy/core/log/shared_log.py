@@ -39,15 +39,15 @@ class Needs(Protocol):
 class SharedLog(Records):
     """The log as one of several subscriptions sees it; `number` is the subscription's."""
 
-    __slots__ = ("_needs", "_own_backlog", "base", "number")
+    __slots__ = ("_needs", "_own_read_ahead", "base", "number")
 
     def __init__(self, base: Log, number: int, needs: Needs) -> None:
         self.base = base
         self.number = number
         self._needs = needs
-        self._own_backlog: ReadAhead | None = None
+        self._own_read_ahead: ReadAhead | None = None
         if number and isinstance(base, JournalLog):
-            self._own_backlog = base.store.another_read_ahead()
+            self._own_read_ahead = base.store.another_read_ahead()
 
     @property
     def archive_to(self) -> str:
@@ -98,8 +98,8 @@ class SharedLog(Records):
         return self.base.is_full
 
     @property
-    def backlog(self) -> ReadAhead | None:
-        return self._own_backlog if self.number else self.base.backlog
+    def read_ahead(self) -> ReadAhead | None:
+        return self._own_read_ahead if self.number else self.base.read_ahead
 
     @property
     def waiting_stored(self) -> set[object]:
@@ -177,8 +177,8 @@ class SharedLog(Records):
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         return False
 
-    def kept_bytes(self) -> int:
-        return self.base.kept_bytes()
+    def retained_bytes(self) -> int:
+        return self.base.retained_bytes()
 
     def disk_bytes(self) -> int:
         return self.base.disk_bytes()

@@ -127,12 +127,12 @@ class AckUpTo:
             left -= size
             ready.drop_beyond(size, count)
             ready.advance(marker + 1)
-            if reader.log.backlog is not None:
-                reader.log.backlog.reset()
+            if reader.log.read_ahead is not None:
+                reader.log.read_ahead.reset()
         if reader.leases or ready.resident:
             left -= self._end_each(reader, gone)
         if ready.disk_refs.count:
-            left -= self._drop_stubs(reader, marker, gone)
+            left -= self._drop_disk_refs(reader, marker, gone)
         keyed.put_back(freed)
         return max(left, 0)
 
@@ -155,7 +155,7 @@ class AckUpTo:
             reader.key_gate.drop(item)
         return size
 
-    def _drop_stubs(self, reader: Subscription, marker: int, gone: IdSet) -> int:
+    def _drop_disk_refs(self, reader: Subscription, marker: int, gone: IdSet) -> int:
         """Take out the items with a disk reference in memory; return the bytes of their bodies."""
         disk_refs, dropped = reader.ready.disk_refs, list[tuple[int, int]]()
         while disk_refs.first_place() <= marker:

@@ -21,7 +21,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription import Subscription
 
-# Ids that one `gather` looks through for each item that it may return.
+# Ids that one `range_scan` looks through for each item that it may return.
 _SPAN: Final = 4
 _SPAN_LEAST: Final = 1000
 
@@ -116,7 +116,7 @@ class Browse:
 
     # -- a queue in memory ------------------------------------------------------------------
 
-    def gather(
+    def range_scan(
         self, after: int, most: int, bytes_most: int, since_ms: int
     ) -> tuple[list[Item], int]:
         """Return items after this marker, and the marker up to which the call has looked.

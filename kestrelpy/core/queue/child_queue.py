@@ -57,7 +57,7 @@ class ChildQueue(Queue):
         self.children = {}
         self.eager = []
         self.unseen = None
-        self.epochs = {}
+        self.watermarks = {}
         self.put_bytes = 0
         self.retained = None
         self.readers_named = 0
@@ -186,7 +186,7 @@ class ChildQueue(Queue):
         policy = replace(policy, keys=of.keys, sync_ms=of.sync_ms, durable=of.durable)
         child.key_gate.keys.matches_any = policy.keys.matches_any
         self.policy = child.policy = policy
-        in_memory = child.log.backlog is None
+        in_memory = child.log.read_ahead is None
         child.residency.limit(UNLIMITED if in_memory else policy.max_memory_bytes)
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
             child.outbox.send_on(child.dead.deaths)

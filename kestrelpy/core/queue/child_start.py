@@ -90,7 +90,7 @@ class ChildStart:
         new = {entry.item for entry in begins.delayed}
         queue.reader.delays.share(new.__contains__, queue.unseen.due)
         child.ready_line.begin(*out_of_order.finish(queue.unseen.due.__contains__))
-        if child.log.backlog is not None:
+        if child.log.read_ahead is not None:
             return
         places = {each.item: each.place for each in begins.placed}
         views = [Browse(queue, reader) for reader in queue.readers]

@@ -58,10 +58,10 @@ class DedupeWindow:
         self.ids.set_secret(secret)
         self.versions.set_secret(secret)
 
-    def renew(self, stamp: ItemHeader, policy: Policy, log: Log, unix_ms: int) -> None:
+    def renew(self, header: ItemHeader, policy: Policy, log: Log, unix_ms: int) -> None:
         """Begin the scope anew if its time is over, before an id of it is stored."""
-        if self.ids.is_outdated(stamp.scope, policy, unix_ms):
-            self._forget(stamp.scope, log, unix_ms)
+        if self.ids.is_outdated(header.scope, policy, unix_ms):
+            self._forget(header.scope, log, unix_ms)
 
     def _forget(self, scope: bytes, log: Log, unix_ms: int) -> None:
         """Forget all that is remembered of this scope."""

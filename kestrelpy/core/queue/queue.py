@@ -72,15 +72,15 @@ class Queue(QueueState):
     def put(
         self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
         nominal: Watermark | None = None, delay: Delay | None = None,
-        stamp: ItemHeader | None = None, expects: int | None = None,
+        header: ItemHeader | None = None, expects: int | None = None,
     ) -> int:  # fmt: skip
         """Store an item (`expires_ms` wall clock, 0: never); return the record to wait for.
 
         Return NOT_STORED when the queue is full; DUPLICATE, EXISTS or NOT_FOUND when its id was
         seen before, or the version of its key is not the one that `expects` names.
 
-        `key` is canonical; `nominal` is the run time of the schedule that puts the item; `stamp` is
-        the item header: an origin in it is open from then on. Raise ServerError when the item is
+        `key` is canonical; `nominal` is the run time of the schedule that puts the item; `header`
+        is the item header: an origin in it is open from then on. Raise ServerError when the item is
         too large or the journal failed, ClientError when it would expire before it is due.
         """
         log, policy = self.log, self.policy
@@ -94,9 +94,9 @@ class Queue(QueueState):
         if delay is not None and 0 < expires_ms <= delay.due_ms(unix_ms):
             self._refuse_delay(expires_ms, delay.due_ms(unix_ms))
         written = self.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
-        is_known = key != NO_KEY or (stamp is not None and bool(stamp.id))
-        if is_known and (expects is not None or stamp is not None):
-            refusal = self._refusal(stamp, written, expects, unix_ms)
+        is_known = key != NO_KEY or (header is not None and bool(header.id))
+        if is_known and (expects is not None or header is not None):
+            refusal = self._refusal(header, written, expects, unix_ms)
             if refusal:
                 return refusal
         if policy.bounded and not self.make_room(size, now_ms):
@@ -105,11 +105,11 @@ class Queue(QueueState):
             return log.lsn_appended  # no subscription gets it: nothing is stored or remembered
         number = self.next_number
         if is_known:
-            stamp = self.remember(stamp, key, written, unix_ms)
+            header = self.remember(header, key, written, unix_ms)
         if delay is not None and delay.due_ms(unix_ms) > unix_ms:
-            item = Item(number, 0, body, flags, unix_ms, expires_ms, 0, key, stamp)
+            item = Item(number, 0, body, flags, unix_ms, expires_ms, 0, key, header)
             return self._put_later(item, delay, now_ms)
-        item = Item(number, number, body, flags, unix_ms, expires_ms, 0, key, stamp)
+        item = Item(number, number, body, flags, unix_ms, expires_ms, 0, key, header)
         if passes_on := self.passes_on:
             self._apply_passed(number)
         else:
@@ -117,8 +117,8 @@ class Queue(QueueState):
         if nominal is not None:
             self._apply_nominal(nominal)
         item.lsn = log.put(item, nominal)
-        if stamp is not None and stamp.origin is not None:
-            self._open_origin(item, stamp.origin)
+        if header is not None and header.origin is not None:
+            self._open_origin(item, header.origin)
         if passes_on:
             self.fanout.forward(item, now_ms)
             return item.lsn
@@ -131,18 +131,19 @@ class Queue(QueueState):
         return item.lsn
 
     def _refusal(
-        self, stamp: ItemHeader | None, written: Written, expects: int | None, unix_ms: int
+        self, header: ItemHeader | None, written: Written, expects: int | None, unix_ms: int
     ) -> int:
         """Return why an item is not stored, by its id and the version of its key; 0: it may be.
 
         Raise ClientError for a child, ServerError when the version is needed and was lost.
         """
-        if (expects is not None or (stamp is not None and stamp.id)) and self.own_number:
+        if (expects is not None or (header is not None and header.id)) and self.own_number:
             raise ClientError(
                 f"{self.name.decode('ascii')} is a child: ids and versions are its parent's, name "
                 "that instead"
             )
-        if stamp is not None and stamp.id and self.dedupe.ids.has_seen(stamp, self.policy, unix_ms):
+        ids = self.dedupe.ids
+        if header is not None and header.id and ids.has_seen(header, self.policy, unix_ms):
             self.reader.counters.duplicates += 1
             return DUPLICATE
         versions = self.dedupe.versions
@@ -159,27 +160,27 @@ class Queue(QueueState):
         return EXISTS if version else NOT_FOUND
 
     def remember(
-        self, stamp: ItemHeader | None, key: bytes, written: Written, unix_ms: int
+        self, header: ItemHeader | None, key: bytes, written: Written, unix_ms: int
     ) -> ItemHeader:
         """Remember the next item by its id and key; return its header, with its version."""
         if self.own_number:  # an item stored for a child alone is no version of its key
-            return stamp or _new(ItemHeader, (b"", b"", 0, 0, 0, None))
+            return header or _new(ItemHeader, (b"", b"", 0, 0, 0, None))
         versions = self.dedupe.versions
         if versions.lost_item and not versions.is_known(written, self.policy, unix_ms):
             written = versions.unused()
         version, previous, _ = written
-        if stamp is None:  # the item has a key, and no other header
-            stamp = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None))
+        if header is None:  # the item has a key, and no other header
+            header = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None))
             versions._apply_written(key, version + 1, self.next_number, unix_ms)
         else:
             if key:
-                stamp = _new(ItemHeader, (*stamp[:3], version + 1, previous, stamp.origin))
-            if stamp.scope:
-                self.dedupe.renew(stamp, self.policy, self.log, unix_ms)
-            self._apply_stamp(stamp, key, self.next_number, unix_ms)
+                header = _new(ItemHeader, (*header[:3], version + 1, previous, header.origin))
+            if header.scope:
+                self.dedupe.renew(header, self.policy, self.log, unix_ms)
+            self._apply_header(header, key, self.next_number, unix_ms)
         if self.dedupe.due_ms == NOT_DUE:
             self.dedupe.begin_sweeping(self.policy, unix_ms - self.clock.offset_ms)
-        return stamp
+        return header
 
     def _put_later(self, item: Item, delay: Delay, now_ms: int) -> int:
         """Store an item that is not due yet."""
@@ -215,7 +216,7 @@ class Queue(QueueState):
 
     def add(
         self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
-        delay: Delay | None = None, stamp: ItemHeader | None = None,
+        delay: Delay | None = None, header: ItemHeader | None = None,
     ) -> int:  # fmt: skip
         """Store an item if none is ready, delayed or leased; an unreadable item counts as one."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
@@ -226,7 +227,7 @@ class Queue(QueueState):
             return NOT_STORED
         if len(reader.live) > len(reader.dead.deaths):
             return NOT_STORED  # one is damaged: a start may find it again
-        return self.put(body, flags, expires_ms, now_ms, key, delay=delay, stamp=stamp)
+        return self.put(body, flags, expires_ms, now_ms, key, delay=delay, header=header)
 
     def refuse_put(self, size: int) -> NoReturn:
         """Raise the error that says why nothing of this size is stored now."""
@@ -415,7 +416,7 @@ class Queue(QueueState):
     def _tell_log(self, readable: IdSet | None = None) -> None:
         """Give the policy's settings to the log; a queue in memory leaves no items to its log."""
         self.log.archive_to = self.policy.archive_to
-        in_memory = self.log.backlog is None
+        in_memory = self.log.read_ahead is None
         self.reader.residency.limit(UNLIMITED if in_memory else self.policy.max_memory_bytes)
         self.retention.begin(readable)
 
@@ -448,7 +449,7 @@ class Queue(QueueState):
             and self.is_empty
             and not self.children  # they wait for the next items
             and not self.reader.paused  # a new queue of that name would lease again
-            and not self.epochs  # it knows the run times of schedules that are not put again
+            and not self.watermarks  # it knows the run times of schedules that are not put again
             and self.dedupe.is_empty  # and the ids and versions
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
@@ -501,7 +502,7 @@ class Queue(QueueState):
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared, watermarks=dict(self.epochs),
+            paused=reader.paused, declared=self.declared, watermarks=dict(self.watermarks),
             origins=self.origins.copy(),
             delayed=reader.delays.entries(self.clock.offset_ms), placed=Placed.of(reader),
             held=dict(reader.held_keys),

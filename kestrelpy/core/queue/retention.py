@@ -32,7 +32,7 @@ class Retention:
         """Retain items, or cease to, as the policy says; a start has found the `readable` ones."""
         queue = self._queue
         policy, reader, log = queue.policy, queue.reader, queue.log
-        if log.backlog is None:
+        if log.read_ahead is None:
             return  # the queue is in memory, or has no log yet
         log.retain(policy.retain_ms, policy.retain_bytes)
         retained, reader.markers.retains = reader.markers.retains, policy.retains

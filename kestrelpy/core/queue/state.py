@@ -27,10 +27,33 @@ class QueueState:
     """The data of a queue. `generation` tells it from earlier queues of its name."""
 
     __slots__ = (
-        "alarm", "children", "clock", "created_ms", "declared", "dedupe", "deleted", "eager",
-        "epochs", "generation", "is_gone", "is_tombstone", "log", "memory", "name", "next_number",
-        "origins", "own_number", "passes_on", "policy", "put_bytes", "reader", "readers_named",
-        "retained", "server_id", "total_items", "unseen",
+        "alarm",
+        "children",
+        "clock",
+        "created_ms",
+        "declared",
+        "dedupe",
+        "deleted",
+        "eager",
+        "generation",
+        "is_gone",
+        "is_tombstone",
+        "log",
+        "memory",
+        "name",
+        "next_number",
+        "origins",
+        "own_number",
+        "passes_on",
+        "policy",
+        "put_bytes",
+        "reader",
+        "readers_named",
+        "retained",
+        "server_id",
+        "total_items",
+        "unseen",
+        "watermarks",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +86,7 @@ class QueueState:
         self.deleted = False
         self.is_gone = False  # True once its files are gone as well
         self.server_id = b""
-        self.epochs: dict[bytes, int] = {}  # by schedule: the latest run time enqueued, in s
+        self.watermarks: dict[bytes, int] = {}  # by schedule: the latest run time enqueued, in s
         self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
         self.dedupe = DedupeWindow(self.alarm, clock)
 
@@ -114,13 +137,13 @@ class QueueState:
         self.total_items += 1
         self.reader._apply_put(id_, body_bytes)
 
-    def _apply_stamp(
-        self, stamp: ItemHeader, key: bytes, id_: int, stored_ms: int, reader: int = 0
+    def _apply_header(
+        self, header: ItemHeader, key: bytes, id_: int, stored_ms: int, reader: int = 0
     ) -> None:
-        if stamp.id and not reader:
-            self.dedupe.ids._apply_seen(stamp, id_, stored_ms)
+        if header.id and not reader:
+            self.dedupe.ids._apply_seen(header, id_, stored_ms)
         if key and not reader:
-            self.dedupe.versions._apply_written(key, stamp.version, id_, stored_ms)
+            self.dedupe.versions._apply_written(key, header.version, id_, stored_ms)
 
     def _apply_passed(self, id_: int) -> None:
         """Note an item that was put and that the queue's own consumers do not get."""
@@ -128,7 +151,7 @@ class QueueState:
         self.total_items += 1
 
     def _apply_nominal(self, nominal: Watermark) -> None:
-        raise_watermark(self.epochs, nominal)
+        raise_watermark(self.watermarks, nominal)
 
     def _apply_opened(self, id_: int, origin: Origin) -> None:
         self.origins[id_] = origin

@@ -29,7 +29,7 @@ class TokenFloor:
 
     def begin(self, queue: Queue, now_ms: int) -> None:
         """Set the first token of a new queue, which has its log already."""
-        if queue.log.backlog is None:
+        if queue.log.read_ahead is None:
             made_ms = now_ms + queue.clock.offset_ms
             queue.reader._apply_tokens(max(made_ms * TOKENS_PER_MS, self._in_memory))
         else:
@@ -38,7 +38,7 @@ class TokenFloor:
     def passed(self, queue: Queue) -> None:
         """Raise the floor above the tokens of a queue that is being deleted."""
         below = queue.reader.tokens_below
-        if queue.log.backlog is None:
+        if queue.log.read_ahead is None:
             self._in_memory = max(self._in_memory, below)
         else:
             self.on_disk = max(self.on_disk, below)

@@ -77,7 +77,7 @@ class Replay:
         snapshot.retained = snapshot.retained or snapshot.live.copy()
         queue.reader._apply_tokens(snapshot.checkpoint.tokens)
         queue._apply_declared(snapshot.declared)
-        queue.epochs = snapshot.watermarks
+        queue.watermarks = snapshot.watermarks
         queue.passes_on, queue.is_tombstone = snapshot.passes_on, snapshot.is_tombstone
         self._own.restore(snapshot)
         queue.origins.update(snapshot.origins)
@@ -192,25 +192,25 @@ class Replay:
 
         Facts that a chunk has about a later item stay: a live item's put may be older than those.
         """
-        queue, stamp = self._queue, item_header_of(record.meta, size)
+        queue, header = self._queue, item_header_of(record.meta, size)
         if (nominal := watermark_of_put(record.meta)) is not None:
             queue._apply_nominal(nominal)
         key = said_of_put(record.meta)[1]
-        if key and not record.reader and (stamp is None or not stamp.version):
+        if key and not record.reader and (header is None or not header.version):
             # Older versions of kestrelpy did not record the version.
             version = queue.dedupe.versions.last(key).version + 1
-            stamp = (stamp or ItemHeader())._replace(version=version)
-        if stamp is None:
+            header = (header or ItemHeader())._replace(version=version)
+        if header is None:
             return
         if key and not record.reader and not queue.dedupe.versions.is_newer(key, record.item):
             key = NO_KEY
-        if stamp.id and not queue.dedupe.ids.is_newer(stamp, record.item):
-            stamp = stamp._replace(id=b"")
-        queue._apply_stamp(stamp, key, record.item, record.time_ms, record.reader)
-        if stamp.origin is not None and stamp.origin.is_of(queue.name):
-            self._hand_on(record.item, stamp.origin)
-        elif stamp.origin is not None:
-            queue._apply_opened(record.item, stamp.origin)
+        if header.id and not queue.dedupe.ids.is_newer(header, record.item):
+            header = header._replace(id=b"")
+        queue._apply_header(header, key, record.item, record.time_ms, record.reader)
+        if header.origin is not None and header.origin.is_of(queue.name):
+            self._hand_on(record.item, header.origin)
+        elif header.origin is not None:
+            queue._apply_opened(record.item, header.origin)
 
     def _hand_on(self, copy: int, origin: Origin) -> None:
         """End an item of this log that the put of `copy` ended; its MOVED record follows."""

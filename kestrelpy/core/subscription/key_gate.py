@@ -156,7 +156,7 @@ class KeyGate:
         places. (The items of a queue in memory have to stay.)
         """
         state, residency = self._state, self._state.residency
-        if state.log.backlog is None:
+        if state.log.read_ahead is None:
             return UNLIMITED
         cost = state.cost
         if popped is not None:

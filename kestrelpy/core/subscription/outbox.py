@@ -51,7 +51,7 @@ class Outbox:
         state = self._state
         state._apply_dead(item.id, attempts, reason, unix_ms, item.size)
         state.markers.remember(item.id, item.marker)
-        state.dead.store(item, state.log.backlog is None)
+        state.dead.store(item, state.log.read_ahead is None)
         self.send_on((item.id,))
         if reason == EXPIRED and state.log.is_full:
             return 0  # a restart finds it in the ready list, past its expiry

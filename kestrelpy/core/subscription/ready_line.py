@@ -80,7 +80,7 @@ class ReadyLine:
         if (
             cost > state.residency.allowed
             and not state.residency.grow(cost)
-            and state.log.backlog is not None
+            and state.log.read_ahead is not None
         ):
             state.leased_bytes -= len(lease.item.body)
             lease.item = lease.item.without_body()
@@ -93,7 +93,7 @@ class ReadyLine:
         if ready.beyond or (
             cost >= state.residency.allowed
             and not state.residency.grow(cost)
-            and state.log.backlog is not None  # else memory has the only copy
+            and state.log.read_ahead is not None  # else memory has the only copy
         ):
             ready.push_beyond(item.id, item.size)
             if item.expires_ms:
@@ -126,7 +126,7 @@ class ReadyLine:
         cost, allowed = state.cost, state.residency.allowed
         if cost <= allowed + _SLACK_BYTES or state.residency.grow(cost):
             return
-        if state.log.backlog is not None:
+        if state.log.read_ahead is not None:
             most = allowed - allowed // _SPARE_PART - state.leased_bytes - ready.blocked_cost
             self._leave(ready.evict(most))
 
@@ -134,25 +134,25 @@ class ReadyLine:
         """Leave these items to the log; the read-ahead starts anew, as its next item changes."""
         for item in gone:
             self._state.watch.forget(item.id)
-        if self._state.log.backlog is not None:
-            self._state.log.backlog.reset()
+        if self._state.log.read_ahead is not None:
+            self._state.log.read_ahead.reset()
 
     @property
     def is_cut_off(self) -> bool:
         """True if the items after the frontier will never be written: the journal has failed, and
         no read is due or under way."""
-        state, backlog = self._state, self._state.log.backlog
-        if state.log.failure is None or state.needs_read or state.unread or backlog is None:
+        state, read_ahead = self._state, self._state.log.read_ahead
+        if state.log.failure is None or state.needs_read or state.unread or read_ahead is None:
             return False
-        is_reading = backlog.is_reading or state.ready.disk_refs.is_fetching
-        return not (is_reading or backlog.has_more)
+        is_reading = read_ahead.is_reading or state.ready.disk_refs.is_fetching
+        return not (is_reading or read_ahead.has_more)
 
-    def begin(self, disk_refs: list[int], apart_bytes: int) -> None:
+    def begin(self, disk_refs: list[int], out_of_order_bytes: int) -> None:
         """After replay, leave all items that are neither leased nor dead to the log, to be read
         as needed.
 
-        `apart_bytes` are the bytes of all out-of-order bodies; `disk_refs` refer to those of the
-        out-of-order items that are ready.
+        `out_of_order_bytes` are the bytes of all out-of-order bodies; `disk_refs` refer to those
+        of the out-of-order items that are ready.
         """
         state = self._state
         ready = state.ready
@@ -164,7 +164,7 @@ class ReadyLine:
         if ready.beyond:
             leased_bytes = sum(entry.body_bytes for entry in leased)
             ready.beyond_bytes = max(
-                state.live_bytes - state.dead.bytes - leased_bytes - apart_bytes, 0
+                state.live_bytes - state.dead.bytes - leased_bytes - out_of_order_bytes, 0
             )
             ready.frontier = self._next_plain(1)
         ready.disk_refs.begin(disk_refs)
@@ -174,8 +174,8 @@ class ReadyLine:
         trash = self._state.residency.trash
         self._state.ready.clear(trash)
         self._state.watch.clear(trash)
-        if self._state.log.backlog is not None:
-            self._state.log.backlog.reset()
+        if self._state.log.read_ahead is not None:
+            self._state.log.read_ahead.reset()
 
     # -- reading back -----------------------------------------------------------------------
 
@@ -194,20 +194,20 @@ class ReadyLine:
     def refill(self, unix_ms: int, most: int = REFILL_ITEMS) -> None:
         """Add items that were read back to the ready list, up to `most`; schedule the next read."""
         state = self._state
-        backlog, ready = state.log.backlog, state.ready
-        if backlog is None:
+        read_ahead, ready = state.log.read_ahead, state.ready
+        if read_ahead is None:
             return
         state.catch_up()  # the subscription must know the items taken here: none is read twice
         for _ in range(_TAKES_MAX):
             if not self.has_room(most):
                 break
-            records = backlog.take(ready.frontier, REFILL_ITEMS)
+            records = read_ahead.take(ready.frontier, REFILL_ITEMS)
             if not records:
                 break
             for record in records:
                 self._take_in(record, unix_ms)
         if not ready.beyond:
-            backlog.rest()
+            read_ahead.rest()
             state.residency.shrink(state.cost)
         elif self.has_room(most):
             state.schedule_read()

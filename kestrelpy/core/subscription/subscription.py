@@ -92,7 +92,7 @@ class Subscription(SubscriptionState):
         holds it.
         """
         policy = self.policy
-        if self.paused or (policy.max_leased is not None and self._lends_no_more):
+        if self.paused or (policy.max_leased is not None and self._leases_no_more):
             return None
         unix_ms = now_ms + self.clock.offset_ms
         if dead:
@@ -169,7 +169,7 @@ class Subscription(SubscriptionState):
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
         """True if the front must be cleared away, or read back, before it is known whether an item
         may be leased."""
-        if lends and self._lends_no_more:
+        if lends and self._leases_no_more:
             return False  # no item may be leased, whatever stands at the front
         if dead:
             return self.dead.missing != 0
@@ -180,7 +180,7 @@ class Subscription(SubscriptionState):
         return (self.ready.beyond > 0 or self.ready.is_held_up) and not self.ready_line.is_cut_off
 
     @property
-    def _lends_no_more(self) -> bool:
+    def _leases_no_more(self) -> bool:
         most = self.policy.max_leased
         return self.paused or (most is not None and len(self.leases) - self.moving >= most)
 
@@ -252,7 +252,7 @@ class Subscription(SubscriptionState):
         unix_ms = now_ms + self.clock.offset_ms
         self.counters.cancelled += 1
         if lease.dead:
-            self.dead.put_back(item, log.backlog is None)
+            self.dead.put_back(item, log.read_ahead is None)
             self.outbox.send_on((item.id,))
             return log.returned(item, lease.attempts, began_ms, unix_ms, reason, lease.by_token)
         counts = buries or reason != DEFERRED
@@ -276,7 +276,7 @@ class Subscription(SubscriptionState):
         lsn = log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token, due_ms)
         self.markers.remember(item.id, item.marker)
         self.delay(item, delay, now_ms)
-        if lsn == before and log.backlog is not None:
+        if lsn == before and log.read_ahead is not None:
             self.delays.unlogged.add(item.id)
         return lsn
 
@@ -294,7 +294,7 @@ class Subscription(SubscriptionState):
             self.delays.add_shared(item.id, item.size)
         else:
             self.delays.add(item.id, item.size, due_ms, delay.is_date)
-        if self.log.backlog is None:
+        if self.log.read_ahead is None:
             self.delays.items[item.id] = item
         self.alarm.need(due_ms - self.clock.offset_ms if delay.is_date else due_ms)
 

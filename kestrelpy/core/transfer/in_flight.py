@@ -38,18 +38,18 @@ class _Leaving:
     For a transfer request it is one copy, with a body of `bytes`.
     """
 
-    __slots__ = ("bytes", "copies", "lsn", "order", "source", "target")
+    __slots__ = ("bytes", "copies", "lsn", "request", "source", "target")
 
     def __init__(
         self, lsn: int, source: Queue, target: Queue, copies: list[int],
-        order: TransferRequest | None = None, bytes_: int = 0,
+        request: TransferRequest | None = None, bytes_: int = 0,
     ) -> None:  # fmt: skip
         self.bytes = bytes_
         self.lsn = lsn
         self.source = source
         self.target = target
         self.copies = copies
-        self.order = order
+        self.request = request
 
 
 class InFlight:
@@ -59,8 +59,17 @@ class InFlight:
     """
 
     __slots__ = (
-        "_doubted", "_leaving", "_orphans", "_over", "_registry", "_staying", "_stored",
-        "_stranded", "_told", "mover", "unawaited",
+        "_doubted",
+        "_leaving",
+        "_orphans",
+        "_over",
+        "_registry",
+        "_staying",
+        "_stored",
+        "_told",
+        "_without_target",
+        "mover",
+        "unawaited",
     )  # fmt: skip
 
     def __init__(self, registry: Registry, over: Callable[[TransferRequest, int], None]) -> None:
@@ -72,7 +81,7 @@ class InFlight:
         self._leaving: dict[Queue, deque[_Leaving]] = {}  # by source, in the order of its log
         self._doubted: dict[Queue, set[Queue]] = {}  # by source: the queues with the copies
         self._orphans: dict[Queue, list[tuple[Queue, list[int]]]] = {}
-        self._stranded: dict[Queue, list[_Stored]] = {}
+        self._without_target: dict[Queue, list[_Stored]] = {}
         self._staying: set[Queue] = set()  # deleted queues whose files could not be removed
         self._told: dict[Queue, int] = {}  # deleted queues: the lsn of the record that says so
         self.unawaited: dict[Queue, None] = {}
@@ -97,11 +106,11 @@ class InFlight:
         self._await_copy(files, (lsn, copy, None, source, lease))
 
     def stored(
-        self, order: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int
+        self, request: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int
     ) -> None:
         """Begin the transfer of a request's item, which is `copy` in `target` by its put `lsn`."""
         target.log.wait_durable(lsn)
-        self._await_copy(target, (lsn, copy, order, order.source, lease))
+        self._await_copy(target, (lsn, copy, request, request.source, lease))
 
     def _await_copy(self, target: Queue, stored: _Stored) -> None:
         waiting = self._stored.get(target)
@@ -142,27 +151,27 @@ class InFlight:
         latest: _Leaving | None = None  # of the hand-offs
         while waiting and (waiting[0][0] <= durable_lsn or has_failed):
             stored = waiting.popleft()
-            lsn, copy, order, source, lease = stored
+            lsn, copy, request, source, lease = stored
             taken += 1
             if lsn > durable_lsn:
                 self._never_stored(target, stored)
             elif source.deleted:
                 self._orphan(source, target, [copy], now_ms)
-                self._end(order, lease.item.size)
+                self._end(request, lease.item.size)
             elif source.log.failure is not None:
                 self._doubted.setdefault(source, set()).add(target.files)
-                self._doubt(order, lease.item.size)
+                self._doubt(request, lease.item.size)
             else:
                 reader = lease.owner
                 assert isinstance(reader, Subscription)
-                is_awaited = order is not None or source.policy.sync_ms != 0
+                is_awaited = request is not None or source.policy.sync_ms != 0
                 lsn = Source(reader).leave(lease, as_target(copy), now_ms, not is_awaited)
-                if order is None and latest is not None and latest.source is source:
+                if request is None and latest is not None and latest.source is source:
                     latest.copies.append(copy)
                     latest.lsn = lsn
                     continue
-                leaving = _Leaving(lsn, source, target, [copy], order, lease.item.size)
-                if order is None:
+                leaving = _Leaving(lsn, source, target, [copy], request, lease.item.size)
+                if request is None:
                     latest = leaving
                 self._await_end(leaving, is_awaited)
         if not waiting:
@@ -187,15 +196,15 @@ class InFlight:
             taken += len(leaving.copies)
             if leaving.lsn <= durable_lsn:
                 closed.setdefault(leaving.target, []).extend(leaving.copies)
-                if leaving.order is not None:
-                    leaving.order.moved += 1
-                self._end(leaving.order, leaving.bytes)
+                if leaving.request is not None:
+                    leaving.request.moved += 1
+                self._end(leaving.request, leaving.bytes)
             elif source.files.is_going:
                 self._orphan(source, leaving.target, leaving.copies, now_ms)
-                self._end(leaving.order, leaving.bytes)
+                self._end(leaving.request, leaving.bytes)
             else:
                 self._doubted.setdefault(source, set()).add(leaving.target.files)
-                self._doubt(leaving.order, leaving.bytes)
+                self._doubt(leaving.request, leaving.bytes)
         if not waiting:
             del self._leaving[source]
         for target, copies in closed.items():
@@ -227,20 +236,20 @@ class InFlight:
 
     def _never_stored(self, target: Queue, stored: _Stored) -> None:
         """Handle a copy that never reached the disk: its journal failed, or was deleted before."""
-        _, _, order, source, lease = stored
+        _, _, request, source, lease = stored
         if target.deleted and not source.deleted:
-            self._stranded.setdefault(target, []).append(stored)
-        self._doubt(order, lease.item.size)
+            self._without_target.setdefault(target, []).append(stored)
+        self._doubt(request, lease.item.size)
 
-    def _doubt(self, order: TransferRequest | None, bytes_: int) -> None:
+    def _doubt(self, request: TransferRequest | None, bytes_: int) -> None:
         """Give up on an item after a journal failed: it is held back until a restart settles it."""
-        if order is not None and not order.by_itself:
-            order.give_up("a journal failed: what is in doubt is settled by a restart")
-        self._end(order, bytes_)
+        if request is not None and not request.by_itself:
+            request.give_up("a journal failed: what is in doubt is settled by a restart")
+        self._end(request, bytes_)
 
-    def _end(self, order: TransferRequest | None, bytes_: int) -> None:
-        if order is not None:
-            self._over(order, bytes_)
+    def _end(self, request: TransferRequest | None, bytes_: int) -> None:
+        if request is not None:
+            self._over(request, bytes_)
 
     # -- deleted queues ---------------------------------------------------------------------
 
@@ -300,10 +309,10 @@ class InFlight:
         self._told.pop(queue, None)
         for target, copies in self._orphans.pop(queue, []):
             self._close(target, copies, now_ms)
-        for _, _, order, source, lease in self._stranded.pop(queue, []):
+        for _, _, request, source, lease in self._without_target.pop(queue, []):
             if source.deleted:
                 continue
-            if order is not None:
+            if request is not None:
                 Source(source.reader).put_back(lease)
             elif source.log.failure is None:
                 hand_back(lease, now_ms)

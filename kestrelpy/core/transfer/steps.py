@@ -80,7 +80,7 @@ class Source:
         item = reader.end(lease)
         reader.moving -= 1
         if lease.dead:
-            reader.dead.put_back(item, reader.log.backlog is None)
+            reader.dead.put_back(item, reader.log.read_ahead is None)
         else:
             reader.ready_line.put_back(item, lease.place)
 
@@ -192,8 +192,8 @@ class Target:
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         number = queue.next_number
         written = queue.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
-        stamp = queue.remember(ItemHeader(origin=origin), key, written, unix_ms)
-        copy = Item(number, number, item.body, item.flags, unix_ms, expires_ms, 0, key, stamp)
+        header = queue.remember(ItemHeader(origin=origin), key, written, unix_ms)
+        copy = Item(number, number, item.body, item.flags, unix_ms, expires_ms, 0, key, header)
         if passes_on := queue.passes_on:
             queue._apply_passed(number)
         else:

@@ -38,7 +38,14 @@ class Transfers:
     """
 
     __slots__ = (
-        "_bytes", "_count", "_orders", "_outboxes", "_registry", "has_more", "in_flight", "over",
+        "_bytes",
+        "_count",
+        "_outboxes",
+        "_registry",
+        "_requests",
+        "has_more",
+        "in_flight",
+        "over",
         "refusals",
     )  # fmt: skip
 
@@ -48,15 +55,15 @@ class Transfers:
         self.over: list[TransferRequest] = []
         self.refusals: list[str] = []
         self.has_more = False  # True if the next turn can go on at once
-        self._orders: dict[TransferRequest, None] = {}  # the requests that do not rest
+        self._requests: dict[TransferRequest, None] = {}  # the requests that do not rest
         self._outboxes: dict[tuple[Queue, bytes], TransferRequest] = {}
         self._count = self._bytes = 0  # of the requests' items in flight
 
     # -- requests ---------------------------------------------------------------------------
 
-    def request(self, order: TransferRequest) -> None:
+    def request(self, request: TransferRequest) -> None:
         """Begin a client's request; it is added to `over` when it has ended."""
-        self._orders[order] = None
+        self._requests[request] = None
 
     def send(self, source: Queue) -> None:
         """Request the dead letters that the policy of `source` moves, in the order of deaths."""
@@ -67,33 +74,33 @@ class Transfers:
             target = onward(reader.policy, death.reason) if death is not None else b""
             if not target:
                 continue
-            order = self._outboxes.get((source, target))
-            if order is None:
-                order = TransferRequest(source, target, deque(), by_itself=True)
-                self._outboxes[source, target] = order
-            order.ids.append(id_)
-            if not order.is_resting:
-                self._orders[order] = None
+            request = self._outboxes.get((source, target))
+            if request is None:
+                request = TransferRequest(source, target, deque(), by_itself=True)
+                self._outboxes[source, target] = request
+            request.ids.append(id_)
+            if not request.is_resting:
+                self._requests[request] = None
 
-    def wake(self, order: TransferRequest) -> None:
+    def wake(self, request: TransferRequest) -> None:
         """Try a request again whose target refused an item."""
-        order.is_resting = False
-        self._orders[order] = None
+        request.is_resting = False
+        self._requests[request] = None
 
     @property
     def is_active(self) -> bool:
         """True if any transfer is in flight, or to be begun."""
-        return bool(self._orders or self.in_flight.are_any)
+        return bool(self._requests or self.in_flight.are_any)
 
     def advance(self, now_ms: int) -> int:
         """Take the steps that have become possible, up to a bound; return how many."""
         self.has_more = False
         taken = self.in_flight.advance(now_ms) if self.in_flight.are_any else 0
         steps = BEGUN_MAX
-        for order in [*self._orders]:
-            steps -= self._begin(order, steps, now_ms)
-            if order.is_done and order in self._orders:
-                self._end(order)
+        for request in [*self._requests]:
+            steps -= self._begin(request, steps, now_ms)
+            if request.is_done and request in self._requests:
+                self._end(request)
         return taken + BEGUN_MAX - steps
 
     def take_over(self) -> list[TransferRequest]:
@@ -103,80 +110,80 @@ class Transfers:
 
     # -- steps of a request -----------------------------------------------------------------
 
-    def _begin(self, order: TransferRequest, steps: int, now_ms: int) -> int:
+    def _begin(self, request: TransferRequest, steps: int, now_ms: int) -> int:
         """Take and store items, up to the limits; return how many were begun."""
         for begun in range(steps):
-            if order.source.deleted or order.source.log.failure is not None:
-                order.give_up("its journal failed or it was deleted")
+            if request.source.deleted or request.source.log.failure is not None:
+                request.give_up("its journal failed or it was deleted")
                 return begun
             if self._count >= MOVES_MAX or self._bytes >= BYTES_MAX:
                 return begun
-            lease = self._take(order, now_ms)
+            lease = self._take(request, now_ms)
             if lease is None:
                 return begun
-            if lease.item.lsn > order.source.log.lsn_durable:
-                order.source.log.wait_durable(lease.item.lsn)
-                self._put_back(order, lease)
+            if lease.item.lsn > request.source.log.lsn_durable:
+                request.source.log.wait_durable(lease.item.lsn)
+                self._put_back(request, lease)
                 return begun
             try:
-                self._store(order, lease, now_ms)
+                self._store(request, lease, now_ms)
             except ServerError as refused:
-                self._put_back(order, lease)
-                if self._stops(order, lease, refused, now_ms):
+                self._put_back(request, lease)
+                if self._stops(request, lease, refused, now_ms):
                     return begun
         self.has_more = True
         return steps
 
-    def _put_back(self, order: TransferRequest, lease: Lease) -> None:
-        Source(order.source.reader).put_back(lease)
-        if order.of_dead:
-            order.ids.appendleft(lease.item.id)
+    def _put_back(self, request: TransferRequest, lease: Lease) -> None:
+        Source(request.source.reader).put_back(lease)
+        if request.of_dead:
+            request.ids.appendleft(lease.item.id)
         else:
-            order.left += 1
+            request.left += 1
 
-    def _take(self, order: TransferRequest, now_ms: int) -> Lease | None:
+    def _take(self, request: TransferRequest, now_ms: int) -> Lease | None:
         """Lease a request's next item; None: there is none, or it has to be read back first."""
-        reader = order.source.reader
-        if not order.of_dead:
-            if not order.left:
+        reader = request.source.reader
+        if not request.of_dead:
+            if not request.left:
                 return None
             lease = Source(reader).take_first(now_ms, self.in_flight.mover)
             if lease is not None:
-                order.left -= 1
-            elif not (order.under_way or reader.is_busy(now_ms, lends=False)):
-                order.left = 0  # (an item in flight holds its key until it has left)
+                request.left -= 1
+            elif not (request.under_way or reader.is_busy(now_ms, lends=False)):
+                request.left = 0  # (an item in flight holds its key until it has left)
             else:
                 # Expired items are being cleared away, or the next item is being read.
                 self.has_more |= not reader.needs_read and reader.ready.resident > 0
             return lease
-        while order.ids:
-            id_ = order.ids[0]
-            if order.wants(id_):
+        while request.ids:
+            id_ = request.ids[0]
+            if request.wants(id_):
                 lease = Source(reader).take_dead(id_, self.in_flight.mover)
                 if lease is not None:
-                    order.ids.popleft()
+                    request.ids.popleft()
                 return lease
-            order.ids.popleft()
+            request.ids.popleft()
         return None
 
-    def _store(self, order: TransferRequest, lease: Lease, now_ms: int) -> None:
+    def _store(self, request: TransferRequest, lease: Lease, now_ms: int) -> None:
         """Store a copy of the item in the target. Raise ServerError if the target refuses it."""
-        source, item = order.source, lease.item
-        there = self._registry.queues.get(order.target)
-        if self._registry.tombstones and (why := source.why_mistaken(there, order.target)):
+        source, item = request.source, lease.item
+        there = self._registry.queues.get(request.target)
+        if self._registry.tombstones and (why := source.why_mistaken(there, request.target)):
             raise ServerError(why)
-        target = there or self._make(order.target, item.size, now_ms)
+        target = there or self._make(request.target, item.size, now_ms)
         if target is source:
             raise ServerError("a queue does not move to itself")
         origin = Origin(
             source.server_id, source.name, item.id, source.generation, item.size
         )
         copy = Target(target).receive(item, origin, now_ms)
-        order.stored()
-        order.under_way += 1
+        request.stored()
+        request.under_way += 1
         self._count += 1
         self._bytes += item.size
-        self.in_flight.stored(order, lease, target, copy.id, copy.lsn)
+        self.in_flight.stored(request, lease, target, copy.id, copy.lsn)
 
     def _make(self, name: bytes, size: int, now_ms: int) -> Queue:
         """Create a queue of this name; raise ItemRefused if it would refuse an item of `size`."""
@@ -185,40 +192,40 @@ class Transfers:
             raise ItemRefused(f"item too large ({size} bytes, limit {limit})")
         return self._registry.create(name, now_ms)
 
-    def _over(self, order: TransferRequest, bytes_: int) -> None:
+    def _over(self, request: TransferRequest, bytes_: int) -> None:
         """Count out an item of a request, with a body of `bytes_`: its transfer has ended."""
         self._count -= 1
         self._bytes -= bytes_
-        order.under_way -= 1
-        if not order.is_resting:
-            self._orders[order] = None  # it may be done now
+        request.under_way -= 1
+        if not request.is_resting:
+            self._requests[request] = None  # it may be done now
 
     # -- refusals and ends ------------------------------------------------------------------
 
     def _stops(
-        self, order: TransferRequest, lease: Lease, refused: ServerError, now_ms: int
+        self, request: TransferRequest, lease: Lease, refused: ServerError, now_ms: int
     ) -> bool:
         """Handle a refusal by the target; True if no more items are begun for now."""
         reason = str(refused)
-        if not order.by_itself:
-            order.give_up(reason)
+        if not request.by_itself:
+            request.give_up(reason)
             return True
         item = lease.item.id if isinstance(refused, ItemRefused) else 0
-        if order.is_news(reason, item):
-            source, target = order.source.name.decode("ascii"), order.target.decode("ascii")
+        if request.is_news(reason, item):
+            source, target = request.source.name.decode("ascii"), request.target.decode("ascii")
             self.refusals.append(
                 f"queue {source}: what is to go to {target} stays in its dead line: {reason}"
             )
-        if item and order.skip():
+        if item and request.skip():
             return False
-        self._orders.pop(order, None)
-        self._registry.call_later(now_ms + order.rest(), order)
+        self._requests.pop(request, None)
+        self._registry.call_later(now_ms + request.rest(), request)
         return True
 
-    def _end(self, order: TransferRequest) -> None:
-        self._orders.pop(order, None)
-        if order.by_itself:
-            self._outboxes.pop((order.source, order.target), None)
+    def _end(self, request: TransferRequest) -> None:
+        self._requests.pop(request, None)
+        if request.by_itself:
+            self._outboxes.pop((request.source, request.target), None)
         else:
-            order.is_over = True
-            self.over.append(order)
+            request.is_over = True
+            self.over.append(request)

@@ -186,7 +186,7 @@ def _markers(queue: Queue) -> list[tuple[str, object]]:
         ("marker_earliest", first if 0 < first <= latest else latest + 1),
         ("marker_latest", latest),
         ("generation", queue.generation),
-        ("kept_bytes", queue.log.kept_bytes() if queue.retained else queue.reader.live_bytes),
+        ("kept_bytes", queue.log.retained_bytes() if queue.retained else queue.reader.live_bytes),
     ]
 
 

@@ -327,7 +327,7 @@ class Browser:
                 return (yield from self._read_displaced(disk, pairs, answer, shape))
             return (yield from self._read(queue, kept, disk, first, answer, shape))
         most = min(wanted, SLICE_ITEMS)
-        items, last = kept.gather(first - 1, most, answer.room, answer.since_ms)
+        items, last = kept.range_scan(first - 1, most, answer.room, answer.since_ms)
         puts = [item.put for item in items]
         if not puts or most < wanted:
             yield b""  # a long stretch or a long reply: other connections have their turn

@@ -51,13 +51,13 @@ def given(
     if target is None:
         _check(name, talk.broker.policy_of(name, b""), True)
     else:
-        _check(name, target.policy, target.log.backlog is not None)
+        _check(name, target.policy, target.log.read_ahead is not None)
     found = _named(talk, handoff, now_ms) if handoff.token else _open(talk)
     source = found.source
     log = source.log
     if log.failure is not None:
         source.raise_failed()
-    _check(source.name, source.policy, log.backlog is not None)
+    _check(source.name, source.policy, log.read_ahead is not None)
     if talk.broker.tombstones and (why := source.why_mistaken(target, name)):
         raise ClientError(why)
     return found

@@ -193,19 +193,19 @@ class SetHandler:
         keys, key = queue.policy.keys, NO_KEY
         if line.key or keys.rule is not None:
             key = keys.key_of(queue.name, line.key, body)
-        stamp = None
+        header = None
         if found is not None:
-            stamp = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, found.origin))
+            header = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, found.origin))
         elif line.id:
-            stamp = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, None))
+            header = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, None))
         number, delay, expects = queue.next_number, line.target.delay, line.expected
         if line.verb == b"set":
-            lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)
+            lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, header, expects)
         elif line.only_if_empty:
-            lsn = queue.add(body, line.flags, expires_ms, now_ms, key, delay=delay, stamp=stamp)
+            lsn = queue.add(body, line.flags, expires_ms, now_ms, key, delay=delay, header=header)
         else:
             expects = _expected_version(line) if line.key else None
-            lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, stamp, expects)
+            lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, header, expects)
         if found is not None and lsn >= 0 and not (queue.passes_on and is_for_nobody(queue)):
             broker.moves.in_flight.hand_off(found.source, found.lease, queue, number, lsn, now_ms)
         return lsn

@@ -81,9 +81,9 @@ def _walk(
         if step % _STEPS_AT_ONCE == 0:
             yield b""  # other connections have their turn
         item = yield from _item(talk, browser, queue, id_)
-        if item is None or item.stamp is None or not item.stamp.previous:
+        if item is None or item.header is None or not item.header.previous:
             return None
-        id_ = item.stamp.previous
+        id_ = item.header.previous
     return (yield from _item(talk, browser, queue, id_))
 
 

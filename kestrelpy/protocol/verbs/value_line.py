@@ -61,7 +61,7 @@ def full_value(
     body = item.body
     return b"VALUE %b %d %d %d %d %b %b\r\n%b\r\n%b" % (
         key, item.flags, len(body), number, item.stored_ms, _date(item.expires_ms),
-        state_words(state, attempts, item.key, item.stamp.id if item.stamp is not None else b""),
+        state_words(state, attempts, item.key, item.header.id if item.header is not None else b""),
         body, end,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """The listening sockets of one daemon. `backlog`: how many connections may come at once."""
+    """The listening sockets of one daemon. `read_ahead`: how many connections may come at once."""
 
     def __init__(self, protocol: Callable[[], asyncio.BaseProtocol], backlog: int) -> None:
         self._protocol = protocol

@@ -222,7 +222,7 @@ class DataDirectory:
                 "journal on disk and keeps it; delete the queue to have it in memory"
             )
         target = JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
-        target.holds(queue.declared, queue.reader.paused, queue.epochs, unix_ms)
+        target.holds(queue.declared, queue.reader.paused, queue.watermarks, unix_ms)
         queue.attach(target, replay.readable(journal.segments) if queue.policy.retains else None)
         replay.close()
         broker.adopt(queue, now_ms)
@@ -245,7 +245,7 @@ class DataDirectory:
 
     def _read_first(self, queue: Queue, unix_ms: int) -> None:
         """Read the first items, or note that they have expired, before the first request."""
-        reader, target, backlog = queue.reader, on_disk(queue.log), queue.log.backlog
+        reader, target, backlog = queue.reader, on_disk(queue.log), queue.log.read_ahead
         if target is None or backlog is None:
             return
         wanted = reader.ready_line.begin_fetch()

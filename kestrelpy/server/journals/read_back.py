@@ -107,7 +107,7 @@ class ReadBack:
             reader.dead.hide(id_)  # most likely never written: that is no damage
 
     def _read_ready(self, reader: Subscription, target: JournalLog) -> bool:
-        ready, backlog = reader.ready, reader.log.backlog
+        ready, backlog = reader.ready, reader.log.read_ahead
         if not ready.beyond or backlog is None:
             return True
         made = backlog.order(ready.frontier)
@@ -199,7 +199,7 @@ class ReadBack:
     async def _read(
         self, reader: Subscription, target: JournalLog, life: int, order: SegmentRead
     ) -> None:
-        backlog = reader.log.backlog
+        backlog = reader.log.read_ahead
         assert backlog is not None, "what is read back was ordered of one"
         try:
             start, data = await self._on_thread(order.run)(self._files)

@@ -16,7 +16,7 @@ def test_the_wall_is_one_offset_shared_by_all_queues() -> None:
 def test_a_step_forwards_brings_an_expiry_nearer() -> None:
     q = make_queue()
     q.put(b"1", expires_ms=WALL_MS + 60_000)
-    q.step_wall(59_999)
+    q.step_clock(59_999)
     assert q.ready == [b"1"]
     assert q.broker.next_due() == 1
     q.pass_time(1)
@@ -26,14 +26,14 @@ def test_a_step_forwards_brings_an_expiry_nearer() -> None:
 def test_a_step_forwards_past_an_expiry_ends_the_item_at_once() -> None:
     q = make_queue()
     q.put(b"1", expires_ms=WALL_MS + 60_000)
-    q.step_wall(86_400_000)
+    q.step_clock(86_400_000)
     assert q.ready == []
 
 
 def test_a_step_backwards_puts_an_expiry_off() -> None:
     q = make_queue()
     q.put(b"1", expires_ms=WALL_MS + 60_000)
-    q.step_wall(-3_600_000)
+    q.step_clock(-3_600_000)
     q.pass_time(3_659_999)
     assert q.ready == [b"1"]
     q.pass_time(1)
@@ -44,16 +44,16 @@ def test_many_steps_leave_one_alarm() -> None:
     q = make_queue()
     q.put(b"1", expires_ms=WALL_MS + 1_000_000)
     for _ in range(1000):
-        q.step_wall(-100)
-        q.step_wall(50)
+        q.step_clock(-100)
+        q.step_clock(50)
     assert len(q.broker._timers) == 1
 
 
 def test_a_wait_is_not_disturbed_by_a_step() -> None:
     q = make_queue()
     q.wait("anna", 1000)
-    q.step_wall(5000)
+    q.step_clock(5000)
     assert q.answers() == []
-    q.step_wall(-50_000)
+    q.step_clock(-50_000)
     q.pass_time(1000)
     assert q.answers() == [("anna", None)]

@@ -52,7 +52,7 @@ class Clockwork:
         self.hand.now_ms += int(seconds * 1000)
 
     def step_wall_s(self, seconds: int) -> None:
-        self.hand.broker.step_wall(self.hand.broker.clock.offset_ms + seconds * 1000)
+        self.hand.broker.step_clock(self.hand.broker.clock.offset_ms + seconds * 1000)
         self.pass_s(0)
 
     def restart(self, after_s: float = 0, *schedules: Schedule) -> None:

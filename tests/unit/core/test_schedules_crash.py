@@ -160,7 +160,7 @@ def test_a_time_is_known_though_its_item_and_its_segment_are_gone(restarts: bool
     works.commit()
 
     assert list(works.on_disk()) == []
-    assert works.life.queue.epochs == {b"tick": BEGAN_S + 40, b"rare": BEGAN_S + 40}
+    assert works.life.queue.watermarks == {b"tick": BEGAN_S + 40, b"rare": BEGAN_S + 40}
 
 
 def test_a_time_is_known_from_a_snapshot() -> None:
@@ -174,7 +174,7 @@ def test_a_time_is_known_from_a_snapshot() -> None:
 
     works.kill()
 
-    assert works.life.queue.epochs == {b"tick": BEGAN_S + 60}
+    assert works.life.queue.watermarks == {b"tick": BEGAN_S + 60}
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -57,7 +57,7 @@ def test_an_item_that_only_another_child_needs_is_found(stage: Stage) -> None:
     stage.say("eve", b"get jobs+all/from=0/peek")
     assert taken(stage, b"jobs") == b"123"
     stage.say("eve", b"get jobs+old/peek/since=%d" % (BEGAN_S + 3))
-    is_on_disk = stage.queue("jobs").log.backlog is not None
+    is_on_disk = stage.queue("jobs").log.read_ahead is not None
     assert taken(stage, b"jobs+old") == (b"23" if is_on_disk else b"123"), "nothing is missed"
 
 

@@ -46,7 +46,7 @@ def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
     for queue in town._removing:
         gates[queue.name.decode()] = removals.gate(queue)
         removals.begin(queue)
-    return gates, asyncio.gather(*tasks)
+    return gates, asyncio.range_scan(*tasks)
 
 
 async def removed(town: Town) -> dict[str, Gate]:

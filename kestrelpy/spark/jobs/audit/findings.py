@@ -296,7 +296,7 @@ def _facts(found: Found) -> dict[str, object]:
         "repeated_share": _share(books), "unrecorded": books.unrecorded,
         "wrong": {each.name.lower(): count for each, count in books.wrong.items()},
         **lists,
-        "holes": [list(each) for each in found.lsn_gaps],
+        "lsn_gaps": [list(each) for each in found.lsn_gaps],
         "ids_skipped": [list(each) for each in found.ids_skipped],
         "retained_missing": [list(each) for each in found.retained_missing],
         "damages": [each.sentence() for each in found.damages],

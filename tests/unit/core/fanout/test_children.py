@@ -34,7 +34,7 @@ MADE_FOR_A_LOG = ("due", "retention")
 # ... and this its own, of the first child, for which one item came. (It has no children.)
 OWN = {
     "name": AUDIT, "own_number": 1, "total_items": 1, "put_bytes": 0, "readers_named": 0,
-    "children": {}, "eager": [], "epochs": {}, "unseen": None, "retained": None,
+    "children": {}, "eager": [], "watermarks": {}, "unseen": None, "retained": None,
     "deleted": False, "is_gone": False, "is_tombstone": False, "passes_on": False,
 }  # fmt: skip
 

@@ -91,7 +91,7 @@ def test_an_item_put_off_has_one_entry_and_touches_no_idle_child() -> None:
     assert queue.unseen.due.count == 10
     assert {child.taken for child in children} == {0}
     assert all(reader.delays.entry_count == 0 for reader in queue.readers)
-    assert queue.log.backlog is not None
+    assert queue.log.read_ahead is not None
     stage.pass_time(1000)
     assert queue.unseen.due.count == 0
     assert {child.taken for child in children} == {0}
@@ -185,7 +185,7 @@ def test_dates_follow_the_wall_clock() -> None:
     stage.say("eve", b"get jobs+a/peek")
     at = (stage.unix_ms + 60_000) // 1000
     stage.say("eve", b"set jobs/at=%d 0 0 1" % at, b"1")
-    stage.broker.step_wall(stage.broker.clock.offset_ms + 61_000)
+    stage.broker.step_clock(stage.broker.clock.offset_ms + 61_000)
     stage.pass_time(10)
     assert drained(stage, b"jobs+a") == [b"1"]
 

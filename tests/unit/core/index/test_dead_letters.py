@@ -182,10 +182,10 @@ def test_burying_and_forgetting_leave_nothing_behind() -> None:
     assert (len(line), line.count, line.bytes) == (1, 1, 4)
     assert line.pop() == (1, item)
     assert (len(line), line.count, line.bytes) == (1, 0, 4)
-    line.forget(1, is_lent=True)
+    line.forget(1, is_leased=True)
     assert (len(line), line.count, line.bytes, line.first()) == (0, 0, 0, None)
     assert not line._items
-    assert not line._kept_bytes
+    assert not line._held_bytes
 
 
 def test_the_body_of_one_that_is_purged_makes_room_for_others() -> None:
@@ -194,7 +194,7 @@ def test_the_body_of_one_that_is_purged_makes_room_for_others() -> None:
     for id_ in (1, 2, 3):
         line.add(id_, 1, b"abort", 99, len(large))
     line.store(Item(1, 1, large, 0, 0, 0), always=False)
-    line.forget(1, is_lent=False)
+    line.forget(1, is_leased=False)
     line.store(Item(2, 2, b"x", 0, 0, 0), always=False)
 
     line.store(Item(3, 3, large, 0, 0, 0), always=False)
@@ -208,7 +208,7 @@ def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
         line.add(id_, 1, b"abort", 99, 1)
         line.store(Item(id_, id_, b"x", 0, 0, 0), always=False)
         if id_ % 100 != 1:
-            line.forget(id_, is_lent=False)
+            line.forget(id_, is_leased=False)
         elif id_ > 1:
             line.take(id_)  # it is away, and its entry in the line
     stay = list(line.deaths)

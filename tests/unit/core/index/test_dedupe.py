@@ -16,7 +16,7 @@ WINDOW_MS = 60_000
 
 def put(q: QueueInHand, id_: bytes, scope: bytes = b"", epoch: int = 0, body: bytes = b"x") -> bool:
     """Store an item under this id; False: it is a duplicate."""
-    answer = q.queue.put(body, 0, 0, q.now_ms, stamp=ItemHeader(id_, scope, epoch))
+    answer = q.queue.put(body, 0, 0, q.now_ms, header=ItemHeader(id_, scope, epoch))
     assert answer == DUPLICATE or answer > 0
     return answer != DUPLICATE
 
@@ -71,20 +71,20 @@ def test_an_id_is_remembered_only_if_the_item_is_stored() -> None:
     q = make_once(max_items=1)
     put(q, b"a")
 
-    assert q.queue.put(b"x", 0, 0, q.now_ms, stamp=ItemHeader(b"b")) == NOT_STORED
+    assert q.queue.put(b"x", 0, 0, q.now_ms, header=ItemHeader(b"b")) == NOT_STORED
     q.close(q.open())
     assert put(q, b"b")
     q.close(q.open())
     with pytest.raises(ClientError, match="would expire"):
         q.queue.put(
-            b"x", 0, q.unix_ms + 10, q.now_ms, stamp=ItemHeader(b"c"), delay=Delay(100, False)
+            b"x", 0, q.unix_ms + 10, q.now_ms, header=ItemHeader(b"c"), delay=Delay(100, False)
         )
     assert put(q, b"c")
 
 
 def test_a_delayed_item_s_id_is_remembered_from_being_stored() -> None:
     q = make_once()
-    q.queue.put(b"x", 0, 0, q.now_ms, stamp=ItemHeader(b"a"), delay=Delay(WINDOW_MS * 2, False))
+    q.queue.put(b"x", 0, 0, q.now_ms, header=ItemHeader(b"a"), delay=Delay(WINDOW_MS * 2, False))
 
     assert not put(q, b"a")
     q.now_ms += WINDOW_MS

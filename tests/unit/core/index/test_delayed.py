@@ -154,9 +154,9 @@ def test_after_a_restart_all_follow_the_wall_clock() -> None:
     later(q, b"duration", 1000)
     later(q, b"date", WALL_MS + 2000, True)
     q = q.restarted()
-    q.step_wall(1500)
+    q.step_clock(1500)
     assert q.ready == [b"duration"]
-    q.step_wall(-1500)
+    q.step_clock(-1500)
     q.pass_time(1999)
     assert q.ready == [b"duration"]
     q.pass_time(1)
@@ -167,10 +167,10 @@ def test_a_duration_does_not_follow_the_wall_clock() -> None:
     q = make_queue()
     later(q, b"duration", 1000)
     later(q, b"date", WALL_MS + 1000, True)
-    q.step_wall(-500)
+    q.step_clock(-500)
     q.pass_time(1000)
     assert q.ready == [b"duration"]
-    q.step_wall(500)
+    q.step_clock(500)
     assert q.ready == [b"duration", b"date"]
 
 

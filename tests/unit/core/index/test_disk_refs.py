@@ -8,7 +8,7 @@ from kestrelpy.core.index.disk_refs import DiskRefs, pack, unpack
 from kestrelpy.core.index.sorted_table import CHUNK_ENTRIES
 
 
-def stubs_of(*places: int) -> DiskRefs:
+def disk_refs_of(*places: int) -> DiskRefs:
     """Item 100 + place at each place, of as many bytes as its place says."""
     made = DiskRefs()
     for place in places:
@@ -26,14 +26,14 @@ def test_a_stub_is_a_place_an_id_and_a_size() -> None:
 
 
 def test_the_lowest_place_is_first() -> None:
-    disk_refs = stubs_of(7, 3, 5)
+    disk_refs = disk_refs_of(7, 3, 5)
     assert (disk_refs.first_place(), disk_refs.count, disk_refs.bytes) == (3, 3, 15)
     assert popped(disk_refs) == [3, 5, 7]
     assert (disk_refs.count, disk_refs.bytes) == (0, 0)
 
 
 def test_what_is_being_read_keeps_its_turn() -> None:
-    disk_refs = stubs_of(7, 3, 5)
+    disk_refs = disk_refs_of(7, 3, 5)
     assert disk_refs.begin_fetch(below=7, most=9, bytes_most=99) == [103, 105]
     disk_refs.push(pack(4, 104, 4))
     assert (disk_refs.first_place(), disk_refs.first_in_line(), disk_refs.count) == (3, 4, 4)
@@ -43,15 +43,15 @@ def test_what_is_being_read_keeps_its_turn() -> None:
 
 
 def test_so_many_are_read_at_once_as_there_is_room_for_and_one_in_any_case() -> None:
-    assert stubs_of(7, 3, 5).begin_fetch(99, 9, 8) == [103, 105]
-    assert stubs_of(7, 3, 5).begin_fetch(99, 9, 7) == [103]
-    assert stubs_of(7, 3, 5).begin_fetch(99, 2, 99) == [103, 105]
-    assert stubs_of(7).begin_fetch(99, 9, 0) == [107]
-    assert stubs_of(7).begin_fetch(7, 9, 99) == []
+    assert disk_refs_of(7, 3, 5).begin_fetch(99, 9, 8) == [103, 105]
+    assert disk_refs_of(7, 3, 5).begin_fetch(99, 9, 7) == [103]
+    assert disk_refs_of(7, 3, 5).begin_fetch(99, 2, 99) == [103, 105]
+    assert disk_refs_of(7).begin_fetch(99, 9, 0) == [107]
+    assert disk_refs_of(7).begin_fetch(7, 9, 99) == []
 
 
 def test_what_was_not_read_after_all_is_a_stub_as_before() -> None:
-    disk_refs = stubs_of(7, 3, 5)
+    disk_refs = disk_refs_of(7, 3, 5)
     disk_refs.begin_fetch(99, 2, 99)
     disk_refs.put_back()
     assert not disk_refs.is_fetching
@@ -59,7 +59,7 @@ def test_what_was_not_read_after_all_is_a_stub_as_before() -> None:
 
 
 def test_a_removed_one_is_passed_over_be_it_read_at_the_moment() -> None:
-    disk_refs = stubs_of(7, 3, 5, 4)
+    disk_refs = disk_refs_of(7, 3, 5, 4)
     disk_refs.begin_fetch(99, 2, 99)
     assert disk_refs.remove(103, 3)
     assert not disk_refs.remove(103, 3)
@@ -71,7 +71,7 @@ def test_a_removed_one_is_passed_over_be_it_read_at_the_moment() -> None:
 
 
 def test_removing_does_not_fill_the_memory() -> None:
-    disk_refs = stubs_of(*range(1, 5001))
+    disk_refs = disk_refs_of(*range(1, 5001))
     for place in range(2, 5001):
         disk_refs.remove(100 + place, place)
     assert disk_refs._waiting.count <= CHUNK_ENTRIES
@@ -79,7 +79,7 @@ def test_removing_does_not_fill_the_memory() -> None:
 
 
 def test_nothing_is_left_of_the_last_that_is_removed() -> None:
-    disk_refs = stubs_of(2, 4, 3)
+    disk_refs = disk_refs_of(2, 4, 3)
     for place in (3, 4, 2):
         assert disk_refs.remove(100 + place, place)
     assert (disk_refs.count, disk_refs.bytes, disk_refs._waiting.count) == (0, 0, 0)

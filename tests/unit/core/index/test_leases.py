@@ -263,9 +263,9 @@ def test_the_wall_clock_disturbs_no_lease() -> None:
     q = make_queue(lease_ms=1000)
     q.put(b"1")
     q.open()
-    q.step_wall(86_400_000)
+    q.step_clock(86_400_000)
     assert q.lent == [b"1"]
-    q.step_wall(-2 * 86_400_000)
+    q.step_clock(-2 * 86_400_000)
     q.pass_time(1000)
     assert q.ready == [b"1"]
 

@@ -13,8 +13,8 @@ WINDOW_MS = 60_000
 
 
 def write(q: QueueInHand, key: bytes, expects: int | None = None, id_: bytes = b"") -> int:
-    stamp = ItemHeader(id_) if id_ else None
-    return q.queue.put(b"x", 0, 0, q.now_ms, key, stamp=stamp, expects=expects)
+    header = ItemHeader(id_) if id_ else None
+    return q.queue.put(b"x", 0, 0, q.now_ms, key, header=header, expects=expects)
 
 
 def version(q: QueueInHand, key: bytes) -> int:

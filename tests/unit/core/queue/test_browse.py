@@ -28,7 +28,7 @@ class InMemory(QueueInHand):
 
     def seen(self, after: int = 0, most: int = 100, since_ms: int = 0) -> list[bytes]:
         """What one look shows."""
-        items, _ = self.kept.gather(after, most, PLENTY, since_ms)
+        items, _ = self.kept.range_scan(after, most, PLENTY, since_ms)
         return [item.body for item in items]
 
 
@@ -81,17 +81,17 @@ def test_each_item_is_found_wherever_it_is(q: InMemory, marker: int) -> None:
 
 
 def test_a_look_stops_before_its_bytes_do_but_has_one_item(q: InMemory) -> None:
-    assert [i.id for i in q.kept.gather(0, 9, 2, 0)[0]] == [1, 2]
-    assert [i.id for i in q.kept.gather(2, 9, 0, 0)[0]] == [3]
+    assert [i.id for i in q.kept.range_scan(0, 9, 2, 0)[0]] == [1, 2]
+    assert [i.id for i in q.kept.range_scan(2, 9, 0, 0)[0]] == [3]
 
 
 def test_a_look_goes_through_a_bounded_stretch(
     q: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.core.queue.browse._SPAN_LEAST", 3)
-    items, last = q.kept.gather(0, 1, PLENTY, 0)
+    items, last = q.kept.range_scan(0, 1, PLENTY, 0)
     assert ([i.id for i in items], last) == ([1], 1)
-    items, last = q.kept.gather(4, 2, PLENTY, 0)
+    items, last = q.kept.range_scan(4, 2, PLENTY, 0)
     assert ([i.id for i in items], last) == ([5], 12)
 
 

@@ -438,7 +438,7 @@ def test_what_is_delayed_in_a_child_of_a_remnant_follows_the_wall_clock() -> Non
     stage.say("eve", b"set jobs/at=%d 0 0 1" % at, b"1")
     stage.say("eve", b"delete jobs")
 
-    stage.broker.step_wall(stage.broker.clock.offset_ms + 61_000)
+    stage.broker.step_clock(stage.broker.clock.offset_ms + 61_000)
     stage.pass_time(10)
 
     assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n1\r\nEND\r\n"

@@ -302,5 +302,5 @@ def test_no_generation_comes_twice_within_a_second_over_a_restart(end: str, back
             assert generation not in seen
             seen.add(generation)
             assert stage.say("ann", b"delete jobs") == b"DELETED\r\n"
-        stage.broker.step_wall(stage.broker.clock.offset_ms - back_ms)
+        stage.broker.step_clock(stage.broker.clock.offset_ms - back_ms)
         getattr(stage, end)()

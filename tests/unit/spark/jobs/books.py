@@ -209,7 +209,7 @@ class Pen:
 
     def hand(self, item: int) -> int:
         """Another item of this journal is made of it, in one record with its end."""
-        return self.put(stamp=ItemHeader(origin=self.name(item)))
+        return self.put(header=ItemHeader(origin=self.name(item)))
 
     def name(self, item: int, generation: int = LIFE) -> Origin:
         """How other queues name it."""

@@ -263,12 +263,12 @@ def too_early() -> Iterator[Case]:
     rule = "before_its_put"
     for name, act in (ENDS | LIVES).items():
         also = ("sum",) if name in ENDS else ()
-        is_lent = name in ("lent by token", "renewed")
+        is_leased = name in ("lent by token", "renewed")
         if name != "redriven":  # dead by one and live by the other is unclear as well
             yield Case(rule, name, before_put(act), then(act), also=also)
             yield Case(rule, f"{name}, put for the child", before_put(act, own=True), own(act),
                        (CHILD,), also=also)  # fmt: skip
-        if not also and not is_lent:
+        if not also and not is_leased:
             yield Case(rule, f"{name}, and again after it", before_put(act, Pen.back, act),
                        then(act, Pen.back, act))  # fmt: skip
 
