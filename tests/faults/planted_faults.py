@@ -503,7 +503,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a start forgets that a schedule's last time was in a segment",
         "kestrelpy/core/log/log.py",
-        "        for draft in watermark_drafts(epochs, unix_ms):\n",
+        "        for draft in watermark_drafts(watermarks, unix_ms):\n",
         "        for draft in ():\n",
         TESTS_OF_SCHEDULES,
     ),

@@ -193,19 +193,19 @@ class Pen:
     # -- items --------------------------------------------------------------------------------
 
     def put(
-        self, key: bytes = b"", stamp: ItemHeader | None = None, *, item: int = 0, reader: int = 0,
+        self, key: bytes = b"", header: ItemHeader | None = None, *, item: int = 0, reader: int = 0,
         is_due: bool = True, meta: bytes = b"",
     ) -> int:  # fmt: skip
         """An item for all readers, or of one's own; its number."""
         item = item or self.book.number()
-        meta += (encode_meta({Tag.KEY: key}) if key else b"") + (stamp.meta if stamp else b"")
+        meta += (encode_meta({Tag.KEY: key}) if key else b"") + (header.meta if header else b"")
         place = item if is_due else 0
         self._say(Kind.PUT, item, place, 0, meta, self.book.body, reader)
         return item
 
-    def put_own(self, key: bytes = b"", stamp: ItemHeader | None = None) -> int:
+    def put_own(self, key: bytes = b"", header: ItemHeader | None = None) -> int:
         """One for this line alone."""
-        return self.put(key, stamp, reader=self.reader)
+        return self.put(key, header, reader=self.reader)
 
     def hand(self, item: int) -> int:
         """Another item of this journal is made of it, in one record with its end."""
