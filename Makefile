@@ -11,10 +11,13 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo $$p && break; done)
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
-PYTEST := $(PY) -m pytest
+PYTEST := $(PY) -m pytest --dist worksteal
+# Tests at a time: as many as there are processors.
+JOBS ?= auto
+TIME ?= 30m
 
 .DEFAULT_GOAL := help
-.PHONY: help serve install test test-fast lint bench soak mutants clean system-packages
+.PHONY: help serve install test test-fast lint bench soak sweep mutants clean system-packages
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,10 +28,10 @@ serve: install ## install, then run the daemon on its default configuration
 install: $(VENV)/.installed ## only make .venv, with the command .venv/bin/kestrelpy
 
 test: system-packages $(VENV)/.installed-test ## install what the tests need, then run all but soak
-	$(PYTEST) -m "not soak" $(ARGS)
+	$(PYTEST) -n $(JOBS) -m "not soak and not sweep" $(ARGS)
 
 test-fast: $(VENV)/.installed-test ## the tests that take three minutes together
-	$(PYTEST) -m "not slow and not soak" $(ARGS)
+	$(PYTEST) -n $(JOBS) -m "not slow and not soak and not sweep" $(ARGS)
 
 lint: $(VENV)/.installed-lint ## ruff and mypy
 	$(PY) -m ruff check .
@@ -38,8 +41,12 @@ bench: $(VENV)/.installed-bench ## measure against redis-server and beanstalkd
 	@.ci/system-packages redis-server beanstalkd memcached gcc strace
 	$(PY) -m bench $(ARGS)
 
-soak: $(VENV)/.installed-test ## the long tests
-	$(PYTEST) -m soak -o timeout=0 $(ARGS)
+soak: $(VENV)/.installed-test ## TIME=30m search for examples that no run has seen; SEED= again
+	KESTRELPY_SOAK_TIME=$(TIME) KESTRELPY_SOAK_SEED=$(SEED) \
+	$(PYTEST) -n $(JOBS) -m "soak or hypothesis" -o timeout=0 $(ARGS)
+
+sweep: $(VENV)/.installed-test ## flip every bit of every file: two hours
+	$(PYTEST) -n $(JOBS) -m sweep -o timeout=0 $(ARGS)
 
 mutants: $(VENV)/.installed-test $(VENV)/.installed-mutants ## N=300 small changes: do the tests notice?
 	$(PY) -m tests.faults.mutants -n $(or $(N),300) --seed $(or $(SEED),1) $(ARGS)

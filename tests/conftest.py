@@ -1,23 +1,63 @@
-"""What holds for every test."""
+"""Fixtures and settings of every test."""
 
 from __future__ import annotations
 
 import gc
+import os
+import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 
-# Machines are noisy: no test fails for having been slow.
+from tests.support.soak import SEED_MAX, Soak, share, whole_time
+
+# Machines are noisy: no test fails because it was slow.
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.register_profile("house", settings.get_profile("search"), derandomize=True)
 
 
+def is_soak(config: pytest.Config) -> bool:
+    """True if this run searches for new examples; all other runs have the same ones each time, so
+    that the last change broke what fails."""
+    return config.getoption("markexpr").startswith("soak")
+
+
+@pytest.hookimpl(tryfirst=True)  # before hypothesis asks for its seed
 def pytest_configure(config: pytest.Config) -> None:
-    """The soak looks for examples that nobody has seen; all other tests have the same ones each
-    time, so that what fails was broken by the last change."""
-    settings.load_profile("search" if config.getoption("markexpr") == "soak" else "house")
+    settings.load_profile("search" if is_soak(config) else "house")
+    if is_soak(config) and config.option.hypothesis_seed is None:
+        seed = os.environ.get("KESTRELPY_SOAK_SEED") or str(random.randrange(SEED_MAX))
+        # The processes that xdist starts inherit it.
+        os.environ["KESTRELPY_SOAK_SEED"] = config.option.hypothesis_seed = seed
+
+
+@pytest.fixture
+def soak(
+    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Iterator[Soak]:
+    """The seeds of this test, for its share of the time."""
+    alike = [each for each in request.session.items if "soak" in getattr(each, "fixturenames", ())]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    seconds = whole_time() * min(workers, len(alike))
+    first = int(request.config.option.hypothesis_seed or 0)
+    mine = share(first, seconds, alike.index(request.node), len(alike))
+    yield mine
+    record_property("soak", str(mine))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if is_soak(config):
+        again = f"make soak SEED={config.option.hypothesis_seed}"
+        terminalreporter.write_line(f"soak: {whole_time():.0f} s; the same examples: {again}")
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "soak" and report.when == "teardown":
+                    terminalreporter.write_line(f"soak: {report.nodeid}: {value}")
 
 
 @pytest.fixture(autouse=True)

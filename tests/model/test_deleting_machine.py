@@ -28,6 +28,7 @@ from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fate, PowerCut
 from tests.support.moving import Town
+from tests.support.soak import Soak
 
 NAMES = ("one", "one+a", "one+b", "two", "two+a", "two+set", "three")
 CHILDREN = tuple(name for name in NAMES if "+" in name)
@@ -501,6 +502,5 @@ def test_what_is_deleted_takes_nothing_along_and_leaves_nothing_behind() -> None
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_the_same_with_deletions_for_as_long_as_there_is_patience() -> None:
-    run_for_long(DeletingMachine, 4_000)
+def test_the_same_with_deletions_for_long(soak: Soak) -> None:
+    run_for_long(DeletingMachine, soak)

@@ -10,12 +10,14 @@ failed names its row and its seed, and is taken again by
 from __future__ import annotations
 
 import pytest
+from hypothesis import seed
 
 from tests.model.everything_acts import walk
 from tests.model.everything_machine import VERBS
 from tests.model.everything_orders import OrderingMachine
 from tests.model.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row, features
-from tests.support.machines import run, run_for_long
+from tests.support.machines import run
+from tests.support.soak import Soak
 
 WALKS, MORE_WALKS, STEPS = 24, 60, 100
 # What is met seldom: of these rules something comes of it.
@@ -45,8 +47,8 @@ def test_every_setting_and_every_verb_keeps_its_promise_beside_every_other() -> 
     met = Met()
     for number, row in enumerate(ROWS):
         for each in range(WALKS):
-            seed, piece = f"{number} {each}", PIECES[each % len(PIECES)]
-            walk(machine(row, met)(), seed, STEPS, piece=piece)
+            piece = PIECES[each % len(PIECES)]
+            walk(machine(row, met)(), f"{number} {each}", STEPS, piece=piece)
     missing = met.missing(VERBS)
     for each in range(MORE_WALKS):
         if not missing:
@@ -54,8 +56,8 @@ def test_every_setting_and_every_verb_keeps_its_promise_beside_every_other() -> 
         wanted = missing[each % len(missing)]
         number = choose_row(wanted, each)
         often = [rule for verb in wanted for rule in RULES_OF.get(verb, ())]
-        seed, piece = f"{number} {each} more", PIECES[each % len(PIECES)]
-        walk(machine(ROWS[number], met)(), seed, 2 * STEPS, often, piece=piece)
+        piece = PIECES[each % len(PIECES)]
+        walk(machine(ROWS[number], met)(), f"{number} {each} more", 2 * STEPS, often, piece=piece)
         missing = met.missing(VERBS)
     print(met.table())
     assert not missing, f"{len(missing)} pairs were not met: {missing}"
@@ -78,10 +80,8 @@ def test_the_same_where_hypothesis_chooses() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_the_same_for_as_long_as_there_is_patience() -> None:
-    for number, row in enumerate(ROWS):
-        for each in range(400):
-            seed, piece = f"{number} {each} long", PIECES[each % len(PIECES)]
-            walk(machine(row, Met())(), seed, 2 * STEPS, piece=piece)
-        run_for_long(machine(row, Met()), 100)
+def test_the_same_for_long(soak: Soak) -> None:
+    for number in soak.seeds():
+        row, piece = ROWS[number % len(ROWS)], PIECES[number % len(PIECES)]
+        walk(machine(row, Met())(), f"{number} long", 2 * STEPS, piece=piece)
+        run(seed(number)(machine(row, Met())), 2, steps=80)

@@ -22,7 +22,9 @@ from hypothesis.stateful import (
 )
 
 from tests.support.end_of_life import end
+from tests.support.machines import run_for_long
 from tests.support.moving import MARK, Town, unmarked
+from tests.support.soak import Soak
 
 QUEUE = st.sampled_from(["one", "two", "three"])
 WHO = st.sampled_from(["anna", "bert", "carl"])
@@ -334,8 +336,5 @@ def test_each_item_is_once_where_the_answers_say() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_state_machine_as_test(
-        HandoffMachine, settings=settings(ORDINARY, max_examples=5_000, stateful_step_count=80)
-    )
+def test_the_same_for_long(soak: Soak) -> None:
+    run_for_long(HandoffMachine, soak)

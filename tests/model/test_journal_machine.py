@@ -32,6 +32,7 @@ from journal.write.segment_file import PreallocationJob, Sizes
 from tests.support.journals import FOLDER, TIME_MS, Queue, Writer, start
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
+from tests.support.soak import Soak
 
 SIZES = Sizes(segment_min=2048, segment_max=8192, batch_max=1500)
 FAULTY_VERBS = ("write", "sync", "create", "create:rename", "create:names", "remove")
@@ -312,6 +313,5 @@ def test_whatever_fails_what_was_acknowledged_is_there_and_nothing_else() -> Non
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_for_long(JournalMachine, 20_000)
+def test_the_same_for_long(soak: Soak) -> None:
+    run_for_long(JournalMachine, soak)

@@ -27,6 +27,7 @@ from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscrip
 from tests.support.end_of_life import end_life
 from tests.support.life import WALL_MS, Life, at_once
 from tests.support.machines import run, run_for_long
+from tests.support.soak import Soak
 
 WHO = st.sampled_from(["anna", "bert"])
 NTH = st.integers(0, 9)
@@ -328,6 +329,5 @@ def test_little_memory_changes_nothing() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_for_long(MemoryMachine, 10_000)
+def test_the_same_for_long(soak: Soak) -> None:
+    run_for_long(MemoryMachine, soak)

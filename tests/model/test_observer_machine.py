@@ -25,6 +25,7 @@ from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
 from tests.support.little_memory import little_memory
 from tests.support.machines import run, run_for_long, values
+from tests.support.soak import Soak
 from tests.support.stage import Stage
 
 WHO = st.sampled_from(["anna", "bert"])
@@ -282,6 +283,5 @@ def test_an_observer_sees_each_kept_item_once_in_order() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_for_long(ObserverMachine, 10_000)
+def test_the_same_for_long(soak: Soak) -> None:
+    run_for_long(ObserverMachine, soak)

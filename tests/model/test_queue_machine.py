@@ -30,6 +30,7 @@ from tests.model.queue_model import QueueModel, Thing, Wait
 from tests.support.end_of_life import end_in_hand
 from tests.support.machines import run, run_for_long
 from tests.support.queues import NAME, QueueInHand, dead_in_order, standing
+from tests.support.soak import Soak
 
 SNAPSHOTS_KEPT = 12
 LIMITS = st.fixed_dictionaries(
@@ -527,5 +528,5 @@ def test_a_queue_does_what_the_spec_says_whatever_happens() -> None:
 
 
 @pytest.mark.soak
-def test_the_same_for_as_long_as_there_is_patience() -> None:
-    run_for_long(QueueMachine, 20_000)
+def test_the_same_for_long(soak: Soak) -> None:
+    run_for_long(QueueMachine, soak)

@@ -28,6 +28,8 @@ from hypothesis.stateful import (
 
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
+from tests.support.machines import run_for_long
+from tests.support.soak import Soak
 from tests.support.stage import Stage
 
 PARENT = "orders"
@@ -415,11 +417,5 @@ def test_every_reader_has_what_is_its_own() -> None:
 
 
 @pytest.mark.soak
-def test_every_reader_has_what_is_its_own_for_long() -> None:
-    run_state_machine_as_test(
-        ReadersMachine,
-        settings=settings(
-            max_examples=1500, stateful_step_count=80, deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        ),
-    )  # fmt: skip
+def test_every_reader_has_what_is_its_own_for_long(soak: Soak) -> None:
+    run_for_long(ReadersMachine, soak)

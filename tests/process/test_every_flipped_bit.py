@@ -1,8 +1,8 @@
 """Every flipped bit of every file of a data directory is named by the start, or by whoever reads
 what it hit, or it changes nothing. Never is it silent (spec 1.7).
 
-In the ordinary run one bit of every byte is flipped; the fast one flips each 31st byte, and `soak`
-every bit, in half an hour or more. Of long runs of filler every sixteenth byte is taken.
+In the ordinary run one bit of every byte is flipped; the fast one flips each 31st byte, and
+`make sweep` every bit, in two hours. Of long runs of filler every sixteenth byte is taken.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def test_every_flipped_byte_is_named_or_changes_nothing(closed: bool, part: str)
     sweep(closed, part, 1, 1)
 
 
-@pytest.mark.soak
+@pytest.mark.sweep
 @_ALL
 @_ENDS
 def test_every_flipped_bit_is_named_or_changes_nothing(closed: bool, part: str) -> None:

@@ -43,11 +43,16 @@ class Client:
         self.seen = 0
         self.sent = 0
         self.leaves = False
+        self.thoughts = 0
+        self.looks = 0  # for the answer that it waits for
         self.later(0)
 
     def later(self, least_us: int) -> None:
-        """Act again, after a thought."""
-        self.timeline.after(least_us + self.random.choice(_THINK_US), self._act)
+        """Act next after a thought, and not before: an earlier plan is forgotten."""
+        self.thoughts += 1
+        nth = self.thoughts
+        after_us = least_us + self.random.choice(_THINK_US)
+        self.timeline.after(after_us, lambda: self._act() if nth == self.thoughts else None)
 
     def _act(self) -> None:
         if self.world.is_closing_time:
@@ -63,16 +68,20 @@ class Client:
         elif self.seen < self.sent:
             self._wait(self.wire)
         else:
+            self.looks, thoughts = 0, self.thoughts
             self.do(self.wire)
-            self.later(200)
+            if self.thoughts == thoughts:
+                self.later(200)
 
     def _wait(self, wire: Wire) -> None:
-        """Something is not answered yet: wait, or leave."""
-        if self.random.random() < 0.002:
+        """Something is not answered yet: wait, or leave. Look less often when it takes long."""
+        self.looks += 1
+        times = min(1 << self.looks // 4, 16)
+        if self.random.random() < 0.002 * times:
             self._leave(wire)
-        elif self.random.random() < 0.05 and self.sent - self.seen < 20:
+        elif self.random.random() < 0.05 * times and self.sent - self.seen < 20:
             self.ahead(wire)
-        self.later(1_500)
+        self.later(1_500 * times)
 
     def _leave(self, wire: Wire) -> None:
         self.leaves = True
@@ -250,7 +259,7 @@ class Keeper(Client):
         elif self.tokens and kind < 0.9:
             self._go_on(wire, random.randrange(len(self.tokens)))
         else:
-            self.later(random.randrange(200_000))
+            self.later(random.randrange(20_000))
 
     def _go_on(self, wire: Wire, at: int) -> None:
         random = self.random
@@ -301,7 +310,7 @@ class Visitor(Client):
         elif kind < 0.765:
             self._leave(wire)
         else:
-            self.later(random.randrange(50_000))
+            self.later(random.randrange(10_000))
 
 
 class Observer(Client):
@@ -319,7 +328,7 @@ class Observer(Client):
         if random.random() < 0.01:
             self._leave(wire)
         elif random.random() < 0.4:
-            self.later(random.randrange(20_000))
+            self.later(random.randrange(5_000))
         else:
             after = self.markers.get(queue, 0) if random.random() < 0.9 else 0
             options = random.choice(("", "", "/n=1", "/t=5", "/t=200ms"))
@@ -351,7 +360,7 @@ class Operator(Client):
         elif kind < 0.32:
             self._leave(wire)
         else:
-            self.later(random.randrange(60_000))
+            self.later(random.randrange(15_000))
 
 
 class Mover(Client):
@@ -362,7 +371,7 @@ class Mover(Client):
         kind, at = random.random(), random.randrange(len(queues))
         later = random.choice(queues[at + 1 :]) if queues[at + 1 :] else ""
         if not self.world.ledger.books[queues[at]].rules.moves:
-            self.later(500_000)
+            self.later(100_000)
         elif kind < 0.04:
             self._leave(wire)
         elif kind < 0.12 and later:
@@ -372,7 +381,7 @@ class Mover(Client):
             to = random.choice((f"all {later}".strip(), "all"))
             self.say(wire, Request("redrive", queues[at], rest=to))
         else:
-            self.later(random.randrange(200_000))
+            self.later(random.randrange(40_000))
 
 
 KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (

@@ -50,7 +50,7 @@ class Historian(Client):
         if kind < 0.02:
             self._leave(wire)
         elif kind < 0.2:
-            self.later(random.randrange(40_000))
+            self.later(random.randrange(10_000))
         elif kind < 0.3:
             self.say(wire, Request("stats", queue, random.choice(("", "markers"))))
         elif kind < 0.5 and markers:

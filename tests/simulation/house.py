@@ -22,7 +22,7 @@ from kestrelpy.config.settings import Config
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock, daemon
 from kestrelpy.server.connections.connection import Connection
-from kestrelpy.server.journals import committer
+from kestrelpy.server.journals import committer, journal_jobs
 from tests.simulation.books import WALL_MS
 from tests.simulation.loop import JobQueue
 
@@ -128,6 +128,7 @@ def patched(world: World) -> Iterator[None]:
             (committer, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
             (committer, "SimpleQueue", lambda: _jobs(world)),
             (daemon, "tune_interpreter", nothing),
+            (journal_jobs, "time", SimpleNamespace(monotonic=lambda: 0.0)),  # pauses take none
             (patience, "time", SimpleNamespace(sleep=nothing)),
             (daemon, "Connection", SimConnection),
             (daemon, "raise_file_limit", lambda *_: 1 << 16),

@@ -1,7 +1,7 @@
 """The whole server, hundreds of lives at a time: every promise of the spec, whatever happens.
 
     python -m tests.simulation SEED            one run as a story
-    KESTRELPY_SEEDS=5000-9000 make soak        as many as wanted
+    make soak TIME=30m                         seeds that no run has seen
 
 One rule: a failure names its seed, and the seed is all it takes to see it again.
 """
@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.world import World
+from tests.support.soak import Soak
 
 GROUPS = 26
 SEEDS_IN_GROUP = 20
-SOAK = os.environ.get("KESTRELPY_SEEDS", "10000-20000")
 # A life that ends in the middle leaves work behind that was never begun.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 # What a run is for; each of these happens in any hundred runs, or the runs have become too tame.
@@ -76,7 +76,6 @@ def test_one_seed_is_one_run_whatever_the_process() -> None:
 
 
 @pytest.mark.soak
-def test_soak() -> None:
-    first, _, last = SOAK.rpartition("-")
-    for seed in range(int(first or 0), int(last)):
+def test_every_promise_is_kept_for_long(soak: Soak) -> None:
+    for seed in soak.seeds():
         run(seed)

@@ -44,7 +44,7 @@ class Writer(Client):
         if kind < 0.02:
             self._leave(wire)
         elif kind < 0.3:
-            self.later(random.randrange(30_000))
+            self.later(random.randrange(8_000))
         elif kind < 0.5:
             self.say(wire, Request("gets", queue, f"{key}/peek"))
         elif kind < 0.6 and told and self.world.ledger.books[queue].rules.retains:

@@ -1,7 +1,7 @@
 """How a state machine is run, and what it reads back.
 
-    run(Machine, examples)         in every `make test`
-    run_for_long(Machine, examples) in `make soak`: each twice as long
+    run(Machine, examples)       in every `make test`
+    run_for_long(Machine, soak)  in `make soak`: twice as many steps, new examples
 
 One rule: an example that failed can be repeated from what is printed.
 """
@@ -11,9 +11,12 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from tests.support.soak import Soak
+
+_ROUND: Final = 20  # examples of one seed
 _VALUE: Final = re.compile(
     rb"VALUE (?P<key>\S+) \d+ (?P<bytes>\d+)(?: (?P<number>\d+))?"
     rb"(?: \d+ (?:\d+|-) (?P<attempts>\d+) (?P<state>\w+) - -)?\r\n"
@@ -21,7 +24,7 @@ _VALUE: Final = re.compile(
 
 
 def run(machine: type[RuleBasedStateMachine], examples: int, steps: int = 40) -> None:
-    """So many examples of so many steps."""
+    """Run this number of examples, each of this number of steps."""
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -31,9 +34,10 @@ def run(machine: type[RuleBasedStateMachine], examples: int, steps: int = 40) ->
     )  # fmt: skip
 
 
-def run_for_long(machine: type[RuleBasedStateMachine], examples: int) -> None:
-    """So many, of twice as many steps."""
-    run(machine, examples, steps=80)
+def run_for_long(machine: type[RuleBasedStateMachine], soak: Soak) -> None:
+    """Run new examples until the time of this test is over."""
+    for number in soak.seeds():
+        run(seed(number)(machine), _ROUND, steps=80)
 
 
 class Shown(NamedTuple):

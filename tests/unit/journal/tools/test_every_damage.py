@@ -152,7 +152,7 @@ def test_every_flipped_bit_is_named_and_costs_only_what_it_hit(closed: bool) -> 
     flip(closed, bits_each=1)
 
 
-@pytest.mark.soak
+@pytest.mark.sweep
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
 def test_every_flipped_bit_without_exception(closed: bool) -> None:
     flip(closed, bits_each=8)

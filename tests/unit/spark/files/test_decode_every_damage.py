@@ -109,7 +109,7 @@ def test_compacted_and_recycled_segments_read_the_same_cut_anywhere(
     truncated(disk, others=31)
 
 
-@pytest.mark.soak
+@pytest.mark.sweep
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
 def test_every_flipped_bit_without_exception_reads_the_same_in_bulk(closed: bool) -> None:
     disk, _ = journal(closed)
@@ -118,7 +118,7 @@ def test_every_flipped_bit_without_exception_reads_the_same_in_bulk(closed: bool
     flipped(disk.kill_clone(), bits=8, others=1)
 
 
-@pytest.mark.soak
+@pytest.mark.sweep
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
 def test_every_length_without_exception_reads_the_same_in_bulk(closed: bool) -> None:
     truncated(journal(closed)[0], others=1)

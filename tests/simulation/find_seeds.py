@@ -1,0 +1,44 @@
+"""Write down which seed finds each planted mistake: `python -m tests.simulation.find_seeds`.
+
+A table of seeds lets the tests begin where a mistake was found before. It is written anew when the
+daemon or the simulation has changed so much that the tests search for minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.simulation.plants import PLANTS
+from tests.simulation.plants_kept import PLANTS_KEPT
+from tests.simulation.plants_versions import PLANTS_VERSIONS
+from tests.simulation.world import World
+
+SEEDS_MAX = 900
+TABLE = Path(__file__).parent / "seeds.json"
+ALL = {plant.__name__: plant for plant in (*PLANTS, *PLANTS_KEPT, *PLANTS_VERSIONS)}
+
+
+def known_seeds() -> dict[str, int]:
+    """Return the table: a seed for the name of each planted mistake."""
+    seeds: dict[str, int] = json.loads(TABLE.read_text())
+    return seeds
+
+
+def is_found(name: str, seed: int) -> bool:
+    """True if the checker complains of a run with this mistake."""
+    with ALL[name]():
+        return bool(World(seed).run().violations)
+
+
+def find(name: str) -> int | None:
+    """Return the first seed that finds it; None if no run does."""
+    return next((seed for seed in range(SEEDS_MAX) if is_found(name, seed)), None)
+
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        found = dict(zip(ALL, pool.map(find, ALL), strict=True))
+    TABLE.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
