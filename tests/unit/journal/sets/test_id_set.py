@@ -107,7 +107,7 @@ def spread(holes: int) -> IdSet:
     return found
 
 
-@pytest.mark.parametrize("lsn_gaps", [1, 2000])
+@pytest.mark.parametrize("holes", [1, 2000])
 def test_ten_million_ids_take_little_time(holes: int) -> None:
     found = spread(holes)
     for action in (
