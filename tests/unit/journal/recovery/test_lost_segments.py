@@ -115,6 +115,15 @@ def test_an_item_is_missing_while_one_reader_still_has_it() -> None:
     assert not lost(found)
 
 
+def test_a_confirm_of_one_reader_ends_the_item_for_that_one_alone() -> None:
+    found = LostSegments(snapshot(ids(12), readers=[child(ids(12))]), [segment(8)])
+
+    found.see(record(Kind.DONE, 12, reader=1))
+    assert lost(found)
+    found.see(record(Kind.DONE, 12))
+    assert not lost(found)
+
+
 def test_a_reader_that_ends_needs_nothing_any_more() -> None:
     found = LostSegments(snapshot(ids(12), (12,), [child(ids(15))]), [segment(8)])
 

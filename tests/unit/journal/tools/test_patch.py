@@ -39,6 +39,7 @@ def patched(data: bytes, header: SegmentHeader, **known: int) -> Scan:
     disk.make_folder(FOLDER)
     disk.create(PATH, data, len(data)).close()
     whole = Patch(Frames(disk, PATH), header, NOTHING, **known).patched(data)
+    assert SegmentHeader.decode(whole, PATH) == header
     return scan(whole, PATH, header.journal, header.segment)
 
 
