@@ -7,6 +7,7 @@ from typing import Final
 _RECIPES: Final = "tests/process/examples/test_recipes.py"
 _RECIPE: Final = f"{_RECIPES}: one test with parameters runs every recipe"
 _AUDIT: Final = "tests/unit/spark/jobs/audit/test_audit.py"
+_TRANSCRIPTS: Final = "tests/scenario/test_transcripts.py"
 _CLIENT: Final = "tests/process/client/test_client.py"
 
 TESTED_BY: Final[dict[str, str]] = {
@@ -25,7 +26,7 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.cli.app":
         "tests/process/cli/test_spark.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.dead":
-        "tests/process/cli/test_listing.py: a purge and its list belong to the listings",
+        "tests/process/cli/test_item.py: the dead are items to their user",
     "kestrelpy.cli.dead_commands":
         "tests/process/cli/test_moving.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.errors":
@@ -42,7 +43,7 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.core.queue.child_queue":
         "tests/unit/core/fanout/test_children.py: a child is tested together with its queue",
     "kestrelpy.core.queue.child_start":
-        "tests/unit/core/fanout/test_retained_children.py: where a child begins, with retention",
+        "tests/unit/core/fanout/test_children.py: a beginning is seen by what the child gets",
     "kestrelpy.core.queue.due_items":
         "tests/unit/core/index/test_delayed.py: delays are tested from the put to the release",
     "kestrelpy.core.queue.fanout":
@@ -58,7 +59,7 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.core.subscription.state":
         "tests/unit/core/subscription/test_subscription.py: no behaviour but the changes of counts",
     "kestrelpy.core.transfer.in_flight":
-        "tests/unit/core/transfer/test_transfers.py: a transfer is tested from end to end",
+        "tests/unit/core/transfer/test_handoff.py: a transfer is tested from end to end",
     "kestrelpy.core.transfer.steps":
         "tests/unit/core/transfer/test_transfers.py: a transfer is tested from end to end",
     **{
@@ -75,19 +76,19 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.protocol.room":
         "tests/unit/server/connections/test_memory.py: the memory it waits for is the server's",
     "kestrelpy.protocol.verbs.browse_displaced":
-        "tests/unit/protocol/test_conversation.py: it answers a browse by an earlier version",
+        "tests/unit/core/fanout/test_retained_children.py: children have such markers",
     "kestrelpy.protocol.verbs.children":
         "tests/unit/protocol/test_beginning.py: the verbs of children, by what clients say",
     "kestrelpy.protocol.verbs.end_lease":
-        "tests/unit/protocol/test_conversation.py: the ends of leases by their tokens",
+        f"{_TRANSCRIPTS}: what each end of a lease replies, in tokens.txt and others",
     "kestrelpy.protocol.verbs.move":
         "tests/unit/core/transfer/test_transfers.py: a transfer is tested from the request on",
     "kestrelpy.protocol.verbs.set":
-        "tests/unit/protocol/test_conversation.py: what a set replies, in every case",
+        f"{_TRANSCRIPTS}: what a set replies, in storing.txt, once.txt and others",
     "kestrelpy.protocol.verbs.streams":
-        "tests/unit/protocol/verbs/test_browse.py: long replies, one step a turn",
+        f"{_TRANSCRIPTS}: keys and their versions, in once.txt",
     "kestrelpy.server.schedules":
-        "tests/unit/core/test_schedules_crash.py: a server's schedules over crashes and reloads",
+        f"{_TRANSCRIPTS}: the core decides, a server only asks it; in schedules.txt",
     "kestrelpy.spark.files.discovery":
         "tests/unit/spark/files/test_plan_events.py: what is found is what is planned",
     "kestrelpy.spark.jobs.audit.checks":
