@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import rest_house
+from tests.support import rest_house, tested_house
 from tests.support.rest_table import (
     AT_MOST,
     MAY_HOLD,
@@ -30,6 +30,7 @@ from tests.support.rest_table import (
     RETAINED,
     VALUES,
 )
+from tests.support.tested_by import TESTED_BY
 
 ROOT = Path(__file__).parent.parent
 
@@ -501,20 +502,8 @@ def test_exceptions_to_the_sizes_are_still_needed() -> None:
     complain(complaints)
 
 
-def test_every_room_has_tests_of_its_own(request: pytest.FixtureRequest) -> None:
-    """A file test_<room>*.py, or a folder of the room's name; what is missing is a warning."""
-    tests = ROOT / "tests"
-    missing = [
-        name
-        for name, module in house().items()
-        if module.path.stem.strip("_") == module.path.stem
-        and not any(tests.rglob(f"test_{module.path.stem}*.py"))
-        and not any(tests.glob(f"{module.path.stem}/test_*.py"))
-    ]
-    if missing:
-        request.node.warn(
-            pytest.PytestWarning(f"rooms without a test file of their name: {', '.join(missing)}")
-        )
+def test_every_module_has_tests_of_its_own_name_or_the_table_says_why_not() -> None:
+    complain(tested_house.complaints(TESTED_BY, tested_house.modules(), tested_house.test_files()))
 
 
 def test_every_class_says_what_may_be_left_of_it_when_nothing_is_under_way() -> None:

@@ -8,9 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from journal.sets.id_set import IdSet
 from journal.write.segment_file import Sizes
-from kestrelpy.core.index.retained_ids import RetainedIds
 from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST
 from tests.support import stage as stages
@@ -329,18 +327,6 @@ def test_the_golden_journal_of_what_is_retained_is_read_as_it_was_meant(stage: S
         (1, b"done", b"one"), (3, b"done", b"later"), (5, b"ready", b"ready"), (6, b"done", b"six"),
     ]  # fmt: skip
     assert b"queue_retained_marker_latest 6\r\n" in stage.say("eye", b"stats markers")
-
-
-def test_the_set_is_brought_up_in_one_piece_and_passes_over_places() -> None:
-    ids = IdSet()
-    retained = RetainedIds(ids, 4)  # what there was up to 4 is not kept
-    assert list(retained.up_to(7)) == [5, 6, 7]
-    retained.skip(10)
-    assert list(retained.up_to(11)) == [5, 6, 7, 8, 9, 11]
-    needed = IdSet()
-    needed.add(6)
-    retained.lose(5, 8, needed)
-    assert list(retained.up_to(11)) == [6, 9, 11]
 
 
 def test_a_segment_that_is_kept_is_not_rewritten_along_with_one_whose_time_is_over(

@@ -1,0 +1,121 @@
+"""The modules that have no test file of their own name: which file tests each, and why there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_RECIPES: Final = "tests/process/examples/test_recipes.py"
+_RECIPE: Final = f"{_RECIPES}: one test with parameters runs every recipe"
+_AUDIT: Final = "tests/unit/spark/jobs/audit/test_audit.py"
+_TRANSCRIPTS: Final = "tests/scenario/test_transcripts.py"
+_CLIENT: Final = "tests/process/client/test_client.py"
+
+TESTED_BY: Final[dict[str, str]] = {
+    "journal.format.subscription_state":
+        "tests/unit/journal/snapshot/test_snapshot.py: its frames stand in snapshots alone",
+    "journal.format.transfer":
+        "tests/unit/core/transfer/test_transfers.py: its records say something in two logs at once",
+    "journal.read.segment_read":
+        "tests/unit/journal/read/test_readahead.py: a read ahead is made of these",
+    "journal.snapshot.dedupe_load":
+        "tests/unit/journal/snapshot/test_dedupe_file.py: reads what that module writes",
+    "journal.snapshot.dedupe_merge":
+        "tests/unit/journal/snapshot/test_dedupe_file.py: merges what that module writes",
+    "journal.snapshot.job":
+        "tests/unit/journal/compaction/test_maintenance.py: it is made and ended there",
+    "kestrelpy.cli.app":
+        "tests/process/cli/test_spark.py: no behaviour of its own, it declares the commands",
+    "kestrelpy.cli.dead":
+        "tests/process/cli/test_item.py: the dead are items to their user",
+    "kestrelpy.cli.dead_commands":
+        "tests/process/cli/test_moving.py: no behaviour of its own, it declares the commands",
+    "kestrelpy.cli.errors":
+        "tests/process/cli/test_remote.py: no behaviour of its own",
+    "kestrelpy.cli.options":
+        "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",
+    "kestrelpy.client.connection": f"{_CLIENT}: a worker is tested with its connection",
+    "kestrelpy.client.item": f"{_CLIENT}: an item is tested with the worker that has it",
+    "kestrelpy.client.worker": f"{_CLIENT}: a worker is what the client's users see",
+    "kestrelpy.config.kinds":
+        "tests/unit/config/test_mistakes.py: each kind of value is tested by what it refuses",
+    "kestrelpy.core.fanout.child":
+        "tests/unit/core/fanout/test_children.py: a child is tested together with its queue",
+    "kestrelpy.core.queue.child_queue":
+        "tests/unit/core/fanout/test_children.py: a child is tested together with its queue",
+    "kestrelpy.core.queue.child_start":
+        "tests/unit/core/fanout/test_children.py: a beginning is seen by what the child gets",
+    "kestrelpy.core.queue.due_items":
+        "tests/unit/core/index/test_delayed.py: delays are tested from the put to the release",
+    "kestrelpy.core.queue.fanout":
+        "tests/unit/core/fanout/test_unseen.py: what it notes is seen by the children alone",
+    "kestrelpy.core.queue.state":
+        "tests/unit/core/queue/test_queue.py: no behaviour of its own, the attributes of a queue",
+    "kestrelpy.core.registry.registry":
+        "tests/unit/core/registry/test_lifecycle.py: the names of queues change in their lives",
+    "kestrelpy.core.replay.subscription_replay":
+        "tests/unit/core/replay/test_replay.py: one of its parts",
+    "kestrelpy.core.subscription.restore":
+        "tests/unit/core/replay/test_replay.py: it is run at a start alone",
+    "kestrelpy.core.subscription.state":
+        "tests/unit/core/subscription/test_subscription.py: no behaviour but the changes of counts",
+    "kestrelpy.core.transfer.in_flight":
+        "tests/unit/core/transfer/test_handoff.py: a transfer is tested from end to end",
+    "kestrelpy.core.transfer.steps":
+        "tests/unit/core/transfer/test_transfers.py: a transfer is tested from end to end",
+    **{
+        f"kestrelpy.examples.{name}": _RECIPE
+        for name in (
+            "account", "audit", "cron", "handoff", "lock", "observer", "renewing", "reservation",
+            "saga", "transfers", "webhook", "withdrawal", "workflow",
+        )
+    },
+    "kestrelpy.examples.fresh": f"{_RECIPES}: it starts the daemon of every recipe",
+    "kestrelpy.examples.trio": "tests/process/examples/test_crew.py: the crew runs it",
+    "kestrelpy.protocol.ports":
+        "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
+    "kestrelpy.protocol.room":
+        "tests/unit/server/connections/test_memory.py: the memory it waits for is the server's",
+    "kestrelpy.protocol.verbs.browse_displaced":
+        "tests/unit/core/fanout/test_retained_children.py: children have such markers",
+    "kestrelpy.protocol.verbs.children":
+        "tests/unit/protocol/test_beginning.py: the verbs of children, by what clients say",
+    "kestrelpy.protocol.verbs.end_lease":
+        f"{_TRANSCRIPTS}: what each end of a lease replies, in tokens.txt and others",
+    "kestrelpy.protocol.verbs.move":
+        "tests/unit/core/transfer/test_transfers.py: a transfer is tested from the request on",
+    "kestrelpy.protocol.verbs.set":
+        f"{_TRANSCRIPTS}: what a set replies, in storing.txt, once.txt and others",
+    "kestrelpy.protocol.verbs.streams":
+        f"{_TRANSCRIPTS}: keys and their versions, in once.txt",
+    "kestrelpy.server.schedules":
+        f"{_TRANSCRIPTS}: the core decides, a server only asks it; in schedules.txt",
+    "kestrelpy.spark.files.discovery":
+        "tests/unit/spark/files/test_plan_events.py: what is found is what is planned",
+    "kestrelpy.spark.jobs.audit.checks":
+        "tests/unit/spark/jobs/common/test_items.py: it checks the items of blocks",
+    "kestrelpy.spark.jobs.audit.dedupe":
+        "tests/unit/spark/jobs/audit/test_audit_rules.py: a rule is tested by its audit",
+    "kestrelpy.spark.jobs.audit.findings": f"{_AUDIT}: the text of an audit is tested with it",
+    "kestrelpy.spark.jobs.audit.lsn_gaps": f"{_AUDIT}: a rule is tested by its audit",
+    "kestrelpy.spark.jobs.audit.order": f"{_AUDIT}: a rule is tested by its audit",
+    "kestrelpy.spark.jobs.audit.reconcile": f"{_AUDIT}: a rule is tested by its audit",
+    "kestrelpy.spark.jobs.common.baseline": f"{_AUDIT}: an audit begins with it",
+    "kestrelpy.spark.jobs.common.blocks":
+        "tests/unit/spark/jobs/common/test_items.py: blocks are the items' packed form",
+    "kestrelpy.spark.jobs.common.children":
+        "tests/unit/spark/jobs/report/test_report.py: the report alone reads children so",
+    "kestrelpy.spark.jobs.common.events":
+        "tests/unit/spark/jobs/common/test_items.py: events are what items are made of",
+    "kestrelpy.spark.jobs.common.readers":
+        "tests/unit/spark/jobs/audit/test_audit_readers.py: the audit of children is its only use",
+    "kestrelpy.spark.jobs.common.retention":
+        "tests/unit/spark/jobs/audit/test_audit_readers.py: the audit is its only use",
+    "kestrelpy.spark.jobs.lifecycle.rows":
+        "tests/unit/spark/jobs/lifecycle/test_lifecycle.py: the rows are the job's result",
+    "kestrelpy.spark.jobs.report.item_rows":
+        "tests/unit/spark/jobs/report/test_metrics.py: the metrics are made of these rows",
+    "kestrelpy.spark.jobs.report.time_series":
+        "tests/unit/spark/jobs/report/test_metrics.py: the series are the metrics of intervals",
+    "kestrelpy.spark.reader":
+        "tests/unit/spark/test_pushdown.py: a reader that filters is this one",
+}
