@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from journal.sets import IdSet
+from journal.sets import IdCounts, IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import ServerCounters
 from kestrelpy.core.index import DeadLetters, Leases, MarkerIndex, Memory, Waiter, Waiters
@@ -110,6 +110,8 @@ class Registry:
         reader.key_gate.clear(IdSet())
         reader.dead.drop(trash)
         reader.dead, reader.live, reader.outgoing = DeadLetters(), IdSet(), []
+        reader.live_bytes, reader.attempts = 0, IdCounts()
+        reader.out_of_order.discard_range(1, reader.out_of_order.last)
         reader.residency.release()
 
     def take_absent(self, name: bytes) -> Waiters | None:

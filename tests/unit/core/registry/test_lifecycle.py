@@ -30,6 +30,25 @@ def test_a_child_of_the_configuration_reads_the_new_queue_once_the_old_one_is_re
     assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n4\r\nEND\r\n"
 
 
+def test_a_deleted_queue_counts_nothing_of_its_items_any_more() -> None:
+    """A snapshot of a tombstone would bring the counts back."""
+    stage = Stage()
+    stage.say("eve", b"get jobs+audit/peek")
+    stage.say("eve", b"set jobs/key=k 0 0 1", b"1")
+    stage.say("eve", b"set jobs 0 0 1", b"2")
+    stage.say("bob", b"get jobs/open")
+    stage.say("bob", b"get jobs/abort/delay=1h")
+    queue = stage.queue("jobs")
+    assert (queue.reader.attempts.get(1), queue.reader.live_bytes) == (1, 2)
+
+    stage.say("eve", b"delete jobs")
+
+    assert queue.is_tombstone
+    reader = queue.reader
+    assert (reader.live.count, reader.live_bytes, reader.held_keys) == (0, 0, {})
+    assert (bool(reader.attempts), reader.out_of_order.count) == (False, 0)
+
+
 def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None:
     stage = Stage()
     stage.set_queue("jobs+audit", lease="1m")
