@@ -135,9 +135,13 @@ class QueueDeletions:
         assert turn is not None
         assert turn.committer is not None
         assert turn.journal_jobs is not None
-        # In a shortage no connection waits for stored records: they are refused. Records that
-        # another queue's log still has to write are awaited, or a handed-off item would come back.
-        has_all = target.no_room or target.lsn_stored >= commit.lsn_appended
+        # Without room, records that need more than the reserve are never written, and what waits
+        # for them was refused; the others are written and synced first, and so answered. Records
+        # that another queue's log still has to write are awaited, or a handed-off item would come
+        # back.
+        is_cut_off = target.no_room and not target.journal.can_write
+        last = commit.lsn_written if is_cut_off else commit.lsn_appended
+        has_all = target.lsn_stored >= last
         is_held = not target.is_full and self._broker.moves.in_flight.holds(queue)
         return bool(
             commit.lsn_in_flight

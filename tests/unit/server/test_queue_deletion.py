@@ -46,7 +46,7 @@ def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
     for queue in town._removing:
         gates[queue.name.decode()] = removals.gate(queue)
         removals.begin(queue)
-    return gates, asyncio.range_scan(*tasks)
+    return gates, asyncio.gather(*tasks)
 
 
 async def removed(town: Town) -> dict[str, Gate]:
@@ -180,6 +180,29 @@ async def test_a_queue_whose_next_segment_cannot_be_made_is_deleted_all_the_same
         disk.error = 0
         assert await other.ask(b"set jobs 0 0 1\r\nz\r\n") == b"STORED\r\n"
         peer.writer.close()
+
+
+async def test_on_a_full_disk_the_last_item_of_a_deleted_queue_is_delivered() -> None:
+    """Its confirm has reserved room: the files stay until it is written."""
+    town = Town()
+    town.say("bob", b"get jobs+a/peek")
+    town.put("jobs", b"0")
+    queue = town.queue("jobs")
+    assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
+    assert isinstance(queue.log, JournalLog)
+    queue.log.stall("preparing", "No space left on device")
+    town.removes = False
+    town.hold_writes()
+    assert town.say("bob", b"get jobs+a") == b""
+
+    _, ending = begun(town)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    town.go()
+
+    assert town.client("bob").take() == b"VALUE jobs+a 0 1\r\n0\r\nEND\r\n"
+    await ending
+    assert renamed(town) == ["jobs"]
 
 
 @pytest.mark.parametrize("ends", ["deleted", "failed"])
