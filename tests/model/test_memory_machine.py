@@ -24,8 +24,8 @@ from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
+from tests.support.disk_harness import WALL_MS, DiskHarness, at_once
 from tests.support.end_of_life import end_life
-from tests.support.life import WALL_MS, Life, at_once
 from tests.support.machines import run, run_for_long
 
 WHO = st.sampled_from(["anna", "bert"])
@@ -72,8 +72,8 @@ class MemoryMachine(RuleBasedStateMachine):
         )  # fmt: skip
         # What has expired on disk counts until it is read, and has its place on all its values.
         self.expiring = max_items is None and not matches_any
-        self.endless = Life(policy)
-        self.small = Life(replace(policy, max_memory_bytes=memory_bytes))
+        self.endless = DiskHarness(policy)
+        self.small = DiskHarness(replace(policy, max_memory_bytes=memory_bytes))
         self.serial = 0
         # By item: bytes of its body, when it expires, its key.
         self.puts: dict[int, tuple[int, int, bytes]] = {}
@@ -91,7 +91,7 @@ class MemoryMachine(RuleBasedStateMachine):
                     life.background.forget()
 
     @property
-    def lives(self) -> tuple[Life, Life]:
+    def lives(self) -> tuple[DiskHarness, DiskHarness]:
         return self.endless, self.small
 
     @rule(
@@ -206,7 +206,7 @@ class MemoryMachine(RuleBasedStateMachine):
             elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.unix_ms:
                 assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
 
-    def cancelled(self, life: Life, id_: int) -> bool:
+    def cancelled(self, life: DiskHarness, id_: int) -> bool:
         where = Admin(life).waiting(id_, life.now_ms)
         assert where is not Waiting.LOST
         if where is Waiting.NOT:

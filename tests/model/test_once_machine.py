@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from journal.snapshot import dedupe_merge as merging
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
-from tests.support.moving import Town
+from tests.support.transfer_harness import TransferHarness
 
 WINDOW_MS = 60_000
 WORLDS_MAX = 8  # a further power cut makes up to five of each that may be true
@@ -130,7 +130,7 @@ class OnceMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.town = Town()
+        self.town = TransferHarness()
         self.town.set_queue(
             "jobs", dedupe_window=f"{WINDOW_MS}ms", scope_window=f"{SCOPE_WINDOW_MS}ms"
         )

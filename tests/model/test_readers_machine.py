@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 PARENT = "orders"
 PARTS = ("a", "b", "c")
@@ -169,7 +169,7 @@ class ReadersMachine(RuleBasedStateMachine):
         retains=st.booleans(),
     )  # fmt: skip
     def begin(self, memory: str, each: int, retains: bool) -> None:
-        self.stage = Stage()
+        self.stage = ServerHarness()
         self.looks_each = each
         self.steps = 0
         self.stage.set_queue(max_memory=memory, retain="forever" if retains else "none")

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.plants import PLANTS
 from tests.simulation.plants_kept import PLANTS_KEPT
 from tests.simulation.plants_versions import PLANTS_VERSIONS
-from tests.simulation.world import World
+from tests.simulation.simulation import Simulation
 
 ALL = (*PLANTS, *PLANTS_KEPT, *PLANTS_VERSIONS)
 SEEDS_MAX = 900
@@ -25,7 +25,7 @@ def test_a_planted_mistake_is_found(
 ) -> None:
     for seed in range(SEEDS_MAX):
         with plant():
-            outcome = World(seed).run()
+            outcome = Simulation(seed).run()
         if outcome.violations:
             print(f"found with seed {seed}: {outcome.violations[0]}")
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from journal.compaction.retire import archived_path, retire
 from kestrelpy.core.log.log import JournalLog
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 def _nothing() -> None:
@@ -15,7 +15,7 @@ def _nothing() -> None:
 
 
 def tidy(
-    stage: Stage, log: JournalLog, *, before: Callable[[], None] = _nothing,
+    stage: ServerHarness, log: JournalLog, *, before: Callable[[], None] = _nothing,
     meanwhile: Callable[[], None] = _nothing,
 ) -> None:  # fmt: skip
     """A snapshot of what is there; then all that may be rewritten is, and what may go goes.
@@ -47,7 +47,7 @@ def tidy(
             return
 
 
-def reclaim(stage: Stage, log: JournalLog) -> list[str]:
+def reclaim(stage: ServerHarness, log: JournalLog) -> list[str]:
     """What may go goes; returns what went."""
     dead = log.take_dead(stage.unix_ms)
     put_away(stage, log, dead)
@@ -55,7 +55,7 @@ def reclaim(stage: Stage, log: JournalLog) -> list[str]:
     return dead
 
 
-def put_away(stage: Stage, log: JournalLog, paths: list[str]) -> None:
+def put_away(stage: ServerHarness, log: JournalLog, paths: list[str]) -> None:
     """These segments go, to the archive if there is one."""
     for path in paths:
         archive = archived_path(log.archive_to, path) if log.archive_to else ""

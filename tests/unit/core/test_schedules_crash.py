@@ -20,7 +20,7 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CatchUp, Schedule, Timetable
 from kestrelpy.cron import Cron
-from tests.support.life import NAME, WALL_MS, Life, at_once
+from tests.support.disk_harness import NAME, WALL_MS, DiskHarness, at_once
 
 BEGAN_S = WALL_MS // 1000
 SECONDLY = Schedule(b"tick", NAME, b"x" * 40, Cron("* * * * * *"), CatchUp.ALL)
@@ -50,7 +50,7 @@ class Works:
 
     def __init__(self, *schedules: Schedule) -> None:
         self.schedules = schedules or (SECONDLY,)
-        self.life = Life(Policy())
+        self.life = DiskHarness(Policy())
         self.item_of: dict[tuple[bytes, int], int] = {}  # by schedule and time
         self.begin()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kestrelpy.core.policy import Policy
-from tests.support.life import Life, at_once
+from tests.support.disk_harness import DiskHarness, at_once
 from tests.support.memory_disk import Fault
 
 STORED = 12
@@ -21,14 +21,14 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def segments(life: Life) -> list[str]:
+def segments(life: DiskHarness) -> list[str]:
     (folder,) = [name for name in life.disk.names("data") if name.startswith("jobs.")]
     return sorted(n for n in life.disk.names(f"data/{folder}") if n.endswith(".segment"))
 
 
 @pytest.mark.parametrize("place", range(4))
 def test_its_items_are_there_again_when_the_disk_gives_it_again(place: int) -> None:
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     for number in range(STORED):
         life.put(b"%d" % number * 100)
         life.commit()
@@ -38,7 +38,7 @@ def test_its_items_are_there_again_when_the_disk_gives_it_again(place: int) -> N
     ]
     life.background.forget()
 
-    without = Life(life.policy, life.sizes, disk, 0)
+    without = DiskHarness(life.policy, life.sizes, disk, 0)
     assert without.damages
     for _ in range(LATER):
         without.put(b"x")

@@ -19,11 +19,11 @@ from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.queue_deletion import QueueDeletions
 from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault
-from tests.support.moving import Town, both_deleted_and_the_first_failed
 from tests.support.running import running
+from tests.support.transfer_harness import TransferHarness, both_deleted_and_the_first_failed
 
 
-def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
+def begun(town: TransferHarness) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
     """Begin all deletions at once; return the reply to each queue's delete, and the end of all."""
     tasks: list[asyncio.Task[None]] = []
 
@@ -49,19 +49,19 @@ def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
     return gates, asyncio.gather(*tasks)
 
 
-async def removed(town: Town) -> dict[str, Gate]:
+async def removed(town: TransferHarness) -> dict[str, Gate]:
     """The same, awaited."""
     gates, over = begun(town)
     await over
     return gates
 
 
-def on_the_way(*short: str) -> tuple[Town, list[JournalLog]]:
+def on_the_way(*short: str) -> tuple[TransferHarness, list[JournalLog]]:
     """Hand an item off from jobs to next, on disk there, in a shortage of these queues.
 
     Nothing else is written until the town goes on. There was no reply yet.
     """
-    town = Town()
+    town = TransferHarness()
     for queue in ("jobs", "next"):
         town.put(queue, b"made")
         town.finish(queue)
@@ -78,14 +78,14 @@ def on_the_way(*short: str) -> tuple[Town, list[JournalLog]]:
     return town, logs
 
 
-def over(town: Town, logs: list[JournalLog]) -> None:
+def over(town: TransferHarness, logs: list[JournalLog]) -> None:
     """End the shortage, and write the waiting records."""
     for log in logs:
         log.stall("opening", "")
     town.go()
 
 
-def renamed(town: Town) -> list[str]:
+def renamed(town: TransferHarness) -> list[str]:
     """The queues whose folders went, in this order."""
     steps = [step.partition(" ") for step in town.disk.trace]
     return [name.partition(".")[0] for verb, _, name in steps if verb == "rename"]

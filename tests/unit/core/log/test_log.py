@@ -9,9 +9,9 @@ from journal.sets.id_set import IdSet
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.memory_log import MemoryLog
+from tests.support.core_harness import WALL_MS, make_queue
 from tests.support.journals import Writer, fresh
 from tests.support.memory_disk import MemoryDisk
-from tests.support.queues import WALL_MS, make_queue
 
 ITEM = Item(1, 1, b"body", 7, WALL_MS, 0)
 

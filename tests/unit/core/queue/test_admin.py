@@ -14,8 +14,8 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.errors import ServerError
-from tests.support.life import Life, at_once
-from tests.support.queues import WALL_MS, make_queue
+from tests.support.core_harness import WALL_MS, make_queue
+from tests.support.disk_harness import DiskHarness, at_once
 
 
 def test_a_paused_queue_lends_nothing_and_takes_back_what_it_lent() -> None:
@@ -101,7 +101,7 @@ def test_a_snapshot_keeps_the_pause() -> None:
 
 def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     Admin(life.queue).pause(True, life.now_ms)
     life.commit()
     for _ in range(3):  # lives
@@ -119,7 +119,7 @@ def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.Monk
     assert not life.killed().reader.paused
 
 
-def journal_of(life: Life) -> Journal:
+def journal_of(life: DiskHarness) -> Journal:
     assert isinstance(life.queue.log, JournalLog)
     return life.queue.log.journal
 

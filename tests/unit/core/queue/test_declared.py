@@ -12,8 +12,8 @@ from journal.recovery.recovery import Recovery
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.replay.replay import Replay
-from tests.support.life import Life, at_once
-from tests.support.queues import NAME, make_queue
+from tests.support.core_harness import NAME, make_queue
+from tests.support.disk_harness import DiskHarness, at_once
 
 DECLARED = b'max_items = 1\nlease = "5s"\n'
 
@@ -85,7 +85,7 @@ def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
 
 
-def work_off(life: Life, items: int) -> None:
+def work_off(life: DiskHarness, items: int) -> None:
     """So many large items come and go; segments go with them."""
     for _ in range(items):
         life.put(bytes(800))
@@ -95,13 +95,13 @@ def work_off(life: Life, items: int) -> None:
         life.settle()
 
 
-def first_number(life: Life) -> int:
+def first_number(life: DiskHarness) -> int:
     return life.log.journal.segments[0].number
 
 
 @pytest.mark.parametrize("items", [0, 3, 6, 12, 40])
 def test_it_outlives_the_segment_in_which_it_was_said(items: int) -> None:
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     declare(life.queue)
     life.commit()
     work_off(life, items)
@@ -113,7 +113,7 @@ def test_it_outlives_the_segment_in_which_it_was_said(items: int) -> None:
 
 
 def test_it_outlives_the_segments_of_any_life_of_its_process() -> None:
-    life, random = Life(Policy()), Random(7)
+    life, random = DiskHarness(Policy()), Random(7)
     declare(life.queue)
     life.commit()
     for _ in range(30):
@@ -124,7 +124,7 @@ def test_it_outlives_the_segments_of_any_life_of_its_process() -> None:
 
 
 def test_segments_go_although_something_was_declared() -> None:
-    life, plain = Life(Policy()), Life(Policy())
+    life, plain = DiskHarness(Policy()), DiskHarness(Policy())
     declare(life.queue)
     life.commit()
     for each in (life, plain):
@@ -136,7 +136,7 @@ def test_without_a_snapshot_it_is_said_again_before_its_segment_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("journal.compaction.maintenance.UNSETTLED_SEGMENTS", 1 << 30)
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     declare(life.queue)
     life.commit()
     work_off(life, 40)

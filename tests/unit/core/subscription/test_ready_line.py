@@ -17,7 +17,7 @@ from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
-from tests.support.life import NAME, WALL_MS, Life, at_once
+from tests.support.disk_harness import NAME, WALL_MS, DiskHarness, at_once
 from tests.support.memory_disk import Fault
 
 LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 22)
@@ -30,11 +30,11 @@ def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def life(sizes: Sizes = LARGE, **settings: Any) -> Life:
-    return Life(Policy(**{"max_memory_bytes": 0, **settings}), sizes)
+def life(sizes: Sizes = LARGE, **settings: Any) -> DiskHarness:
+    return DiskHarness(Policy(**{"max_memory_bytes": 0, **settings}), sizes)
 
 
-def answers(q: Life) -> list[bytes | None]:
+def answers(q: DiskHarness) -> list[bytes | None]:
     found = []
     for waiter in q.broker.take_to_resume():
         item = waiter.lease.item if waiter.lease is not None else waiter.item
@@ -317,7 +317,7 @@ def test_reading_back_stops_when_there_is_enough() -> None:
     assert len(q.take_all()) == 600
 
 
-def lend(q: Life, count: int) -> list[Lease]:
+def lend(q: DiskHarness, count: int) -> list[Lease]:
     """So many items, lent and said."""
     leases = []
     for n in range(count):
@@ -382,7 +382,7 @@ def test_a_queue_in_memory_lets_go_of_nothing() -> None:
 # -- apart ----------------------------------------------------------------------------------
 
 
-def three_with_the_second_back_bare() -> Life:
+def three_with_the_second_back_bare() -> DiskHarness:
     """The second was lent by token over a restart; the others are in memory."""
     q = life(max_memory_bytes=1 << 20)
     for n in range(3):

@@ -11,12 +11,12 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.server.turn import READS_MAX, Turn
-from tests.support.life import Life, at_once
+from tests.support.disk_harness import DiskHarness, at_once
 
 
 def test_children_share_the_items_read_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-    life = Life(Policy(), Sizes(2048, 2048, 1 << 20))
+    life = DiskHarness(Policy(), Sizes(2048, 2048, 1 << 20))
     for number in range(5):
         life.broker.mention(b"jobs+c%d" % number, life.now_ms)
     for n in range(3):

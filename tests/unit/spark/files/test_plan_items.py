@@ -11,8 +11,8 @@ from journal.files import Disk
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.spark.files.live_items import DEAD, DELAYED, LEASED, READY, STATES
 from kestrelpy.spark.files.plan_items import plan_items, state_of
-from tests.support.life import at_once
-from tests.support.moving import Town
+from tests.support.disk_harness import at_once
+from tests.support.transfer_harness import TransferHarness
 from tests.unit.spark.jobs.stories import Story, spill
 
 
@@ -62,7 +62,7 @@ def test_a_cancelled_item_is_gone_and_a_pause_changes_no_item(tmp_path: Path) ->
 
 
 def test_of_a_deleted_queue_whose_child_has_items_nothing_is_there(tmp_path: Path) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1)
     for body in (b"1", b"2", b"3"):
         town.put("jobs", body)

@@ -29,7 +29,7 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import DEFERRED, OVERDUE
-from tests.support.life import WALL_MS, Life
+from tests.support.disk_harness import WALL_MS, DiskHarness
 from tests.support.memory_disk import MemoryDisk
 
 ROOM = Sizes(1 << 20, 1 << 20, 4 << 20)  # all of a test in one segment
@@ -40,7 +40,7 @@ class Story:
     """One queue, from its first item to where the test stops looking."""
 
     def __init__(self, sizes: Sizes = ROOM, **policy: Any) -> None:
-        self.life = Life(Policy(**policy), sizes)
+        self.life = DiskHarness(Policy(**policy), sizes)
         self.life.pass_time(1000)
         self._leases: list[Lease] = []
 
@@ -142,7 +142,7 @@ class Story:
         """What a `kill -9` at this moment leaves, in a real folder."""
         return spill(self.life.disk.kill_clone(), folder)
 
-    def _start(self, life: Life) -> None:
+    def _start(self, life: DiskHarness) -> None:
         self.life, self._leases = life, []
 
     def _taken(self, lease: Lease | None) -> Lease:

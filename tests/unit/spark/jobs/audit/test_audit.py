@@ -26,7 +26,7 @@ from kestrelpy.spark.jobs.audit.audit import _is_explained
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS
-from tests.support.life import at_once
+from tests.support.disk_harness import at_once
 from tests.unit.spark.jobs.audits import audited, breach
 from tests.unit.spark.jobs.stories import TINY, Story, forget, journal_of, random_story, retold
 

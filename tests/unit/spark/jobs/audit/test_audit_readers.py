@@ -26,7 +26,7 @@ from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import HOLDS
-from tests.support.life import WALL_MS, at_once
+from tests.support.disk_harness import WALL_MS, at_once
 from tests.unit.spark.jobs.audits import audited
 from tests.unit.spark.jobs.stories import TINY, Story, journal_of, retold
 

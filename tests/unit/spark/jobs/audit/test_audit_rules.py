@@ -17,7 +17,7 @@ from kestrelpy.spark.jobs.audit.dedupe import RULES
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
-from tests.support.life import at_once
+from tests.support.disk_harness import at_once
 from tests.unit.spark.jobs import planted_files, planted_items, planted_order, planted_said
 from tests.unit.spark.jobs.planted import CHILD, plant
 from tests.unit.spark.jobs.planted_files import FileCase

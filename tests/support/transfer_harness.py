@@ -1,6 +1,6 @@
 """Queues between which items move, with books about what clients were told.
 
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.put("jobs", b"1")
     town.fail("jobs")
@@ -24,12 +24,12 @@ from journal.tools.view import JournalView
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fate, MemoryDisk, PowerCut
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 MARK = b"|"  # one more with each hand-off: so what is stored is another body each time
 
 
-class Town(Stage):
+class TransferHarness(ServerHarness):
     """`stored`: must be there, once. `perhaps`: once at most. `done`: not there, unless the power
     was cut; then once at most."""
 
@@ -244,12 +244,12 @@ class Town(Stage):
         return [lease for lease in leases if lease.is_moving]
 
 
-def both_deleted_and_the_first_failed(is_back: bool = False) -> Town:
+def both_deleted_and_the_first_failed(is_back: bool = False) -> TransferHarness:
     """An item was handed off from jobs to next; both are deleted, and jobs cannot say so.
 
     The files of next are the first to go. `is_back`: another was handed off the other way.
     """
-    town = Town()
+    town = TransferHarness()
     for queue in ("jobs", "next"):
         town.put(queue, b"made")
         town.finish(queue)
@@ -303,13 +303,15 @@ def body_of(answer: bytes) -> bytes | None:
 
 
 def cut_at_every_step(
-    act: Callable[[Town], object], look: Callable[[Town], object], seeds: int = 2
+    act: Callable[[TransferHarness], object],
+    look: Callable[[TransferHarness], object],
+    seeds: int = 2,
 ) -> int:
     """`act(town)` with the power cut, and the process killed, before each verb of the disk.
 
     After each `look(town)`, which also goes on with it. How many verbs there are.
     """
-    whole = Town()
+    whole = TransferHarness()
     begun = whole.disk.steps
     act(whole)
     steps = whole.disk.steps - begun
@@ -317,7 +319,7 @@ def cut_at_every_step(
     fates: list[Fate] = ["kept", "lost", *["random"] * seeds]
     for step in range(1, steps + 1):
         for number, fate in enumerate([None, *fates]):
-            town = Town()
+            town = TransferHarness()
             town.disk.cut_power_at(step)
             with suppress(PowerCut):
                 act(town)

@@ -76,7 +76,7 @@ class SimDisk(MemoryDisk):
         return fault
 
 
-class World:
+class Simulation:
     """One run of one seed."""
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:

@@ -79,7 +79,7 @@ async def no_sleep(_: float) -> None:
 class HandBackground(JournalJobs):
     """Collects what is to be done on threads."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: DiskHarness) -> None:
         self.life = life
         self.loop = HandLoop()
         super().__init__(
@@ -123,7 +123,7 @@ class HandBackground(JournalJobs):
         self.work = []
 
 
-class Life:
+class DiskHarness:
     """One process with the queue `jobs`."""
 
     def __init__(
@@ -219,15 +219,17 @@ class Life:
         self.background.log_advanced(self.log)
         self.settled(self.log)
 
-    def killed(self) -> Life:
+    def killed(self) -> DiskHarness:
         """The next process after `kill -9`; all of it on the disk."""
         self.background.forget()
-        return Life(self.policy, self.sizes, self.disk.kill_clone(), self.now_ms)
+        return DiskHarness(self.policy, self.sizes, self.disk.kill_clone(), self.now_ms)
 
-    def lost_power(self, seed: int) -> Life:
+    def lost_power(self, seed: int) -> DiskHarness:
         """The next process after a power loss."""
         self.background.forget()
-        return Life(self.policy, self.sizes, self.disk.crash_clone(Random(seed)), self.now_ms)
+        return DiskHarness(
+            self.policy, self.sizes, self.disk.crash_clone(Random(seed)), self.now_ms
+        )
 
     # -- a client ---------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class KeptJournal(Journal):
         return lsn
 
 
-class QueueInHand:
+class CoreHarness:
     """The queue `jobs` in a broker of its own. `now_ms` is the steady clock."""
 
     def __init__(
@@ -321,11 +321,11 @@ class QueueInHand:
 
     def restarted(
         self, records: list[Record] | None = None, checkpoint: Checkpoint | None = None
-    ) -> QueueInHand:
+    ) -> CoreHarness:
         """What a server that was killed finds in the log, or in these records of it."""
         found = self.records if records is None else records
         queue = self.queue
-        again = QueueInHand(self.policy, self.now_ms, self.unix_ms)
+        again = CoreHarness(self.policy, self.now_ms, self.unix_ms)
         fresh = again.broker.fresh(NAME, queue.generation, again.now_ms)
         fresh.know(IDENTITY)
         replay = Replay(fresh)
@@ -342,16 +342,16 @@ class QueueInHand:
         return again
 
 
-def make_queue(now_ms: int = 0, unix_ms: int = WALL_MS, **settings: Any) -> QueueInHand:
+def make_queue(now_ms: int = 0, unix_ms: int = WALL_MS, **settings: Any) -> CoreHarness:
     """An empty queue with these settings of `Policy`, and the defaults for the others."""
-    made = QueueInHand(Policy(**settings), now_ms, unix_ms)
+    made = CoreHarness(Policy(**settings), now_ms, unix_ms)
     made.broker.create(NAME, now_ms)
     return made
 
 
-def no_queue(**settings: Any) -> QueueInHand:
+def no_queue(**settings: Any) -> CoreHarness:
     """A server without any queue yet."""
-    return QueueInHand(Policy(**settings))
+    return CoreHarness(Policy(**settings))
 
 
 def in_order(line: Ready) -> list[tuple[int, Item]]:

@@ -65,7 +65,7 @@ class Client:
         return data
 
 
-class Stage:
+class ServerHarness:
     """A server without sockets, threads or time. It is the host of its conversations."""
 
     version = "0.0.0"
