@@ -306,10 +306,10 @@ def turn_of(life: DiskHarness) -> tuple[Turn, HandLoop]:
 
 def test_the_end_of_a_read_has_a_turn_that_answers_who_waited_for_it(life: DiskHarness) -> None:
     life.commit()
-    again = life.killed()
-    turn, loop = turn_of(again)
-    again.broker.wait(Want.OPEN, b"jobs", again.who("anna"), False, "anna", 1000)
-    turn.read_back(again.reader)
+    life.kill()
+    turn, loop = turn_of(life)
+    life.broker.wait(Want.OPEN, b"jobs", life.who("anna"), False, "anna", 1000)
+    turn.read_back(life.reader)
     assert len(loop.soon) == 1
 
 

@@ -13,7 +13,7 @@ from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
 from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
 from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.core_harness import CoreHarness, make_queue
-from tests.support.disk_harness import DiskHarness, at_once
+from tests.support.disk_harness import DiskHarness
 
 ANY = KeySettings(matches_any=True)
 UNORDERED = KeySettings(unordered=True)
@@ -387,7 +387,6 @@ def test_a_queue_in_memory_keeps_what_it_skips() -> None:
 def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
     monkeypatch: pytest.MonkeyPatch, due_first: bool
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
     life = DiskHarness(Policy())
     for body in (b"1", b"2"):
@@ -407,13 +406,13 @@ def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
         life.settle()
     assert life.log.store.maintenance.snapshots, "the log is not all there is"
 
-    again = life.killed()
-    again.pass_time(1000)
+    life.kill()
+    life.pass_time(1000)
 
     for body in (b"1", b"2"):
-        lease = again.open("carl")
+        lease = life.open("carl")
         assert lease is not None
         assert lease.item.body == body
-        beside = again.open("carl")
+        beside = life.open("carl")
         assert beside is None or beside.item.body == b"other"
-        again.reader.confirm(lease, again.now_ms)
+        life.reader.confirm(lease, life.now_ms)

@@ -14,19 +14,18 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import DEFERRED
-from tests.support.disk_harness import DiskHarness, at_once
+from tests.support.disk_harness import DiskHarness
 
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 1)
     yield
 
 
 def known(life: DiskHarness) -> dict[str, Any]:
     """All there is to know of what stands apart, however it is kept."""
-    reader, queue = life.reader, life.queue
+    reader, queue = life.reader, life.jobs
     parked = {(place, i, size) for row in reader.key_gate.keys.rows() for i, place, size in row}
     places = [*reader.ready.out_of_order(), *reader.ready.disk_refs, *parked]
     hidden = reader.markers.hidden
@@ -75,7 +74,7 @@ def test_a_start_from_a_snapshot_knows_what_was_known(seed: int) -> None:
         life.commit()
         life.settle()
         before, has_snapshot = known(life), bool(life.log.store.maintenance.snapshots)
-        life = life.killed()
+        life.kill()
         assert known(life) == before
         assert has_snapshot
     life.pass_time(100_000)

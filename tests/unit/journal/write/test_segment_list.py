@@ -221,7 +221,6 @@ def test_what_a_start_could_not_read_is_found_when_the_disk_gives_it_again() -> 
     without.commit()
     disk.faults = []
 
-    again = without.killed()
+    without.kill()
 
-    assert len(again.reader.live) == 13
-    life.background.forget()
+    assert len(without.reader.live) == 13

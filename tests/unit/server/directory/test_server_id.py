@@ -29,9 +29,8 @@ def with_journal() -> tuple[MemoryDisk, bytes]:
     """A data directory with a queue's journal, which opens with the server's id; this id."""
     life = DiskHarness(Policy())
     life.put(b"one")
-    life.broker.server_id = life.queue.server_id = life.directory.server_id.encode()
     life.commit()
-    return life.disk.kill_clone(), life.directory.server_id.encode()
+    return life.disk.kill_clone(), life.server_id.encode()
 
 
 def test_an_id_is_made_once() -> None:
@@ -121,7 +120,7 @@ def test_a_start_names_the_damage() -> None:
     disk, _ = with_journal()
     disk.damage(PATH, 3, b"x")
     again = DiskHarness(Policy(), disk=disk)
-    assert again.notes == [f"{PATH}: one of its two copies was damaged; the other one holds"]
+    assert again.found.notes == [f"{PATH}: one of its two copies was damaged; the other one holds"]
     directory = DataDirectory(disk.kill_clone(), "data", TINY)
     directory.lock()
     assert directory.server_id == again.directory.server_id

@@ -251,7 +251,7 @@ def issued(life: DiskHarness) -> int:
 def test_the_number_is_on_disk_before_the_queue_s_folder_goes() -> None:
     life = DiskHarness(Policy())
     token = issued(life)
-    queue = life.queue
+    queue = life.jobs
     life.broker.delete(NAME, life.now_ms)
     disk = life.disk
     disk.faults.append(Fault("sync", PATH))
@@ -267,7 +267,7 @@ def test_the_number_is_on_disk_before_the_queue_s_folder_goes() -> None:
 def test_a_number_that_was_damaged_does_not_let_a_token_be_issued_twice() -> None:
     life = DiskHarness(Policy())
     token = issued(life)
-    queue = life.queue
+    queue = life.jobs
     life.broker.delete(NAME, life.now_ms)
     life.directory.remove_queue(queue)
     life.broker.create(NAME, life.now_ms)
@@ -276,7 +276,7 @@ def test_a_number_that_was_damaged_does_not_let_a_token_be_issued_twice() -> Non
         assert disk.read(PATH, at, 1) == b"1"
         disk.damage(PATH, at, b"0")
     again = DiskHarness(Policy(), disk=disk, now_ms=life.now_ms + 1000)
-    assert "both copies are damaged" in again.notes[0]
+    assert "both copies are damaged" in again.found.notes[0]
     assert issued(again) > token
 
 

@@ -16,13 +16,12 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.server import clock
 from kestrelpy.server.journals.journal_jobs import Pause
-from tests.support.disk_harness import DiskHarness, at_once
+from tests.support.disk_harness import DiskHarness
 from tests.support.memory_disk import Fault
 
 
 @pytest.fixture
 def life(monkeypatch: pytest.MonkeyPatch) -> DiskHarness:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     return DiskHarness(Policy(max_memory_bytes=0), Sizes(2048, 2048, 1 << 20))
 
@@ -34,7 +33,7 @@ def fill(life: DiskHarness, count: int) -> None:
 
 
 def names(life: DiskHarness, suffix: str) -> list[str]:
-    folder = life.directory.folder(life.queue)
+    folder = life.directory.folder(life.jobs)
     return [name for name in life.disk.names(folder) if name.endswith(suffix)]
 
 
@@ -138,16 +137,16 @@ def test_segments_go_after_snapshots_and_live_items_are_in_compacted_ones(
         life.commit()
         life.settle()
     assert len(names(life, ".segment")) <= before
-    again = life.killed()
-    assert again.take_all() == [lease.item.body for lease in keep]
-    assert again.damages == []
+    life.kill()
+    assert life.take_all() == [lease.item.body for lease in keep]
+    assert life.damages == []
 
 
 def test_a_dead_item_compacted_during_its_read_is_found_again(
     life: DiskHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
-    life.queue.set_policy(Policy(max_memory_bytes=0, max_attempts=1), 0)
+    life.jobs.set_policy(Policy(max_memory_bytes=0, max_attempts=1), 0)
     fill(life, 1)
     lease = life.open()
     assert lease is not None

@@ -10,7 +10,7 @@ from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import NOT_STORED
 from kestrelpy.core.subscription.subscription import ABORTED
-from tests.support.disk_harness import DiskHarness, at_once
+from tests.support.disk_harness import DiskHarness
 from tests.support.memory_disk import Fault
 
 ITEMS = 40
@@ -19,7 +19,6 @@ ITEMS = 40
 @pytest.fixture
 def life(monkeypatch: pytest.MonkeyPatch) -> DiskHarness:
     """Forty items over many segments, none in memory."""
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
     life = DiskHarness(Policy(max_memory_bytes=0, max_attempts=2), Sizes(2048, 2048, 1 << 20))
@@ -55,8 +54,8 @@ def test_ready_items_come_in_order_and_count_during_the_read(life: DiskHarness) 
     assert "Too many open files" in life.reader.unread
     assert life.reader.ready.count == ITEMS
     assert life.reader.is_busy(life.now_ms), "nobody is told that there is nothing"
-    assert life.queue.add(b"x", 0, 0, life.now_ms) == NOT_STORED
-    assert not life.queue.is_empty
+    assert life.jobs.add(b"x", 0, 0, life.now_ms) == NOT_STORED
+    assert not life.jobs.is_empty
     assert life.take_all() == [body(n) for n in range(ITEMS)]
     assert fault.fired == 3
     assert life.reader.unread == ""
@@ -110,7 +109,7 @@ def test_a_dead_item_is_shown_when_it_can_be_read(life: DiskHarness) -> None:
 def test_a_flush_ends_the_shortage_of_its_items(life: DiskHarness) -> None:
     be_short(life, 1 << 20)
     look_in_vain(life)
-    life.queue.flush(life.now_ms)
+    life.jobs.flush(life.now_ms)
     life.settle()
     assert life.reader.unread == ""
     assert life.background._shortage.count == 0
@@ -163,30 +162,30 @@ def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: DiskHarnes
 def test_a_start_that_is_short_of_descriptors_reads_the_first_items_later(
     life: DiskHarness,
 ) -> None:
-    disk = life.disk.kill_clone()
-    again = DiskHarness(life.policy, life.sizes, disk)
-    again.disk.faults = [Fault("read", "*.segment", times=5, error=errno.EMFILE)]
-    assert again.take_all() == [body(n) for n in range(ITEMS)]
-    assert again.damages == []
+    life.kill()
+    life.disk.faults = [Fault("read", "*.segment", times=5, error=errno.EMFILE)]
+    assert life.take_all() == [body(n) for n in range(ITEMS)]
+    assert life.damages == []
 
 
 def test_a_start_holds_no_descriptor_for_a_queue_without_writes(life: DiskHarness) -> None:
-    again = life.killed()
-    assert again.log.journal.active is not None
-    assert [each.handle for each in again.log.journal.segments if each.handle is not None] == []
-    assert again.put(b"more")
-    again.commit()
-    assert again.killed().take_all() == [*(body(n) for n in range(ITEMS)), b"more"]
+    life.kill()
+    assert life.log.journal.active is not None
+    assert [each.handle for each in life.log.journal.segments if each.handle is not None] == []
+    assert life.put(b"more")
+    life.commit()
+    life.kill()
+    assert life.take_all() == [*(body(n) for n in range(ITEMS)), b"more"]
 
 
 def test_an_add_does_not_store_next_to_a_damaged_item(life: DiskHarness) -> None:
-    again = life.killed()
-    again.disk.faults = [Fault("read", "*.segment", times=1 << 20)]
-    assert len(again.take_all()) < ITEMS
-    assert again.damages, "the disk has lost them"
-    assert again.queue.add(b"lock", 0, 0, again.now_ms) == NOT_STORED
-    again.queue.flush(again.now_ms)
-    assert again.queue.add(b"lock", 0, 0, again.now_ms) > 0
+    life.kill()
+    life.disk.faults = [Fault("read", "*.segment", times=1 << 20)]
+    assert len(life.take_all()) < ITEMS
+    assert life.damages, "the disk has lost them"
+    assert life.jobs.add(b"lock", 0, 0, life.now_ms) == NOT_STORED
+    life.jobs.flush(life.now_ms)
+    assert life.jobs.add(b"lock", 0, 0, life.now_ms) > 0
 
 
 @pytest.mark.parametrize(
@@ -209,6 +208,6 @@ def test_snapshots_and_rewriting_go_on_after_a_shortage(
         life.commit()
         life.settle()
     assert fault.fired == 4
-    again = life.killed()
-    assert again.take_all() == kept
-    assert again.damages == []
+    life.kill()
+    assert life.take_all() == kept
+    assert life.damages == []

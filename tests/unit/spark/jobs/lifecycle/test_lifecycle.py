@@ -19,7 +19,7 @@ from tests.unit.spark.jobs.stories import TINY, Story
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = [pytest.mark.usefixtures("by_hand"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def table(spark: SparkSession, out: Path, *folders: Path) -> list[Row]:
