@@ -27,6 +27,7 @@ from tests.model.deleting_model import Books, End, Event, Line, Place, Stand, fa
 from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fate, PowerCut
+from tests.support.tidying import take_snapshot
 from tests.support.transfer_harness import TransferHarness
 
 NAMES = ("one", "one+a", "one+b", "two", "two+a", "two+set", "three")
@@ -345,11 +346,7 @@ class DeletingMachine(RuleBasedStateMachine):
             return
         if target.lsn_durable < target.lsn_appended:
             return
-        maintenance = target.store.maintenance
-        job = maintenance.begin_snapshot(target.state(), self.town.unix_ms)
-        job.run(self.town.disk)
-        for path in maintenance.finish_snapshot(job, True):
-            self.town.disk.remove(path)
+        take_snapshot(self.town, target)
 
     def _log(self, number: int) -> JournalLog | None:
         """One of those that are there, or of deleted queues."""

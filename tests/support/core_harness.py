@@ -1,4 +1,4 @@
-"""A queue in hand: its time is moved by hand, and its log can be read as sentences.
+"""One queue in a broker, without a disk: a test moves its time and reads its log as sentences.
 
     q = make_queue(max_attempts=3)
     q.put(b"first", b"second")
@@ -7,8 +7,12 @@
     assert q.ready == [b"first", b"second"]
     assert q.story == "put 1 first, put 2 second, returned 1 attempts 1 abort"
 
-One rule: everything goes through the broker, as it does in the server; so what waits is served and
-what is due is done by nothing but `broker.next_due` and `broker.tick`.
+It stands for the core as the server drives it.
+Real: the broker, the queue `jobs` and its log.
+Replaced: the journal keeps its records in memory (`KeptJournal`), the clock is `now_ms`.
+
+One rule: everything goes through the broker, as it does in the server; waiters are served and due
+work is done by `broker.next_due` and `broker.tick` alone.
 """
 
 from __future__ import annotations

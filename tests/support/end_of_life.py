@@ -1,8 +1,8 @@
 """How a life ends in a test: everything is fetched, everybody hangs up, and nothing may be left.
 
-    end(stage)             a stage or town      } nothing fails or is held back any more; then the
-    end_in_hand(q)         a queue in hand      } same look as at a daemon
-    end_life(life)         a life
+    end(stage)             a ServerHarness or TransferHarness    } nothing fails or is held back
+    end_in_hand(q)         a CoreHarness                         } any more; then the same look as
+    end_life(life)         a DiskHarness                         } at a daemon
 
 What is lent by token is given back by whoever has the token; what is delayed is waited for.
 

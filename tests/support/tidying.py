@@ -6,12 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from journal.compaction.retire import archived_path, retire
+from journal.store import SnapshotJob
 from kestrelpy.core.log.log import JournalLog
 from tests.support.server_harness import ServerHarness
 
 
 def _nothing() -> None:
     pass
+
+
+def take_snapshot(stage: ServerHarness, log: JournalLog) -> SnapshotJob:
+    """A snapshot of what is there; the files that it replaces go."""
+    maintenance = log.store.maintenance
+    job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
+    job.run(stage.disk)
+    for path in maintenance.finish_snapshot(job, True):
+        stage.disk.remove(path)
+    return job
 
 
 def tidy(
@@ -29,10 +40,7 @@ def tidy(
     if maintenance.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn
         log.tokens(log.state().checkpoint.tokens, stage.unix_ms)
         stage.work()
-    job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
-    job.run(stage.disk)
-    for path in maintenance.finish_snapshot(job, True):
-        stage.disk.remove(path)
+    job = take_snapshot(stage, log)
     before()
     reclaim(stage, log)
     while chosen := maintenance.choose(job.snapshot.lsn, stage.unix_ms):

@@ -1,13 +1,17 @@
-"""Queues between which items move, with books about what clients were told.
+"""A server between whose queues items move, with books about what clients were told.
 
     town = TransferHarness()
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.put("jobs", b"1")
     town.fail("jobs")
-    town.crash(random)                  # or `kill -9`, or an orderly end
+    town.crash(random)                  # or `kill`, or an orderly end
     town.check()                        # each body is exactly once somewhere
 
-One rule: the books say what must be; where it is, the town looks up in every line of every queue.
+It stands for a daemon with dead-letter queues, expiry queues and hand-offs.
+Real and replaced: what is so in a `ServerHarness`.
+
+One rule: the books follow from the replies; `check` looks up in every line of every queue where
+each body really is.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fate, MemoryDisk, PowerCut
 from tests.support.server_harness import ServerHarness
+from tests.support.tidying import take_snapshot
 
 MARK = b"|"  # one more with each hand-off: so what is stored is another body each time
 
@@ -130,6 +135,10 @@ class TransferHarness(ServerHarness):
 
     # -- ends -------------------------------------------------------------------------------
 
+    def kill(self) -> None:
+        """`kill -9`; what clients have not heard by then is lost."""
+        self.come_back(self.disk.kill_clone(), False)
+
     def come_back(self, disk: MemoryDisk, cut: bool) -> None:
         """Another process finds this disk; `cut`: after a power cut."""
         for client in self.clients.values():
@@ -146,7 +155,7 @@ class TransferHarness(ServerHarness):
         """A power cut, or `kill -9`."""
         fate = random.choice(("random", "kept", "lost", "killed"))
         if fate == "killed":
-            self.come_back(self.disk.kill_clone(), False)
+            self.kill()
         else:
             self.come_back(self.disk.crash_clone(random, fate), True)
 
@@ -191,13 +200,8 @@ class TransferHarness(ServerHarness):
         """Its state is written, if there is any."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
-        maintenance = log.store.maintenance
-        if log.journal.active is None:
-            return  # nothing was ever written
-        job = maintenance.begin_snapshot(log.state(), self.unix_ms)
-        job.run(self.disk)
-        for path in maintenance.finish_snapshot(job, True):
-            self.disk.remove(path)
+        if log.journal.active is not None:  # else nothing was ever written
+            take_snapshot(self, log)
 
     # -- the books --------------------------------------------------------------------------
 
@@ -280,6 +284,15 @@ def both_deleted_and_the_first_failed(is_back: bool = False) -> TransferHarness:
     return town
 
 
+def settle_down(town: TransferHarness) -> None:
+    """After a crash: everything is exactly once, at once and when all has come to rest."""
+    town.check()
+    town.work()
+    town.check()
+    assert town.origins() == 0
+    assert town.moving() == []
+
+
 def unmarked(body: bytes) -> bytes:
     """Which item this is, however often it was handed off."""
     return body.rstrip(MARK)
@@ -330,3 +343,24 @@ def cut_at_every_step(
             town.come_back(disk, fate is not None)
             look(town)
     return steps
+
+
+def cut_twice(act: Callable[[TransferHarness], object], starts: int) -> None:
+    """`act(town)` with the power cut before each verb of the disk, and then once more before each
+    of the first `starts` verbs of the start that follows."""
+    whole = TransferHarness()
+    begun = whole.disk.steps
+    act(whole)
+    for step in range(1, whole.disk.steps - begun + 1):
+        for second in range(1, starts + 1):
+            town = TransferHarness()
+            town.disk.cut_power_at(step)
+            with suppress(PowerCut):
+                act(town)
+            disk = town.disk.crash_clone(Random(step), "kept")
+            disk.cut_power_at(second)
+            with suppress(PowerCut):
+                town.come_back(disk, True)
+                town.work()
+            town.come_back(town.disk.crash_clone(Random(second)), True)
+            settle_down(town)

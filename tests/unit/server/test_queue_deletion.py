@@ -114,7 +114,7 @@ async def test_files_with_a_copy_stay_when_those_with_the_original_cannot_be_rem
         "queue next was not removed from disk: an item that came here is in doubt until a "
         "restart, for its journal failed",
     ]
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     assert ("jobs", b"0") not in town.places()
     assert ("next", b"0|") in town.places()
 
@@ -132,7 +132,7 @@ async def test_a_queue_deleted_in_a_shortage_waits_for_hand_offs_to_it() -> None
     over(town, logs)
     await ending
     assert gates["next"].lsn_stored
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     assert town.places() == []
 
 
@@ -146,7 +146,7 @@ async def test_a_queue_deleted_in_a_shortage_logs_its_transfers_after_it() -> No
     town._removing.sort(key=lambda queue: queue.name, reverse=True)
     gates = await removed(town)
     assert gates["next"].lsn_stored
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     assert town.places() == [], "the original did not come back"
 
 

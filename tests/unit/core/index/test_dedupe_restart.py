@@ -50,7 +50,7 @@ def remove_chunk(town: TransferHarness) -> None:
 
 
 def kill(town: TransferHarness) -> None:
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
 
 
 def test_a_restart_takes_in_the_chunks_and_what_came_behind_them() -> None:

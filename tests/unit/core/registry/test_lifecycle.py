@@ -356,7 +356,7 @@ def test_a_child_that_a_start_found_deleted_stays_so_while_what_came_to_it_is_se
     town.hold_syncs()
     assert town.pass_on("jobs+audit", b"0") == b""
     assert town.say("bob", b"delete jobs+audit") == b""
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     assert b"jobs+audit" not in town.broker.queues
 
     town.come_back(town.disk.crash_clone(Random(0), "lost"), False)

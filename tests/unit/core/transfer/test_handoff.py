@@ -431,7 +431,7 @@ def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     town.heard("other")
     assert b"1" not in town.done or stored, "nobody has it while it is in doubt"
     del town.disk.faults[:]
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     town.check()
     town.work()
     assert town.origins() == 0
@@ -466,7 +466,7 @@ def test_with_both_journals_failed_a_restart_knows() -> None:
     assert answer_of(town).startswith(b"SERVER_ERROR")
     assert len(town.moving()) == 1
     del town.disk.faults[:]
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     town.check()
     town.work()
     assert town.origins() == 0

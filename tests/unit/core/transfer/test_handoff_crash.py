@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -11,20 +11,15 @@ from journal.format.kinds import Kind
 from journal.write.writer import Journal
 from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST
-from tests.support.memory_disk import PowerCut
-from tests.support.transfer_harness import TransferHarness, cut_at_every_step
+from tests.support.transfer_harness import (
+    TransferHarness,
+    cut_at_every_step,
+    cut_twice,
+    settle_down,
+)
 
 SEEDS = range(40)
 QUEUES = ("one", "two", "three")
-
-
-def settle_down(town: TransferHarness) -> None:
-    """After a crash: everything is exactly once, at once and when all has come to rest."""
-    town.check()
-    town.work()
-    town.check()
-    assert town.origins() == 0
-    assert town.moving() == []
 
 
 def chain(town: TransferHarness) -> None:
@@ -157,25 +152,10 @@ def test_snapshots_between_its_steps_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("act", [chain, put_off])
-def test_a_second_crash_while_a_start_settles_changes_nothing(act: object) -> None:
-    """Power cuts at every step of the start that follows a power cut at every step."""
-    assert callable(act)
-    whole = TransferHarness()
-    begun = whole.disk.steps
-    act(whole)
-    for step in range(1, whole.disk.steps - begun + 1):
-        for second in range(1, 10):
-            town = TransferHarness()
-            town.disk.cut_power_at(step)
-            with suppress(PowerCut):
-                act(town)
-            disk = town.disk.crash_clone(Random(step), "kept")
-            disk.cut_power_at(second)
-            with suppress(PowerCut):
-                town.come_back(disk, True)
-                town.work()
-            town.come_back(town.disk.crash_clone(Random(second)), True)
-            settle_down(town)
+def test_a_second_crash_while_a_start_settles_changes_nothing(
+    act: Callable[[TransferHarness], object],
+) -> None:
+    cut_twice(act, 9)
 
 
 def journal_of(town: TransferHarness) -> Journal:
@@ -199,7 +179,7 @@ def test_where_the_record_for_those_who_count_was_torn_a_start_says_it_again() -
     town.writes = True
     town.write()
     for _ in range(2):  # and again, should that be lost as well
-        town.come_back(town.disk.kill_clone(), False)
+        town.kill()
         town.check()
         assert town.queue("jobs").reader.live.count == 2
         assert sum(segment.live for segment in journal_of(town).segments) == 2
@@ -265,7 +245,7 @@ def test_the_golden_journal_is_read_as_it_was_meant() -> None:
     for path in (GOLDEN / NEWEST / "handed.1").iterdir():
         data = path.read_bytes()
         town.disk.create(f"{folder}/{path.name}", data, len(data)).close()
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     flow, audit = town.queue("flow"), town.queue("flow+audit")
     assert list(flow.reader.live) == [4, 5, 7, 8, 9, 11, 12]
     assert flow.reader.live_bytes == sum(map(len, (

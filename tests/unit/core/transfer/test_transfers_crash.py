@@ -9,18 +9,14 @@ import pytest
 from journal.format.transfer import Origin
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
-from tests.support.transfer_harness import TransferHarness, cut_at_every_step
+from tests.support.transfer_harness import (
+    TransferHarness,
+    cut_at_every_step,
+    cut_twice,
+    settle_down,
+)
 
 SEEDS = range(40)
-
-
-def settle_down(town: TransferHarness) -> None:
-    """After a crash: everything is exactly once, at once and when all has come to rest."""
-    town.check()
-    town.work()
-    town.check()
-    assert town.origins() == 0
-    assert town.moving() == []
 
 
 def dead_letters(town: TransferHarness) -> None:
@@ -79,27 +75,7 @@ def test_a_copy_that_was_confirmed_before_its_origin_was_settled_is_not_moved_ag
 
 
 def test_a_second_crash_while_a_start_settles_changes_nothing() -> None:
-    """Power cuts at every step of the start that follows a power cut at every step."""
-    whole = TransferHarness()
-    begun = whole.disk.steps
-    taken_at_once(whole)
-    for step in range(1, whole.disk.steps - begun + 1):
-        for second in range(1, 12):
-            town = TransferHarness()
-            town.disk.cut_power_at(step)
-            try:
-                taken_at_once(town)
-            except BaseException as cut:
-                assert "PowerCut" in repr(cut)
-            disk = town.disk.crash_clone(Random(step), "kept")
-            disk.cut_power_at(second)
-            try:
-                town.come_back(disk, True)
-                town.work()
-            except BaseException as cut:
-                assert "PowerCut" in repr(cut)
-            town.come_back(town.disk.crash_clone(Random(second)), True)
-            settle_down(town)
+    cut_twice(taken_at_once, 11)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -187,7 +163,7 @@ def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     town.heard("third")
     assert len(town.done) <= 2
     del town.disk.faults[:]
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     settle_down(town)
 
 
@@ -219,7 +195,7 @@ def test_an_open_origin_outlives_its_copy_snapshots_and_the_segment_it_was_put_i
     assert not set(first) & set(town.segments("failed")), "the put is gone"
     assert failed.origins
     town.disk.faults.clear()
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     town.check()
     town.work()
     assert town.origins() == 0
@@ -358,7 +334,7 @@ def test_a_dead_letter_of_a_child_goes_on_after_a_kill_before_it_was_moved() -> 
     town.say("eve", b"get jobs+a/abort/dead=why")
     town.write_queue("jobs")
 
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     town.work()
 
     assert town.finish("failed") == b"1"
