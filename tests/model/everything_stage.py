@@ -95,7 +95,7 @@ def short(data: bytes) -> str:
 
 
 class Play:
-    """One example: a stage and its town."""
+    """One example: a server and its model."""
 
     def __init__(self, row: Row, piece: int) -> None:
         refills = 3 if row["memory"] == "tiny" else 0  # so expiries show only near the front

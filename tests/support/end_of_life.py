@@ -130,8 +130,8 @@ def _left_of(stage: ServerHarness) -> list[str]:
     roots = stage.broker, stage.directory, stage.schedules, stage.policies, stage.log_limit
     held = [f"{name} is connected" for name in stage.clients]
     found = [*left_over(*roots), *held, *files_left(stage.disk, "data", stage.broker)]
-    found += [f"the stage has {each!r}" for each in (stage.dirty, stage._observing) if each]
-    found += [f"the stage has {each!r}" for each in (stage._gates, stage._removing) if each]
+    found += [f"the server has {each!r}" for each in (stage.dirty, stage._observing) if each]
+    found += [f"the server has {each!r}" for each in (stage._gates, stage._removing) if each]
     return found
 
 

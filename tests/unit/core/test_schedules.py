@@ -21,7 +21,7 @@ TENTH = "*/10 * * * * *"  # every ten seconds
 
 
 class Clockwork:
-    """A queue in hand, and the timetable that puts into it."""
+    """A queue, and the timetable that puts into it."""
 
     def __init__(self, hand: CoreHarness, *schedules: Schedule) -> None:
         self.hand = hand

@@ -7,7 +7,7 @@ import pytest
 from tests.support.memory_disk import Fault
 from tests.support.server_harness import ServerHarness
 
-BEGAN_S = 1_700_000_000  # the wall clock of a stage when it begins
+BEGAN_S = 1_700_000_000  # the wall clock of a `ServerHarness` when it begins
 
 
 @pytest.fixture(params=[True, False])

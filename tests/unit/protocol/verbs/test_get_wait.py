@@ -73,7 +73,7 @@ def cannot_be_read(stage: ServerHarness) -> None:
 def ask_in_vain(stage: ServerHarness, request: bytes) -> bytes:
     """Return the reply once the time for an item is over."""
     with pytest.raises(OSError, match="Too many"):
-        stage.say("worker", request)  # the stage reads at once; the server tries again later
+        stage.say("worker", request)  # the harness reads at once; the server tries again later
     stage.pass_time(10)
     return stage.client("worker").take()
 

@@ -435,7 +435,7 @@ def test_a_segment_that_was_cut_out_is_named_by_its_records(found: dict[str, Fou
 def test_a_segment_without_its_end_is_named_with_its_file(found: dict[str, Found]) -> None:
     said = breach([found["segment_cut_short"]])
     assert "missing: lsn 17 to " in said
-    assert ".segment: truncated at byte 1152" in said, "where the first record is not whole"
+    assert ".segment: truncated at byte 1184" in said, "where the first record is not whole"
 
 
 def test_an_end_after_the_end_is_named(found: dict[str, Found]) -> None:
