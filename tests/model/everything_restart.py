@@ -19,7 +19,7 @@ from typing import Final
 from tests.model.everything_lines import Line
 from tests.model.everything_stage import Play
 from tests.support.memory_disk import MemoryDisk
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 COUNTERS: Final = {
     "expired_items", "discarded", "waiters", "open_transactions", "transactions",
@@ -33,10 +33,10 @@ OF_LEASES: Final = {"why", "lease_left_ms", "token", "holder"}
 VARIANTS: Final = ("newest", "older", "none")
 
 
-class Twin(Stage):
+class Twin(ServerHarness):
     """Another start from a copy of the disk, with the settings of the first."""
 
-    def __init__(self, of: Stage, disk: MemoryDisk) -> None:
+    def __init__(self, of: ServerHarness, disk: MemoryDisk) -> None:
         self._of = of
         super().__init__(disk, of.now_ms)
 
@@ -121,7 +121,7 @@ def _free(play: Play, line: Line) -> set[int]:
     return {i.shown for i in items} | {i.number for i in items}
 
 
-def _facts(play: Play, stage: Stage, line: Line, free: set[int]) -> dict[str, object]:
+def _facts(play: Play, stage: ServerHarness, line: Line, free: set[int]) -> dict[str, object]:
     """Return what a restart does not change."""
     stats = play.stats(line.name, stage)
     facts: dict[str, object] = {k: v for k, v in stats.items() if k not in COUNTERS}

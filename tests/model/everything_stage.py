@@ -18,7 +18,7 @@ from tests.model.everything_lines import FOREVER, Item, Line, Place, Rules, Stor
 from tests.model.everything_model import Town
 from tests.model.everything_rows import EVERYWHERE, ON_CHILDREN, Row, settings_of
 from tests.support.little_memory import little_memory
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import reclaim, tidy
 
 JOBS, NAMED, MENTIONED = "jobs", "jobs+a", "jobs+c"
@@ -95,7 +95,7 @@ def short(data: bytes) -> str:
 
 
 class Play:
-    """One example: a stage and its town."""
+    """One example: a server and its model."""
 
     def __init__(self, row: Row, piece: int) -> None:
         refills = 3 if row["memory"] == "tiny" else 0  # so expiries show only near the front
@@ -104,7 +104,7 @@ class Play:
         self.seen_last: dict[str, int] = {}
         self.told: list[str] = []  # as in a transcript, for whoever has to find out
         self.listen: Callable[[], None] = lambda: None  # to those who wait, at each moment
-        self.stage = Stage()
+        self.stage = ServerHarness()
         self.town = Town(self.stage.unix_ms)
         self.town.waits.heard = lambda wait: bytes(self.stage.client(wait.who).sent)
         self.everywhere = settings_of(row, EVERYWHERE)
@@ -247,7 +247,7 @@ class Play:
                 self.look_at(line, self.stage)
                 self.count(line, self.stage)
 
-    def seen_by_observer(self, name: str, stage: Stage, after: int) -> list[Shown]:
+    def seen_by_observer(self, name: str, stage: ServerHarness, after: int) -> list[Shown]:
         """Return all behind a marker; an answer may hold less, and the next goes on."""
         found: list[Shown] = []
         while True:
@@ -258,7 +258,7 @@ class Play:
             found += more
             after = more[-1].number
 
-    def look_at(self, line: Line, stage: Stage) -> None:
+    def look_at(self, line: Line, stage: ServerHarness) -> None:
         expected = self.observed(line)
         at = 0
         unsure = self.town.store(line.name).unsure
@@ -296,11 +296,11 @@ class Play:
         ]
         return f"shown: {[(e.body, e.state, e.attempts) for e in shown]}\nshould: {should}"
 
-    def stats(self, name: str, stage: Stage) -> dict[str, str]:
+    def stats(self, name: str, stage: ServerHarness) -> dict[str, str]:
         said = stage.say("eye", b"stats " + name.encode()).decode()
         return dict(re.findall(rf"STAT queue_{re.escape(name)}_(\w+) (\S+)", said))
 
-    def count(self, line: Line, stage: Stage) -> None:
+    def count(self, line: Line, stage: ServerHarness) -> None:
         """What `stats` counts."""
         said = self.stats(line.name, stage)
         expired = sum(self.town.is_expired(p.item) for p in line.delayed)

@@ -27,8 +27,9 @@ from tests.model.deleting_model import Books, End, Event, Line, Place, Stand, fa
 from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fate, PowerCut
-from tests.support.moving import Town
 from tests.support.soak import Soak
+from tests.support.tidying import take_snapshot
+from tests.support.transfer_harness import TransferHarness
 
 NAMES = ("one", "one+a", "one+b", "two", "two+a", "two+set", "three")
 CHILDREN = tuple(name for name in NAMES if "+" in name)
@@ -68,7 +69,7 @@ class DeletingMachine(RuleBasedStateMachine):
 
     @initialize(each=st.sampled_from([1, 1, 4, 20]), retains=st.booleans(), memory=st.booleans())
     def begin(self, each: int, retains: bool, memory: bool) -> None:
-        self.town = Town()
+        self.town = TransferHarness()
         self.town.set_queue(lease=f"{LEASE_MS}ms", max_memory="64MiB" if memory else "1")
         if retains:
             self.town.set_queue("one", retain="forever")
@@ -346,11 +347,7 @@ class DeletingMachine(RuleBasedStateMachine):
             return
         if target.lsn_durable < target.lsn_appended:
             return
-        maintenance = target.store.maintenance
-        job = maintenance.begin_snapshot(target.state(), self.town.unix_ms)
-        job.run(self.town.disk)
-        for path in maintenance.finish_snapshot(job, True):
-            self.town.disk.remove(path)
+        take_snapshot(self.town, target)
 
     def _log(self, number: int) -> JournalLog | None:
         """One of those that are there, or of deleted queues."""
@@ -485,7 +482,7 @@ def line_of(queue: Queue) -> Line:
     return Line(queue.name.decode(), queue.generation, number)
 
 
-def lines_of(town: Town) -> Iterator[tuple[Line, Subscription, JournalLog, bool]]:
+def lines_of(town: TransferHarness) -> Iterator[tuple[Line, Subscription, JournalLog, bool]]:
     """Every line that is there, those behind others of their name too; is it a queue's child that
     is given what is put?"""
     for queue in town.broker.logged:

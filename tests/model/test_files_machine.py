@@ -19,10 +19,10 @@ from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.spark.files import decode
 from kestrelpy.spark.files.plan_events import plan_events
-from tests.support import stage as stages
+from tests.support import server_harness
 from tests.support.end_of_life import end
 from tests.support.memory_disk import PowerCut
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import tidy
 
 SEEDS = range(50, 60)
@@ -36,7 +36,7 @@ class Life:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.stage = Stage()
+        self.stage = ServerHarness()
         self.stage.set_queue(archive_to=ARCHIVE)
         self.sent: list[bytes] = []  # and not answered yet
         self.stored: set[bytes] = set()
@@ -174,7 +174,7 @@ class Life:
 def test_nothing_is_damaged_or_missing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     smallest = random.choice([2048, 4096, 8192])
-    monkeypatch.setattr(stages, "_SIZES", Sizes(smallest, 8192, 1 << 20))
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(smallest, 8192, 1 << 20))
     life = Life(random)
     life.put(3)
     for _ in range(ENDS):

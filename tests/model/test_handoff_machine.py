@@ -23,8 +23,8 @@ from hypothesis.stateful import (
 
 from tests.support.end_of_life import end
 from tests.support.machines import run_for_long
-from tests.support.moving import MARK, Town, unmarked
 from tests.support.soak import Soak
+from tests.support.transfer_harness import MARK, TransferHarness, unmarked
 
 QUEUE = st.sampled_from(["one", "two", "three"])
 WHO = st.sampled_from(["anna", "bert", "carl"])
@@ -72,7 +72,7 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.town = Town()
+        self.town = TransferHarness()
         self.town.set_queue(lease=f"{LEASE_MS}ms")
         self.number = 0
         self.items: dict[bytes, set[Place]] = {}  # that must be there

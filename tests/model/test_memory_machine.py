@@ -24,8 +24,8 @@ from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
+from tests.support.disk_harness import WALL_MS, DiskHarness
 from tests.support.end_of_life import end_life
-from tests.support.life import WALL_MS, Life, at_once
 from tests.support.machines import run, run_for_long
 from tests.support.soak import Soak
 
@@ -53,7 +53,6 @@ class MemoryMachine(RuleBasedStateMachine):
         lease_ms: int | None, piece: int, matches_any: bool,
     ) -> None:  # fmt: skip
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
         self.patch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 20)
         self.patch.setattr("journal.read.readahead.PIECE_BYTES", piece)
         self.patch.setattr("journal.read.seek.PIECE_BYTES", piece)
@@ -73,8 +72,8 @@ class MemoryMachine(RuleBasedStateMachine):
         )  # fmt: skip
         # What has expired on disk counts until it is read, and has its place on all its values.
         self.expiring = max_items is None and not matches_any
-        self.endless = Life(policy)
-        self.small = Life(replace(policy, max_memory_bytes=memory_bytes))
+        self.endless = DiskHarness(policy)
+        self.small = DiskHarness(replace(policy, max_memory_bytes=memory_bytes))
         self.serial = 0
         # By item: bytes of its body, when it expires, its key.
         self.puts: dict[int, tuple[int, int, bytes]] = {}
@@ -92,7 +91,7 @@ class MemoryMachine(RuleBasedStateMachine):
                     life.background.forget()
 
     @property
-    def lives(self) -> tuple[Life, Life]:
+    def lives(self) -> tuple[DiskHarness, DiskHarness]:
         return self.endless, self.small
 
     @rule(
@@ -110,7 +109,7 @@ class MemoryMachine(RuleBasedStateMachine):
             one, other = (life.put(body, expires_ms, delay, key) for life in self.lives)
             assert one == other
             if one:
-                self.puts[self.endless.queue.last_number] = len(body), expires_ms, key
+                self.puts[self.endless.jobs.last_number] = len(body), expires_ms, key
 
     @rule(
         who=WHO,
@@ -178,21 +177,21 @@ class MemoryMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         if self.serial % 3 == 0:
             for life in self.lives:
-                life.queue.flush(life.now_ms)
+                life.jobs.flush(life.now_ms)
 
     @rule(body=st.binary(max_size=3))
     def add(self, body: bytes) -> None:
         parked = any(life.reader.ready.blocked for life in self.lives)
         if not parked and self.endless.peek() is None and self.small.peek() is None:
-            one, other = (life.queue.add(body, 0, 0, life.now_ms) for life in self.lives)
+            one, other = (life.jobs.add(body, 0, 0, life.now_ms) for life in self.lives)
             assert (one > 0) == (other > 0)
             if one > 0:
-                self.puts[self.endless.queue.last_number] = len(body), 0, b""
+                self.puts[self.endless.jobs.last_number] = len(body), 0, b""
 
     @rule(paused=st.sampled_from([False, False, True]))
     def pause(self, paused: bool) -> None:
         for life in self.lives:
-            Admin(life.queue).pause(paused, life.now_ms)
+            Admin(life.jobs).pause(paused, life.now_ms)
 
     @rule(nths=st.lists(NTH, min_size=1, max_size=4), dead=st.sampled_from([False, False, True]))
     def remove(self, nths: list[int], dead: bool) -> None:
@@ -202,21 +201,21 @@ class MemoryMachine(RuleBasedStateMachine):
             ids = [*reader.dead.deaths] if dead else [*reader.live]
             id_ = ids[nth % len(ids)] if ids else 1
             if dead:
-                one, other = (Admin(life.queue).purge(id_, life.now_ms) for life in self.lives)
+                one, other = (Admin(life.jobs).purge(id_, life.now_ms) for life in self.lives)
                 assert (one is None) == (other is None)
             elif not 0 < self.puts.get(id_, (0, 0, b""))[1] <= self.small.unix_ms:
                 assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
 
-    def cancelled(self, life: Life, id_: int) -> bool:
-        where = Admin(life).waiting(id_, life.now_ms)
+    def cancelled(self, life: DiskHarness, id_: int) -> bool:
+        where = Admin(life.jobs).waiting(id_, life.now_ms)
         assert where is not Waiting.LOST
         if where is Waiting.NOT:
             return False
         if where is Waiting.DELAYED and id_ % 2:
-            assert Admin(life.queue).retry(id_, life.now_ms)
+            assert Admin(life.jobs).retry(id_, life.now_ms)
             return True
         size, _, key = self.puts[id_]
-        Admin(life.queue).cancel(id_, size, life.now_ms, key)
+        Admin(life.jobs).cancel(id_, size, life.now_ms, key)
         return True
 
     @rule()
@@ -241,10 +240,8 @@ class MemoryMachine(RuleBasedStateMachine):
         for life in self.lives:
             life.commit()
         lent = [one for one, _ in self.held if one.by_token]
-        self.endless, self.small = (
-            life.lost_power(seed) if power else life.killed() for life in self.lives
-        )
         for life in self.lives:
+            life.cut_power(seed) if power else life.kill()
             assert not life.damages
             found = [life.reader.leases.by_token(lease.token) for lease in lent]
             assert [lease.item.id for lease in life.reader.leases if lease.by_token] == [

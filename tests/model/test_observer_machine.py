@@ -25,8 +25,8 @@ from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
 from tests.support.little_memory import little_memory
 from tests.support.machines import run, run_for_long, values
+from tests.support.server_harness import ServerHarness
 from tests.support.soak import Soak
-from tests.support.stage import Stage
 
 WHO = st.sampled_from(["anna", "bert"])
 OBSERVER = st.sampled_from(["xena", "yuri"])
@@ -69,7 +69,7 @@ class ObserverMachine(RuleBasedStateMachine):
             "kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX": 0,
             "kestrelpy.protocol.verbs.browse.ANSWER_BYTES_MAX": answer,
         })  # fmt: skip
-        self.stage = Stage()
+        self.stage = ServerHarness()
         self.stage.set_queue(
             max_memory=memory, max_attempts=MAX_ATTEMPTS, durable=durable, lease="none"
         )

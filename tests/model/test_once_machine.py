@@ -26,7 +26,8 @@ from hypothesis.stateful import (
 from journal.snapshot import dedupe_merge as merging
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
-from tests.support.moving import Town
+from tests.support.tidying import take_snapshot
+from tests.support.transfer_harness import TransferHarness
 
 WINDOW_MS = 60_000
 WORLDS_MAX = 8  # a further power cut makes up to five of each that may be true
@@ -130,7 +131,7 @@ class OnceMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.town = Town()
+        self.town = TransferHarness()
         self.town.set_queue(
             "jobs", dedupe_window=f"{WINDOW_MS}ms", scope_window=f"{SCOPE_WINDOW_MS}ms"
         )
@@ -180,10 +181,7 @@ class OnceMachine(RuleBasedStateMachine):
         if not isinstance(log, JournalLog) or log.journal.active is None:
             return
         maintenance = log.store.maintenance
-        job = maintenance.begin_snapshot(log.state(), self.town.unix_ms)
-        job.run(self.town.disk)
-        for path in maintenance.finish_snapshot(job, True):
-            self.town.disk.remove(path)
+        job = take_snapshot(self.town, log)
         merge = maintenance.begin_merge(job, lambda: None) if merges else None
         if merge is not None:
             for path in maintenance.finish_merge(merge, merge.run(self.town.disk)):

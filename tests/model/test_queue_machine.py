@@ -27,9 +27,9 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.errors import ClientError
 from tests.model.queue_model import QueueModel, Thing, Wait
+from tests.support.core_harness import NAME, CoreHarness, dead_in_order, standing
 from tests.support.end_of_life import end_in_hand
 from tests.support.machines import run, run_for_long
-from tests.support.queues import NAME, QueueInHand, dead_in_order, standing
 from tests.support.soak import Soak
 
 SNAPSHOTS_KEPT = 12
@@ -78,7 +78,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @initialize(limits=LIMITS, keys=KEYS)
     def begin(self, limits: dict[str, Any], keys: KeySettings) -> None:
-        self.q = QueueInHand(Policy(**limits, keys=keys))
+        self.q = CoreHarness(Policy(**limits, keys=keys))
         self.model = QueueModel(Policy(**limits, keys=keys), 0, self.q.broker.clock.offset_ms)
 
     # -- storing ----------------------------------------------------------------------------

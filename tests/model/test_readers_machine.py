@@ -29,8 +29,9 @@ from hypothesis.stateful import (
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
 from tests.support.machines import run_for_long
+from tests.support.server_harness import ServerHarness
 from tests.support.soak import Soak
-from tests.support.stage import Stage
+from tests.support.tidying import tidy
 
 PARENT = "orders"
 PARTS = ("a", "b", "c")
@@ -171,7 +172,7 @@ class ReadersMachine(RuleBasedStateMachine):
         retains=st.booleans(),
     )  # fmt: skip
     def begin(self, memory: str, each: int, retains: bool) -> None:
-        self.stage = Stage()
+        self.stage = ServerHarness()
         self.looks_each = each
         self.steps = 0
         self.stage.set_queue(max_memory=memory, retain="forever" if retains else "none")
@@ -330,25 +331,8 @@ class ReadersMachine(RuleBasedStateMachine):
     def take_a_snapshot(self) -> None:
         log = self.stage.queue(PARENT).log
         assert isinstance(log, JournalLog)
-        journal = log.journal
-        if journal.has_pending or journal.active is None:
-            return
-        maintenance = log.store.maintenance
-        if journal.commit.lsn_written in maintenance.snapshots:
-            return  # nothing has happened since the last one
-        job = maintenance.begin_snapshot(log.state(), self.stage.unix_ms)
-        job.run(self.stage.disk)
-        outdated = [*maintenance.finish_snapshot(job, True)]
-        chosen = maintenance.choose(job.snapshot.lsn)
-        if chosen:
-            carry = maintenance.begin_compaction(
-                chosen, job.snapshot.needed(), lambda: None, self.stage.unix_ms
-            )
-            made = carry.run(self.stage.disk)
-            outdated += maintenance.finish_compaction(chosen, carry, made)
-        for path in (*outdated, *log.take_dead()):
-            self.stage.disk.remove(path)
-        self.stage.work()
+        if log.journal.commit.lsn_written not in log.store.maintenance.snapshots:
+            tidy(self.stage, log)
 
     # -- what everybody sees ----------------------------------------------------------------
 

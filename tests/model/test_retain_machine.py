@@ -26,8 +26,8 @@ from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
 from tests.support.little_memory import little_memory
 from tests.support.machines import run, run_for_long, values
+from tests.support.server_harness import ServerHarness
 from tests.support.soak import Soak
-from tests.support.stage import Stage
 from tests.support.tidying import reclaim, tidy
 
 WHO = st.sampled_from(["anna", "bert"])
@@ -68,7 +68,7 @@ class RetainMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def begin(self, memory: int, piece: int, retain: str) -> None:
         self.patch = little_memory(piece, 3)
-        self.stage = Stage()
+        self.stage = ServerHarness()
         self.retain: int | None = 0
         self.stage.set_queue(max_memory=memory, lease="none")
         self.things: list[Thing] = []

@@ -25,9 +25,9 @@ from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.directory.data_directory import DataDirectory
-from tests.support import stage as stages
+from tests.support import server_harness
 from tests.support.memory_disk import MemoryDisk
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 SEED = 14
 _SIZES = Sizes(2048, 4096, 1 << 20)
@@ -41,27 +41,27 @@ _CRON = "0 0 * * * *"  # at every full hour
 
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "_SIZES", _SIZES)
+    monkeypatch.setattr(server_harness, "_SIZES", _SIZES)
 
 
-def say(stage: Stage, who: str, *lines: bytes) -> bytes:
+def say(stage: ServerHarness, who: str, *lines: bytes) -> bytes:
     """Send lines; what came back is no error."""
     heard = stage.say(who, *lines)
     assert b"ERROR" not in heard, heard
     return heard
 
 
-def put(stage: Stage, key: bytes, body: bytes) -> None:
+def put(stage: ServerHarness, key: bytes, body: bytes) -> None:
     assert say(stage, "p", b"set %b 0 0 %d" % (key, len(body)), body) == b"STORED\r\n"
 
 
-def logs(stage: Stage) -> Iterator[tuple[Queue, JournalLog]]:
+def logs(stage: ServerHarness) -> Iterator[tuple[Queue, JournalLog]]:
     for queue in stage.broker.logged:
         if isinstance(queue.log, JournalLog):
             yield queue, queue.log
 
 
-def keep(stage: Stage, name: str) -> None:
+def keep(stage: ServerHarness, name: str) -> None:
     """A snapshot of this queue, with its chunk; what is mostly done with is rewritten."""
     log = stage.queue(name).log
     assert isinstance(log, JournalLog)
@@ -79,9 +79,9 @@ def keep(stage: Stage, name: str) -> None:
     stage.work()
 
 
-def begin(disk: MemoryDisk, now_ms: int) -> Stage:
+def begin(disk: MemoryDisk, now_ms: int) -> ServerHarness:
     """A start from this disk."""
-    stage = Stage(disk, now_ms)
+    stage = ServerHarness(disk, now_ms)
     stage.set_schedule("hourly", cron=_CRON, queue="timed", body="tick")
     return stage
 
@@ -89,7 +89,7 @@ def begin(disk: MemoryDisk, now_ms: int) -> Stage:
 @functools.cache
 def lived(closed: bool) -> tuple[MemoryDisk, int]:
     """A small data directory with something of everything; its moment."""
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_schedule("hourly", cron=_CRON, queue="timed", body="tick")
     stage.pass_time(3_600_000)
     say(stage, "a", b"pause timed")
@@ -146,7 +146,7 @@ def lived(closed: bool) -> tuple[MemoryDisk, int]:
     return stage.disk.kill_clone(), stage.now_ms
 
 
-def found(stage: Stage) -> list[str]:
+def found(stage: ServerHarness) -> list[str]:
     """Whatever is named so far."""
     named = [*stage.found.notes, *(d.sentence() for d in stage.found.damages)]
     for queue, log in logs(stage):
@@ -158,7 +158,7 @@ def found(stage: Stage) -> list[str]:
     return named
 
 
-def told(stage: Stage) -> dict[str, object]:
+def told(stage: ServerHarness) -> dict[str, object]:
     """All there is to know, as clients and the next start would find it."""
     facts: dict[str, object] = {
         "server": stage.server_id, "tokens": stage.broker.tokens.on_disk,
@@ -218,7 +218,7 @@ def beside(disk: MemoryDisk, path: str) -> MemoryDisk:
 def is_named_at_once(disk: MemoryDisk, now_ms: int) -> bool:
     """Does recovery alone name something? Without all the rest of a start: for speed."""
     directory = DataDirectory(disk.kill_clone(), "data", _SIZES)
-    wall = ClockOffset(stages.WALL_MS - 1_000_000)
+    wall = ClockOffset(server_harness.WALL_MS - 1_000_000)
     broker = Broker(lambda name, declared: Policy(), lambda queue: MemoryLog(), wall, 99)
     try:
         directory.lock()

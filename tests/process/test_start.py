@@ -12,7 +12,7 @@ from journal.recovery.recovery import Recovery
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.replay.subscription_replay import ReplayLine
 from tests.support.memory_disk import MemoryDisk
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 QUEUES = 20
 
@@ -26,8 +26,8 @@ def uncollected() -> Iterator[None]:
     gc.enable()
 
 
-def many_queues() -> Stage:
-    stage = Stage()
+def many_queues() -> ServerHarness:
+    stage = ServerHarness()
     for number in range(QUEUES):
         stage.say("a", b"set q%d 0 0 1" % number, b"x")
     return stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from tests.simulation.world import World
+from tests.simulation.simulation import Simulation
 
 
 def main(arguments: list[str]) -> int:
@@ -13,7 +13,7 @@ def main(arguments: list[str]) -> int:
     broken = 0
     for argument in arguments:
         began = time.perf_counter()
-        outcome = World(int(argument)).run()
+        outcome = Simulation(int(argument)).run()
         print("\n".join(outcome.story))
         counts = ", ".join(f"{name} {number}" for name, number in sorted(outcome.counts.items()))
         print(f"seed {argument}: {counts}; {time.perf_counter() - began:.2f} s")

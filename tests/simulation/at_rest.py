@@ -13,7 +13,7 @@ from tests.simulation.drain import Drain
 from tests.support.at_rest import left_over
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.simulation import Simulation
 
 # What is looked at again after a moment (a journal that rests, reads that are shared) is over then.
 _A_WHILE_US: Final = 4_000_000
@@ -23,7 +23,7 @@ _QUIET_US: Final = 1_500_000
 class Rest:
     """The last look at one run."""
 
-    def __init__(self, world: World, drain: Drain) -> None:
+    def __init__(self, world: Simulation, drain: Drain) -> None:
         """`drain` has been connected until now."""
         self.world = world
         self.drain = drain

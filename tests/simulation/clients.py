@@ -22,7 +22,7 @@ from tests.simulation.requests import Request
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.simulation import Simulation
 
 _THINK_US: Final = (0, 100, 500, 2_000, 10_000)
 DELAYS_MS: Final = (1, 5, 40, 300, DELAY_MS_MAX)
@@ -33,7 +33,7 @@ _LAST_WORDS: Final = (b"set ", b"get jo", b"set jobs 9999999 0 30\r\nabc", b"\r"
 class Client:
     """Somebody with at most one connection at a time."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Simulation, number: int) -> None:
         self.world = world
         self.number = number
         self.random: Random = world.random
@@ -236,7 +236,7 @@ class Keeper(Client):
     leases_ms: tuple[int, ...] = (20, 100, 400, 1500)  # for how long it is lent something first
     renews = 0.2  # how likely, where it has a token
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Simulation, number: int) -> None:
         self.tokens: list[tuple[str, int]] = []
         super().__init__(world, number)
 
@@ -316,7 +316,7 @@ class Visitor(Client):
 class Observer(Client):
     """Goes on from the last marker of each queue, and now and then from the beginning."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Simulation, number: int) -> None:
         self.markers: dict[str, int] = {}
         super().__init__(world, number)
 
@@ -342,7 +342,7 @@ class Operator(Client):
 
     resumes = 0.6  # how likely, where something is paused
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Simulation, number: int) -> None:
         self.paused: list[str] = []
         super().__init__(world, number)
 
@@ -384,7 +384,7 @@ class Mover(Client):
             self.later(random.randrange(40_000))
 
 
-KINDS: Final[tuple[Callable[[World, int], Client], ...]] = (
+KINDS: Final[tuple[Callable[[Simulation, int], Client], ...]] = (
     Producer, Producer, Consumer, Consumer, Consumer, Visitor, Observer, Operator,
     Keeper, Mover,
 )  # fmt: skip

@@ -23,7 +23,7 @@ from tests.simulation.streams import Stream, key_of
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.simulation import Simulation
 
 _PATIENCE_US: Final = 5_000_000
 _FETCHES_MAX: Final = 5_000
@@ -34,7 +34,7 @@ _QUIET_US: Final = 3_000_000
 class Drain:
     """One client, alone with the server."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         self.world = world
         self.ledger = world.ledger
         self.wire: Wire | None = None

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.simulation.plants import PLANTS
 from tests.simulation.plants_kept import PLANTS_KEPT
 from tests.simulation.plants_versions import PLANTS_VERSIONS
-from tests.simulation.world import World
+from tests.simulation.simulation import Simulation
 
 SEEDS_MAX = 300
 TABLE = Path(__file__).parent / "seeds.json"
@@ -30,7 +30,7 @@ def known_seeds() -> dict[str, int]:
 def is_found(name: str, seed: int) -> bool:
     """True if the checker complains of a run with this mistake."""
     with ALL[name]():
-        return bool(World(seed).run().violations)
+        return bool(Simulation(seed).run().violations)
 
 
 def find(name: str) -> int | None:

@@ -13,7 +13,7 @@ from tests.simulation.shelf import Pass
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.simulation import Simulation
 
 _MARKERS_MAX: Final = 50
 OPTIONS: Final = ("", "/n=1", "/n=2/full", "/n=5", "/n=40/full", "/full", "/n=1000", "/t=5")
@@ -22,7 +22,7 @@ OPTIONS: Final = ("", "/n=1", "/n=2/full", "/n=5", "/n=40/full", "/full", "/n=10
 class Historian(Client):
     """Reads by marker, in pieces, and counts."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Simulation, number: int) -> None:
         self.passes: dict[str, Pass] = {}
         self.markers: dict[str, list[int]] = {}
         super().__init__(world, number)

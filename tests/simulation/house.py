@@ -27,7 +27,7 @@ from tests.simulation.books import WALL_MS
 from tests.simulation.loop import JobQueue
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.simulation import Simulation
 
 _STEADY_MS: Final = 5_000  # the machine has been on that long when the server starts
 _SEGMENTS: Final = ((2048, 2048), (2048, 8192), (4096, 16384))
@@ -78,7 +78,7 @@ class SimConnection(Connection):
 class _Ear(logging.Handler):
     """Hears what the server writes to its log."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         super().__init__(logging.WARNING)
         self._world = world
 
@@ -98,7 +98,7 @@ _LOOK_US = 40
 
 
 @contextlib.contextmanager
-def patched(world: World) -> Iterator[None]:
+def patched(world: Simulation) -> Iterator[None]:
     """The server's world is the run's, as long as this lasts."""
     timeline, chance = world.timeline, Random(world.seed)
 
@@ -144,11 +144,11 @@ def patched(world: World) -> Iterator[None]:
             log.propagate = propagated
 
 
-def _thread(world: World, **named: Any) -> Any:
+def _thread(world: Simulation, **named: Any) -> Any:
     assert world.threads is not None
     return world.threads.Thread(**named)
 
 
-def _jobs(world: World) -> JobQueue:
+def _jobs(world: Simulation) -> JobQueue:
     assert world.threads is not None
     return JobQueue(world.threads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.find_seeds import ALL, SEEDS_MAX, find, is_found, known_seeds
-from tests.simulation.world import World
+from tests.simulation.simulation import Simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
@@ -25,4 +25,4 @@ def test_a_planted_mistake_is_found(name: str) -> None:
 @pytest.mark.slow
 def test_a_run_without_a_mistake_finds_none() -> None:
     for seed in sorted(set(known_seeds().values()))[:10]:
-        assert World(seed).run().violations == []
+        assert Simulation(seed).run().violations == []

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.world import World
+from tests.simulation.simulation import Simulation
 from tests.support.soak import Soak
 
 GROUPS = 26
@@ -32,7 +32,7 @@ WANTED = {
 
 
 def run(seed: int) -> Counter[str]:
-    outcome = World(seed).run()
+    outcome = Simulation(seed).run()
     if outcome.violations:
         pytest.fail(
             f"seed {seed}: {outcome.violations[0]}\n"

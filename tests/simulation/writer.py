@@ -13,13 +13,13 @@ from tests.simulation.streams import key_of
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.simulation import Simulation
 
 
 class Writer(Client):
     """Looks at the key, and writes the next version."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Simulation, number: int) -> None:
         self.told: dict[str, int] = {}
         super().__init__(world, number)
 

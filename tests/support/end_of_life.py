@@ -1,8 +1,8 @@
 """How a life ends in a test: everything is fetched, everybody hangs up, and nothing may be left.
 
-    end(stage)             a stage or town      } nothing fails or is held back any more; then the
-    end_in_hand(q)         a queue in hand      } same look as at a daemon
-    end_life(life)         a life
+    end(stage)             a ServerHarness or TransferHarness    } nothing fails or is held back
+    end_in_hand(q)         a CoreHarness                         } any more; then the same look as
+    end_life(life)         a DiskHarness                         } at a daemon
 
 What is lent by token is given back by whoever has the token; what is delayed is waited for.
 
@@ -20,10 +20,10 @@ from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.subscription import Subscription
 from tests.support.at_rest import files_left, left_over
-from tests.support.life import Life
-from tests.support.queues import QueueInHand
+from tests.support.core_harness import CoreHarness
+from tests.support.disk_harness import DiskHarness
 from tests.support.rest_table import UNWRITTEN
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import reclaim
 
 _ROUNDS_MAX = 60
@@ -33,7 +33,7 @@ _A_WHILE_MS = 120_000
 _EVERYBODY_GONE = "left at the end of life:\n    "
 
 
-def end(stage: Stage) -> None:
+def end(stage: ServerHarness) -> None:
     """Nothing is left of this one, and nothing of its next life either."""
     mend(stage)
     empty(stage)
@@ -47,7 +47,7 @@ def end(stage: Stage) -> None:
         _complain(_left_of(stage))
 
 
-def mend(stage: Stage) -> None:
+def mend(stage: ServerHarness) -> None:
     """Nothing fails, or is held back, from now on; a journal that has failed is read again."""
     stage.disk.faults.clear()
     stage.disk.cut_power_at(-1)
@@ -68,7 +68,7 @@ def mend(stage: Stage) -> None:
         stage.hang_up(name)
 
 
-def empty(stage: Stage) -> None:
+def empty(stage: ServerHarness) -> None:
     """Everything that is there is fetched and confirmed; whoever fetched it hangs up."""
     for _ in range(_ROUNDS_MAX):
         broker = stage.broker
@@ -112,13 +112,13 @@ def _give_back(reader: Subscription, now_ms: int) -> None:
             reader.confirm(lease, now_ms)
 
 
-def _due_in(reader: Subscription, stage: Stage) -> int:
+def _due_in(reader: Subscription, stage: ServerHarness) -> int:
     """How long the last of what is delayed still is."""
     entries = reader.delays.entries(stage.broker.clock.offset_ms)
     return max((entry.due_ms - stage.unix_ms + 1 for entry in entries), default=0)
 
 
-def _take_all(stage: Stage, queue: Queue) -> None:
+def _take_all(stage: ServerHarness, queue: Queue) -> None:
     """All that is ready, or dead, confirmed as it is handed out."""
     name = queue.name
     for key in (name, name + b"/dead"):
@@ -126,12 +126,12 @@ def _take_all(stage: Stage, queue: Queue) -> None:
             pass
 
 
-def _left_of(stage: Stage) -> list[str]:
+def _left_of(stage: ServerHarness) -> list[str]:
     roots = stage.broker, stage.directory, stage.schedules, stage.policies, stage.log_limit
     held = [f"{name} is connected" for name in stage.clients]
     found = [*left_over(*roots), *held, *files_left(stage.disk, "data", stage.broker)]
-    found += [f"the stage has {each!r}" for each in (stage.dirty, stage._observing) if each]
-    found += [f"the stage has {each!r}" for each in (stage._gates, stage._removing) if each]
+    found += [f"the server has {each!r}" for each in (stage.dirty, stage._observing) if each]
+    found += [f"the server has {each!r}" for each in (stage._gates, stage._removing) if each]
     return found
 
 
@@ -140,7 +140,7 @@ def _complain(complaints: Iterable[str]) -> None:
     assert not found, _EVERYBODY_GONE + "\n    ".join(found)
 
 
-def end_in_hand(q: QueueInHand) -> None:
+def end_in_hand(q: CoreHarness) -> None:
     """Nothing is left of a queue whose log writes nothing."""
     broker = q.broker
     for waiter in [*broker.take_to_resume()]:
@@ -166,7 +166,7 @@ def end_in_hand(q: QueueInHand) -> None:
     _complain(left_over(broker, but=UNWRITTEN))
 
 
-def end_life(life: Life) -> None:
+def end_life(life: DiskHarness) -> None:
     """Nothing is left of a queue that lives on the disk."""
     broker, reader = life.broker, life.reader
     for holder in life.holders.values():

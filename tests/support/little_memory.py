@@ -21,7 +21,7 @@ def little_memory(piece: int, refill_items: int = 0, **others: object) -> pytest
     `piece`: bytes that are read at once. `refill_items`: how many a line reads back, 0: as always.
     """
     sizes: dict[str, object] = {
-        "tests.support.stage._SIZES": Sizes(2048, 4096, 1 << 20),
+        "tests.support.server_harness._SIZES": Sizes(2048, 4096, 1 << 20),
         "journal.read.range_scan.PIECE_BYTES": piece,
         "journal.read.range_scan.PIECE_BYTES_OF_ONE": piece,
         "journal.read.seek.PIECE_BYTES": piece,

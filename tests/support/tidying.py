@@ -6,16 +6,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from journal.compaction.retire import archived_path, retire
+from journal.store import SnapshotJob
 from kestrelpy.core.log.log import JournalLog
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 def _nothing() -> None:
     pass
 
 
+def take_snapshot(stage: ServerHarness, log: JournalLog) -> SnapshotJob:
+    """A snapshot of what is there; the files that it replaces go."""
+    maintenance = log.store.maintenance
+    job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
+    job.run(stage.disk)
+    for path in maintenance.finish_snapshot(job, True):
+        stage.disk.remove(path)
+    return job
+
+
 def tidy(
-    stage: Stage, log: JournalLog, *, before: Callable[[], None] = _nothing,
+    stage: ServerHarness, log: JournalLog, *, before: Callable[[], None] = _nothing,
     meanwhile: Callable[[], None] = _nothing,
 ) -> None:  # fmt: skip
     """A snapshot of what is there; then all that may be rewritten is, and what may go goes.
@@ -29,10 +40,7 @@ def tidy(
     if maintenance.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn
         log.tokens(log.state().checkpoint.tokens, stage.unix_ms)
         stage.work()
-    job = maintenance.begin_snapshot(log.state(), stage.unix_ms)
-    job.run(stage.disk)
-    for path in maintenance.finish_snapshot(job, True):
-        stage.disk.remove(path)
+    job = take_snapshot(stage, log)
     before()
     reclaim(stage, log)
     while chosen := maintenance.choose(job.snapshot.lsn, stage.unix_ms):
@@ -47,7 +55,7 @@ def tidy(
             return
 
 
-def reclaim(stage: Stage, log: JournalLog) -> list[str]:
+def reclaim(stage: ServerHarness, log: JournalLog) -> list[str]:
     """What may go goes; returns what went."""
     dead = log.take_dead(stage.unix_ms)
     put_away(stage, log, dead)
@@ -55,7 +63,7 @@ def reclaim(stage: Stage, log: JournalLog) -> list[str]:
     return dead
 
 
-def put_away(stage: Stage, log: JournalLog, paths: list[str]) -> None:
+def put_away(stage: ServerHarness, log: JournalLog, paths: list[str]) -> None:
     """These segments go, to the archive if there is one."""
     for path in paths:
         archive = archived_path(log.archive_to, path) if log.archive_to else ""

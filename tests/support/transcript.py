@@ -37,7 +37,7 @@ from typing import Any, Final
 
 from kestrelpy.durations import parse_duration_ms
 from tests.support.memory_disk import Fault
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 WAYS: Final = ("whole", "bytes", "random")
 
@@ -75,10 +75,10 @@ def read_scenes(folder: Path) -> Iterator[Scene]:
             yield scene
 
 
-def act(scene: Scene, way: str, seed: int) -> Stage:
+def act(scene: Scene, way: str, seed: int) -> ServerHarness:
     """Act the scene out; raises AssertionError naming the line."""
     random = Random(seed)
-    stage = Stage()
+    stage = ServerHarness()
     told = (0, "", b"")
     for number, line in scene.steps:
         at = f"{scene.file}.txt:{number} ({way}, seed {seed})\n    {line}\n"
@@ -110,7 +110,7 @@ def act(scene: Scene, way: str, seed: int) -> Stage:
     return stage
 
 
-def _deliver(stage: Stage, name: str, data: bytes, way: str, random: Random) -> None:
+def _deliver(stage: ServerHarness, name: str, data: bytes, way: str, random: Random) -> None:
     at = 0
     while at < len(data):
         size = {"whole": len(data), "bytes": 1}.get(way) or random.choice((1, 2, 3, 7, 50, 5000))
@@ -124,7 +124,7 @@ def _deliver(stage: Stage, name: str, data: bytes, way: str, random: Random) -> 
             stage.work()
 
 
-def _hear(stage: Stage, name: str, among: bool, text: str, at: str) -> None:
+def _hear(stage: ServerHarness, name: str, among: bool, text: str, at: str) -> None:
     client = stage.clients.get(name)
     sent = client.take() if client is not None else b""
     closed = client is not None and client.closed
@@ -142,7 +142,7 @@ def _hear(stage: Stage, name: str, among: bool, text: str, at: str) -> None:
     assert closed == said_closed, f"{at}    {'closed' if closed else 'not closed'}"
 
 
-def _direct(stage: Stage, text: str, at: str) -> None:
+def _direct(stage: ServerHarness, text: str, at: str) -> None:
     verb, _, rest = text.partition(" ")
     words = rest.split()
     if verb in ("queue", "server"):

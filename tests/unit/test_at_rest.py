@@ -15,13 +15,13 @@ from kestrelpy.core.item import Item
 from tests.support.at_rest import Walk, _attributes, _entry, _names, files_left, left_over, name_of
 from tests.support.end_of_life import empty, end
 from tests.support.rest_table import AT_MOST, MAY_HOLD, REMEMBERED
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 @pytest.fixture
-def stage() -> Stage:
+def stage() -> ServerHarness:
     """A queue with a child, and everything that was in it is gone."""
-    made = Stage()
+    made = ServerHarness()
     made.say("eye", b"get jobs+audit")
     for options in (b"", b"/key=A", b"/delay=10ms", b"/id=7"):
         made.say("prod", b"set jobs%b 0 0 1" % options, b"x")
@@ -31,11 +31,11 @@ def stage() -> Stage:
     return made
 
 
-def test_when_everything_is_gone_nothing_is_left(stage: Stage) -> None:
+def test_when_everything_is_gone_nothing_is_left(stage: ServerHarness) -> None:
     end(stage)
 
 
-LEFT: dict[str, tuple[Callable[[Stage], object], str]] = {
+LEFT: dict[str, tuple[Callable[[ServerHarness], object], str]] = {
     "an item": (lambda s: s.say("prod", b"set jobs 0 0 1", b"x"), "reader.live.count is 1"),
     "a lease": (lambda s: (s.say("p", b"set jobs 0 0 1", b"x"), s.say("c", b"get jobs/open")),
                 "core.index.leases.Lease object"),
@@ -56,14 +56,16 @@ LEFT: dict[str, tuple[Callable[[Stage], object], str]] = {
 
 
 @pytest.mark.parametrize("what", LEFT)
-def test_what_is_left_is_named(stage: Stage, what: str) -> None:
+def test_what_is_left_is_named(stage: ServerHarness, what: str) -> None:
     assert left_over(stage.broker) == []
     leave, named = LEFT[what]
     leave(stage)
     assert any(named in complaint for complaint in left_over(stage.broker)), left_over(stage.broker)
 
 
-def test_a_folder_without_a_queue_and_a_file_that_is_nobody_s_are_named(stage: Stage) -> None:
+def test_a_folder_without_a_queue_and_a_file_that_is_nobody_s_are_named(
+    stage: ServerHarness,
+) -> None:
     stage.disk.make_folder("data/gone.17")
     folder = stage.directory.folder(stage.queue("jobs"))
     stage.disk.create(f"{folder}/00000099.segment.new", b"", 0).close()
@@ -92,7 +94,7 @@ def poked(value: Any) -> Any:
     return None
 
 
-def test_each_count_and_collection_is_looked_at_or_has_its_reason(stage: Stage) -> None:
+def test_each_count_and_collection_is_looked_at_or_has_its_reason(stage: ServerHarness) -> None:
     walk = Walk()
     walk.run(stage.broker)
     looked_at = 0

@@ -9,10 +9,10 @@ from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import ServerError
-from tests.support.queues import WALL_MS, QueueInHand, make_queue, no_queue
+from tests.support.core_harness import WALL_MS, CoreHarness, make_queue, no_queue
 
 
-def put_in(q: QueueInHand, name: bytes, *bodies: bytes, expires_ms: int = 0) -> None:
+def put_in(q: CoreHarness, name: bytes, *bodies: bytes, expires_ms: int = 0) -> None:
     """Store into another queue of the same broker."""
     queue = q.broker.queues.get(name) or q.broker.create(name, q.now_ms)
     for body in bodies:
@@ -28,7 +28,7 @@ def test_queues_are_known_by_their_names_and_have_nothing_in_common() -> None:
 
 
 def test_no_more_queues_are_made_than_allowed() -> None:
-    q = QueueInHand(make_queue().policy, queues_max=2)
+    q = CoreHarness(make_queue().policy, queues_max=2)
     q.broker.create(b"a", 0)
     q.broker.create(b"b", 0)
     with pytest.raises(ServerError, match=r"too many queues \(limit 2\)"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelpy.core.clock import ClockOffset
-from tests.support.queues import WALL_MS, make_queue
+from tests.support.core_harness import WALL_MS, make_queue
 
 
 def test_the_wall_is_one_offset_shared_by_all_queues() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrelpy.core.counters import QueueCounters, ServerCounters
-from tests.support.queues import WALL_MS, make_queue
+from tests.support.core_harness import WALL_MS, make_queue
 
 
 def counted(counters: QueueCounters) -> dict[str, int]:

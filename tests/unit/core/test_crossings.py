@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 def value(queue: bytes, text: bytes) -> bytes:
@@ -10,7 +10,7 @@ def value(queue: bytes, text: bytes) -> bytes:
     return b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (queue, len(text), text)
 
 
-def figure(stage: Stage, queue: bytes, name: bytes) -> bytes:
+def figure(stage: ServerHarness, queue: bytes, name: bytes) -> bytes:
     """One of the figures of `stats`."""
     prefix = b"STAT queue_%b_%b " % (queue, name)
     lines = stage.say("bob", b"stats %b" % queue).splitlines()
@@ -18,18 +18,18 @@ def figure(stage: Stage, queue: bytes, name: bytes) -> bytes:
     return line.removeprefix(prefix)
 
 
-def with_child(*bodies: bytes) -> Stage:
+def with_child(*bodies: bytes) -> ServerHarness:
     """A queue with the child `a`, and these items for both."""
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+a/peek")
     for text in bodies:
         assert stage.say("eve", b"set jobs 0 0 1", text) == b"STORED\r\n"
     return stage
 
 
-def with_one_leased_at_most() -> Stage:
+def with_one_leased_at_most() -> ServerHarness:
     """Eve has item 1, bob waits for item 2."""
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", max_leased=1)
     for text in (b"1", b"2"):
         stage.say("eve", b"set jobs 0 0 1", text)
@@ -39,7 +39,7 @@ def with_one_leased_at_most() -> Stage:
     return stage
 
 
-def put_off_with_a_key(stage: Stage) -> None:
+def put_off_with_a_key(stage: ServerHarness) -> None:
     """Item 1 has the key A and is given back for later; item 2 has the key as well."""
     for text in (b"1", b"2"):
         stage.say("eve", b"set jobs/key=A 0 0 1", text)
@@ -50,7 +50,7 @@ def put_off_with_a_key(stage: Stage) -> None:
 
 
 def test_after_a_kill_what_was_given_back_for_later_is_first_for_its_key() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     put_off_with_a_key(stage)
 
     stage.kill()
@@ -62,7 +62,7 @@ def test_after_a_kill_what_was_given_back_for_later_is_first_for_its_key() -> No
 
 
 def test_after_a_flush_and_a_kill_the_key_of_what_was_put_off_is_free() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     put_off_with_a_key(stage)
     stage.say("eve", b"flush jobs")
     stage.say("eve", b"set jobs/key=A 0 0 1", b"3")
@@ -74,7 +74,7 @@ def test_after_a_flush_and_a_kill_the_key_of_what_was_put_off_is_free() -> None:
 
 
 def test_after_a_restart_the_key_of_a_lease_by_token_is_in_flight() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs/key=A 0 0 1", b"1")
     token = stage.say("eve", b"gets jobs/open/lease=1h").split()[4]
 
@@ -86,7 +86,7 @@ def test_after_a_restart_the_key_of_a_lease_by_token_is_in_flight() -> None:
 
 
 def test_what_waited_for_a_key_takes_no_memory_once_it_is_gone() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for text in (b"1", b"2", b"3"):
         stage.say("eve", b"set jobs/key=A 0 0 1", text)
     keyed = stage.queue("jobs").reader.key_gate
@@ -99,7 +99,7 @@ def test_what_waited_for_a_key_takes_no_memory_once_it_is_gone() -> None:
 
 
 def test_an_upto_frees_the_memory_of_what_waited_for_a_key() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for text in (b"1", b"2", b"3"):
         stage.say("eve", b"set jobs/key=A 0 0 1", text)
     keyed = stage.queue("jobs").reader.key_gate
@@ -114,7 +114,7 @@ def test_an_upto_frees_the_memory_of_what_waited_for_a_key() -> None:
 
 
 def test_a_child_matches_keys_as_its_queue_does_after_a_reload() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", key_match="pair")
     stage.say("eve", b"get jobs+a/peek")
     stage.set_queue("jobs", key_match="any")
@@ -126,7 +126,7 @@ def test_a_child_matches_keys_as_its_queue_does_after_a_reload() -> None:
 
 
 def test_the_body_of_what_was_lent_takes_no_memory_once_it_is_confirmed() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 5", b"12345")
     stage.say("eve", b"get jobs/open")
     assert figure(stage, b"jobs", b"mem_bytes") == b"5"
@@ -140,7 +140,7 @@ def test_the_body_of_what_was_lent_takes_no_memory_once_it_is_confirmed() -> Non
 
 
 def test_after_a_flush_of_what_was_delayed_the_queue_is_empty_for_an_add() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs/delay=10m 0 0 1", b"1")
     assert stage.say("bob", b"add jobs 0 0 1", b"2") == b"NOT_STORED\r\n"
 
@@ -150,7 +150,7 @@ def test_after_a_flush_of_what_was_delayed_the_queue_is_empty_for_an_add() -> No
 
 
 def test_after_a_kill_a_token_that_an_upto_ended_names_nothing() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     token = stage.say("eve", b"gets jobs/open/lease=1h").split()[4]
     stage.say("bob", b"delete jobs/upto=1")
@@ -166,7 +166,7 @@ def test_after_a_kill_a_token_that_an_upto_ended_names_nothing() -> None:
 
 
 def test_what_a_full_child_dropped_does_not_come_back_with_a_kill() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs+a", max_items=1)
     for text in (b"1", b"2"):
         stage.say("eve", b"set jobs 0 0 1", text)
@@ -180,7 +180,7 @@ def test_what_a_full_child_dropped_does_not_come_back_with_a_kill() -> None:
 
 
 def test_the_total_of_a_child_counts_what_it_began_with_after_a_kill() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for text in (b"1", b"2"):
         stage.say("eve", b"set jobs 0 0 1", text)
     stage.say("eve", b"get jobs+a/from=1/peek")
@@ -231,7 +231,7 @@ def test_a_deleted_queue_goes_when_the_child_that_held_it_is_flushed() -> None:
 
 
 def test_a_deleted_child_is_given_nothing_any_more() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", fanout_create=True)
     stage.say("eve", b"get jobs+a/peek")
     stage.send("bob", b"get jobs+a/t=1m\r\n")
@@ -248,7 +248,7 @@ def test_a_deleted_child_is_given_nothing_any_more() -> None:
 
 
 def test_an_upto_frees_the_keys_of_what_it_confirms() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for text in (b"1", b"2"):
         stage.say("eve", b"set jobs/key=A 0 0 1", text)
     stage.say("eve", b"get jobs/open")
@@ -271,7 +271,7 @@ def test_a_client_that_waits_is_served_when_an_upto_frees_a_lease() -> None:
 
 
 def test_what_was_delayed_and_died_has_the_marker_of_its_release() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs/delay=1s 0 0 1", b"1")
     stage.say("eve", b"set jobs 0 0 1", b"2")
     stage.pass_time(1001)
@@ -285,7 +285,7 @@ def test_what_was_delayed_and_died_has_the_marker_of_its_release() -> None:
 
 
 def test_fanout_only_without_children_keeps_what_is_retained() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", fanout_only=True, retain="forever")
     stage.say("eve", b"set jobs 0 0 1", b"1")
 
@@ -298,7 +298,7 @@ def test_fanout_only_without_children_keeps_what_is_retained() -> None:
 
 
 def test_an_empty_queue_that_remembers_ids_is_not_deleted_for_its_age() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", max_queue_age="1s")
     stage.say("eve", b"set jobs/id=x 0 0 1", b"1")
     stage.say("eve", b"get jobs")
@@ -309,7 +309,7 @@ def test_an_empty_queue_that_remembers_ids_is_not_deleted_for_its_age() -> None:
 
 
 def test_an_id_that_is_repeated_through_an_alias_is_stored() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_alias("both", ["one", "two"])
     assert stage.say("eve", b"set one/id=x 0 0 1", b"1") == b"STORED\r\n"
 
@@ -322,7 +322,7 @@ def test_an_id_that_is_repeated_through_an_alias_is_stored() -> None:
 
 def test_an_id_that_is_repeated_is_answered_when_its_item_is_on_disk() -> None:
     for queue in (b"one", b"both"):
-        stage = Stage()
+        stage = ServerHarness()
         stage.set_alias("both", ["one", "two"])
         stage.say("eve", b"set one 0 0 1", b"0")
         stage.hold_syncs()
@@ -338,7 +338,7 @@ def test_an_id_that_is_repeated_is_answered_when_its_item_is_on_disk() -> None:
 
 
 def test_a_deleted_queue_gives_back_its_part_of_the_memory_of_all_queues() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for _ in range(20):
         stage.say("eve", b"set jobs 0 0 100000", bytes(100_000))
     assert stage.broker.memory.taken > 0
@@ -349,7 +349,7 @@ def test_a_deleted_queue_gives_back_its_part_of_the_memory_of_all_queues() -> No
 
 
 def test_a_token_names_nothing_once_its_item_is_handed_on() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"set done 0 0 1", b"0")
     token = stage.say("eve", b"gets jobs/open/lease=1h").split()[4]
@@ -376,7 +376,7 @@ def test_after_a_kill_nothing_is_lent_by_a_queue_that_was_deleted() -> None:
 
 
 def test_an_observer_is_not_shown_what_was_set_for_a_child_alone() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", retain="forever")
     stage.say("eve", b"get jobs+a/peek")
     for queue, text in ((b"jobs", b"1"), (b"jobs+a", b"2"), (b"jobs", b"3")):

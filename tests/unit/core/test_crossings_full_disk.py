@@ -3,16 +3,16 @@ left."""
 
 from __future__ import annotations
 
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.unit.core.fanout.test_limits import drain
 from tests.unit.core.test_crossings import figure, value
 
 WHY = "disk full: no room for the next segment"
 
 
-def put_off_without_a_record() -> Stage:
+def put_off_without_a_record() -> ServerHarness:
     """On a full disk item 1, whose id is x, is given back for ten minutes; item 2 is ready."""
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs/id=x 0 0 1", b"1")
     stage.say("eve", b"set jobs 0 0 1", b"2")
     stage.say("eve", b"get jobs/open")
@@ -54,7 +54,7 @@ def test_what_was_put_off_without_a_record_and_is_cancelled_leaves_nothing_in_me
 
 
 def test_scopes_that_are_too_old_take_no_room_from_the_confirms_on_a_full_disk() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", scope_window="1s")
     line, stored = b"set jobs/id=x/scope=%d/epoch=1 0 0 1", 0
     while stage.say("p", line % stored, b"x") == b"STORED\r\n":
@@ -68,7 +68,7 @@ def test_scopes_that_are_too_old_take_no_room_from_the_confirms_on_a_full_disk()
 
 
 def test_on_a_full_disk_each_emptied_segment_is_room_for_the_confirms_of_the_next() -> None:
-    stage, stored = Stage(), 0
+    stage, stored = ServerHarness(), 0
     while stage.say("p", b"set jobs 0 0 1", b"x") == b"STORED\r\n":
         stored += 1
         stage.has_room = stored < 2000

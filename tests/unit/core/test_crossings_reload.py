@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.unit.core.test_crossings import figure, value, with_child, with_one_leased_at_most
 
 
@@ -18,7 +18,7 @@ def test_a_client_that_waits_is_served_when_more_may_be_lent() -> None:
 
 
 def test_a_client_that_waits_for_a_paused_queue_is_served_when_that_goes_on() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"pause jobs")
     stage.send("bob", b"get jobs/open/t=1m\r\n")
@@ -30,7 +30,7 @@ def test_a_client_that_waits_for_a_paused_queue_is_served_when_that_goes_on() ->
 
 
 def test_dead_letters_that_are_there_go_on_when_the_queue_is_told_where() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"get jobs/open", b"get jobs/abort/dead=why")
 
@@ -63,7 +63,7 @@ def test_items_of_an_idle_child_live_no_longer_than_its_new_max_age() -> None:
 
 @pytest.mark.parametrize("discards", [False, True])
 def test_a_full_queue_that_becomes_fanout_only_passes_on_what_is_set(discards: bool) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", max_items=1, discard_old_when_full=discards)
     stage.say("p", b"get jobs+c/peek", b"set jobs 0 0 3", b"own")
     stage.set_queue("jobs", fanout_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core.item import Item
-from tests.support.queues import WALL_MS, make_queue
+from tests.support.core_harness import WALL_MS, make_queue
 
 
 def test_items_are_numbered_from_one_and_each_number_is_used_once() -> None:

@@ -10,24 +10,24 @@ from journal.format.item_header import ItemHeader
 from journal.format.key import join, text_of
 from journal.snapshot import dedupe_merge as merging
 from kestrelpy.core.log.log import JournalLog
-from tests.support.moving import Town
-from tests.support.queues import make_queue
+from tests.support.core_harness import make_queue
+from tests.support.transfer_harness import TransferHarness
 from tests.unit.core.index.test_dedupe_restart import add, cas, chunks, kill, merge
 
 
-def write_and_take(town: Town, key: str, times: int) -> None:
+def write_and_take(town: TransferHarness, key: str, times: int) -> None:
     for _ in range(times):
         assert town.say("p", b"set jobs/key=%b 0 0 1" % key.encode(), b"x") == b"STORED\r\n"
         town.say("c", b"get jobs")
 
 
-def lose_chunk(town: Town, number: int) -> None:
+def lose_chunk(town: TransferHarness, number: int) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     town.disk.remove(f"{log.journal.folder}/{chunks(town)[number]}")
 
 
-def damage_chunk(town: Town, number: int) -> None:
+def damage_chunk(town: TransferHarness, number: int) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     handle = town.disk.open(f"{log.journal.folder}/{chunks(town)[number]}")
@@ -35,7 +35,7 @@ def damage_chunk(town: Town, number: int) -> None:
     handle.close()
 
 
-def remove_snapshots(town: Town) -> None:
+def remove_snapshots(town: TransferHarness) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     folder = log.journal.folder
@@ -44,7 +44,7 @@ def remove_snapshots(town: Town) -> None:
             town.disk.remove(f"{folder}/{name}")
 
 
-def merge_some(town: Town) -> None:
+def merge_some(town: TransferHarness) -> None:
     """A snapshot, and a merge where there is something to be merged."""
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
@@ -60,7 +60,7 @@ def merge_some(town: Town) -> None:
         town.disk.remove(path)
 
 
-def fill_and_forget(town: Town) -> None:
+def fill_and_forget(town: TransferHarness) -> None:
     """So much is stored and consumed that segments are sealed."""
     for _ in range(4):
         town.say("p", b"set jobs 0 0 30000", b"x" * 30000)
@@ -71,7 +71,7 @@ def fill_and_forget(town: Town) -> None:
 def test_with_versions_lost_what_an_older_chunk_says_is_no_version_to_insist_on(
     starts: int,
 ) -> None:
-    town = Town()
+    town = TransferHarness()
     write_and_take(town, "K", 3)
     town.snapshot("jobs")
     write_and_take(town, "K", 3)
@@ -97,7 +97,7 @@ def test_with_versions_lost_what_an_older_chunk_says_is_no_version_to_insist_on(
 
 
 def test_with_versions_lost_a_move_gives_none_twice_either() -> None:
-    town = Town()
+    town = TransferHarness()
     write_and_take(town, "K", 2)
     town.snapshot("jobs")
     write_and_take(town, "K", 2)
@@ -113,7 +113,7 @@ def test_with_versions_lost_a_move_gives_none_twice_either() -> None:
 
 
 def test_what_was_lost_is_open_until_it_would_be_forgotten() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", dedupe_window="1m")
     write_and_take(town, "K", 2)
     town.snapshot("jobs")
@@ -131,7 +131,7 @@ def test_what_is_lost_between_two_chunks_is_not_merged_over(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "_MERGED_FEWEST", 2)
-    town = Town()
+    town = TransferHarness()
     for _ in range(3):
         write_and_take(town, "K", 1)
         town.snapshot("jobs")
@@ -151,7 +151,7 @@ def test_what_is_lost_between_two_chunks_is_not_merged_over(
 
 @pytest.mark.parametrize("starts", [1, 2, 3])
 def test_a_damaged_chunk_is_a_loss_without_a_snapshot_too(starts: int) -> None:
-    town = Town()
+    town = TransferHarness()
     write_and_take(town, "K", 1)
     fill_and_forget(town)
     town.snapshot("jobs")
@@ -180,7 +180,7 @@ def test_a_damaged_chunk_is_a_loss_without_a_snapshot_too(starts: int) -> None:
 
 
 def test_without_a_snapshot_an_older_put_that_is_alive_takes_nothing_back() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", dedupe_window="1m")
     for line in (b"set jobs/key=K/delay=1h 0 0 1", b"set jobs/id=a/delay=1h 0 0 1",
                  b"set jobs/id=x/scope=s/epoch=1/delay=1h 0 0 1"):  # fmt: skip
@@ -227,7 +227,7 @@ def test_an_older_put_of_an_epoch_adds_its_id_and_does_not_age_the_scope() -> No
 
 
 def test_what_the_log_still_says_of_a_lost_chunk_is_kept_in_a_new_one() -> None:
-    town = Town()
+    town = TransferHarness()
     write_and_take(town, "K", 2)
     add(town, "a")
     town.snapshot("jobs")
@@ -250,7 +250,7 @@ def test_whatever_chunks_are_lost_no_version_is_made_twice(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "_MERGED_FEWEST", 2)
-    random, town = Random(seed), Town()
+    random, town = Random(seed), TransferHarness()
     town.set_queue("jobs", dedupe_window="forever")
     made: dict[str, list[int]] = {key: [] for key in "KLM"}
     for _ in range(60):

@@ -10,8 +10,8 @@ from journal.format.segment import segment_path
 from journal.tools.verify import check_journal
 from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
-from tests.support import stage as stages
-from tests.support.stage import Stage
+from tests.support import server_harness
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import tidy
 
 BODY = b"." * 100
@@ -19,36 +19,36 @@ BODY = b"." * 100
 
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "_SIZES", Sizes(16384, 16384, 1 << 20))
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(16384, 16384, 1 << 20))
 
 
-def log_of(stage: Stage) -> JournalLog:
+def log_of(stage: ServerHarness) -> JournalLog:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
     return log
 
 
-def put(stage: Stage, option: bytes = b"") -> None:
+def put(stage: ServerHarness, option: bytes = b"") -> None:
     assert stage.say("prod", b"set jobs%b 0 0 100\r\n%b" % (option, BODY)) == b"STORED\r\n"
 
 
-def get(stage: Stage, count: int) -> None:
+def get(stage: ServerHarness, count: int) -> None:
     for _ in range(count):
         assert stage.say("cons", b"get jobs").startswith(b"VALUE")
 
 
-def put_and_get(stage: Stage, count: int) -> None:
+def put_and_get(stage: ServerHarness, count: int) -> None:
     for _ in range(count):
         put(stage)
         get(stage, 1)
 
 
-def killed(unsynced: int = 1) -> Stage:
+def killed(unsynced: int = 1) -> ServerHarness:
     """Its first segment is full of what is due later; a fresh one follows, and many that went.
 
     With many items that were not synced it was sealed, and some of them were in it.
     """
-    stage = Stage()
+    stage = ServerHarness()
     put(stage, b"/delay=1h")
     for _ in range(59):
         put(stage, b"/delay=5s")

@@ -14,16 +14,16 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CAUGHT_UP_MAX, CatchUp, Running, Schedule, Timetable
 from kestrelpy.cron import Cron
 from kestrelpy.message_keys import MessageKey
-from tests.support.queues import NAME, WALL_MS, QueueInHand, make_queue, no_queue
+from tests.support.core_harness import NAME, WALL_MS, CoreHarness, make_queue, no_queue
 
 BEGAN_S = WALL_MS // 1000  # divisible by ten
 TENTH = "*/10 * * * * *"  # every ten seconds
 
 
 class Clockwork:
-    """A queue in hand, and the timetable that puts into it."""
+    """A queue, and the timetable that puts into it."""
 
-    def __init__(self, hand: QueueInHand, *schedules: Schedule) -> None:
+    def __init__(self, hand: CoreHarness, *schedules: Schedule) -> None:
         self.hand = hand
         self.schedules = schedules
         self.why_not = ""
@@ -73,7 +73,7 @@ class Clockwork:
         return running
 
 
-def put_in(hand: QueueInHand) -> list[int]:
+def put_in(hand: CoreHarness) -> list[int]:
     metas = [decode_meta(r.meta) for r in hand.records if r.kind == Kind.PUT]
     return [int(meta[Tag.EPOCH]) - BEGAN_S for meta in metas if Tag.EPOCH in meta]
 
@@ -446,7 +446,7 @@ def test_a_server_that_stores_nothing_puts_nothing_until_it_does() -> None:
 
 
 def test_too_many_queues_are_told() -> None:
-    hand = QueueInHand(Policy(), queues_max=0)
+    hand = CoreHarness(Policy(), queues_max=0)
 
     works = Clockwork(hand, schedule())
 

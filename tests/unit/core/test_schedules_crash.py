@@ -20,7 +20,7 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CatchUp, Schedule, Timetable
 from kestrelpy.cron import Cron
-from tests.support.life import NAME, WALL_MS, Life, at_once
+from tests.support.disk_harness import NAME, WALL_MS, DiskHarness
 
 BEGAN_S = WALL_MS // 1000
 SECONDLY = Schedule(b"tick", NAME, b"x" * 40, Cron("* * * * * *"), CatchUp.ALL)
@@ -33,7 +33,6 @@ pending: list[Put] = []  # in the log and not synced yet
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 25)
     put, pending[:] = JournalLog.put, []
 
@@ -50,7 +49,7 @@ class Works:
 
     def __init__(self, *schedules: Schedule) -> None:
         self.schedules = schedules or (SECONDLY,)
-        self.life = Life(Policy())
+        self.life = DiskHarness(Policy())
         self.item_of: dict[tuple[bytes, int], int] = {}  # by schedule and time
         self.begin()
 
@@ -107,11 +106,11 @@ class Works:
             self.life.reader.confirm(lease, self.life.now_ms)
 
     def kill(self) -> None:
-        self.life = self.life.killed()
+        self.life.kill()
         self.begin()
 
     def cut_power(self, seed: int) -> None:
-        self.life = self.life.lost_power(seed)
+        self.life.cut_power(seed)
         self.begin()
 
 
@@ -160,7 +159,7 @@ def test_a_time_is_known_though_its_item_and_its_segment_are_gone(restarts: bool
     works.commit()
 
     assert list(works.on_disk()) == []
-    assert works.life.queue.watermarks == {b"tick": BEGAN_S + 40, b"rare": BEGAN_S + 40}
+    assert works.life.jobs.watermarks == {b"tick": BEGAN_S + 40, b"rare": BEGAN_S + 40}
 
 
 def test_a_time_is_known_from_a_snapshot() -> None:
@@ -174,7 +173,7 @@ def test_a_time_is_known_from_a_snapshot() -> None:
 
     works.kill()
 
-    assert works.life.queue.watermarks == {b"tick": BEGAN_S + 60}
+    assert works.life.jobs.watermarks == {b"tick": BEGAN_S + 60}
 
 
 @pytest.mark.parametrize("seed", range(60))

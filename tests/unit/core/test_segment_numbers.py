@@ -8,8 +8,8 @@ from journal.format.record import HEADER_BYTES
 from journal.format.segment import COMPACTED, FILE_HEADER_BYTES, SegmentHeader, segment_number
 from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
-from tests.support import stage as stages
-from tests.support.stage import Stage
+from tests.support import server_harness
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import tidy
 
 BODY = b"." * 40
@@ -21,7 +21,7 @@ class Seen:
     def __init__(self) -> None:
         self.headers: dict[int, SegmentHeader] = {}
 
-    def look(self, stage: Stage) -> int:
+    def look(self, stage: ServerHarness) -> int:
         """At what is there now; returns how many survivors that is."""
         folder, survivors = log_of(stage).journal.folder, 0
         for name in stage.disk.names(folder):
@@ -37,7 +37,7 @@ class Seen:
         return survivors
 
 
-def log_of(stage: Stage) -> JournalLog:
+def log_of(stage: ServerHarness) -> JournalLog:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
     return log
@@ -47,8 +47,8 @@ def log_of(stage: Stage) -> JournalLog:
 def test_after_survivors_are_done_too_their_number_is_not_given_again(
     ends: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "_SIZES", Sizes(2048, 4096, 1 << 20))
-    stage, seen, rewritten = Stage(), Seen(), 0
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(2048, 4096, 1 << 20))
+    stage, seen, rewritten = ServerHarness(), Seen(), 0
     for number in range(60):
         later = b"/delay=1s" if number % 8 == 0 else b""
         said = stage.say("prod", b"set jobs%b 0 0 40\r\n%b" % (later, BODY))

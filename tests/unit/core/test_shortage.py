@@ -7,14 +7,14 @@ import pytest
 from journal.format.kinds import Kind
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.registry.lifecycle import LATER_MAX, LATER_MS
-from tests.support.moving import Town
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
+from tests.support.transfer_harness import TransferHarness
 from tests.unit.core.transfer.test_transfers import story
 
 WHY = "no file can be opened (Too many open files)"
 
 
-def begin(stage: Stage, name: str = "jobs") -> JournalLog:
+def begin(stage: ServerHarness, name: str = "jobs") -> JournalLog:
     """From now on nothing is written, for want of a descriptor."""
     log = stage.queue(name).log
     assert isinstance(log, JournalLog)
@@ -23,7 +23,7 @@ def begin(stage: Stage, name: str = "jobs") -> JournalLog:
     return log
 
 
-def end(stage: Stage, log: JournalLog) -> None:
+def end(stage: ServerHarness, log: JournalLog) -> None:
     """It has passed."""
     log.stall("opening", "")
     stage.go()
@@ -31,7 +31,7 @@ def end(stage: Stage, log: JournalLog) -> None:
 
 @pytest.mark.parametrize("name", [b"plain", b"jobs", b"jobs+audit"])
 def test_a_defer_and_an_abort_wait_and_a_restart_knows_of_both(name: bytes) -> None:
-    stage, queue = Stage(), name.partition(b"+")[0]
+    stage, queue = ServerHarness(), name.partition(b"+")[0]
     stage.say("a", b"get jobs+audit")
     for body in (b"x", b"y"):
         stage.say("a", b"set %b 0 0 1" % queue, body)
@@ -49,7 +49,7 @@ def test_a_defer_and_an_abort_wait_and_a_restart_knows_of_both(name: bytes) -> N
 
 
 def test_on_a_full_disk_what_room_there_is_belongs_to_the_confirms() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"set jobs 0 0 1", b"x")
     stage.say("a", b"get jobs/open")
     log = begin(stage)
@@ -60,7 +60,7 @@ def test_on_a_full_disk_what_room_there_is_belongs_to_the_confirms() -> None:
 
 
 def test_what_is_handed_off_in_a_shortage_is_told_with_its_target() -> None:
-    town = Town()
+    town = TransferHarness()
     for queue in ("jobs", "next"):
         town.put(queue, b"made")
         town.finish(queue)
@@ -76,7 +76,7 @@ def test_what_is_handed_off_in_a_shortage_is_told_with_its_target() -> None:
 
 
 def test_what_expires_in_a_shortage_is_told_as_dead() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", expire_to="late")
     town.say("a", b"set late 0 0 1", b"x")
     town.say("a", b"set jobs 0 %d 1" % (town.unix_ms // 1000 + 5), b"x")
@@ -89,7 +89,7 @@ def test_what_expires_in_a_shortage_is_told_as_dead() -> None:
 
 
 def test_a_child_that_a_reload_names_in_a_shortage_is_made_at_once() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"set jobs 0 0 1", b"x")
     log = begin(stage)
     stage.set_queue("jobs+audit", max_items=100)
@@ -102,7 +102,7 @@ def test_a_child_that_a_reload_names_in_a_shortage_is_made_at_once() -> None:
 
 
 def test_a_child_that_finds_a_full_disk_is_made_when_there_is_room() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     queues = {b"q%d" % n for n in range(LATER_MAX + 2)}
     for name in queues:
         stage.say("a", b"set %b 0 0 1" % name, b"x")
@@ -123,7 +123,7 @@ def test_a_child_that_finds_a_full_disk_is_made_when_there_is_room() -> None:
     assert stage.broker.next_due() is None, "nobody looks any more"
 
 
-def on_disk(stage: Stage, name: bytes) -> JournalLog:
+def on_disk(stage: ServerHarness, name: bytes) -> JournalLog:
     log = stage.queue(name.decode()).log
     assert isinstance(log, JournalLog)
     return log

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import FREED_MAX, SMALL, Pile, Trash
-from tests.support.queues import make_queue
+from tests.support.core_harness import make_queue
 
 
 class Thing:

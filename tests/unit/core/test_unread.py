@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 
 import pytest
 
 from kestrelpy.core.policy import Policy
-from tests.support.life import Life, at_once
+from tests.support.disk_harness import DiskHarness
 from tests.support.memory_disk import Fault
 
 STORED = 12
 LATER = 10
 
 
-@pytest.fixture(autouse=True)
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-    yield
-
-
-def segments(life: Life) -> list[str]:
+def segments(life: DiskHarness) -> list[str]:
     (folder,) = [name for name in life.disk.names("data") if name.startswith("jobs.")]
     return sorted(n for n in life.disk.names(f"data/{folder}") if n.endswith(".segment"))
 
 
 @pytest.mark.parametrize("place", range(4))
 def test_its_items_are_there_again_when_the_disk_gives_it_again(place: int) -> None:
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     for number in range(STORED):
         life.put(b"%d" % number * 100)
         life.commit()
@@ -36,9 +29,8 @@ def test_its_items_are_there_again_when_the_disk_gives_it_again(place: int) -> N
     disk.faults = [
         Fault("read", f"*/{segments(life)[place]}", times=1_000_000, error=errno.EIO)
     ]
-    life.background.forget()
 
-    without = Life(life.policy, life.sizes, disk, 0)
+    without = DiskHarness(life.policy, life.sizes, disk, 0)
     assert without.damages
     for _ in range(LATER):
         without.put(b"x")
@@ -46,5 +38,5 @@ def test_its_items_are_there_again_when_the_disk_gives_it_again(place: int) -> N
         without.settle()
     disk.faults = []
 
-    again = without.killed()
-    assert len(again.reader.live) == STORED + LATER
+    without.kill()
+    assert len(without.reader.live) == STORED + LATER

@@ -14,13 +14,13 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.conversation import HELD_REPLIES_MAX, SHARE_COMMANDS
 from kestrelpy.protocol.replies import HELD_BYTES_MAX
 from kestrelpy.protocol.verbs.get import STEP_KEYS
-from tests.support.stage import Client, Stage
+from tests.support.server_harness import Client, ServerHarness
 
 MIB = 1 << 20
 
 
-def make_stage(**settings: Any) -> Stage:
-    stage = Stage()
+def make_stage(**settings: Any) -> ServerHarness:
+    stage = ServerHarness()
     stage.set_queue(**settings)
     return stage
 
@@ -478,9 +478,9 @@ def test_a_wrong_protocol_is_named_in_one_log_line(
 # -- nothing is shown that a power cut takes away ----------------------------------------------
 
 
-def places_after_a_power_cut(stage: Stage, name: bytes) -> int:
+def places_after_a_power_cut(stage: ServerHarness, name: bytes) -> int:
     """Return the highest marker of that queue after a power cut."""
-    other = Stage()
+    other = ServerHarness()
     other.disk = stage.disk.crash_clone(Random(0), "lost")
     other._come_back()
     queue = other.broker.queues.get(name)

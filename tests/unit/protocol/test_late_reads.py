@@ -5,10 +5,10 @@ from __future__ import annotations
 from unittest import mock
 
 from kestrelpy.core.subscription.subscription import Subscription
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
-class SlowDisk(Stage):
+class SlowDisk(ServerHarness):
     """Reads left to the log are done when `is_quick`."""
 
     is_quick = True

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.protocol.log_limit import INTERVAL_MS, KEYS_MAX, MANY, LogLimit, address_of
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
-def flood(stage: Stage, count: int, address: str = "192.0.2.1") -> None:
+def flood(stage: ServerHarness, count: int, address: str = "192.0.2.1") -> None:
     for n in range(count):
         name = f"{address}:{n}"
         stage.send(name, (b"\x80" * 24, b"GET / HTTP/1.1\r\n")[n % 2])
@@ -19,7 +19,7 @@ def flood(stage: Stage, count: int, address: str = "192.0.2.1") -> None:
 def test_one_address_has_one_line_a_second_and_the_next_one_counts_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     flood(stage, 1000)
     assert [record.message for record in caplog.records] == [
         "192.0.2.1:0: binary memcache protocol refused: set the client to the text (ASCII) "
@@ -32,7 +32,7 @@ def test_one_address_has_one_line_a_second_and_the_next_one_counts_the_others(
 
 
 def test_each_address_has_its_own_line(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for address in ("192.0.2.1", "192.0.2.2", "2001:db8::1"):
         flood(stage, 10, address)
     assert [record.message.split(": ")[0] for record in caplog.records] == [

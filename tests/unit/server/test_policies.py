@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 def test_fanout_only_holds_from_a_reload_on_and_until_the_next() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"get orders+audit/peek", b"set orders 0 0 1", b"1")
 
     stage.set_queue("orders", fanout_only=True)
@@ -20,7 +20,7 @@ def test_fanout_only_holds_from_a_reload_on_and_until_the_next() -> None:
 
 
 def test_a_child_that_a_reload_names_is_there_from_then_on() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"set orders 0 0 1", b"1")
 
     stage.set_queue("orders+audit", max_items=5)

@@ -19,11 +19,11 @@ from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.queue_deletion import QueueDeletions
 from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault
-from tests.support.moving import Town, both_deleted_and_the_first_failed
 from tests.support.running import running
+from tests.support.transfer_harness import TransferHarness, both_deleted_and_the_first_failed
 
 
-def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
+def begun(town: TransferHarness) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
     """Begin all deletions at once; return the reply to each queue's delete, and the end of all."""
     tasks: list[asyncio.Task[None]] = []
 
@@ -49,19 +49,19 @@ def begun(town: Town) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
     return gates, asyncio.gather(*tasks)
 
 
-async def removed(town: Town) -> dict[str, Gate]:
+async def removed(town: TransferHarness) -> dict[str, Gate]:
     """The same, awaited."""
     gates, over = begun(town)
     await over
     return gates
 
 
-def on_the_way(*short: str) -> tuple[Town, list[JournalLog]]:
+def on_the_way(*short: str) -> tuple[TransferHarness, list[JournalLog]]:
     """Hand an item off from jobs to next, on disk there, in a shortage of these queues.
 
     Nothing else is written until the town goes on. There was no reply yet.
     """
-    town = Town()
+    town = TransferHarness()
     for queue in ("jobs", "next"):
         town.put(queue, b"made")
         town.finish(queue)
@@ -78,14 +78,14 @@ def on_the_way(*short: str) -> tuple[Town, list[JournalLog]]:
     return town, logs
 
 
-def over(town: Town, logs: list[JournalLog]) -> None:
+def over(town: TransferHarness, logs: list[JournalLog]) -> None:
     """End the shortage, and write the waiting records."""
     for log in logs:
         log.stall("opening", "")
     town.go()
 
 
-def renamed(town: Town) -> list[str]:
+def renamed(town: TransferHarness) -> list[str]:
     """The queues whose folders went, in this order."""
     steps = [step.partition(" ") for step in town.disk.trace]
     return [name.partition(".")[0] for verb, _, name in steps if verb == "rename"]
@@ -114,7 +114,7 @@ async def test_files_with_a_copy_stay_when_those_with_the_original_cannot_be_rem
         "queue next was not removed from disk: an item that came here is in doubt until a "
         "restart, for its journal failed",
     ]
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     assert ("jobs", b"0") not in town.places()
     assert ("next", b"0|") in town.places()
 
@@ -132,7 +132,7 @@ async def test_a_queue_deleted_in_a_shortage_waits_for_hand_offs_to_it() -> None
     over(town, logs)
     await ending
     assert gates["next"].lsn_stored
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     assert town.places() == []
 
 
@@ -146,7 +146,7 @@ async def test_a_queue_deleted_in_a_shortage_logs_its_transfers_after_it() -> No
     town._removing.sort(key=lambda queue: queue.name, reverse=True)
     gates = await removed(town)
     assert gates["next"].lsn_stored
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     assert town.places() == [], "the original did not come back"
 
 
@@ -184,7 +184,7 @@ async def test_a_queue_whose_next_segment_cannot_be_made_is_deleted_all_the_same
 
 async def test_on_a_full_disk_the_last_item_of_a_deleted_queue_is_delivered() -> None:
     """Its confirm has reserved room: the files stay until it is written."""
-    town = Town()
+    town = TransferHarness()
     town.say("bob", b"get jobs+a/peek")
     town.put("jobs", b"0")
     queue = town.queue("jobs")

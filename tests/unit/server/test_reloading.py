@@ -14,30 +14,30 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload
 from tests.support.running import running
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 COUNT = 2 * STEPS_MAX + 50
 
 
-def stage_with(count: int) -> Stage:
-    stage = Stage()
+def stage_with(count: int) -> ServerHarness:
+    stage = ServerHarness()
     for number in range(count):
         stage.broker.create(b"q%d" % number, stage.now_ms)
     stage.work()
     return stage
 
 
-def reload_of(stage: Stage, **settings: Any) -> Reload:
+def reload_of(stage: ServerHarness, **settings: Any) -> Reload:
     """A reload that finds these defaults in the file."""
     return Reload(stage.policies, stage.broker, Config.model_validate({"queue_defaults": settings}))
 
 
-def bounded(stage: Stage) -> int:
+def bounded(stage: ServerHarness) -> int:
     """Return how many queues have `max_items = 1`."""
     return sum(queue.policy.max_items == 1 for queue in stage.broker.queues.values())
 
 
-def finish(stage: Stage, reload: Reload) -> None:
+def finish(stage: ServerHarness, reload: Reload) -> None:
     while not reload.go_on(stage.now_ms):
         stage.work()
 
@@ -275,7 +275,7 @@ async def test_a_reload_that_fails_otherwise_is_answered_too(
 
 
 def test_aliases_are_those_of_the_new_file_once_it_is_taken() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_alias("both", ["one", "two"])
     config = Config.model_validate({"aliases": {"all": {"to": ["three", "four"]}}})
     reload = Reload(stage.policies, stage.broker, config)

@@ -13,7 +13,7 @@ from journal.snapshot.job import SnapshotJob
 from journal.snapshot.snapshot import Snapshot
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 # A child comes first, so that the delays of items put for all have one entry together.
 SAYINGS: tuple[bytes, ...] = (
@@ -36,15 +36,15 @@ SAYINGS: tuple[bytes, ...] = (
 )
 
 
-def begun(stage: Stage) -> SnapshotJob:
+def begun(stage: ServerHarness) -> SnapshotJob:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
     return log.store.maintenance.begin_snapshot(log.state(), stage.unix_ms)
 
 
 @pytest.fixture
-def stage() -> Stage:
-    stage = Stage()
+def stage() -> ServerHarness:
+    stage = ServerHarness()
     for line in SAYINGS:
         answer = stage.say("a", line)
         assert b"ERROR" not in answer, (line, answer)
@@ -62,7 +62,7 @@ def looked_through(state: Snapshot | ReaderState) -> Iterator[tuple[str, object]
             yield each.name, list(value)
 
 
-def test_a_state_may_be_looked_through_more_than_once(stage: Stage) -> None:
+def test_a_state_may_be_looked_through_more_than_once(stage: ServerHarness) -> None:
     snapshot = begun(stage).snapshot
     first, second = list(looked_through(snapshot)), list(looked_through(snapshot))
     assert first == second
@@ -70,7 +70,7 @@ def test_a_state_may_be_looked_through_more_than_once(stage: Stage) -> None:
         assert any(known == name and values for known, values in first), f"nothing is {name}"
 
 
-def test_a_snapshot_that_a_shortage_stopped_forgets_no_delay(stage: Stage) -> None:
+def test_a_snapshot_that_a_shortage_stopped_forgets_no_delay(stage: ServerHarness) -> None:
     job = begun(stage)
     whole = job.snapshot.encode(job.short_identity, job.identity, job.time_ms)
     stage.disk.faults = [Fault("create", "*.snapshot", error=errno.EMFILE)]

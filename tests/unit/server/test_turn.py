@@ -15,8 +15,8 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.server.journals import later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from kestrelpy.server.turn import Turn
+from tests.support.disk_harness import DiskHarness, HandLoop
 from tests.support.disks import HeldDisk
-from tests.support.life import HandLoop, Life
 from tests.support.running import running
 
 
@@ -293,34 +293,34 @@ async def test_work_begun_after_the_reply_to_a_hand_off_goes_on_at_once(
 
 
 @pytest.fixture
-def life() -> Life:
-    life = Life(Policy())
+def life() -> DiskHarness:
+    life = DiskHarness(Policy())
     life.put(b"1")
     return life
 
 
-def turn_of(life: Life) -> tuple[Turn, HandLoop]:
+def turn_of(life: DiskHarness) -> tuple[Turn, HandLoop]:
     loop = HandLoop()
     return Turn(life.broker, cast("Any", loop), life.dirty, Mock()), loop
 
 
-def test_the_end_of_a_read_has_a_turn_that_answers_who_waited_for_it(life: Life) -> None:
+def test_the_end_of_a_read_has_a_turn_that_answers_who_waited_for_it(life: DiskHarness) -> None:
     life.commit()
-    again = life.killed()
-    turn, loop = turn_of(again)
-    again.broker.wait(Want.OPEN, b"jobs", again.who("anna"), False, "anna", 1000)
-    turn.read_back(again.reader)
+    life.kill()
+    turn, loop = turn_of(life)
+    life.broker.wait(Want.OPEN, b"jobs", life.who("anna"), False, "anna", 1000)
+    turn.read_back(life.reader)
     assert len(loop.soon) == 1
 
 
-def test_records_that_must_be_synced_before_a_file_is_closed_have_a_turn(life: Life) -> None:
+def test_records_that_must_be_synced_before_a_file_is_closed_have_a_turn(life: DiskHarness) -> None:
     turn, loop = turn_of(life)
     turn._sync_now(life.log)
     assert life.dirty == [life.log]
     assert len(loop.soon) == 1
 
 
-def test_records_without_a_waiter_have_a_turn_when_their_time_has_come(life: Life) -> None:
+def test_records_without_a_waiter_have_a_turn_when_their_time_has_come(life: DiskHarness) -> None:
     turn, loop = turn_of(life)
     turn.committer = Mock()
     turn._sync_later(life.log)
@@ -328,7 +328,7 @@ def test_records_without_a_waiter_have_a_turn_when_their_time_has_come(life: Lif
     assert len(loop.soon) == 1
 
 
-def test_a_new_segment_has_a_turn_that_writes_to_it(life: Life) -> None:
+def test_a_new_segment_has_a_turn_that_writes_to_it(life: DiskHarness) -> None:
     turn, loop = turn_of(life)
     turn.segment_ready(life.log)
     assert life.dirty == [life.log]

@@ -9,9 +9,9 @@ from journal.format.folder import journal_folders
 from journal.tools.backup import copy_journal
 from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
-from tests.support import stage as stages
+from tests.support import server_harness
 from tests.support.bulk import Bulk, in_bulk
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import tidy
 
 BODY = b"." * 100
@@ -19,22 +19,22 @@ BODY = b"." * 100
 
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "_SIZES", Sizes(4096, 4096, 1 << 20))
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(4096, 4096, 1 << 20))
 
 
-def put(stage: Stage, count: int = 1, option: bytes = b"") -> None:
+def put(stage: ServerHarness, count: int = 1, option: bytes = b"") -> None:
     for _ in range(count):
         said = stage.say("prod", b"set jobs%b 0 0 100\r\n%b" % (option, BODY))
         assert said == b"STORED\r\n"
 
 
-def put_and_get(stage: Stage, count: int) -> None:
+def put_and_get(stage: ServerHarness, count: int) -> None:
     for _ in range(count):
         put(stage)
         assert stage.say("cons", b"get jobs").startswith(b"VALUE")
 
 
-def tidied(stage: Stage) -> None:
+def tidied(stage: ServerHarness) -> None:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
     for _ in range(3):
@@ -50,7 +50,7 @@ def whole(found: Bulk) -> list[int]:
 
 
 def test_a_backup_beside_the_log_that_went_on_and_was_reclaimed_is_not_damaged() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     put_and_get(stage, 5)
     (folder,) = journal_folders(stage.disk, "data")
     assert copy_journal(stage.disk, folder, "backup/jobs.1") is not None
@@ -63,7 +63,7 @@ def test_a_backup_beside_the_log_that_went_on_and_was_reclaimed_is_not_damaged()
 
 
 def test_an_archive_of_segments_that_a_kill_left_behind_is_not_damaged() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(archive_to="/archive")
     put_and_get(stage, 10)
     put(stage, 25, b"/delay=1h")

@@ -20,7 +20,7 @@ from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.errors import ClientError
-from tests.support.queues import QueueInHand, make_queue
+from tests.support.core_harness import CoreHarness, make_queue
 
 AUDIT = b"jobs+audit"
 # What a child is asked as any queue is: this is its parent's, and the same object ...
@@ -39,13 +39,13 @@ OWN = {
 }  # fmt: skip
 
 
-def child_of(q: QueueInHand, name: bytes = AUDIT, begin: int | None = None) -> ChildQueue:
+def child_of(q: CoreHarness, name: bytes = AUDIT, begin: int | None = None) -> ChildQueue:
     found = q.broker.queues.get(name) or q.broker.mention(name, q.now_ms, begin)
     assert isinstance(found, ChildQueue)
     return found
 
 
-def taken(q: QueueInHand, branch: ChildQueue) -> list[bytes]:
+def taken(q: CoreHarness, branch: ChildQueue) -> list[bytes]:
     """Everything that this child is lent and confirms, in order."""
     holder, found = Holder("eve"), list[bytes]()
     while True:

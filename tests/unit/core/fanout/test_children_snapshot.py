@@ -12,25 +12,27 @@ import pytest
 
 from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
-from tests.support import stage as stages
-from tests.support.moving import Town
-from tests.support.stage import Stage
+from tests.support import server_harness
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import reclaim
+from tests.support.transfer_harness import TransferHarness
 
-starts = pytest.mark.parametrize("start", [Town.kill, Town.restart], ids=["kill", "restart"])
-Start = Callable[[Town], None]
+starts = pytest.mark.parametrize(
+    "start", [TransferHarness.kill, TransferHarness.restart], ids=["kill", "restart"]
+)
+Start = Callable[[TransferHarness], None]
 
 
-def made(*bodies: bytes) -> Town:
+def made(*bodies: bytes) -> TransferHarness:
     """A queue with a child, and these items for both."""
-    town = Town()
+    town = TransferHarness()
     town.say("eve", b"get jobs+a/peek")
     for text in bodies:
         assert town.say("eve", b"set jobs 0 0 1", text) == b"STORED\r\n"
     return town
 
 
-def begin_again(town: Town, start: Start) -> None:
+def begin_again(town: TransferHarness, start: Start) -> None:
     """A start that reads two snapshots of this state, and no record of what it says."""
     for _ in range(2):
         town.snapshot("jobs")
@@ -42,7 +44,7 @@ def begin_again(town: Town, start: Start) -> None:
     assert log.store.maintenance.snapshots
 
 
-def figure(town: Town, name: bytes, queue: bytes = b"jobs+a") -> bytes:
+def figure(town: TransferHarness, name: bytes, queue: bytes = b"jobs+a") -> bytes:
     """One of the figures of `stats`."""
     prefix = b"STAT queue_%b_%b " % (queue, name)
     [line] = [
@@ -79,7 +81,7 @@ def test_what_a_child_lent_by_token_is_lent_still(start: Start) -> None:
 
 @starts
 def test_what_a_child_was_given_back_for_later_has_its_key_still(start: Start) -> None:
-    town = Town()
+    town = TransferHarness()
     town.say("eve", b"get jobs+a/peek")
     for text in (b"1", b"2"):
         town.say("eve", b"set jobs/key=A 0 0 1", text)
@@ -151,8 +153,8 @@ def test_a_child_is_known_after_a_kill_though_all_that_came_with_its_name_is_don
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The segment in which it was named is empty, and no snapshot knows the child yet."""
-    monkeypatch.setattr(stages, "_SIZES", Sizes(2048, 2048, 1 << 20))
-    stage = Stage()
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(2048, 2048, 1 << 20))
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+a/peek")
     for _ in range(40):
         stage.say("eve", b"set jobs 0 0 1", b"x")

@@ -7,13 +7,13 @@ import pytest
 
 from journal.compaction.retire import recycled_path, retire
 from kestrelpy.core.log.log import JournalLog
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 ITEMS = 3000
 CLOSED = b"get %b/close/open"
 
 
-def reuse(stage: Stage, log: JournalLog) -> None:
+def reuse(stage: ServerHarness, log: JournalLog) -> None:
     """What is emptied is used again, as the daemon does it on a full disk."""
     preallocation = log.journal.preallocation
     for path in log.take_dead(stage.unix_ms):
@@ -24,7 +24,7 @@ def reuse(stage: Stage, log: JournalLog) -> None:
     stage.work()
 
 
-def drain(stage: Stage, name: bytes) -> int:
+def drain(stage: ServerHarness, name: bytes) -> int:
     """Open and confirm to the last one; how many were confirmed."""
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
@@ -43,7 +43,7 @@ def drain(stage: Stage, name: bytes) -> int:
     "order", [(b"jobs", b"jobs+a", b"jobs+b"), (b"jobs+b", b"jobs+a", b"jobs")]
 )
 def test_on_a_full_disk_every_reader_confirms_to_the_last_item(order: tuple[bytes, ...]) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for name in (b"jobs+a", b"jobs+b"):
         stage.say("p", b"set %b 0 0 1" % name, b"x")
         stage.say("p", b"get " + name)  # they are at work
@@ -67,7 +67,7 @@ def test_on_a_full_disk_every_reader_confirms_to_the_last_item(order: tuple[byte
 def test_a_child_that_begins_behind_large_items_is_not_full_for_their_sake(
     memory: str, restarts: bool
 ) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(max_memory=memory)
     for size in (100_000, 100_000, 100_000, 100_000, *[3] * 200):
         assert stage.say("p", b"set jobs 0 0 %d" % size, b"x" * size) == b"STORED\r\n"
@@ -85,7 +85,7 @@ def test_a_child_that_begins_behind_large_items_is_not_full_for_their_sake(
 
 
 def test_a_cursor_that_left_large_items_behind_is_not_full_for_their_sake() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(max_memory="4KiB")
     stage.set_queue("jobs+c", max_bytes="100KiB")
     for size in (1, 40_000, 40_000, *[1] * 20):

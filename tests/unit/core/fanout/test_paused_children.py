@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core.log.log import JournalLog
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import tidy
 
 
@@ -13,7 +13,7 @@ from tests.support.tidying import tidy
 def test_a_snapshot_with_a_paused_child_among_others_is_read_by_the_next_start(
     paused: bytes,
 ) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for name in (b"orders+a", b"orders+b", b"orders+c"):
         stage.say("eve", b"get %b/peek" % name)
     stage.say("eve", b"set orders 0 0 1", b"1")

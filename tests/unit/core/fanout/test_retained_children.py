@@ -7,27 +7,27 @@ from collections.abc import Iterator
 import pytest
 
 from journal.write.segment_file import Sizes
-from tests.support import stage as stages
-from tests.support.stage import Stage
+from tests.support import server_harness
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import reclaim, tidy
 from tests.unit.core.queue.test_retention import fill, log_of, markers, put, seen, take
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    monkeypatch.setattr(stages, "_SIZES", Sizes(2048, 4096, 1 << 20))
-    stage = Stage()
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerHarness]:
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(2048, 4096, 1 << 20))
+    stage = ServerHarness()
     stage.set_queue(retain="10s")
     assert stage.say("cons", b"get jobs+audit") == b"END\r\n"
     yield stage
 
 
-def seen_by_child(stage: Stage) -> list[bytes]:
+def seen_by_child(stage: ServerHarness) -> list[bytes]:
     said = stage.say("eye", b"gets jobs+audit/peek/after=0/n=1000")
     return said.split(b"\r\n")[1:-2:2]
 
 
-def drain(stage: Stage, name: bytes, count: int) -> None:
+def drain(stage: ServerHarness, name: bytes, count: int) -> None:
     for _ in range(count):
         said = stage.say("cons", b"get " + name)
         while not said:
@@ -36,7 +36,9 @@ def drain(stage: Stage, name: bytes, count: int) -> None:
         assert said.startswith(b"VALUE")
 
 
-def test_a_segment_goes_when_every_reader_is_done_and_its_time_is_over(stage: Stage) -> None:
+def test_a_segment_goes_when_every_reader_is_done_and_its_time_is_over(
+    stage: ServerHarness,
+) -> None:
     fill(stage, 60)
     take(stage, 60)
     stage.pass_time(20_000)
@@ -56,7 +58,7 @@ def test_a_segment_goes_when_every_reader_is_done_and_its_time_is_over(stage: St
 @pytest.mark.parametrize("how", ["restart", "kill", "cut_power"])
 @pytest.mark.parametrize("tidies", [0, 2])
 def test_what_is_put_for_a_child_alone_is_seen_there_alone(
-    stage: Stage, how: str, tidies: int
+    stage: ServerHarness, how: str, tidies: int
 ) -> None:
     put(stage, b"all")
     put(stage, b"own", key=b"jobs+audit")
@@ -79,7 +81,7 @@ def test_what_is_put_for_a_child_alone_is_seen_there_alone(
 @pytest.mark.parametrize("tidies", [0, 1])
 @pytest.mark.parametrize("passes_on", [False, True])
 def test_what_is_delayed_has_its_marker_whoever_gets_it(
-    stage: Stage, how: str, tidies: int, passes_on: bool
+    stage: ServerHarness, how: str, tidies: int, passes_on: bool
 ) -> None:
     if passes_on:
         stage.set_queue(fanout_only=True)
@@ -105,8 +107,8 @@ def test_what_is_delayed_has_its_marker_whoever_gets_it(
 def test_it_stays_so_when_its_segment_goes_or_is_rewritten(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(stages, "_SIZES", Sizes(16 << 10, 16 << 10, 1 << 20))
-    stage = Stage()
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(16 << 10, 16 << 10, 1 << 20))
+    stage = ServerHarness()
     stage.set_queue(retain="5s")
     assert stage.say("cons", b"get jobs+audit") == b"END\r\n"
     fill(stage, 10)
@@ -132,7 +134,7 @@ def test_it_stays_so_when_its_segment_goes_or_is_rewritten(
     assert b"own" in seen_by_child(stage)
 
 
-def test_what_a_child_puts_off_is_seen_once_after_a_start(stage: Stage) -> None:
+def test_what_a_child_puts_off_is_seen_once_after_a_start(stage: ServerHarness) -> None:
     put(stage, b"later", key=b"jobs/delay=1s")
     stage.pass_time(1000)
     put(stage, b"next")
@@ -147,7 +149,7 @@ def test_what_a_child_puts_off_is_seen_once_after_a_start(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_retain_begins_with_what_the_queue_itself_has(stage: Stage, restarts: bool) -> None:
+def test_retain_begins_with_what_the_queue_itself_has(stage: ServerHarness, restarts: bool) -> None:
     stage.set_queue(retain="none")
     put(stage, b"own", key=b"jobs+audit")
     put(stage, b"done")
@@ -165,7 +167,7 @@ def test_retain_begins_with_what_the_queue_itself_has(stage: Stage, restarts: bo
 # -- what a child begins with ---------------------------------------------------------------------
 
 
-def late_has(stage: Stage, count: int) -> list[bytes]:
+def late_has(stage: ServerHarness, count: int) -> list[bytes]:
     """The bodies that a child named `late` is given, so many."""
     bodies = []
     for _ in range(count):
@@ -180,7 +182,7 @@ def late_has(stage: Stage, count: int) -> list[bytes]:
 @pytest.mark.parametrize("how", ["", "restart", "kill", "cut_power"])
 @pytest.mark.parametrize("since", [False, True])
 def test_a_child_begins_with_what_is_retained_in_the_order_of_markers(
-    stage: Stage, how: str, since: bool
+    stage: ServerHarness, how: str, since: bool
 ) -> None:
     put(stage, b"1")
     stage.pass_time(2000)
@@ -200,10 +202,10 @@ def test_a_child_begins_with_what_is_retained_in_the_order_of_markers(
     assert stage.say("late", b"get jobs+late") == b"END\r\n"
 
 
-def _lived(monkeypatch: pytest.MonkeyPatch) -> Stage:
+def _lived(monkeypatch: pytest.MonkeyPatch) -> ServerHarness:
     """Most of 200 items are done and retained; segments will be rewritten when that is over."""
-    monkeypatch.setattr(stages, "_SIZES", Sizes(16 << 10, 16 << 10, 1 << 20))
-    stage = Stage()
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(16 << 10, 16 << 10, 1 << 20))
+    stage = ServerHarness()
     stage.set_queue(retain="10s")
     put(stage, b"due", key=b"jobs/delay=900s")
     fill(stage, 200)

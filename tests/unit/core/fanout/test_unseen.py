@@ -9,7 +9,7 @@ import pytest
 
 from kestrelpy.core.fanout.unseen import UNSEEN_MAX, Unseen
 from kestrelpy.core.index.markers import Release
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 def values(answer: bytes) -> list[bytes]:
@@ -18,7 +18,7 @@ def values(answer: bytes) -> list[bytes]:
     return [body for line, body in pairwise(lines) if line[:5] == b"VALUE"]
 
 
-def drained(stage: Stage, name: bytes) -> list[bytes]:
+def drained(stage: ServerHarness, name: bytes) -> list[bytes]:
     """All that is ready there, in order."""
     found = list[bytes]()
     while body := values(stage.say("drain", b"get " + name)):
@@ -80,7 +80,7 @@ def test_what_all_have_seen_is_forgotten() -> None:
 
 
 def test_an_item_put_off_has_one_entry_and_touches_no_idle_child() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for number in range(20):
         stage.say("eve", b"get jobs+c%d/peek" % number)
     queue = stage.queue("jobs")
@@ -101,7 +101,7 @@ def test_an_item_put_off_has_one_entry_and_touches_no_idle_child() -> None:
 
 
 def test_notes_do_not_become_many() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for number in range(40):
         stage.say("eve", b"get jobs+c%d/peek" % number)
     queue = stage.queue("jobs")
@@ -114,7 +114,7 @@ def test_notes_do_not_become_many() -> None:
 
 
 def test_who_flushes_his_own_takes_nothing_from_the_others() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for name in (b"a", b"b"):
         stage.say("eve", b"get jobs+%b/peek" % name)
     stage.say("eve", b"set jobs/delay=1s 0 0 1", b"1")
@@ -127,7 +127,7 @@ def test_who_flushes_his_own_takes_nothing_from_the_others() -> None:
 
 
 def test_what_nobody_has_any_more_is_not_released() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+a/peek")
     stage.say("eve", b"set jobs/delay=1s 0 0 1", b"1")
     for name in (b"jobs", b"jobs+a"):
@@ -141,7 +141,7 @@ def test_what_nobody_has_any_more_is_not_released() -> None:
 
 
 def test_own_line_goes_on_when_its_last_child_is_gone() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+a/peek")
     stage.say("eve", b"set jobs/delay=1s 0 0 1", b"1")
     stage.say("eve", b"delete jobs+a")
@@ -150,7 +150,7 @@ def test_own_line_goes_on_when_its_last_child_is_gone() -> None:
 
 
 def test_what_was_put_off_before_a_child_that_begins_earlier() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs/delay=1s 0 0 1", b"1")
     stage.say("eve", b"set jobs/delay=2s 0 0 1", b"2")
     stage.say("eve", b"get jobs+a/from=1/peek")
@@ -169,7 +169,7 @@ def test_what_was_put_off_before_a_child_that_begins_earlier() -> None:
 
 
 def test_two_children_with_entries_of_their_own_release_it_once() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"set jobs+b/delay=500ms 0 0 1", b"2")
     stage.say("eve", b"get jobs+a/from=1/peek")
@@ -181,7 +181,7 @@ def test_two_children_with_entries_of_their_own_release_it_once() -> None:
 
 
 def test_dates_follow_the_wall_clock() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+a/peek")
     at = (stage.unix_ms + 60_000) // 1000
     stage.say("eve", b"set jobs/at=%d 0 0 1" % at, b"1")
@@ -191,7 +191,7 @@ def test_dates_follow_the_wall_clock() -> None:
 
 
 def test_places_are_given_in_order_of_due_time_over_all_readers() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+a/peek")
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"set jobs/delay=600ms 0 0 1", b"2")
@@ -206,7 +206,7 @@ def test_places_are_given_in_order_of_due_time_over_all_readers() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
     """`told` has a limit that it never meets, so it is given each item as it comes."""
-    random, stage = Random(seed), Stage()
+    random, stage = Random(seed), ServerHarness()
     stage.set_queue("jobs+told", max_items=100_000)
     for name in (b"idle", b"told", b"other"):
         stage.say("eve", b"get jobs+%b/peek" % name)
@@ -244,7 +244,7 @@ def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
 def test_who_waited_for_a_delayed_item_and_did_not_finish_it_gets_it_after_the_retry_delay() -> (
     None
 ):
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(lease="1s", retry_delay="60s")
     stage.say("eve", b"get jobs+a/peek")
     stage.say("eve", b"set jobs/delay=1s 0 0 1", b"1")

@@ -9,10 +9,10 @@ from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, PASSED_ENTRIES_MAX
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.admin import Admin
-from tests.support.queues import WALL_MS, QueueInHand, make_queue
+from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
 
 
-def with_dead(*bodies: bytes) -> QueueInHand:
+def with_dead(*bodies: bytes) -> CoreHarness:
     q = make_queue(max_attempts=1)
     for body in bodies:
         q.put(body)

@@ -9,19 +9,19 @@ from journal.format.kinds import Kind
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.queue import DUPLICATE, NOT_STORED
 from kestrelpy.errors import ClientError
-from tests.support.queues import QueueInHand, make_queue
+from tests.support.core_harness import CoreHarness, make_queue
 
 WINDOW_MS = 60_000
 
 
-def put(q: QueueInHand, id_: bytes, scope: bytes = b"", epoch: int = 0, body: bytes = b"x") -> bool:
+def put(q: CoreHarness, id_: bytes, scope: bytes = b"", epoch: int = 0, body: bytes = b"x") -> bool:
     """Store an item under this id; False: it is a duplicate."""
     answer = q.queue.put(body, 0, 0, q.now_ms, header=ItemHeader(id_, scope, epoch))
     assert answer == DUPLICATE or answer > 0
     return answer != DUPLICATE
 
 
-def make_once(**settings: object) -> QueueInHand:
+def make_once(**settings: object) -> CoreHarness:
     return make_queue(**{"dedupe_window_ms": WINDOW_MS, "scope_window_ms": WINDOW_MS} | settings)
 
 

@@ -18,43 +18,43 @@ from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.golden.build import GOLDEN, NEWEST
 from tests.golden.layout import TIME_MS
 from tests.golden.once import ACCOUNT
-from tests.support.moving import Town
+from tests.support.transfer_harness import TransferHarness
 
 DAY = "24h"
 
 
-def add(town: Town, id_: str) -> bool:
+def add(town: TransferHarness, id_: str) -> bool:
     return town.say("p", b"add jobs/id=%b 0 0 1" % id_.encode(), b"x") == b"STORED\r\n"
 
 
-def cas(town: Town, key: str, version: int) -> bytes:
+def cas(town: TransferHarness, key: str, version: int) -> bytes:
     return town.say("p", b"cas jobs/key=%b 0 0 1 %d" % (key.encode(), version), b"x").strip()
 
 
-def upkeep_of(town: Town) -> object:
+def upkeep_of(town: TransferHarness) -> object:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     return log.store.maintenance
 
 
-def chunks(town: Town) -> list[str]:
+def chunks(town: TransferHarness) -> list[str]:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     return [n for n in town.disk.names(log.journal.folder) if n.endswith(".chunk")]
 
 
-def remove_chunk(town: Town) -> None:
+def remove_chunk(town: TransferHarness) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     town.disk.remove(f"{log.journal.folder}/{chunks(town)[0]}")
 
 
-def kill(town: Town) -> None:
-    town.come_back(town.disk.kill_clone(), False)
+def kill(town: TransferHarness) -> None:
+    town.kill()
 
 
 def test_a_restart_takes_in_the_chunks_and_what_came_behind_them() -> None:
-    town = Town()
+    town = TransferHarness()
     add(town, "a")
     cas(town, "K", 0)
     town.snapshot("jobs")
@@ -70,7 +70,7 @@ def test_a_restart_takes_in_the_chunks_and_what_came_behind_them() -> None:
 
 
 def test_no_chunk_is_written_where_nothing_is_new() -> None:
-    town = Town()
+    town = TransferHarness()
     add(town, "a")
     town.snapshot("jobs")
     town.say("p", b"set jobs 0 0 1", b"x")
@@ -80,7 +80,7 @@ def test_no_chunk_is_written_where_nothing_is_new() -> None:
 
 
 def test_merged_chunks_say_the_same_and_their_parts_go() -> None:
-    town = Town()
+    town = TransferHarness()
     for number in range(6):
         add(town, f"i{number}")
         cas(town, "K", number)
@@ -95,7 +95,7 @@ def test_merged_chunks_say_the_same_and_their_parts_go() -> None:
     assert cas(town, "K", 6) == b"STORED"
 
 
-def merge(town: Town) -> None:
+def merge(town: TransferHarness) -> None:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     maintenance = log.store.maintenance
@@ -109,7 +109,7 @@ def merge(town: Town) -> None:
 
 
 def test_a_crash_between_a_chunk_and_its_snapshot_loses_nothing_and_doubles_nothing() -> None:
-    town = Town()
+    town = TransferHarness()
     add(town, "a")
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
@@ -125,7 +125,7 @@ def test_a_crash_between_a_chunk_and_its_snapshot_loses_nothing_and_doubles_noth
 
 
 def test_a_snapshot_that_could_not_be_written_leaves_all_of_it_to_the_next() -> None:
-    town = Town()
+    town = TransferHarness()
     add(town, "a")
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
@@ -139,7 +139,7 @@ def test_a_snapshot_that_could_not_be_written_leaves_all_of_it_to_the_next() -> 
 
 
 def test_segments_stay_until_a_snapshot_has_what_they_say_of_ids() -> None:
-    town = Town()
+    town = TransferHarness()
     add(town, "a")
     town.say("c", b"get jobs")
     for _ in range(6):
@@ -158,7 +158,7 @@ def test_segments_stay_until_a_snapshot_has_what_they_say_of_ids() -> None:
 
 
 def test_forgotten_chunks_go() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", dedupe_window="1s")
     add(town, "a")
     town.snapshot("jobs")
@@ -173,7 +173,7 @@ def test_forgotten_chunks_go() -> None:
 
 @pytest.mark.parametrize("merges", [False, True])
 def test_versions_of_a_queue_that_retains_outlive_the_window_in_files(merges: bool) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", dedupe_window="1s", retain="forever")
     cas(town, "K", 0)
     town.snapshot("jobs")
@@ -191,7 +191,7 @@ def test_versions_of_a_queue_that_retains_outlive_the_window_in_files(merges: bo
 
 
 def test_a_lost_chunk_is_named_at_every_start_until_it_would_be_forgotten() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", dedupe_window="1m")
     add(town, "a")
     cas(town, "K", 0)
@@ -210,7 +210,7 @@ def test_a_lost_chunk_is_named_at_every_start_until_it_would_be_forgotten() -> N
 
 
 def test_with_versions_lost_a_condition_on_an_unknown_key_is_refused() -> None:
-    town = Town()
+    town = TransferHarness()
     add(town, "a")
     cas(town, "K", 0)
     town.snapshot("jobs")
@@ -231,7 +231,7 @@ def test_a_power_cut_at_any_verb_of_snapshot_and_merge_forgets_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "_MERGED_FEWEST", 2)
-    random, town, stored = Random(seed), Town(), list[str]()
+    random, town, stored = Random(seed), TransferHarness(), list[str]()
     for number in range(12):
         name = f"i{number}"
         assert add(town, name)
@@ -269,7 +269,7 @@ def test_a_power_cut_at_any_verb_of_snapshot_and_merge_forgets_nothing(
 def test_the_golden_journal_is_remembered_as_it_was_meant(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "once.1"
     shutil.copytree(GOLDEN / NEWEST / "once.1", folder)
-    town = Town()
+    town = TransferHarness()
     directory = DataDirectory(Disk(), str(tmp_path / "data"), Sizes())
 
     found = directory.recover(town.broker, [], town.now_ms, TIME_MS + 10)
@@ -288,7 +288,7 @@ def test_the_golden_journal_is_remembered_as_it_was_meant(tmp_path: Path) -> Non
 
 
 def test_what_is_for_nobody_is_not_remembered() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("o", fanout_only=True)
     assert town.say("p", b"set o/id=a/key=K 0 0 1", b"a") == b"STORED\r\n"
     town.say("c", b"get o+x")
@@ -301,7 +301,7 @@ def test_what_is_for_nobody_is_not_remembered() -> None:
 
 
 def test_a_hand_off_to_children_alone_opens_its_origin() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("o", fanout_only=True)
     town.say("c", b"get o+x")
     town.say("c", b"set jobs 0 0 1", b"a")
@@ -313,7 +313,7 @@ def test_a_hand_off_to_children_alone_opens_its_origin() -> None:
 
 
 def test_a_scope_with_few_ids_costs_little_and_one_with_many_forgets_nothing() -> None:
-    town = Town()
+    town = TransferHarness()
     for number in range(200):
         line = b"set jobs/id=%d/scope=s/epoch=1 0 0 1" % number
         assert town.say("p", line, b"x") == b"STORED\r\n"
@@ -325,7 +325,7 @@ def test_a_scope_with_few_ids_costs_little_and_one_with_many_forgets_nothing() -
 
 
 def test_ids_and_versions_are_the_parents() -> None:
-    town = Town()
+    town = TransferHarness()
     town.say("c", b"get o+x")
     for line in (b"add o+x/key=K 0 0 1", b"cas o+x/key=K 0 0 1 0", b"set o+x/key=K/expect=0 0 0 1",
                  b"set o+x/id=a 0 0 1", b"set o+x/id=a/scope=s/epoch=1 0 0 1"):  # fmt: skip
@@ -338,7 +338,7 @@ def test_ids_and_versions_are_the_parents() -> None:
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
 def test_a_lost_chunk_is_repaired_by_forgetting_it(how: str) -> None:
-    town = Town()
+    town = TransferHarness()
     add(town, "a")
     cas(town, "K", 0)
     town.snapshot("jobs")

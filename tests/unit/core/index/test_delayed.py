@@ -12,7 +12,7 @@ from kestrelpy.core.index.delayed import Delay, Delays
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.errors import ClientError
-from tests.support.queues import WALL_MS, QueueInHand, make_queue, state_after_a_restart
+from tests.support.core_harness import WALL_MS, CoreHarness, make_queue, state_after_a_restart
 
 
 def popped(delays: Delays, now_ms: int, offset_ms: int = 0) -> list[int]:
@@ -129,7 +129,7 @@ def test_each_attempt_waits_so_many_times_as_long(
 # -- a queue -------------------------------------------------------------------------------------
 
 
-def later(q: QueueInHand, body: bytes, ms: int, is_date: bool = False) -> int:
+def later(q: CoreHarness, body: bytes, ms: int, is_date: bool = False) -> int:
     return q.queue.put(body, 0, 0, q.now_ms, delay=Delay(ms, is_date))
 
 

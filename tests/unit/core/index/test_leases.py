@@ -10,7 +10,7 @@ import pytest
 from kestrelpy.core.index.leases import Holder, Lease, Leases
 from kestrelpy.core.item import Item
 from kestrelpy.core.subscription.state import TOKENS_RESERVED
-from tests.support.queues import make_queue
+from tests.support.core_harness import make_queue
 
 HOLDER = Holder("anna")
 

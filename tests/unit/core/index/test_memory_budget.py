@@ -18,7 +18,7 @@ from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
-from tests.support.queues import make_queue
+from tests.support.core_harness import make_queue
 
 
 def memory_of(limit: int = UNLIMITED) -> Memory:

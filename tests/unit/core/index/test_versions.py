@@ -7,17 +7,17 @@ from journal.format.key import join, text_of
 from journal.sets.hash_table import KEY, hash_of, keyed
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED
-from tests.support.queues import QueueInHand, make_queue
+from tests.support.core_harness import CoreHarness, make_queue
 
 WINDOW_MS = 60_000
 
 
-def write(q: QueueInHand, key: bytes, expects: int | None = None, id_: bytes = b"") -> int:
+def write(q: CoreHarness, key: bytes, expects: int | None = None, id_: bytes = b"") -> int:
     header = ItemHeader(id_) if id_ else None
     return q.queue.put(b"x", 0, 0, q.now_ms, key, header=header, expects=expects)
 
 
-def version(q: QueueInHand, key: bytes) -> int:
+def version(q: CoreHarness, key: bytes) -> int:
     return q.queue.dedupe.versions.of(key, q.queue.policy, q.unix_ms).version
 
 

@@ -10,7 +10,7 @@ from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.index.waiters import Waiter, Waiters, Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.subscription.subscription import WOKEN_OBSERVERS_MAX
-from tests.support.queues import NAME, QueueInHand, make_queue, no_queue
+from tests.support.core_harness import NAME, CoreHarness, make_queue, no_queue
 
 
 def waiter(name: str = "", dead: bool = False) -> Waiter:
@@ -300,7 +300,7 @@ def test_nobody_is_told_there_is_nothing_while_expired_items_hide_a_live_one() -
 CROWD = 5 * WOKEN_OBSERVERS_MAX
 
 
-def observers(q: QueueInHand, count: int, wait_ms: int = 60_000) -> list[Waiter]:
+def observers(q: CoreHarness, count: int, wait_ms: int = 60_000) -> list[Waiter]:
     return [
         q.broker.wait(
             Want.OBSERVE, NAME, q.who("dora"), False, n, q.now_ms + wait_ms, q.queue.last_number
@@ -309,14 +309,14 @@ def observers(q: QueueInHand, count: int, wait_ms: int = 60_000) -> list[Waiter]
     ]
 
 
-def told(q: QueueInHand) -> list[object]:
+def told(q: CoreHarness) -> list[object]:
     """Who was told in this turn, and that there is something."""
     woken = q.broker.take_to_resume()
     assert all(each.owner is q.reader for each in woken)
     return [each.conversation for each in woken]
 
 
-def store(q: QueueInHand) -> None:
+def store(q: CoreHarness) -> None:
     log = q.queue.log
     assert isinstance(log, JournalLog)
     log.item_stored = q.queue.last_number

@@ -7,9 +7,9 @@ from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta, ended_bytes
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog
+from tests.support.core_harness import WALL_MS, make_queue
 from tests.support.journals import Writer, fresh
 from tests.support.memory_disk import MemoryDisk
-from tests.support.queues import WALL_MS, make_queue
 
 ITEM = Item(1, 1, b"body", 7, WALL_MS, 0)
 

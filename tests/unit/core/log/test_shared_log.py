@@ -115,4 +115,4 @@ def test_in_memory_there_is_no_journal_behind_it() -> None:
 
     assert on_disk(cast(Log, log)) is None
     assert on_disk(cast(Log, base)) is None
-    assert log.backlog is None
+    assert log.read_ahead is None

@@ -12,13 +12,13 @@ from kestrelpy.core.queue import ack_up_to as upto
 from kestrelpy.core.queue.ack_up_to import STEP_NUMBERS, AckUpTo
 from kestrelpy.errors import ClientError
 from tests.support.calls import counted
-from tests.support.queues import QueueInHand, make_queue, state_after_a_restart
-from tests.support.stage import Stage
+from tests.support.core_harness import CoreHarness, make_queue, state_after_a_restart
+from tests.support.server_harness import ServerHarness
 
 MANY = 3 * STEP_NUMBERS
 
 
-def filled(count: int) -> QueueInHand:
+def filled(count: int) -> CoreHarness:
     q = make_queue()
     q.put(*[b"x"] * count)
     return q
@@ -75,7 +75,7 @@ def test_whoever_holds_an_item_is_refused_when_its_step_has_come() -> None:
     assert late not in late.holder.leases
 
 
-def do_something(q: QueueInHand, random: Random) -> None:
+def do_something(q: CoreHarness, random: Random) -> None:
     """One step of a life with delays, leases, dead letters and redriven items."""
     choice, leases = random.randrange(12), [*q.reader.leases]
     if choice <= 2:
@@ -136,7 +136,7 @@ def test_others_are_answered_between_two_steps_and_the_answer_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(upto, "STEP_NUMBERS", 2)
-    stage = Stage()
+    stage = ServerHarness()
     for _ in range(9):
         stage.say("eve", b"set jobs 0 0 1", b"x")
     steps, step = list[tuple[bytes, bytes]](), AckUpTo.step
@@ -153,7 +153,7 @@ def test_others_are_answered_between_two_steps_and_the_answer_waits(
 
 
 def test_an_item_that_was_confirmed_in_the_hand_does_not_expire_later() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs 0 9 1", b"1")
     stage.say("eve", b"set jobs 0 0 1", b"2")
     stage.say("bob", b"get jobs/open")
@@ -166,7 +166,7 @@ def test_an_item_that_was_confirmed_in_the_hand_does_not_expire_later() -> None:
 
 
 def test_a_key_of_which_an_item_that_waited_had_a_part_is_free_when_that_goes_too() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(key_match="any")
     stage.say("anna", b"get jobs+a/peek")
     for key in (b"A,B", b"B,C", b"C,D", b"C"):
@@ -182,7 +182,7 @@ def test_a_key_of_which_an_item_that_waited_had_a_part_is_free_when_that_goes_to
 
 
 def test_a_key_that_only_items_that_are_gone_had_is_free() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(key_match="any")
     stage.say("anna", b"get jobs+a/peek")
     for key in (b"A,B", b"B,C"):

@@ -9,13 +9,12 @@ from journal.snapshot.snapshot import Snapshot
 from journal.write.writer import Journal
 from kestrelpy.core.index.ready_list import NO_FRONTIER
 from kestrelpy.core.index.waiters import Want
-from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.errors import ServerError
-from tests.support.life import Life, at_once
-from tests.support.queues import WALL_MS, make_queue
+from tests.support.core_harness import WALL_MS, make_queue
+from tests.support.disk_harness import DiskHarness
 
 
 def test_a_paused_queue_lends_nothing_and_takes_back_what_it_lent() -> None:
@@ -99,29 +98,28 @@ def test_a_snapshot_keeps_the_pause() -> None:
     assert fresh.reader.paused
 
 
-def test_a_pause_outlives_the_segment_it_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-    life = Life(Policy())
-    Admin(life.queue).pause(True, life.now_ms)
+def test_a_pause_outlives_the_segment_it_was_written_to() -> None:
+    life = DiskHarness(Policy())
+    Admin(life.jobs).pause(True, life.now_ms)
     life.commit()
     for _ in range(3):  # lives
         first = journal_of(life).segments[0].number
         for _ in range(20):
             life.put(bytes(100))
-            life.queue.flush(life.now_ms)
+            life.jobs.flush(life.now_ms)
             life.commit()
         assert journal_of(life).segments[0].number > first, "what it was written to is gone"
         assert not life.log.store.maintenance.snapshots
-        life = life.killed()
+        life.kill()
         assert life.reader.paused
-    Admin(life.queue).pause(False, life.now_ms)
+    Admin(life.jobs).pause(False, life.now_ms)
     life.commit()
-    assert not life.killed().reader.paused
+    life.kill()
+    assert not life.reader.paused
 
 
-def journal_of(life: Life) -> Journal:
-    assert isinstance(life.queue.log, JournalLog)
-    return life.queue.log.journal
+def journal_of(life: DiskHarness) -> Journal:
+    return life.log.journal
 
 
 def test_a_cancelled_item_is_gone_with_its_bytes_and_its_attempts() -> None:

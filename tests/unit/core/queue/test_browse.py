@@ -11,12 +11,12 @@ from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.subscription.subscription import DEAD, LENT, READY
-from tests.support.queues import QueueInHand
+from tests.support.core_harness import CoreHarness
 
 PLENTY = 1 << 40
 
 
-class InMemory(QueueInHand):
+class InMemory(CoreHarness):
     """A queue with durable = false."""
 
     def _make_log(self, queue: object) -> MemoryLog:

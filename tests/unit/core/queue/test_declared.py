@@ -12,8 +12,8 @@ from journal.recovery.recovery import Recovery
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.replay.replay import Replay
-from tests.support.life import Life, at_once
-from tests.support.queues import NAME, make_queue
+from tests.support.core_harness import NAME, make_queue
+from tests.support.disk_harness import DiskHarness
 
 DECLARED = b'max_items = 1\nlease = "5s"\n'
 
@@ -80,12 +80,7 @@ def test_a_new_queue_of_that_name_has_none() -> None:
 # -- on a disk ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-
-
-def work_off(life: Life, items: int) -> None:
+def work_off(life: DiskHarness, items: int) -> None:
     """So many large items come and go; segments go with them."""
     for _ in range(items):
         life.put(bytes(800))
@@ -95,37 +90,37 @@ def work_off(life: Life, items: int) -> None:
         life.settle()
 
 
-def first_number(life: Life) -> int:
+def first_number(life: DiskHarness) -> int:
     return life.log.journal.segments[0].number
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("items", [0, 3, 6, 12, 40])
-def test_it_outlives_the_segment_in_which_it_was_said(items: int) -> None:
-    life = Life(Policy())
-    declare(life.queue)
+def test_it_outlives_the_segment_in_which_it_was_said(items: int, is_cut: bool) -> None:
+    life = DiskHarness(Policy())
+    declare(life.jobs)
     life.commit()
     work_off(life, items)
-    assert life.killed().queue.declared == DECLARED
-    again = life.lost_power(items)
-    assert again.queue.declared == DECLARED
     if items >= 12:
         assert first_number(life) > 1, "the first segment is gone: else nothing is tried here"
+    life.cut_power(items) if is_cut else life.kill()
+    assert life.jobs.declared == DECLARED
 
 
 def test_it_outlives_the_segments_of_any_life_of_its_process() -> None:
-    life, random = Life(Policy()), Random(7)
-    declare(life.queue)
+    life, random = DiskHarness(Policy()), Random(7)
+    declare(life.jobs)
     life.commit()
     for _ in range(30):
         work_off(life, random.randrange(1, 4))
-        life = life.killed() if random.random() < 0.5 else life.lost_power(1)
-        assert life.queue.declared == DECLARED
+        life.kill() if random.random() < 0.5 else life.cut_power(1)
+        assert life.jobs.declared == DECLARED
     assert first_number(life) > 5
 
 
 def test_segments_go_although_something_was_declared() -> None:
-    life, plain = Life(Policy()), Life(Policy())
-    declare(life.queue)
+    life, plain = DiskHarness(Policy()), DiskHarness(Policy())
+    declare(life.jobs)
     life.commit()
     for each in (life, plain):
         work_off(each, 40)
@@ -136,12 +131,13 @@ def test_without_a_snapshot_it_is_said_again_before_its_segment_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("journal.compaction.maintenance.UNSETTLED_SEGMENTS", 1 << 30)
-    life = Life(Policy())
-    declare(life.queue)
+    life = DiskHarness(Policy())
+    declare(life.jobs)
     life.commit()
     work_off(life, 40)
     assert not life.log.store.maintenance.snapshots
     assert first_number(life) > 1
     found = list(Recovery(life.disk, life.log.journal.folder).records())
     assert [r.body for r in found if r.kind == Kind.DECLARED][-1:] == [DECLARED]
-    assert life.killed().queue.declared == DECLARED
+    life.kill()
+    assert life.jobs.declared == DECLARED

@@ -7,28 +7,28 @@ import pytest
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.idle_sweep import LOOK_MS, LOOKS_MAX
 from kestrelpy.core.timers import NEVER_MS
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import tidy
 
 HOUR_MS = 3_600_000
 BODY = b"x" * 1000
 
 
-def there(stage: Stage, child: bytes) -> int:
+def there(stage: ServerHarness, child: bytes) -> int:
     """How many items it has; asks without looking there."""
     queue = stage.queue("jobs")
     found = queue.children[child]
     return found.live.count + queue.last_number - found.taken
 
 
-def put(stage: Stage, count: int, words: bytes = b"set jobs 0 0 1000") -> None:
+def put(stage: ServerHarness, count: int, words: bytes = b"set jobs 0 0 1000") -> None:
     for _ in range(count):
         stage.say("eve", words, BODY)
 
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_what_expires_goes_where_nobody_looks(moves: bool) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     if moves:
         stage.set_queue("jobs+old", max_age="1s", expire_to="gone")
     else:
@@ -52,7 +52,7 @@ def test_what_expires_goes_where_nobody_looks(moves: bool) -> None:
 
 
 def test_items_that_expire_by_themselves_go_and_others_stay() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+old/peek")
     put(stage, 3)
     put(stage, 100, b"set jobs 0 2 1000")
@@ -61,7 +61,7 @@ def test_items_that_expire_by_themselves_go_and_others_stay() -> None:
 
 
 def test_what_came_while_others_were_looked_at_is_looked_at_too() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs+old", max_age="1s")
     stage.say("eve", b"get jobs+old/peek")
     for _ in range(30):
@@ -73,7 +73,7 @@ def test_what_came_while_others_were_looked_at_is_looked_at_too() -> None:
 
 
 def test_its_own_set_behind_what_it_has_not_looked_at_expires() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+old/peek")
     put(stage, 2)
     put(stage, 1, b"set jobs+old 0 1 1000")
@@ -83,7 +83,7 @@ def test_its_own_set_behind_what_it_has_not_looked_at_expires() -> None:
 
 @pytest.mark.parametrize("how", ["restart", "kill", "reload", "from"])
 def test_a_start_a_reload_and_a_beginning_in_the_past_count(how: str) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     if how != "from":
         stage.say("eve", b"get jobs+old/peek")
     put(stage, 20, b"set jobs 0 0 1000" if how == "reload" else b"set jobs 0 2 1000")
@@ -104,7 +104,7 @@ def test_a_start_a_reload_and_a_beginning_in_the_past_count(how: str) -> None:
     assert there(stage, b"old") == 0
 
 
-def behind(stage: Stage, name: bytes, words: bytes) -> None:
+def behind(stage: ServerHarness, name: bytes, words: bytes) -> None:
     """One that has no end, and behind it one that is put in these words."""
     stage.say("eve", b"set %b 0 0 1" % name, b"1")
     stage.say("eve", b"set %b%b 1" % (name, words), b"2")
@@ -115,7 +115,7 @@ def behind(stage: Stage, name: bytes, words: bytes) -> None:
 def test_what_was_put_off_expires_at_its_time_behind_what_does_not(
     begins: str, name: bytes
 ) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs+old", expire_to="gone")
     if begins == "from":
         name = b"jobs"
@@ -136,7 +136,7 @@ def test_what_was_put_off_expires_at_its_time_behind_what_does_not(
 
 
 def test_what_was_put_off_lives_no_longer_than_a_later_max_age() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+old/peek", b"set jobs/delay=10s 0 0 1", b"x")
     stage.set_queue("jobs+old", max_age="20s")
     stage.pass_time(19_000)
@@ -146,7 +146,7 @@ def test_what_was_put_off_lives_no_longer_than_a_later_max_age() -> None:
 
 
 def test_what_expires_behind_large_ones_that_were_put_off_is_read_too() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+old/peek")
     size = (5 << 20) // 2
     for end in (0, 0, 10):
@@ -156,7 +156,7 @@ def test_what_expires_behind_large_ones_that_were_put_off_is_read_too() -> None:
 
 
 def test_memory_is_not_filled_with_bodies_that_are_not_next() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(max_memory="100KiB")
     for _ in range(30):
         stage.say("eve", b"set jobs/delay=1s 0 100 30000", b"x" * 30_000)
@@ -172,7 +172,7 @@ def test_memory_is_not_filled_with_bodies_that_are_not_next() -> None:
 
 @pytest.mark.parametrize(("end", "looks_at"), [(b"0", 0), (b"100", 100_000)])
 def test_nobody_looks_at_what_was_put_off_before_it_expires(end: bytes, looks_at: int) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for number in range(3):
         stage.say("eve", b"get jobs+c%d/peek" % number)
     began_ms = stage.now_ms
@@ -193,7 +193,7 @@ def test_nobody_looks_at_what_was_put_off_before_it_expires(end: bytes, looks_at
 
 
 def test_nobody_looks_for_the_sake_of_a_max_age_that_was_taken_away() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs+old", max_age="1s")
     stage.say("eve", b"get jobs+old/peek")
     put(stage, 1, b"set jobs 0 0 1000")
@@ -208,7 +208,7 @@ def test_nobody_looks_for_the_sake_of_a_max_age_that_was_taken_away() -> None:
 
 
 def test_many_children_are_looked_at_a_few_at_a_time() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     count = 2 * LOOKS_MAX + 1
     for number in range(count):
         stage.say("eve", b"get jobs+c%d/peek" % number)
@@ -226,7 +226,7 @@ def test_many_children_are_looked_at_a_few_at_a_time() -> None:
 
 
 def test_rounds_begin_at_most_once_in_a_second() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+old/peek")
     put(stage, 1, b"set jobs 0 1 1000")
     stage.pass_time(1000)
@@ -237,7 +237,7 @@ def test_rounds_begin_at_most_once_in_a_second() -> None:
 
 
 def test_a_release_counts_a_step_for_each_line_that_is_told_at_once() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for number in range(9):
         stage.set_queue(f"jobs+c{number}", max_items=1000)
         stage.say("eve", b"get jobs+c%d/peek" % number)

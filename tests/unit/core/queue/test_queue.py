@@ -7,7 +7,7 @@ import pytest
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.subscription.subscription import DISCARDED_ITEMS_MAX
 from kestrelpy.errors import ServerError
-from tests.support.queues import NAME, WALL_MS, make_queue
+from tests.support.core_harness import NAME, WALL_MS, make_queue
 
 # -- limits ------------------------------------------------------------------------------------
 

@@ -7,13 +7,13 @@ from random import Random
 import pytest
 
 from kestrelpy.core.queue.record_reserve import FEW_CHILDREN, RecordReserve
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 CHILDREN = FEW_CHILDREN + 8
 
 
-def family() -> Stage:
-    stage = Stage()
+def family() -> ServerHarness:
+    stage = ServerHarness()
     stage.set_server(max_open_reads=50)
     for number in range(CHILDREN):
         stage.say("a", b"get jobs+c%d/peek" % number)

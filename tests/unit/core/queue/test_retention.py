@@ -11,55 +11,55 @@ import pytest
 from journal.write.segment_file import Sizes
 from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST
-from tests.support import stage as stages
+from tests.support import server_harness
 from tests.support.memory_disk import PowerCut
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 from tests.support.tidying import reclaim, tidy
 
 _VALUE = re.compile(rb"VALUE \S+ \d+ \d+ (\d+) \d+ (?:\d+|-) \d+ (\w+) \S+ -\r\n([^\r]*)\r\n")
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    monkeypatch.setattr(stages, "_SIZES", Sizes(2048, 4096, 1 << 20))
-    stage = Stage()
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerHarness]:
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(2048, 4096, 1 << 20))
+    stage = ServerHarness()
     stage.set_queue(retain="forever")
     yield stage
 
 
-def put(stage: Stage, *bodies: bytes, key: bytes = b"jobs") -> None:
+def put(stage: ServerHarness, *bodies: bytes, key: bytes = b"jobs") -> None:
     for body in bodies:
         said = stage.say("prod", b"set %b 0 0 %d\r\n%b" % (key, len(body), body))
         assert said == b"STORED\r\n"
 
 
-def take(stage: Stage, count: int) -> None:
+def take(stage: ServerHarness, count: int) -> None:
     for _ in range(count):
         assert stage.say("cons", b"get jobs").startswith(b"VALUE")
 
 
-def seen(stage: Stage, after: int = 0, most: int = 1000) -> list[tuple[int, bytes, bytes]]:
+def seen(stage: ServerHarness, after: int = 0, most: int = 1000) -> list[tuple[int, bytes, bytes]]:
     """Marker, state, body of each."""
     said = stage.say("eye", b"gets jobs/peek/after=%d/n=%d/full" % (after, most))
     return [(int(m[1]), m[2], m[3]) for m in _VALUE.finditer(said)]
 
 
-def markers(stage: Stage) -> dict[str, int]:
+def markers(stage: ServerHarness) -> dict[str, int]:
     said = stage.say("eye", b"stats markers").decode()
     return {word: int(n) for word, n in re.findall(r"STAT queue_jobs_(\w+) (\d+)", said)}
 
 
-def log_of(stage: Stage) -> JournalLog:
+def log_of(stage: ServerHarness) -> JournalLog:
     log = stage.queue("jobs").log
     assert isinstance(log, JournalLog)
     return log
 
 
-def fill(stage: Stage, count: int, first: int = 1) -> None:
+def fill(stage: ServerHarness, count: int, first: int = 1) -> None:
     put(stage, *(b"%03d" % n + b"." * 37 for n in range(first, first + count)))
 
 
-def test_what_is_done_is_seen_as_such(stage: Stage) -> None:
+def test_what_is_done_is_seen_as_such(stage: ServerHarness) -> None:
     put(stage, b"one", b"two", b"three")
     take(stage, 1)
     assert stage.say("cons", b"get jobs/open").startswith(b"VALUE")
@@ -67,7 +67,7 @@ def test_what_is_done_is_seen_as_such(stage: Stage) -> None:
     assert markers(stage)["marker_earliest"] == 1
 
 
-def test_without_it_what_is_done_is_gone(stage: Stage) -> None:
+def test_without_it_what_is_done_is_gone(stage: ServerHarness) -> None:
     stage.set_queue(retain="none")
     put(stage, b"one", b"two")
     take(stage, 1)
@@ -77,7 +77,7 @@ def test_without_it_what_is_done_is_gone(stage: Stage) -> None:
 
 @pytest.mark.parametrize("how", ["restart", "kill", "cut_power"])
 @pytest.mark.parametrize("tidies", [0, 1, 2])
-def test_a_start_finds_the_same(stage: Stage, how: str, tidies: int) -> None:
+def test_a_start_finds_the_same(stage: ServerHarness, how: str, tidies: int) -> None:
     fill(stage, 60)
     put(stage, b"later", b"never", key=b"jobs/delay=3s")
     take(stage, 50)
@@ -98,7 +98,7 @@ def test_a_start_finds_the_same(stage: Stage, how: str, tidies: int) -> None:
     assert seen(stage, before[-1][0]) == [(before[-1][0] + 1, b"ready", b"next")]
 
 
-def test_segments_go_when_their_time_is_over_and_not_before(stage: Stage) -> None:
+def test_segments_go_when_their_time_is_over_and_not_before(stage: ServerHarness) -> None:
     stage.set_queue(retain="10s")
     fill(stage, 60)
     take(stage, 60)
@@ -123,7 +123,7 @@ def test_segments_go_when_their_time_is_over_and_not_before(stage: Stage) -> Non
     assert stage.say("eye", b"stats jobs").count(b"gaps 0") == 1
 
 
-def test_one_who_comes_too_late_is_shown_the_oldest_and_counted(stage: Stage) -> None:
+def test_one_who_comes_too_late_is_shown_the_oldest_and_counted(stage: ServerHarness) -> None:
     stage.set_queue(retain="10s")
     fill(stage, 60)
     take(stage, 60)
@@ -136,7 +136,7 @@ def test_one_who_comes_too_late_is_shown_the_oldest_and_counted(stage: Stage) ->
     assert b"gaps 1\r\n" in stage.say("eye", b"stats jobs")
 
 
-def test_what_is_kept_up_to_a_size_goes_oldest_first(stage: Stage) -> None:
+def test_what_is_kept_up_to_a_size_goes_oldest_first(stage: ServerHarness) -> None:
     stage.set_queue(retain="16KiB")
     for n in range(0, 400, 10):
         fill(stage, 10, n)
@@ -152,8 +152,8 @@ def test_what_is_kept_up_to_a_size_goes_oldest_first(stage: Stage) -> None:
 def test_a_segment_whose_time_is_over_is_rewritten_with_what_is_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stages, "_SIZES", Sizes(16 << 10, 16 << 10, 1 << 20))
-    stage = Stage()
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(16 << 10, 16 << 10, 1 << 20))
+    stage = ServerHarness()
     stage.set_queue(retain="5s")
     fill(stage, 300)
     put(stage, b"delayed", key=b"jobs/delay=1s")
@@ -176,7 +176,7 @@ def test_a_segment_whose_time_is_over_is_rewritten_with_what_is_alive(
     assert list(stage.queue("jobs").readable) == [m for m, _, _ in seen(stage)]
 
 
-def test_what_went_since_the_last_snapshot_is_not_there_after_a_start(stage: Stage) -> None:
+def test_what_went_since_the_last_snapshot_is_not_there_after_a_start(stage: ServerHarness) -> None:
     stage.set_queue(retain="5s")
     fill(stage, 60)
     take(stage, 60)
@@ -193,7 +193,7 @@ def test_what_went_since_the_last_snapshot_is_not_there_after_a_start(stage: Sta
 
 
 def test_what_was_delayed_and_went_since_the_last_snapshot_is_not_there_either(
-    stage: Stage,
+    stage: ServerHarness,
 ) -> None:
     stage.set_queue(retain="5s")
     put(stage, b"later", key=b"jobs/delay=1s")
@@ -217,7 +217,7 @@ def test_what_was_delayed_and_went_since_the_last_snapshot_is_not_there_either(
     assert b"gaps 1\r\n" in stage.say("eye", b"stats jobs")
 
 
-def test_a_longer_time_keeps_what_is_still_there(stage: Stage) -> None:
+def test_a_longer_time_keeps_what_is_still_there(stage: ServerHarness) -> None:
     stage.set_queue(retain="5s")
     fill(stage, 30)
     take(stage, 30)
@@ -233,7 +233,7 @@ def test_a_longer_time_keeps_what_is_still_there(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("retain", ["none", "4KiB", "1s"])
-def test_less_lets_the_rest_go_at_once(stage: Stage, retain: str) -> None:
+def test_less_lets_the_rest_go_at_once(stage: ServerHarness, retain: str) -> None:
     fill(stage, 60)
     take(stage, 60)
     tidy(stage, log_of(stage))
@@ -249,7 +249,7 @@ def test_less_lets_the_rest_go_at_once(stage: Stage, retain: str) -> None:
     assert len(seen(stage)) < 20
 
 
-def test_off_shows_nothing_that_is_done_and_on_again_what_comes(stage: Stage) -> None:
+def test_off_shows_nothing_that_is_done_and_on_again_what_comes(stage: ServerHarness) -> None:
     fill(stage, 30)
     take(stage, 29)
     stage.set_queue(retain="none")
@@ -260,7 +260,7 @@ def test_off_shows_nothing_that_is_done_and_on_again_what_comes(stage: Stage) ->
     assert seen(stage)[0][:2] == (30, b"done")
 
 
-def test_what_is_past_its_expiry_is_passed_over_done_or_not(stage: Stage) -> None:
+def test_what_is_past_its_expiry_is_passed_over_done_or_not(stage: ServerHarness) -> None:
     for body in (b"a", b"b"):
         assert stage.say("prod", b"set jobs 0 2 1\r\n" + body) == b"STORED\r\n"
     put(stage, b"c")
@@ -270,7 +270,7 @@ def test_what_is_past_its_expiry_is_passed_over_done_or_not(stage: Stage) -> Non
     assert [m for m, _, _ in seen(stage)] == [3]
 
 
-def test_stats_of_an_item_say_that_it_is_retained(stage: Stage) -> None:
+def test_stats_of_an_item_say_that_it_is_retained(stage: ServerHarness) -> None:
     put(stage, b"one")
     take(stage, 1)
     said = stage.say("eye", b"stats jobs/item=1")
@@ -279,7 +279,7 @@ def test_stats_of_an_item_say_that_it_is_retained(stage: Stage) -> None:
     assert b"STAT bytes 3\r\n" in said
 
 
-def test_a_waiting_observer_is_told_of_what_comes(stage: Stage) -> None:
+def test_a_waiting_observer_is_told_of_what_comes(stage: ServerHarness) -> None:
     put(stage, b"one")
     take(stage, 1)
     stage.send("eye", b"gets jobs/peek/after=1/t=5s\r\n")
@@ -292,9 +292,9 @@ def test_a_waiting_observer_is_told_of_what_comes(stage: Stage) -> None:
 def test_the_power_may_fail_at_any_step_around_a_segments_going(step: int) -> None:
     """Whatever was kept and not over is there, and what is alive, wherever the disk stops."""
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(stages, "_SIZES", Sizes(2048, 4096, 1 << 20))
+    monkeypatch.setattr(server_harness, "_SIZES", Sizes(2048, 4096, 1 << 20))
     try:
-        stage = Stage()
+        stage = ServerHarness()
         stage.set_queue(retain="5s")
         fill(stage, 40)
         take(stage, 30)
@@ -316,7 +316,9 @@ def test_the_power_may_fail_at_any_step_around_a_segments_going(step: int) -> No
         monkeypatch.undo()
 
 
-def test_the_golden_journal_of_what_is_retained_is_read_as_it_was_meant(stage: Stage) -> None:
+def test_the_golden_journal_of_what_is_retained_is_read_as_it_was_meant(
+    stage: ServerHarness,
+) -> None:
     for path in sorted((GOLDEN / NEWEST / "retained.1").iterdir()):
         data = path.read_bytes()
         stage.disk.make_folder("data/retained.1")
@@ -330,7 +332,7 @@ def test_the_golden_journal_of_what_is_retained_is_read_as_it_was_meant(stage: S
 
 
 def test_a_segment_that_is_kept_is_not_rewritten_along_with_one_whose_time_is_over(
-    stage: Stage,
+    stage: ServerHarness,
 ) -> None:
     stage.set_queue(retain="4s")
     fill(stage, 12)

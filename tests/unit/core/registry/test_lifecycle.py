@@ -9,12 +9,12 @@ import pytest
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.server.reloading import put_in_force
 from tests.support.memory_disk import PowerCut
-from tests.support.moving import Town, both_deleted_and_the_first_failed
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
+from tests.support.transfer_harness import TransferHarness, both_deleted_and_the_first_failed
 
 
 def test_a_child_of_the_configuration_reads_the_new_queue_once_the_old_one_is_read() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs+audit", lease="1m")
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"delete jobs")
@@ -32,7 +32,7 @@ def test_a_child_of_the_configuration_reads_the_new_queue_once_the_old_one_is_re
 
 def test_a_deleted_queue_counts_nothing_of_its_items_any_more() -> None:
     """A snapshot of a tombstone would bring the counts back."""
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+audit/peek")
     stage.say("eve", b"set jobs/key=k 0 0 1", b"1")
     stage.say("eve", b"set jobs 0 0 1", b"2")
@@ -50,7 +50,7 @@ def test_a_deleted_queue_counts_nothing_of_its_items_any_more() -> None:
 
 
 def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs+audit", lease="1m")
     stage.say("eve", b"get jobs+other", b"set jobs 0 0 1", b"1", b"delete jobs")
     stage.say("eve", b"set jobs 0 0 1", b"2")
@@ -65,7 +65,7 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None
 
 
 def test_what_a_child_of_a_remnant_was_handed_is_settled() -> None:
-    town = Town()
+    town = TransferHarness()
     town.say("eve", b"get later+audit", b"set later 0 0 1", b"0", b"delete later")
     town.put("jobs", b"1")
     assert town.hand("jobs", "later+audit") == b"STORED\r\n"
@@ -77,7 +77,7 @@ def test_what_a_child_of_a_remnant_was_handed_is_settled() -> None:
 
 
 def test_a_new_queue_on_disk_before_the_delete_takes_nothing_from_a_child_of_the_old_one() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"1")
     town.hold_writes()
@@ -99,7 +99,7 @@ def test_a_new_queue_on_disk_before_the_delete_takes_nothing_from_a_child_of_the
 
 
 def test_after_a_restart_too_a_new_queue_has_another_folder_than_a_remnant_of_its_name() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs+audit", lease="1m")
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"delete jobs")
@@ -114,7 +114,7 @@ def test_after_a_restart_too_a_new_queue_has_another_folder_than_a_remnant_of_it
 def test_a_delete_is_answered_when_no_earlier_queue_of_the_name_can_come_back(
     has_child: bool,
 ) -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     if has_child:
         assert town.say("eve", b"get jobs+audit/from=0/peek").startswith(b"VALUE")
@@ -138,7 +138,7 @@ def test_a_delete_is_answered_when_no_earlier_queue_of_the_name_can_come_back(
 
 
 def test_a_delete_is_answered_when_an_earlier_queue_that_was_in_its_way_has_gone() -> None:
-    town = Town()
+    town = TransferHarness()
     town.say("eve", b"get jobs+audit/peek")
     town.put("jobs", b"old")
     town.say("eve", b"delete jobs")
@@ -158,7 +158,7 @@ MISTAKEN = (
 )
 
 
-def after_a_delete(town: Town) -> None:
+def after_a_delete(town: TransferHarness) -> None:
     """A child has an item of a deleted queue, and the queue made since has one."""
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"old")
@@ -173,7 +173,7 @@ def after_a_delete(town: Town) -> None:
 def test_between_a_remnant_and_the_later_queue_of_its_name_nothing_is_handed_off(
     source: str, body: bytes, target: str
 ) -> None:
-    town = Town()
+    town = TransferHarness()
     after_a_delete(town)
     assert town.take(source) == body
     answer = town.pass_on(target, body)
@@ -185,7 +185,7 @@ def test_between_a_remnant_and_the_later_queue_of_its_name_nothing_is_handed_off
 
 
 def test_before_the_later_queue_is_made_a_remnant_hands_nothing_off_to_its_name() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"old")
     town.say("eve", b"delete jobs")
@@ -197,7 +197,7 @@ def test_before_the_later_queue_is_made_a_remnant_hands_nothing_off_to_its_name(
 
 @pytest.mark.parametrize("is_made", [True, False])
 def test_a_remnant_moves_nothing_to_the_later_queue_of_its_name(is_made: bool) -> None:
-    town = Town()
+    town = TransferHarness()
     after_a_delete(town)
     if not is_made:
         town.finish("jobs")
@@ -212,7 +212,7 @@ def test_a_remnant_moves_nothing_to_the_later_queue_of_its_name(is_made: bool) -
 
 @pytest.mark.parametrize("other", [b"jobs+other", b""])
 def test_a_child_is_deleted_when_that_of_the_earlier_queue_cannot_come_back(other: bytes) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs+audit", lease="1m")
     if other:  # so that something is left of the earlier queue
         town.say("eve", b"get %b/peek" % other)
@@ -234,7 +234,7 @@ def test_a_child_is_deleted_when_that_of_the_earlier_queue_cannot_come_back(othe
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restarts: bool) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"old")
     town.say("eve", b"delete jobs")
@@ -249,9 +249,9 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restar
     assert town.take("jobs+audit") == b"newer"
 
 
-def two_with_a_child_of_one_name(*later: bytes) -> Town:
+def two_with_a_child_of_one_name(*later: bytes) -> TransferHarness:
     """A remnant whose jobs+audit has `first`, and a later queue whose own has what came `later`."""
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"first")
     town.say("eve", b"delete jobs")
@@ -284,7 +284,7 @@ def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
 @pytest.mark.parametrize("has_file", [False, True])
 def test_a_later_queue_that_was_never_written_makes_no_earlier_one_go(has_file: bool) -> None:
     """Else what was handed off there would be gone now, and back with the next start."""
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     town.put("next", b"0")
     town.take("jobs")
@@ -322,7 +322,7 @@ def test_a_child_that_is_there_is_not_made_again_when_one_of_its_name_goes() -> 
 
 @pytest.mark.parametrize("sync", ["never", "1h"])
 def test_that_a_queue_is_deleted_is_synced_whatever_its_items_wait_for(sync: str) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", sync=sync)
     town.say("eve", b"get jobs+audit/peek")
     town.put("jobs", b"1")
@@ -339,7 +339,7 @@ def test_that_a_queue_is_deleted_is_synced_whatever_its_items_wait_for(sync: str
 
 
 def test_what_was_handed_off_to_a_child_that_was_deleted_stays_gone_when_its_queue_goes() -> None:
-    town = Town()
+    town = TransferHarness()
     town.say("eve", b"get jobs+audit/peek")
     town.put("next", b"0")
     town.take("next")
@@ -367,7 +367,7 @@ def test_what_was_handed_off_to_a_child_that_was_deleted_stays_gone_when_its_que
 
 
 def test_a_child_that_a_start_found_deleted_stays_so_while_what_came_to_it_is_settled() -> None:
-    town = Town()
+    town = TransferHarness()
     town.say("eve", b"get jobs+audit/peek", b"set jobs 0 0 1", b"1", b"delete jobs")
     town.put("jobs", b"2")
     town.put("next", b"0")
@@ -375,7 +375,7 @@ def test_a_child_that_a_start_found_deleted_stays_so_while_what_came_to_it_is_se
     town.hold_syncs()
     assert town.pass_on("jobs+audit", b"0") == b""
     assert town.say("bob", b"delete jobs+audit") == b""
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     assert b"jobs+audit" not in town.broker.queues
 
     town.come_back(town.disk.crash_clone(Random(0), "lost"), False)
@@ -390,7 +390,7 @@ def test_a_child_that_a_start_found_deleted_stays_so_while_what_came_to_it_is_se
 def test_what_was_handed_off_stays_gone_when_its_queue_and_where_it_went_are_deleted(
     source: str,
 ) -> None:
-    town = Town()
+    town = TransferHarness()
     town.say("eve", f"get {source}/peek".encode())
     assert town.say("ann", f"set {source} 0 0 1".encode(), b"0") == b"STORED\r\n"
     town.take(source)
@@ -439,7 +439,7 @@ def test_two_deleted_queues_with_copies_of_each_other_s_originals_do_not_wait_fo
 
 
 def test_the_files_of_a_deleted_queue_wait_for_no_hand_off_between_others() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("other", b"1")
     town.put("jobs", b"0")
     town.take("jobs")
@@ -451,7 +451,7 @@ def test_the_files_of_a_deleted_queue_wait_for_no_hand_off_between_others() -> N
 
 
 def test_what_is_delayed_in_a_child_of_a_remnant_follows_the_wall_clock() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"get jobs+audit/peek")
     at = stage.unix_ms // 1000 + 60
     stage.say("eve", b"set jobs/at=%d 0 0 1" % at, b"1")

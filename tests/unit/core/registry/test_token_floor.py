@@ -6,7 +6,7 @@ from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
 from kestrelpy.core.subscription.state import TOKENS_RESERVED
-from tests.support.queues import NAME, WALL_MS, QueueInHand, make_queue
+from tests.support.core_harness import NAME, WALL_MS, CoreHarness, make_queue
 
 
 def test_a_queue_made_again_begins_behind_the_tokens_of_the_one_before() -> None:
@@ -27,7 +27,7 @@ def test_a_queue_that_reserved_none_takes_none_with_it() -> None:
     assert q.open().token == 1
 
 
-class InMemory(QueueInHand):
+class InMemory(CoreHarness):
     """Its queue is nowhere but in memory."""
 
     def _make_log(self, queue: object) -> MemoryLog:

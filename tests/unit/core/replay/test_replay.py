@@ -11,10 +11,10 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind
 from journal.format.record import Record, number_given
 from kestrelpy.core.replay.replay import Replay
-from tests.support.queues import (
+from tests.support.core_harness import (
     NAME,
     WALL_MS,
-    QueueInHand,
+    CoreHarness,
     all_read,
     in_order,
     make_queue,
@@ -22,7 +22,7 @@ from tests.support.queues import (
 )
 
 
-def do_something(q: QueueInHand, random: Random) -> None:
+def do_something(q: CoreHarness, random: Random) -> None:
     """One step of a life in which everything happens that is ever logged."""
     who = random.choice(("anna", "bert", "carl"))
     leases = [*q.who(who).leases, *q.reader.token_holder.leases]
@@ -60,7 +60,7 @@ def do_something(q: QueueInHand, random: Random) -> None:
         q.flush()
 
 
-def lived(seed: int, steps: int = 120) -> tuple[QueueInHand, dict[int, dict[str, object]]]:
+def lived(seed: int, steps: int = 120) -> tuple[CoreHarness, dict[int, dict[str, object]]]:
     """A queue with a history, and what it was after each record that ended a step."""
     random = Random(seed)
     q = make_queue(
@@ -229,7 +229,7 @@ def test_replaying_twice_leaves_the_same_checkpoint() -> None:
         assert found.tokens == live.tokens, f"seed {seed}"
 
 
-def replay_into_fresh(records: list[Record]) -> tuple[QueueInHand, Replay]:
+def replay_into_fresh(records: list[Record]) -> tuple[CoreHarness, Replay]:
     q = make_queue()
     queue = q.broker.fresh(b"found", 1, 0)
     replay = Replay(queue)

@@ -8,24 +8,24 @@ import pytest
 
 from journal.format.kinds import Kind
 from tests.support.calls import calls_of
-from tests.support.queues import QueueInHand, make_queue
+from tests.support.core_harness import CoreHarness, make_queue
 
 FEW, MANY = 200, 4000
 # Sets of ids go by pages of 4096, and a pile of trash is one step more.
 CALLS_MORE_MAX = 200
 
 
-def ready(q: QueueInHand, count: int) -> None:
+def ready(q: CoreHarness, count: int) -> None:
     q.put(*[b"x"] * count)
 
 
-def leased(q: QueueInHand, count: int) -> None:
+def leased(q: CoreHarness, count: int) -> None:
     ready(q, count)
     for _ in range(count):
         q.open(lease_ms=1000)
 
 
-def redelivered(q: QueueInHand, count: int) -> None:
+def redelivered(q: CoreHarness, count: int) -> None:
     leased(q, count)
     for lease in [*q.reader.leases]:
         q.abort(lease)
@@ -33,19 +33,19 @@ def redelivered(q: QueueInHand, count: int) -> None:
         q.open(lease_ms=1000)
 
 
-def dead(q: QueueInHand, count: int) -> None:
+def dead(q: CoreHarness, count: int) -> None:
     ready(q, count)
     for _ in range(count):
         q.bury(q.open())
 
 
-def leased_dead(q: QueueInHand, count: int) -> None:
+def leased_dead(q: CoreHarness, count: int) -> None:
     dead(q, count)
     for _ in range(count):
         q.open(dead=True, lease_ms=1000)
 
 
-def with_keys(q: QueueInHand, count: int) -> None:
+def with_keys(q: CoreHarness, count: int) -> None:
     for n in range(count):
         q.put(b"x", key=f"k{n}")
     assert q.open().item.id == 1

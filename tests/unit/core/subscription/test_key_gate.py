@@ -12,14 +12,14 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
 from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
 from kestrelpy.core.subscription.subscription import ABORTED
-from tests.support.life import Life, at_once
-from tests.support.queues import QueueInHand, make_queue
+from tests.support.core_harness import CoreHarness, make_queue
+from tests.support.disk_harness import DiskHarness
 
 ANY = KeySettings(matches_any=True)
 UNORDERED = KeySettings(unordered=True)
 
 
-def keyed_queue(*puts: str, **settings: object) -> QueueInHand:
+def keyed_queue(*puts: str, **settings: object) -> CoreHarness:
     """A queue of these: `1A` is the item 1 with the key A, `2A,B` has two values, `3` none."""
     q = make_queue(**settings)
     for each in puts:
@@ -27,7 +27,7 @@ def keyed_queue(*puts: str, **settings: object) -> QueueInHand:
     return q
 
 
-def lent_in_turn(q: QueueInHand) -> str:
+def lent_in_turn(q: CoreHarness) -> str:
     """The bodies that are lent to one after the other, until nothing more is."""
     out = ""
     while (lease := q.may_open()) is not None:
@@ -387,9 +387,8 @@ def test_a_queue_in_memory_keeps_what_it_skips() -> None:
 def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
     monkeypatch: pytest.MonkeyPatch, due_first: bool
 ) -> None:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     for body in (b"1", b"2"):
         life.put(body, key=text_of(b"A"))
     lease = life.open()
@@ -407,13 +406,13 @@ def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
         life.settle()
     assert life.log.store.maintenance.snapshots, "the log is not all there is"
 
-    again = life.killed()
-    again.pass_time(1000)
+    life.kill()
+    life.pass_time(1000)
 
     for body in (b"1", b"2"):
-        lease = again.open("carl")
+        lease = life.open("carl")
         assert lease is not None
         assert lease.item.body == body
-        beside = again.open("carl")
+        beside = life.open("carl")
         assert beside is None or beside.item.body == b"other"
-        again.reader.confirm(lease, again.now_ms)
+        life.reader.confirm(lease, life.now_ms)

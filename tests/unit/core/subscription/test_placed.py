@@ -14,19 +14,18 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import DEFERRED
-from tests.support.life import Life, at_once
+from tests.support.disk_harness import DiskHarness
 
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 1)
     yield
 
 
-def known(life: Life) -> dict[str, Any]:
+def known(life: DiskHarness) -> dict[str, Any]:
     """All there is to know of what stands apart, however it is kept."""
-    reader, queue = life.reader, life.queue
+    reader, queue = life.reader, life.jobs
     parked = {(place, i, size) for row in reader.key_gate.keys.rows() for i, place, size in row}
     places = [*reader.ready.out_of_order(), *reader.ready.disk_refs, *parked]
     hidden = reader.markers.hidden
@@ -42,7 +41,7 @@ def known(life: Life) -> dict[str, Any]:
     }
 
 
-def one_thing(life: Life, random: Random) -> None:
+def one_thing(life: DiskHarness, random: Random) -> None:
     act, late = random.randrange(6), Delay(random.randrange(1, 60))
     if act <= 1:
         key = random.choice([b"", b"A", b"B"])
@@ -56,7 +55,7 @@ def one_thing(life: Life, random: Random) -> None:
         end(life, lease, random.choice([None, late]), random.randrange(4))
 
 
-def end(life: Life, lease: Lease, late: Delay | None, how: int) -> None:
+def end(life: DiskHarness, lease: Lease, late: Delay | None, how: int) -> None:
     if how == 0:
         life.reader.confirm(lease, life.now_ms)
     elif how == 1:
@@ -67,7 +66,7 @@ def end(life: Life, lease: Lease, late: Delay | None, how: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_start_from_a_snapshot_knows_what_was_known(seed: int) -> None:
-    random, life = Random(seed), Life(Policy(max_attempts=None))
+    random, life = Random(seed), DiskHarness(Policy(max_attempts=None))
     for _ in range(4):
         life.put(b"first")
         for _ in range(random.randrange(30)):
@@ -75,7 +74,7 @@ def test_a_start_from_a_snapshot_knows_what_was_known(seed: int) -> None:
         life.commit()
         life.settle()
         before, has_snapshot = known(life), bool(life.log.store.maintenance.snapshots)
-        life = life.killed()
+        life.kill()
         assert known(life) == before
         assert has_snapshot
     life.pass_time(100_000)

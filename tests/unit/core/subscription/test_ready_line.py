@@ -17,7 +17,7 @@ from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
-from tests.support.life import NAME, WALL_MS, Life, at_once
+from tests.support.disk_harness import NAME, WALL_MS, DiskHarness
 from tests.support.memory_disk import Fault
 
 LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 22)
@@ -25,16 +25,15 @@ LARGE = Sizes(segment_min=1 << 20, segment_max=1 << 20, batch_max=1 << 22)
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     yield
 
 
-def life(sizes: Sizes = LARGE, **settings: Any) -> Life:
-    return Life(Policy(**{"max_memory_bytes": 0, **settings}), sizes)
+def life(sizes: Sizes = LARGE, **settings: Any) -> DiskHarness:
+    return DiskHarness(Policy(**{"max_memory_bytes": 0, **settings}), sizes)
 
 
-def answers(q: Life) -> list[bytes | None]:
+def answers(q: DiskHarness) -> list[bytes | None]:
     found = []
     for waiter in q.broker.take_to_resume():
         item = waiter.lease.item if waiter.lease is not None else waiter.item
@@ -68,7 +67,7 @@ def test_who_waits_is_served_however_many_others_stand_before(want: Want, gone: 
                 q.reader.confirm(lease, 0)
     q.commit()
     if gone != "lent":
-        q = q.killed()  # so that all of them are behind the frontier
+        q.kill()  # so that all of them are behind the frontier
     q.now_ms = 10
     q.wait("bert", want)
     q.settle()
@@ -93,7 +92,7 @@ def test_an_add_is_not_refused_for_an_item_that_expired_unread() -> None:
     q.commit()
     q.now_ms = 20
     assert q.peek() is None
-    assert q.queue.add(b"lock", 0, 0, q.now_ms) > 0
+    assert q.jobs.add(b"lock", 0, 0, q.now_ms) > 0
 
 
 def test_an_add_right_after_a_start_is_not_refused_for_an_item_that_has_expired() -> None:
@@ -101,11 +100,11 @@ def test_an_add_right_after_a_start_is_not_refused_for_an_item_that_has_expired(
     q.put(b"lock", WALL_MS + 10)
     q.commit()
     q.now_ms = 20
-    again = q.killed()
-    assert again.queue.add(b"lock", 0, 0, again.now_ms) > 0
+    q.kill()
+    assert q.jobs.add(b"lock", 0, 0, q.now_ms) > 0
     q.now_ms = 5
-    again = q.killed()
-    assert again.queue.add(b"lock", 0, 0, again.now_ms) < 0
+    q.kill()
+    assert q.jobs.add(b"lock", 0, 0, q.now_ms) < 0
 
 
 def test_whose_segment_is_gone_is_named_and_holds_nobody_up() -> None:
@@ -126,7 +125,7 @@ def test_whose_segment_is_gone_is_named_and_holds_nobody_up() -> None:
     named = {i for d in q.damages for i in range(d.id_first, d.id_last + 1)}
     assert lost <= named
     assert q.reader.ready.count == 0
-    assert not q.queue.is_empty, "what cannot be read is not thrown away with the queue"
+    assert not q.jobs.is_empty, "what cannot be read is not thrown away with the queue"
     q.put(b"new")
     assert q.take_all() == [b"new"]
 
@@ -135,7 +134,7 @@ def test_what_no_segment_holds_is_named_and_holds_nobody_up() -> None:
     q = life()
     q.put(b"1")
     q.commit()
-    q.queue._apply_put(2, 10)
+    q.jobs._apply_put(2, 10)
     q.reader.ready.push_beyond(2, 10)  # as after a start without the last segment
     assert q.take_all() == [b"1"]
     assert [(d.id_first, d.id_last) for d in q.damages] == [(2, 2)]
@@ -174,7 +173,7 @@ def test_a_dead_item_without_a_segment_is_hidden_and_named(monkeypatch: pytest.M
         assert lease is not None
         q.reader.nack(lease, 0, ABORTED)
     q.commit()
-    q = q.killed()
+    q.kill()
     q.log.journal.segments[0].item_first = 2  # as if the first stood in another one
     assert q.peek(dead=True) == b"1"
     assert [(d.id_first, d.id_last) for d in q.damages] == [(1, 1)]
@@ -196,7 +195,7 @@ def test_dead_items_of_any_size_are_read_back_one_after_the_other(
         sizes.append(len(lease.item.body))
         q.reader.confirm(lease, 0)
     assert sizes == [60, 90, 30, 200, 10]
-    assert q.queue.is_empty
+    assert q.jobs.is_empty
 
 
 def test_a_look_at_a_failed_queue_does_not_wait_for_what_is_never_written() -> None:
@@ -239,7 +238,7 @@ def test_what_is_dropped_unread_leaves_no_wrong_counts_behind() -> None:
         assert reader.ready.count <= 50
         assert reader.ready.bytes >= 0
         assert reader.live_bytes >= 0
-    assert q.queue.state().live_bytes >= 0
+    assert q.jobs.state().live_bytes >= 0
     assert len(q.take_all()) == 50
     assert (q.reader.ready.count, q.reader.ready.bytes, q.reader.live_bytes) == (0, 0, 0)
     q.commit()
@@ -272,8 +271,8 @@ def test_attempts_are_kept_however_far_away_an_item_is() -> None:
     again = [q.open() for _ in range(100)]
     assert [lease.attempts for lease in again if lease is not None] == [1] * 100
     q.commit()
-    fresh = q.killed()
-    found = [fresh.open() for _ in range(100)]
+    q.kill()
+    found = [q.open() for _ in range(100)]
     assert [lease.attempts for lease in found if lease is not None] == [1] * 100
 
 
@@ -284,7 +283,7 @@ def test_a_flush_while_it_is_read_brings_nothing_back() -> None:
     q.commit()
     q.reader.first(0)
     q.feed()
-    q.queue.flush(0)
+    q.jobs.flush(0)
     q.put(b"new")
     q.settle()
     assert q.take_all() == [b"new"]
@@ -317,7 +316,7 @@ def test_reading_back_stops_when_there_is_enough() -> None:
     assert len(q.take_all()) == 600
 
 
-def lend(q: Life, count: int) -> list[Lease]:
+def lend(q: DiskHarness, count: int) -> list[Lease]:
     """So many items, lent and said."""
     leases = []
     for n in range(count):
@@ -362,9 +361,9 @@ def test_a_confirmed_item_needs_no_body() -> None:
         q.reader.confirm(lease, 0)
     assert q.reader.live_bytes == 1003
     q.commit()
-    fresh = q.killed()
-    assert fresh.reader.live_bytes == 1003
-    assert fresh.take_all() == [b"019" + b"x" * 1000]
+    q.kill()
+    assert q.reader.live_bytes == 1003
+    assert q.take_all() == [b"019" + b"x" * 1000]
 
 
 def test_a_queue_in_memory_lets_go_of_nothing() -> None:
@@ -382,7 +381,7 @@ def test_a_queue_in_memory_lets_go_of_nothing() -> None:
 # -- apart ----------------------------------------------------------------------------------
 
 
-def three_with_the_second_back_bare() -> Life:
+def three_with_the_second_back_bare() -> DiskHarness:
     """The second was lent by token over a restart; the others are in memory."""
     q = life(max_memory_bytes=1 << 20)
     for n in range(3):
@@ -391,7 +390,7 @@ def three_with_the_second_back_bare() -> Life:
     assert first is not None
     assert second is not None
     q.commit()
-    q = q.killed()
+    q.kill()
     assert q.peek() == b"0"
     q.settle()
     lease = q.reader.leases.by_token(second.token)
@@ -425,14 +424,14 @@ def test_what_stands_apart_and_is_not_readable_is_named_and_holds_nobody_up() ->
     assert q.take_all() == [b"0", b"2"]
     assert [(d.id_first, d.id_last) for d in q.damages] == [(2, 2)]
     assert (q.reader.ready.count, q.reader.ready.bytes) == (0, 0)
-    assert not q.queue.is_empty, "a start tries again"
+    assert not q.jobs.is_empty, "a start tries again"
 
 
 def test_what_stands_apart_and_was_never_written_holds_nobody_up_once_the_journal_failed() -> None:
     q = life(max_memory_bytes=1 << 20)
     q.put(b"1")
     q.commit()
-    q.queue._apply_put(3, 1)
+    q.jobs._apply_put(3, 1)
     q.reader.ready_line.stand(4, 3, 1)
     q.log.journal.commit.fail(JournalFailed("the disk is gone"))
     q.log.advance()
@@ -444,7 +443,7 @@ def test_the_head_that_is_dropped_may_stand_apart() -> None:
     q = life(max_items=3, discard_old_when_full=True)
     for n in range(2):
         q.put(b"%d" % n)
-    q.queue._apply_put(3, 5)
+    q.jobs._apply_put(3, 5)
     q.reader.ready_line.stand(3, 3, 5)
     for n in range(4, 7):
         q.put(b"%d" % n)

@@ -9,7 +9,7 @@ import pytest
 from kestrelpy.core.broker import TICK_STEPS_MAX
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
-from tests.support.queues import WALL_MS, make_queue
+from tests.support.core_harness import WALL_MS, make_queue
 
 # -- lending and giving back ------------------------------------------------------------------
 

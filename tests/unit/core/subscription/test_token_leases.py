@@ -9,14 +9,14 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.transfer.steps import Source
-from tests.support.queues import QueueInHand, all_read, dead_in_order, make_queue
+from tests.support.core_harness import CoreHarness, all_read, dead_in_order, make_queue
 
 
-def by_token(q: QueueInHand, lease_ms: int = 60_000) -> Lease:
+def by_token(q: CoreHarness, lease_ms: int = 60_000) -> Lease:
     return q.open(lease_ms=lease_ms)
 
 
-def deadline_left(q: QueueInHand, token: int) -> int:
+def deadline_left(q: CoreHarness, token: int) -> int:
     lease = q.reader.leases.by_token(token)
     assert lease is not None and lease.deadline_ms is not None
     return lease.deadline_ms - q.now_ms
@@ -273,7 +273,7 @@ def test_an_item_let_go_is_buried_without_its_body_and_read_again() -> None:
 # -- from the dead line -----------------------------------------------------------------------
 
 
-def two_dead() -> QueueInHand:
+def two_dead() -> CoreHarness:
     """Items 2 and 3."""
     q = make_queue(max_attempts=1)
     q.put(b"done")
@@ -284,7 +284,7 @@ def two_dead() -> QueueInHand:
     return q
 
 
-def lend_dead(q: QueueInHand, lease_ms: int = 60_000) -> Lease:
+def lend_dead(q: CoreHarness, lease_ms: int = 60_000) -> Lease:
     lease = q.may_open("anna", True, lease_ms)
     assert lease is not None
     return lease

@@ -9,15 +9,15 @@ import pytest
 from journal.errors import JournalFailed
 from journal.format.kinds import Kind
 from tests.support.memory_disk import Fault
-from tests.support.moving import Town
+from tests.support.transfer_harness import TransferHarness
 from tests.unit.core.transfer.test_transfers import story
 
 STORED = b"STORED\r\n"
 
 
-def held_on_its_way(by_token: str = "", **jobs: object) -> Town:
+def held_on_its_way(by_token: str = "", **jobs: object) -> TransferHarness:
     """`1` of jobs was stored in `next` by who holds it, and nothing is synced any more."""
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", **jobs)
     town.put("next", b"made")
     town.finish("next")
@@ -29,12 +29,12 @@ def held_on_its_way(by_token: str = "", **jobs: object) -> Town:
     return town
 
 
-def answer_of(town: Town, who: str = "client") -> bytes:
+def answer_of(town: TransferHarness, who: str = "client") -> bytes:
     return town.client(who).take()
 
 
 def test_both_sides_say_so_and_the_copy_names_what_it_was_made_of() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"first")
     assert town.hand("jobs", "next") == STORED
 
@@ -53,7 +53,7 @@ def test_both_sides_say_so_and_the_copy_names_what_it_was_made_of() -> None:
 
 
 def test_the_move_says_which_delivery_ended_and_when_it_began() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     town.fail("jobs")
     town.pass_time(5000)
@@ -66,7 +66,7 @@ def test_the_move_says_which_delivery_ended_and_when_it_began() -> None:
 
 
 def test_within_one_queue_one_record_stores_and_confirms() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     assert town.hand("jobs", "jobs") == STORED
     assert story(town, "jobs") == (
@@ -81,7 +81,7 @@ def test_within_one_queue_one_record_stores_and_confirms() -> None:
 
 
 def test_put_off_with_another_body_it_comes_back_when_it_is_due() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     assert town.hand("jobs", "jobs", options="/delay=5s") == STORED
     assert town.take("jobs") is None
@@ -95,7 +95,7 @@ def test_put_off_with_another_body_it_comes_back_when_it_is_due() -> None:
 
 
 def test_put_off_into_another_queue_it_names_its_origin_too() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     town.take("jobs")
     town.hold_syncs()
@@ -110,7 +110,7 @@ def test_put_off_into_another_queue_it_names_its_origin_too() -> None:
 
 
 def test_nothing_open_several_and_one_that_is_named() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_server(max_open_reads=2)
     town.put("jobs", b"1")
     town.put("jobs", b"2")
@@ -125,7 +125,7 @@ def test_nothing_open_several_and_one_that_is_named() -> None:
 
 
 def test_a_lease_that_is_over_is_refused_and_the_item_is_with_others() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", lease="1s")
     town.put("jobs", b"1")
     town.take("jobs")
@@ -144,7 +144,7 @@ def test_a_lease_that_is_over_is_refused_and_the_item_is_with_others() -> None:
 
 
 def test_where_several_may_be_open_one_whose_lease_is_over_may_be_meant() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_server(max_open_reads=2)
     town.set_queue("jobs", lease="1s")
     town.put("jobs", b"1")
@@ -158,7 +158,7 @@ def test_where_several_may_be_open_one_whose_lease_is_over_may_be_meant() -> Non
 @pytest.mark.parametrize("side", ["jobs", "next"])
 @pytest.mark.parametrize("settings", [{"durable": False}, {"sync": "10ms"}, {"sync": "never"}])
 def test_both_queues_are_on_disk_and_synced_always(side: str, settings: dict[str, object]) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue(side, **settings)
     town.put("jobs", b"1")
     assert town.hand("jobs", "next").startswith(b"CLIENT_ERROR confirm needs queues ")
@@ -175,7 +175,7 @@ def test_both_queues_are_on_disk_and_synced_always(side: str, settings: dict[str
     ],
 )
 def test_what_is_refused_confirms_nothing(settings: dict[str, object], word: bytes) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("next", **settings)
     if "max_items" in settings:
         town.put("next", b"in")
@@ -188,7 +188,7 @@ def test_what_is_refused_confirms_nothing(settings: dict[str, object], word: byt
 
 
 def test_add_into_a_queue_that_holds_something_confirms_nothing() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"in")
     town.put("jobs", b"1")
     assert town.hand("jobs", "next", verb="add") == b"NOT_STORED\r\n"
@@ -203,7 +203,7 @@ def test_add_into_a_queue_that_holds_something_confirms_nothing() -> None:
 
 
 def test_a_full_disk_refuses_it_and_the_item_stays_with_its_holder() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"in")
     town.put("jobs", b"1")
     town.take("jobs")
@@ -214,7 +214,7 @@ def test_a_full_disk_refuses_it_and_the_item_stays_with_its_holder() -> None:
 
 
 def test_the_source_may_be_on_a_full_disk() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"in")
     town.put("jobs", b"1")
     town.take("jobs")
@@ -225,27 +225,27 @@ def test_the_source_may_be_on_a_full_disk() -> None:
     assert town.queue("jobs").is_empty
 
 
-def expires(town: Town) -> None:
+def expires(town: TransferHarness) -> None:
     town.pass_time(100_000)
 
 
-def hangs_up(town: Town) -> None:
+def hangs_up(town: TransferHarness) -> None:
     town.hang_up("client")
 
 
-def is_flushed(town: Town) -> None:
+def is_flushed(town: TransferHarness) -> None:
     town.say("b", b"flush jobs noreply")
 
 
-def is_paused(town: Town) -> None:
+def is_paused(town: TransferHarness) -> None:
     town.say("b", b"pause jobs noreply")
 
 
-def is_closed(town: Town) -> None:
+def is_closed(town: TransferHarness) -> None:
     town.say("client", b"get jobs/close", b"get jobs/abort")
 
 
-def is_named_by_another(town: Town) -> None:
+def is_named_by_another(town: TransferHarness) -> None:
     answer = town.say("b", b"get jobs/abort/token=%d" % town.token)
     assert answer.startswith(b"SERVER_ERROR lease expired")
     assert town.say("b", b"delete jobs/token=%d" % town.token) == b"NOT_FOUND\r\n"
@@ -254,7 +254,7 @@ def is_named_by_another(town: Town) -> None:
     assert answer.startswith(b"SERVER_ERROR lease expired")
 
 
-def is_declared(town: Town) -> None:
+def is_declared(town: TransferHarness) -> None:
     town.set_queue("jobs", max_attempts=1, retry_delay="1s", sync="never")
     town.set_queue("next", sync="never")
 
@@ -267,7 +267,7 @@ HAPPENS = [
 @pytest.mark.parametrize("lease", ["", "/lease=20s"])
 @pytest.mark.parametrize("happens", HAPPENS)
 def test_from_acceptance_on_nothing_returns_it(
-    happens: Callable[[Town], None], lease: str
+    happens: Callable[[TransferHarness], None], lease: str
 ) -> None:
     town = held_on_its_way(lease, lease="10s")
     happens(town)
@@ -312,7 +312,7 @@ def test_what_is_flushed_in_the_target_is_gone_and_does_not_come_back() -> None:
 
 
 def test_with_noreply_it_is_done_too() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     town.take("jobs")
     assert town.say("client", b"set next/confirm 0 0 2 noreply", b"1|") == b""
@@ -334,7 +334,7 @@ def test_strictly_one_after_the_other_the_next_comes_when_this_one_is_done() -> 
 
 
 def test_its_key_is_free_when_it_is_done() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"made")
     town.say("a", b"set jobs/key=K 0 0 1", b"1")
     town.say("a", b"set jobs/key=K 0 0 1", b"2")
@@ -348,7 +348,7 @@ def test_its_key_is_free_when_it_is_done() -> None:
 
 
 def test_with_its_key_in_the_same_queue_it_is_behind_those_that_waited() -> None:
-    town = Town()
+    town = TransferHarness()
     for body in (b"1", b"2"):
         town.say("a", b"set jobs/key=K 0 0 1", body)
     town.say("a", b"set jobs 0 0 1", b"3")
@@ -357,7 +357,7 @@ def test_with_its_key_in_the_same_queue_it_is_behind_those_that_waited() -> None
 
 
 def test_a_dead_item_can_be_handed_off() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1)
     town.put("jobs", b"1")
     town.fail("jobs")
@@ -370,7 +370,7 @@ def test_a_dead_item_can_be_handed_off() -> None:
 
 
 def test_an_item_that_is_not_on_disk_yet_waits_for_that() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"in")
     town.put("jobs", b"0")
     town.finish("jobs")
@@ -387,7 +387,7 @@ def test_an_item_that_is_not_on_disk_yet_waits_for_that() -> None:
 
 
 def test_within_one_queue_it_need_not_wait_for_that() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"0")
     town.finish("jobs")
     town.hold_syncs()
@@ -402,7 +402,7 @@ def test_within_one_queue_it_need_not_wait_for_that() -> None:
 
 
 def test_an_item_whose_journal_failed_before_it_was_on_disk_is_not_handed_off() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"in")
     town.put("jobs", b"0")
     town.disk.faults.append(Fault("sync", "*/jobs.*/*.segment", times=1_000_000))
@@ -419,7 +419,7 @@ def test_an_item_whose_journal_failed_before_it_was_on_disk_is_not_handed_off() 
 def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     failing: str, verb: str, nth: int, to: str
 ) -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"made")
     town.put("jobs", b"1")
     town.take("jobs")
@@ -431,7 +431,7 @@ def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     town.heard("other")
     assert b"1" not in town.done or stored, "nobody has it while it is in doubt"
     del town.disk.faults[:]
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     town.check()
     town.work()
     assert town.origins() == 0
@@ -440,7 +440,7 @@ def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
 
 
 def test_while_only_the_copy_says_that_it_is_moved_its_files_are_needed() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"made")
     town.put("jobs", b"1")
     town.take("jobs")
@@ -466,7 +466,7 @@ def test_with_both_journals_failed_a_restart_knows() -> None:
     assert answer_of(town).startswith(b"SERVER_ERROR")
     assert len(town.moving()) == 1
     del town.disk.faults[:]
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     town.check()
     town.work()
     assert town.origins() == 0
@@ -498,7 +498,7 @@ def test_a_target_that_is_gone_before_it_was_stored_there_leaves_it_where_it_was
     assert town.take("jobs", "other") == b"1"
 
 
-def repeated(town: Town) -> None:
+def repeated(town: TransferHarness) -> None:
     """Somebody hands off under an id that another one stored a moment ago, not on disk yet."""
     town.put("next", b"made")
     town.finish("next")
@@ -511,7 +511,7 @@ def repeated(town: Town) -> None:
 
 
 def test_a_repeated_id_confirms_when_what_it_repeats_is_on_disk() -> None:
-    town = Town()
+    town = TransferHarness()
     repeated(town)
     assert town.queue("jobs").reader.live.count == 1
     town.sync()
@@ -528,7 +528,7 @@ def test_a_repeated_id_confirms_when_what_it_repeats_is_on_disk() -> None:
 
 @pytest.mark.parametrize("ends", ["cut", "killed", "hung up", "lease", "target fails"])
 def test_until_then_the_item_stays_with_its_holder(ends: str) -> None:
-    town = Town()
+    town = TransferHarness()
     repeated(town)
     if ends == "cut":
         town.cut_power()
@@ -552,7 +552,7 @@ def test_until_then_the_item_stays_with_its_holder(ends: str) -> None:
 
 
 def test_what_another_hand_off_has_taken_until_then_is_not_confirmed_again() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"made")
     town.finish("next")
     town.put("jobs", b"1")
@@ -572,7 +572,7 @@ def test_what_another_hand_off_has_taken_until_then_is_not_confirmed_again() -> 
 
 
 def test_the_open_behind_a_hand_off_is_carried_out_with_its_answer() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     town.put("jobs", b"2")
     town.take("jobs")
@@ -584,7 +584,7 @@ def test_the_open_behind_a_hand_off_is_carried_out_with_its_answer() -> None:
 
 
 def test_hand_offs_by_token_in_one_breath_share_a_sync() -> None:
-    town = Town()
+    town = TransferHarness()
     lines = []
     for body in (b"1", b"2", b"3"):
         town.put("jobs", body)
@@ -598,7 +598,7 @@ def test_hand_offs_by_token_in_one_breath_share_a_sync() -> None:
 
 
 def test_a_lease_by_token_leaves_nothing_behind() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     town.take("jobs", options="/lease=60s")
     assert town.pass_on("next", b"1", options=f"=jobs:{town.token}") == STORED
@@ -628,7 +628,7 @@ def test_what_is_under_way_is_not_confirmed_with_all_up_to_a_marker(
 
 
 def test_a_queue_that_only_passes_on_opens_its_origin_too() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("next", fanout_only=True)
     town.say("a", b"get next+audit")
     town.put("jobs", b"1")
@@ -645,7 +645,7 @@ def test_a_queue_that_only_passes_on_opens_its_origin_too() -> None:
 
 
 def test_handed_off_to_nobody_it_is_confirmed_on_disk() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("next", fanout_only=True)
     town.say("a", b"set next 0 0 1", b"x")
     town.put("jobs", b"1")
@@ -660,7 +660,7 @@ def test_handed_off_to_nobody_it_is_confirmed_on_disk() -> None:
 
 
 def test_handed_off_to_observers_alone_it_is_on_its_way_like_any_other() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("next", fanout_only=True, retain="forever")
     town.set_queue("jobs", lease="1s")
     town.say("a", b"set next 0 0 1", b"x")
@@ -676,9 +676,9 @@ def test_handed_off_to_observers_alone_it_is_on_its_way_like_any_other() -> None
     assert town.origins() == 0
 
 
-def on_its_way_from(reader: str) -> Town:
+def on_its_way_from(reader: str) -> TransferHarness:
     """`1` of jobs, which has a child, was stored in `next` by who held it for this reader."""
-    town = Town()
+    town = TransferHarness()
     town.put("next", b"made")
     town.finish("next")
     town.say("a", b"get jobs+audit", b"set jobs 0 0 1", b"1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -11,23 +11,18 @@ from journal.format.kinds import Kind
 from journal.write.writer import Journal
 from kestrelpy.core.log.log import JournalLog
 from tests.golden.build import GOLDEN, NEWEST
-from tests.support.memory_disk import PowerCut
-from tests.support.moving import Town, cut_at_every_step
+from tests.support.transfer_harness import (
+    TransferHarness,
+    cut_at_every_step,
+    cut_twice,
+    settle_down,
+)
 
 SEEDS = range(40)
 QUEUES = ("one", "two", "three")
 
 
-def settle_down(town: Town) -> None:
-    """After a crash: everything is exactly once, at once and when all has come to rest."""
-    town.check()
-    town.work()
-    town.check()
-    assert town.origins() == 0
-    assert town.moving() == []
-
-
-def chain(town: Town) -> None:
+def chain(town: TransferHarness) -> None:
     """Two items through three queues, one of them at the end."""
     for number in range(2):
         town.put("one", b"%d" % number)
@@ -41,7 +36,7 @@ def test_a_chain_hands_on_exactly_once_whatever_crashes_when() -> None:
     assert cut_at_every_step(chain, settle_down) > 20
 
 
-def put_off(town: Town) -> None:
+def put_off(town: TransferHarness) -> None:
     """One item in its own queue again and again, with other bodies, keys and delays."""
     town.put("jobs", b"1")
     town.put("jobs", b"2")
@@ -57,7 +52,7 @@ def test_within_one_queue_it_is_both_or_neither_whatever_crashes_when() -> None:
     assert cut_at_every_step(put_off, settle_down) > 10
 
 
-def by_token(town: Town) -> None:
+def by_token(town: TransferHarness) -> None:
     """Another connection hands off what is lent by token, dead, or has been delayed."""
     town.set_queue("jobs", max_attempts=1)
     for body in (b"1", b"2"):
@@ -72,7 +67,7 @@ def by_token(town: Town) -> None:
 
 
 def test_by_token_and_from_the_dead_line_too() -> None:
-    def look(town: Town) -> None:
+    def look(town: TransferHarness) -> None:
         settle_down(town)
         town.pass_time(4_000_000)
         settle_down(town)
@@ -80,7 +75,7 @@ def test_by_token_and_from_the_dead_line_too() -> None:
     assert cut_at_every_step(by_token, look) > 15
 
 
-def taken_at_once(town: Town) -> None:
+def taken_at_once(town: TransferHarness) -> None:
     """Somebody waits in the target: the copy is confirmed before the original says MOVED."""
     town.put("next", b"made")
     town.finish("next")
@@ -104,7 +99,7 @@ CHILDREN = [
 def test_fan_out_children_are_sides_of_it_whatever_crashes_when(source: str, to: str) -> None:
     """What is put into a child is seen only there, and so is once."""
 
-    def act(town: Town) -> None:
+    def act(town: TransferHarness) -> None:
         town.put(source, b"1")
         town.hand(source, to)
         town.put(source, b"2")
@@ -113,7 +108,7 @@ def test_fan_out_children_are_sides_of_it_whatever_crashes_when(source: str, to:
         town.pass_on(to, body, "ben", f"={source}:{town.token}/delay=1s")
         town.finish(to)
 
-    def look(town: Town) -> None:
+    def look(town: TransferHarness) -> None:
         settle_down(town)
         town.pass_time(4_000_000)
         settle_down(town)
@@ -122,7 +117,7 @@ def test_fan_out_children_are_sides_of_it_whatever_crashes_when(source: str, to:
 
 
 def test_what_a_child_hands_off_its_parent_and_the_others_have_still() -> None:
-    town = Town()
+    town = TransferHarness()
     town.say("a", b"get orders+audit", b"get orders+mail")
     town.put("orders", b"1")
     for source in ("orders+audit", "orders", "orders+mail"):
@@ -135,7 +130,7 @@ def test_what_a_child_hands_off_its_parent_and_the_others_have_still() -> None:
     assert {queue for queue, _ in town.places()} == {"next"}
 
 
-def snapshots_between(town: Town) -> None:
+def snapshots_between(town: TransferHarness) -> None:
     """Both sides write their state while it is under way, and so much that segments go."""
     town.put("next", b"made")
     town.finish("next")
@@ -157,28 +152,13 @@ def test_snapshots_between_its_steps_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("act", [chain, put_off])
-def test_a_second_crash_while_a_start_settles_changes_nothing(act: object) -> None:
-    """Power cuts at every step of the start that follows a power cut at every step."""
-    assert callable(act)
-    whole = Town()
-    begun = whole.disk.steps
-    act(whole)
-    for step in range(1, whole.disk.steps - begun + 1):
-        for second in range(1, 10):
-            town = Town()
-            town.disk.cut_power_at(step)
-            with suppress(PowerCut):
-                act(town)
-            disk = town.disk.crash_clone(Random(step), "kept")
-            disk.cut_power_at(second)
-            with suppress(PowerCut):
-                town.come_back(disk, True)
-                town.work()
-            town.come_back(town.disk.crash_clone(Random(second)), True)
-            settle_down(town)
+def test_a_second_crash_while_a_start_settles_changes_nothing(
+    act: Callable[[TransferHarness], object],
+) -> None:
+    cut_twice(act, 9)
 
 
-def journal_of(town: Town) -> Journal:
+def journal_of(town: TransferHarness) -> Journal:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     return log.journal
@@ -186,7 +166,7 @@ def journal_of(town: Town) -> Journal:
 
 def test_where_the_record_for_those_who_count_was_torn_a_start_says_it_again() -> None:
     """One record does both: that which follows it, MOVED, may be lost."""
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     town.put("jobs", b"2")
     town.take("jobs")
@@ -199,7 +179,7 @@ def test_where_the_record_for_those_who_count_was_torn_a_start_says_it_again() -
     town.writes = True
     town.write()
     for _ in range(2):  # and again, should that be lost as well
-        town.come_back(town.disk.kill_clone(), False)
+        town.kill()
         town.check()
         assert town.queue("jobs").reader.live.count == 2
         assert sum(segment.live for segment in journal_of(town).segments) == 2
@@ -213,7 +193,7 @@ def test_where_the_record_for_those_who_count_was_torn_a_start_says_it_again() -
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_life_of_hand_offs_and_crashes_loses_nothing_and_doubles_nothing(seed: int) -> None:
     random = Random(seed)
-    town = Town()
+    town = TransferHarness()
     town.set_queue("one", max_attempts=2, dead_letter_to="three")
     number = 0
     for step in range(150):
@@ -259,13 +239,13 @@ def test_a_life_of_hand_offs_and_crashes_loses_nothing_and_doubles_nothing(seed:
 
 
 def test_the_golden_journal_is_read_as_it_was_meant() -> None:
-    town = Town()
+    town = TransferHarness()
     folder = "data/flow.1767323000"
     town.disk.make_folder(folder)
     for path in (GOLDEN / NEWEST / "handed.1").iterdir():
         data = path.read_bytes()
         town.disk.create(f"{folder}/{path.name}", data, len(data)).close()
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     flow, audit = town.queue("flow"), town.queue("flow+audit")
     assert list(flow.reader.live) == [4, 5, 7, 8, 9, 11, 12]
     assert flow.reader.live_bytes == sum(map(len, (
@@ -279,7 +259,7 @@ def test_the_golden_journal_is_read_as_it_was_meant() -> None:
 
 
 def test_a_move_within_one_log_is_settled_with_a_snapshot_between() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("orders+audit", b"1")
     town.hold_syncs()
     town.say("client", b"move orders+audit orders 1")

@@ -16,21 +16,21 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
 from kestrelpy.core.transfer.request import PASSED_MAX, TransferRequest
 from tests.support.memory_disk import Fault
-from tests.support.moving import Town
+from tests.support.transfer_harness import TransferHarness
 
 
-def town_of(**settings: dict[str, object]) -> Town:
-    town = Town()
+def town_of(**settings: dict[str, object]) -> TransferHarness:
+    town = TransferHarness()
     for name, each in settings.items():
         town.set_queue(name, **each)
     return town
 
 
-def jobs_to_failed(**settings: object) -> Town:
+def jobs_to_failed(**settings: object) -> TransferHarness:
     return town_of(jobs={"max_attempts": 1, "dead_letter_to": "failed"}, failed=settings)
 
 
-def story(town: Town, queue: str) -> str:
+def story(town: TransferHarness, queue: str) -> str:
     log = town.queue(queue).log
     assert isinstance(log, JournalLog)
     view = JournalView(town.disk, log.journal.folder, live=True)
@@ -300,7 +300,7 @@ def test_queues_in_memory_move_too() -> None:
     assert town.origins() == 0
 
 
-def held_on_its_way(town: Town) -> None:
+def held_on_its_way(town: TransferHarness) -> None:
     """An item of jobs is copied to failed, and nothing is synced any more."""
     town.put("failed", b"in")
     town.put("jobs", b"1")
@@ -472,7 +472,7 @@ def test_what_moves_to_observers_alone_is_seen_by_them() -> None:
 
 
 def test_what_is_remembered_of_refusals_is_of_items_that_are_still_to_go() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("jobs", b"1")
     order = TransferRequest(town.queue("jobs"), b"later", deque([1, 2]))
     assert all(order.is_news("too large", item) for item in range(1, 101))

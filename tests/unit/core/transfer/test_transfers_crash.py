@@ -9,21 +9,17 @@ import pytest
 from journal.format.transfer import Origin
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
-from tests.support.moving import Town, cut_at_every_step
+from tests.support.transfer_harness import (
+    TransferHarness,
+    cut_at_every_step,
+    cut_twice,
+    settle_down,
+)
 
 SEEDS = range(40)
 
 
-def settle_down(town: Town) -> None:
-    """After a crash: everything is exactly once, at once and when all has come to rest."""
-    town.check()
-    town.work()
-    town.check()
-    assert town.origins() == 0
-    assert town.moving() == []
-
-
-def dead_letters(town: Town) -> None:
+def dead_letters(town: TransferHarness) -> None:
     """Three items die and go on, one of them to the third queue of the chain."""
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.set_queue("failed", max_attempts=1, dead_letter_to="old")
@@ -37,14 +33,14 @@ def dead_letters(town: Town) -> None:
 
 
 def test_dead_letters_arrive_exactly_once_whatever_crashes_when() -> None:
-    def look(town: Town) -> None:
+    def look(town: TransferHarness) -> None:
         settle_down(town)
         assert not town.broker.queues.get(b"jobs") or not town.queue("jobs").reader.dead.deaths
 
     assert cut_at_every_step(dead_letters, look) > 30
 
 
-def expiring(town: Town) -> None:
+def expiring(town: TransferHarness) -> None:
     town.set_queue("jobs", expire_to="late")
     town.put("jobs", b"1", expiry=1)
     town.put("jobs", b"2")
@@ -54,7 +50,7 @@ def expiring(town: Town) -> None:
 
 
 def test_what_expires_is_moved_exactly_once_whatever_crashes_when() -> None:
-    def look(town: Town) -> None:
+    def look(town: TransferHarness) -> None:
         settle_down(town)
         town.pass_time(3000)
         settle_down(town)
@@ -63,7 +59,7 @@ def test_what_expires_is_moved_exactly_once_whatever_crashes_when() -> None:
     assert cut_at_every_step(expiring, look) > 20
 
 
-def taken_at_once(town: Town) -> None:
+def taken_at_once(town: TransferHarness) -> None:
     """Somebody waits in the target: the copy is confirmed before the original says MOVED."""
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.put("failed", b"made")
@@ -79,33 +75,13 @@ def test_a_copy_that_was_confirmed_before_its_origin_was_settled_is_not_moved_ag
 
 
 def test_a_second_crash_while_a_start_settles_changes_nothing() -> None:
-    """Power cuts at every step of the start that follows a power cut at every step."""
-    whole = Town()
-    begun = whole.disk.steps
-    taken_at_once(whole)
-    for step in range(1, whole.disk.steps - begun + 1):
-        for second in range(1, 12):
-            town = Town()
-            town.disk.cut_power_at(step)
-            try:
-                taken_at_once(town)
-            except BaseException as cut:
-                assert "PowerCut" in repr(cut)
-            disk = town.disk.crash_clone(Random(step), "kept")
-            disk.cut_power_at(second)
-            try:
-                town.come_back(disk, True)
-                town.work()
-            except BaseException as cut:
-                assert "PowerCut" in repr(cut)
-            town.come_back(town.disk.crash_clone(Random(second)), True)
-            settle_down(town)
+    cut_twice(taken_at_once, 11)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_life_of_moves_and_crashes_loses_nothing_and_doubles_nothing(seed: int) -> None:
     random = Random(seed)
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed", expire_to="late")
     town.set_queue("failed", max_attempts=1, dead_letter_to="old", expire_to="late")
     town.set_queue("old", sync=random.choice(("always", "never")), expire_to="late")
@@ -146,7 +122,7 @@ def test_a_life_of_moves_and_crashes_loses_nothing_and_doubles_nothing(seed: int
 
 
 def test_a_copy_goes_no_further_before_it_is_on_disk_itself() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     for queue in ("failed", "later"):
         town.put(queue, b"made in " + queue.encode())
@@ -172,7 +148,7 @@ def test_a_copy_goes_no_further_before_it_is_on_disk_itself() -> None:
 def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     failing: str, verb: str, nth: int
 ) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.put("failed", b"made")
     town.finish("failed")
@@ -187,12 +163,12 @@ def test_after_a_failed_write_or_sync_it_is_in_doubt_until_a_restart(
     town.heard("third")
     assert len(town.done) <= 2
     del town.disk.faults[:]
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     settle_down(town)
 
 
 def test_an_open_origin_outlives_its_copy_snapshots_and_the_segment_it_was_put_in() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.put("failed", b"made")
     town.finish("failed")
@@ -219,7 +195,7 @@ def test_an_open_origin_outlives_its_copy_snapshots_and_the_segment_it_was_put_i
     assert not set(first) & set(town.segments("failed")), "the put is gone"
     assert failed.origins
     town.disk.faults.clear()
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     town.check()
     town.work()
     assert town.origins() == 0
@@ -227,7 +203,7 @@ def test_an_open_origin_outlives_its_copy_snapshots_and_the_segment_it_was_put_i
 
 
 def test_without_a_snapshot_a_segment_with_an_open_origin_stays() -> None:
-    town = Town()
+    town = TransferHarness()
     town.put("failed", b"made")
     town.finish("failed")
     queue = town.queue("failed")
@@ -244,7 +220,7 @@ def test_without_a_snapshot_a_segment_with_an_open_origin_stays() -> None:
     assert not set(first) & set(town.segments("failed"))
 
 
-def deleted_on_its_way(town: Town, which: bytes, later: bool) -> None:
+def deleted_on_its_way(town: TransferHarness, which: bytes, later: bool) -> None:
     """An item is copied, and one of the two queues is deleted before the original says MOVED."""
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.put("failed", b"made")
@@ -270,14 +246,14 @@ def deleted_on_its_way(town: Town, which: bytes, later: bool) -> None:
 def test_a_queue_deleted_on_the_way_doubles_nothing_whatever_crashes_when(
     which: bytes, later: bool
 ) -> None:
-    def look(town: Town) -> None:
+    def look(town: TransferHarness) -> None:
         town.removes = True
         settle_down(town)
 
     cut_at_every_step(lambda town: deleted_on_its_way(town, which, later), look, seeds=4)
 
 
-def redriven(town: Town) -> None:
+def redriven(town: TransferHarness) -> None:
     town.set_queue("jobs", max_attempts=1)
     for body in (b"1", b"2", b"3"):
         town.put("jobs", body)
@@ -293,7 +269,7 @@ def test_what_is_redriven_is_there_once_whatever_crashes_when() -> None:
     cut_at_every_step(redriven, settle_down)
 
 
-def lent_from_the_dead(town: Town) -> None:
+def lent_from_the_dead(town: TransferHarness) -> None:
     """By token: one is given back and moved away, the other is confirmed, behind a snapshot."""
     town.set_queue("jobs", max_attempts=1)
     for body in (b"1", b"2"):
@@ -317,7 +293,7 @@ def token_of(answer: bytes) -> bytes:
 
 
 def test_what_is_lent_from_the_dead_line_by_token_is_there_once_whatever_crashes_when() -> None:
-    def look(town: Town) -> None:
+    def look(town: TransferHarness) -> None:
         settle_down(town)
         town.pass_time(95_000)
         if b"jobs" in town.broker.queues:
@@ -334,7 +310,7 @@ def test_what_is_lent_from_the_dead_line_by_token_is_there_once_whatever_crashes
 
 
 def test_a_redriven_item_that_goes_by_itself_dies_again_and_is_moved_once() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1)
     town.put("jobs", b"1")
     town.fail("jobs")
@@ -348,7 +324,7 @@ def test_a_redriven_item_that_goes_by_itself_dies_again_and_is_moved_once() -> N
 
 
 def test_a_dead_letter_of_a_child_goes_on_after_a_kill_before_it_was_moved() -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue(dead_letter_to="failed")  # the queue and its child alike
     town.set_queue("failed", dead_letter_to="none")
     town.say("eve", b"get jobs+a/peek")
@@ -358,7 +334,7 @@ def test_a_dead_letter_of_a_child_goes_on_after_a_kill_before_it_was_moved() -> 
     town.say("eve", b"get jobs+a/abort/dead=why")
     town.write_queue("jobs")
 
-    town.come_back(town.disk.kill_clone(), False)
+    town.kill()
     town.work()
 
     assert town.finish("failed") == b"1"

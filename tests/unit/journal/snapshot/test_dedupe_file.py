@@ -270,7 +270,7 @@ def test_merging_leaves_out_what_is_forgotten() -> None:
 
     merged = merge(disk, parts, ids_ms=TIME_MS, keys_ms=TIME_MS)
 
-    assert (merged.ids, merged.keys, merged.watermarks) == (1, 0, frozenset({(b"one", 7)}))
+    assert (merged.ids, merged.keys, merged.epochs) == (1, 0, frozenset({(b"one", 7)}))
 
 
 def test_small_neighbours_are_merged_and_large_ones_stay() -> None:

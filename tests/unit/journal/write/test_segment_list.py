@@ -10,7 +10,7 @@ from journal.sets.id_set import IdSet
 from journal.write.segment_file import Segment
 from journal.write.segment_list import SegmentList
 from kestrelpy.core.policy import Policy
-from tests.support.life import Life
+from tests.support.disk_harness import DiskHarness
 from tests.support.memory_disk import Fault
 
 
@@ -208,20 +208,19 @@ def test_a_segment_that_the_disk_did_not_give_never_goes() -> None:
 
 
 def test_what_a_start_could_not_read_is_found_when_the_disk_gives_it_again() -> None:
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     for number in range(12):
         life.put(b"%d" % number * 100)
         life.commit()
     first = min(life.log.journal.segments, key=lambda segment: segment.number).path
     disk = life.disk.kill_clone()
     disk.faults = [Fault("read", first, times=1000, error=errno.EIO)]
-    without = Life(life.policy, life.sizes, disk)
+    without = DiskHarness(life.policy, life.sizes, disk)
     assert len(without.reader.live) < 12
     without.put(b"x")
     without.commit()
     disk.faults = []
 
-    again = without.killed()
+    without.kill()
 
-    assert len(again.reader.live) == 13
-    life.background.forget()
+    assert len(without.reader.live) == 13

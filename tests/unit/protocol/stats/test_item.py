@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.protocol.stats import item as looking
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 def test_a_long_list_of_the_dead_comes_in_slices_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_PER_SLICE", 3)
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(max_attempts=1)
     for _ in range(10):
         stage.say("a", b"set jobs 0 0 1", b"x")
@@ -27,7 +27,7 @@ def test_a_long_list_of_the_dead_comes_in_slices_and_whole(monkeypatch: pytest.M
 
 def test_those_before_an_item_are_counted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_COUNTED_PER_SLICE", 2)
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(max_attempts=2)
     for _ in range(20):
         stage.say("a", b"set jobs 0 0 1", b"x")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal.errors import JournalFailed
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 GLOBAL = (  # noqa: SIM905
     "uptime time version curr_items total_items bytes curr_connections total_connections cmd_get "
@@ -31,7 +31,7 @@ def stats(answer: bytes) -> list[tuple[str, str]]:
 
 
 def test_the_names_and_their_order() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"set mail 0 0 1", b"x")
     stage.say("a", b"set jobs 0 0 1", b"x")
 
@@ -45,7 +45,7 @@ def test_the_names_and_their_order() -> None:
 
 
 def test_the_numbers_of_the_server() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"set jobs 0 0 5", b"hello")
     stage.say("a", b"set jobs 0 0 5", b"world")
     stage.say("a", b"set mail 0 0 1", b"x")
@@ -68,7 +68,7 @@ def test_the_numbers_of_the_server() -> None:
 
 
 def test_age_is_that_of_the_oldest_ready_item() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for body in (b"1", b"2"):
         stage.say("a", b"set jobs 0 0 1", body)
         stage.pass_time(1000)
@@ -87,7 +87,7 @@ def test_age_is_that_of_the_oldest_ready_item() -> None:
 
 
 def test_logsize_is_that_of_all_files_of_the_queue() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"set jobs 0 0 1", b"x")
 
     found = dict(stats(stage.say("a", b"stats jobs")))
@@ -99,7 +99,7 @@ def test_logsize_is_that_of_all_files_of_the_queue() -> None:
 
 
 def test_a_full_disk_and_a_failed_journal_have_different_states_and_reasons() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     for name in (b"fine", b"full", b"bad"):
         stage.say("a", b"set %b 0 0 1" % name, b"x")
     queues = stage.broker.queues
@@ -126,7 +126,7 @@ def test_a_full_disk_and_a_failed_journal_have_different_states_and_reasons() ->
 
 
 def test_a_reason_is_always_one_short_word() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"set jobs 0 0 1", b"x")
     stage.broker.queues[b"jobs"].log.failure = JournalFailed("a\r\n b" + "c" * 10_000)
 
@@ -137,7 +137,7 @@ def test_a_reason_is_always_one_short_word() -> None:
 
 
 def test_many_queues_are_listed_in_slices_of_one_reply() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(durable=False)
     for n in range(450):
         stage.say("p", b"set q%03d 0 0 1" % n, b"x")
@@ -158,7 +158,7 @@ def test_many_queues_are_listed_in_slices_of_one_reply() -> None:
 
 
 def test_a_queue_deleted_between_two_slices_is_left_out() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(durable=False)
     for n in range(150):
         stage.say("p", b"set q%03d 0 0 1" % n, b"x")
@@ -175,7 +175,7 @@ def test_a_queue_deleted_between_two_slices_is_left_out() -> None:
 
 
 def test_stats_of_open_items_name_the_holder_and_the_time_left() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(lease="none")
     stage.set_server(max_open_reads=600)
     for n in range(520):

@@ -6,18 +6,18 @@ from typing import Any
 
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.verbs.admin import MODES
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 SET_EXPIRED = b"set %b 0 -1 1\r\nx\r\n"
 
 
-def make_stage(**settings: Any) -> Stage:
-    stage = Stage()
+def make_stage(**settings: Any) -> ServerHarness:
+    stage = ServerHarness()
     stage.set_queue(**settings)
     return stage
 
 
-def answered(stage: Stage, request: bytes) -> bytes:
+def answered(stage: ServerHarness, request: bytes) -> bytes:
     """Return the reply to one request, without the work of the clock."""
     conversation = stage.client("a").conversation
     conversation.feed(request, stage.now_ms)

@@ -10,17 +10,17 @@ from journal.write.segment_file import Segment, Sizes
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.verbs.browse import Answer
 from tests.support.memory_disk import Fault
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 COUNT = 30
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stage(monkeypatch: pytest.MonkeyPatch) -> ServerHarness:
     """Thirty items over many segments, next to none of them in memory."""
-    monkeypatch.setattr("tests.support.stage._SIZES", Sizes(2048, 2048, 1 << 20))
+    monkeypatch.setattr("tests.support.server_harness._SIZES", Sizes(2048, 2048, 1 << 20))
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(max_memory=1)
     for n in range(1, COUNT + 1):
         assert stage.say("producer", b"set jobs 0 0 300", b"%3d" % n * 100) == b"STORED\r\n"
@@ -35,13 +35,13 @@ def markers(answer: bytes) -> list[int]:
     return found
 
 
-def log_of(stage: Stage) -> JournalLog:
+def log_of(stage: ServerHarness) -> JournalLog:
     log = stage.broker.queues[b"jobs"].log
     assert isinstance(log, JournalLog)
     return log
 
 
-def rewrite(stage: Stage, chosen: list[Segment]) -> None:
+def rewrite(stage: ServerHarness, chosen: list[Segment]) -> None:
     """Compact as the server does it, from beginning to end."""
     maintenance, live = log_of(stage).store.maintenance, stage.broker.queues[b"jobs"].reader.live
     job = maintenance.begin_compaction(chosen, live.copy(), lambda: None, stage.unix_ms)
@@ -51,7 +51,7 @@ def rewrite(stage: Stage, chosen: list[Segment]) -> None:
         stage.disk.remove(path)
 
 
-def confirm(stage: Stage, *numbers: int) -> None:
+def confirm(stage: ServerHarness, *numbers: int) -> None:
     """Confirm these of the first six items; the others go back."""
     for number in range(1, 7):
         stage.say(f"worker {number}", b"get jobs/open")
@@ -60,13 +60,13 @@ def confirm(stage: Stage, *numbers: int) -> None:
         assert stage.say(f"worker {number}", b"get jobs/" + word) == b"END\r\n"
 
 
-def test_an_answer_goes_on_over_the_ends_of_segments(stage: Stage) -> None:
+def test_an_answer_goes_on_over_the_ends_of_segments(stage: ServerHarness) -> None:
     assert len(log_of(stage).journal.segments) > 5
     assert markers(stage.say("a", b"gets jobs/peek/after=0/n=100")) == list(range(1, COUNT + 1))
     assert markers(stage.say("a", b"gets jobs/peek/after=7/n=3")) == [8, 9, 10]
 
 
-def test_an_item_rewritten_during_its_read_is_looked_up_again(stage: Stage) -> None:
+def test_an_item_rewritten_during_its_read_is_looked_up_again(stage: ServerHarness) -> None:
     confirm(stage, 1, 2, 4, 5)
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=100\r\n")
@@ -78,7 +78,7 @@ def test_an_item_rewritten_during_its_read_is_looked_up_again(stage: Stage) -> N
     assert markers(stage.client("a").take()) == [3, 6, *range(7, COUNT + 1)]
 
 
-def test_a_place_in_a_segment_that_was_rewritten_is_forgotten(stage: Stage) -> None:
+def test_a_place_in_a_segment_that_was_rewritten_is_forgotten(stage: ServerHarness) -> None:
     assert markers(stage.say("a", b"gets jobs/peek/after=0/n=2")) == [1, 2]
     confirm(stage, 1, 2, 4, 5)
     rewrite(stage, log_of(stage).journal.segments[:2])
@@ -86,7 +86,7 @@ def test_a_place_in_a_segment_that_was_rewritten_is_forgotten(stage: Stage) -> N
     assert markers(answer) == [3, 6, *range(7, COUNT + 1)]
 
 
-def test_an_item_confirmed_during_its_read_is_not_shown(stage: Stage) -> None:
+def test_an_item_confirmed_during_its_read_is_not_shown(stage: ServerHarness) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=3\r\n")
     for _ in range(5):
@@ -98,7 +98,7 @@ def test_an_item_confirmed_during_its_read_is_not_shown(stage: Stage) -> None:
     assert markers(stage.client("a").take()) == [6, 7, 8]
 
 
-def test_a_queue_that_is_deleted_while_it_is_read_has_nothing(stage: Stage) -> None:
+def test_a_queue_that_is_deleted_while_it_is_read_has_nothing(stage: ServerHarness) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=3/t=5s\r\n")
     stage.send("b", b"delete jobs\r\n")
@@ -110,7 +110,7 @@ def test_a_queue_that_is_deleted_while_it_is_read_has_nothing(stage: Stage) -> N
     assert stage.client("a").take() == b"END\r\n"
 
 
-def test_a_hang_up_during_a_read_leaves_nothing(stage: Stage) -> None:
+def test_a_hang_up_during_a_read_leaves_nothing(stage: ServerHarness) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=3\r\nset jobs 0 0 1\r\nx\r\n")
     stage.hang_up("a")
@@ -121,7 +121,7 @@ def test_a_hang_up_during_a_read_leaves_nothing(stage: Stage) -> None:
     assert stage.say("b", b"gets jobs/peek/after=30") == b"END\r\n", "nothing behind it was done"
 
 
-def test_others_are_answered_while_it_is_read(stage: Stage) -> None:
+def test_others_are_answered_while_it_is_read(stage: ServerHarness) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=0/n=5\r\nversion\r\n")
     assert stage.say("b", b"version") == b"VERSION 0.0.0\r\n"
@@ -133,7 +133,7 @@ def test_others_are_answered_while_it_is_read(stage: Stage) -> None:
     assert stage.client("a").take().endswith(b"END\r\nVERSION 0.0.0\r\n")
 
 
-def test_a_client_at_end_of_input_still_gets_its_read(stage: Stage) -> None:
+def test_a_client_at_end_of_input_still_gets_its_read(stage: ServerHarness) -> None:
     stage.reads = False
     stage.send("a", b"gets jobs/peek/after=29/n=5/t=5s\r\n")
     stage.end("a")
@@ -145,7 +145,7 @@ def test_a_client_at_end_of_input_still_gets_its_read(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("option", [b"", b"/n=100"])
-def test_items_that_the_disk_cannot_read_are_skipped(stage: Stage, option: bytes) -> None:
+def test_items_that_the_disk_cannot_read_are_skipped(stage: ServerHarness, option: bytes) -> None:
     lost = log_of(stage).journal.segments[1]
     stage.disk.faults.append(Fault("read", lost.path, times=1_000_000))
     seen: list[int] = []
@@ -157,13 +157,15 @@ def test_items_that_the_disk_cannot_read_are_skipped(stage: Stage, option: bytes
 
 
 @pytest.mark.parametrize("option", [b"", b"/n=100"])
-def test_since_is_found_although_the_disk_does_not_say_when(stage: Stage, option: bytes) -> None:
+def test_since_is_found_although_the_disk_does_not_say_when(
+    stage: ServerHarness, option: bytes
+) -> None:
     stage.disk.faults.append(Fault("read", "*.segment", times=1))
     answer = stage.say("a", b"gets jobs/peek/since=1700000000" + option)
     assert markers(answer)[0] == 1
 
 
-def test_a_journal_that_failed_still_shows_what_it_stored(stage: Stage) -> None:
+def test_a_journal_that_failed_still_shows_what_it_stored(stage: ServerHarness) -> None:
     stage.disk.faults.append(Fault("sync", "*.segment", times=1_000_000))
     stage.say("producer", b"set jobs 0 0 1", b"x")
     assert markers(stage.say("a", b"gets jobs/peek/after=0/n=100")) == list(range(1, COUNT + 1))
@@ -171,7 +173,7 @@ def test_a_journal_that_failed_still_shows_what_it_stored(stage: Stage) -> None:
 
 
 def test_an_observer_remembers_its_places_in_a_few_queues_only(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.protocol.verbs.browse._PLACES_MAX", 3)
     for n in range(9):
@@ -182,7 +184,7 @@ def test_an_observer_remembers_its_places_in_a_few_queues_only(
     assert len(observing._positions) <= 3
 
 
-def test_a_line_with_a_marker_is_not_cached(stage: Stage) -> None:
+def test_a_line_with_a_marker_is_not_cached(stage: ServerHarness) -> None:
     stage.say("a", b"gets jobs/peek/after=7")
     stage.say("a", b"gets jobs/peek")
     assert b"gets jobs/peek\r" in stage.lines
@@ -200,7 +202,7 @@ def test_a_long_answer_of_a_queue_in_memory_takes_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kestrelpy.protocol.verbs.browse.SLICE_ITEMS", 4)
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(durable=False)
     for n in range(1, COUNT + 1):
         stage.say("producer", b"set jobs 0 0 300", b"%3d" % n * 100)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 DECLARE = b"set jobs/declare 0 0 13\r\nmax_items = 1"
 
 
 def test_a_full_disk_takes_no_declaration_and_nothing_changes() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("a", b"set jobs 0 0 1\r\n1")
     queue = stage.broker.queues[b"jobs"]
     queue.log.no_room = "no room on the disk"
@@ -24,7 +24,7 @@ def test_a_full_disk_takes_no_declaration_and_nothing_changes() -> None:
 
 
 def test_a_declaration_that_is_refused_makes_no_queue_and_leaves_a_waiter_waiting() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.send("b", b"get jobs/t=5s\r\n")
     assert stage.say("a", b"set jobs/declare 0 0 7\r\nlease =").startswith(b"CLIENT_ERROR ")
     assert stage.broker.queues == {}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core.log.log import JournalLog
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 def test_a_segment_does_not_wait_for_cancelled_or_purged_items() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(max_attempts=1)
     for body in (b"1", b"2"):
         stage.say("a", b"set jobs 0 0 1", body)
@@ -31,7 +31,7 @@ def test_an_item_is_cancelled_that_stands_on_disk_after_more_confirms_than_one_r
 ) -> None:
     for name in ("WALKED_BYTES_MAX", "PIECE_BYTES_OF_ONE", "NEAR_ITEMS"):
         monkeypatch.setattr(f"journal.read.range_scan.{name}", 200)
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue(max_memory=1)
     stage.say("a", b"set jobs 0 0 1", b"1")
     stage.restart()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
-def stage_with_items(*bodies: bytes) -> Stage:
-    stage = Stage()
+def stage_with_items(*bodies: bytes) -> ServerHarness:
+    stage = ServerHarness()
     stage.client("producer")
     for body in bodies:
         answer = stage.say("producer", b"set jobs 0 0 %d" % len(body), body)

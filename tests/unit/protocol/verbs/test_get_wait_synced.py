@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
-def with_items(confirms: str, *bodies: bytes) -> Stage:
+def with_items(confirms: str, *bodies: bytes) -> ServerHarness:
     """Return a queue with these items; eve and ann each have one open if there are two."""
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_queue("jobs", confirms=confirms)
     for text in bodies:
         stage.say("zoe", b"set jobs 0 0 1", text)
@@ -18,7 +18,7 @@ def with_items(confirms: str, *bodies: bytes) -> Stage:
     return stage
 
 
-def released(stage: Stage, who: str) -> bytes:
+def released(stage: ServerHarness, who: str) -> bytes:
     """Return the replies once the disk goes on; there were none before."""
     assert stage.client(who).take() == b"", "it was said too early"
     stage.go()

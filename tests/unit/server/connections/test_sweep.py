@@ -13,7 +13,7 @@ from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import ConnectionMemory
 from kestrelpy.server.connections.sweep import BODY_MS, ConnectionSweep
 from tests.support.running import running
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 async def test_a_body_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_a_body_that_comes_no_further_ends_its_connection(tmp_path: Path) 
 def test_an_abandoned_child_is_logged_once_and_again_after_a_request_for_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     sweep = ConnectionSweep(stage.broker, ConnectionMemory(0), [], lambda: None, LogLimit())
     stage.say("a", b"get orders+audit/peek", b"get orders+empty/peek", b"set orders 0 0 1", b"1")
     stage.say("a", b"get orders+empty")

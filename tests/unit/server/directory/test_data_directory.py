@@ -11,7 +11,7 @@ from journal.files import Disk
 from journal.write.segment_file import Sizes
 from kestrelpy.server.directory.data_directory import DataDirectory
 from tests.support.running import running
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 
 def test_a_second_owner_is_refused(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_a_deleted_queue_is_gone_after_a_restart_and_its_successor_is_not(
 
 
 def test_a_delete_removes_earlier_generations_of_its_name_only() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"set mail 0 0 1", b"1")
     [mail] = [name for name in stage.disk.names("data") if name.startswith("mail.")]

@@ -9,8 +9,8 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.directory.server_id import make_server_id, read_server_id, take_server_id
 from kestrelpy.server.directory.word_file import content
+from tests.support.disk_harness import DiskHarness
 from tests.support.journals import TINY
-from tests.support.life import Life
 from tests.support.memory_disk import Fault, MemoryDisk
 
 PATH = "data/server-id"
@@ -27,11 +27,10 @@ def laid(server: bytes = OURS) -> MemoryDisk:
 
 def with_journal() -> tuple[MemoryDisk, bytes]:
     """A data directory with a queue's journal, which opens with the server's id; this id."""
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     life.put(b"one")
-    life.broker.server_id = life.queue.server_id = life.directory.server_id.encode()
     life.commit()
-    return life.disk.kill_clone(), life.directory.server_id.encode()
+    return life.disk.kill_clone(), life.server_id.encode()
 
 
 def test_an_id_is_made_once() -> None:
@@ -120,8 +119,8 @@ def test_a_journal_of_another_server_does_not_rename_this_one() -> None:
 def test_a_start_names_the_damage() -> None:
     disk, _ = with_journal()
     disk.damage(PATH, 3, b"x")
-    again = Life(Policy(), disk=disk)
-    assert again.notes == [f"{PATH}: one of its two copies was damaged; the other one holds"]
+    again = DiskHarness(Policy(), disk=disk)
+    assert again.found.notes == [f"{PATH}: one of its two copies was damaged; the other one holds"]
     directory = DataDirectory(disk.kill_clone(), "data", TINY)
     directory.lock()
     assert directory.server_id == again.directory.server_id

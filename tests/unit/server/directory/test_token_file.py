@@ -14,9 +14,9 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
 from kestrelpy.server.directory.token_file import GENERATIONS_SKIPPED, TokenFile
 from kestrelpy.server.directory.word_file import content
-from tests.support.life import NAME, Life
+from tests.support.disk_harness import NAME, DiskHarness
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 PATH = "data/tokens"
 
@@ -240,7 +240,7 @@ def test_a_disk_that_fails_otherwise_is_no_start() -> None:
         TokenFile(disk, "data").read(WALL_MS)
 
 
-def issued(life: Life) -> int:
+def issued(life: DiskHarness) -> int:
     life.put(b"one")
     lease = life.open(lease_ms=60_000)
     assert lease is not None
@@ -249,9 +249,9 @@ def issued(life: Life) -> int:
 
 
 def test_the_number_is_on_disk_before_the_queue_s_folder_goes() -> None:
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     token = issued(life)
-    queue = life.queue
+    queue = life.jobs
     life.broker.delete(NAME, life.now_ms)
     disk = life.disk
     disk.faults.append(Fault("sync", PATH))
@@ -260,14 +260,14 @@ def test_the_number_is_on_disk_before_the_queue_s_folder_goes() -> None:
     assert any(name.startswith("jobs.") for name in disk.names("data")), "it is still there"
     life.directory.remove_queue(queue)
     assert not any(name.startswith("jobs.") for name in disk.names("data"))
-    again = Life(Policy(), disk=disk.kill_clone(), now_ms=life.now_ms + 1000)
+    again = DiskHarness(Policy(), disk=disk.kill_clone(), now_ms=life.now_ms + 1000)
     assert issued(again) > token
 
 
 def test_a_number_that_was_damaged_does_not_let_a_token_be_issued_twice() -> None:
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     token = issued(life)
-    queue = life.queue
+    queue = life.jobs
     life.broker.delete(NAME, life.now_ms)
     life.directory.remove_queue(queue)
     life.broker.create(NAME, life.now_ms)
@@ -275,25 +275,25 @@ def test_a_number_that_was_damaged_does_not_let_a_token_be_issued_twice() -> Non
     for at in (0, 4096):
         assert disk.read(PATH, at, 1) == b"1"
         disk.damage(PATH, at, b"0")
-    again = Life(Policy(), disk=disk, now_ms=life.now_ms + 1000)
-    assert "both copies are damaged" in again.notes[0]
+    again = DiskHarness(Policy(), disk=disk, now_ms=life.now_ms + 1000)
+    assert "both copies are damaged" in again.found.notes[0]
     assert issued(again) > token
 
 
 def test_a_queue_made_again_and_never_written_does_not_lose_the_tokens_of_the_one_before() -> None:
-    life = Life(Policy())
+    life = DiskHarness(Policy())
     token = issued(life)
     life.broker.delete(NAME, life.now_ms)
     made = life.broker.create(NAME, life.now_ms)
     life.disk.make_folder(life.directory.folder(made))
-    again = Life(Policy(), disk=life.disk.kill_clone(), now_ms=life.now_ms + 1000)
+    again = DiskHarness(Policy(), disk=life.disk.kill_clone(), now_ms=life.now_ms + 1000)
     assert issued(again) > token
 
 
 @pytest.mark.parametrize("end", ["restart", "kill", "cut_power"])
 @pytest.mark.parametrize("back_ms", [0, 3_600_000])
 def test_no_generation_comes_twice_within_a_second_over_a_restart(end: str, back_ms: int) -> None:
-    stage = Stage()
+    stage = ServerHarness()
     seen = set[int]()
     for _ in range(5):
         for _ in range(3):

@@ -16,29 +16,28 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.server import clock
 from kestrelpy.server.journals.journal_jobs import Pause
-from tests.support.life import Life, at_once
+from tests.support.disk_harness import DiskHarness
 from tests.support.memory_disk import Fault
 
 
 @pytest.fixture
-def life(monkeypatch: pytest.MonkeyPatch) -> Life:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
+def life(monkeypatch: pytest.MonkeyPatch) -> DiskHarness:
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
-    return Life(Policy(max_memory_bytes=0), Sizes(2048, 2048, 1 << 20))
+    return DiskHarness(Policy(max_memory_bytes=0), Sizes(2048, 2048, 1 << 20))
 
 
-def fill(life: Life, count: int) -> None:
+def fill(life: DiskHarness, count: int) -> None:
     for n in range(count):
         life.put(b"%d" % n * 100)
         life.commit()
 
 
-def names(life: Life, suffix: str) -> list[str]:
-    folder = life.directory.folder(life.queue)
+def names(life: DiskHarness, suffix: str) -> list[str]:
+    folder = life.directory.folder(life.jobs)
     return [name for name in life.disk.names(folder) if name.endswith(suffix)]
 
 
-def test_a_reader_has_one_read_under_way(life: Life) -> None:
+def test_a_reader_has_one_read_under_way(life: DiskHarness) -> None:
     life.put(b"1")
     life.commit()
     for _ in range(5):
@@ -49,7 +48,7 @@ def test_a_reader_has_one_read_under_way(life: Life) -> None:
     assert life.reader.first(0) is not None
 
 
-def test_a_read_of_unwritten_items_is_deferred(life: Life) -> None:
+def test_a_read_of_unwritten_items_is_deferred(life: DiskHarness) -> None:
     life.put(b"1")
     life.wait("anna")
     life.feed()
@@ -60,7 +59,7 @@ def test_a_read_of_unwritten_items_is_deferred(life: Life) -> None:
     assert [w.lease.item.body for w in life.broker.take_to_resume() if w.lease] == [b"1"]
 
 
-def test_nothing_is_read_without_a_request(life: Life) -> None:
+def test_nothing_is_read_without_a_request(life: DiskHarness) -> None:
     fill(life, 3)
     life.reader.first(0)
     life.settle()
@@ -71,7 +70,7 @@ def test_nothing_is_read_without_a_request(life: Life) -> None:
     assert not life.background.loop.soon
 
 
-def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: Life) -> None:
+def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: DiskHarness) -> None:
     fill(life, 20)
     life.settle()
     before = names(life, ".snapshot")
@@ -86,7 +85,7 @@ def test_a_snapshot_is_written_once_the_log_is_on_disk_up_to_it(life: Life) -> N
     assert names(life, ".snapshot") != before
 
 
-def test_the_snapshot_of_a_failed_journal_is_dropped(life: Life) -> None:
+def test_the_snapshot_of_a_failed_journal_is_dropped(life: DiskHarness) -> None:
     fill(life, 20)
     life.settle()
     life.put(b"x" * 100)
@@ -100,7 +99,7 @@ def test_the_snapshot_of_a_failed_journal_is_dropped(life: Life) -> None:
 
 
 def test_a_snapshot_that_finds_no_room_is_named_and_tried_again(
-    life: Life, caplog: pytest.LogCaptureFixture
+    life: DiskHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     life.disk.faults = [Fault("create", "*.snapshot", error=errno.ENOSPC)]
     fill(life, 30)
@@ -112,7 +111,9 @@ def test_a_snapshot_that_finds_no_room_is_named_and_tried_again(
     assert names(life, ".snapshot")
 
 
-def test_segments_go_after_snapshots_and_live_items_are_in_compacted_ones(life: Life) -> None:
+def test_segments_go_after_snapshots_and_live_items_are_in_compacted_ones(
+    life: DiskHarness,
+) -> None:
     fill(life, 60)
     keep = []
     for n in range(60):
@@ -136,16 +137,16 @@ def test_segments_go_after_snapshots_and_live_items_are_in_compacted_ones(life: 
         life.commit()
         life.settle()
     assert len(names(life, ".segment")) <= before
-    again = life.killed()
-    assert again.take_all() == [lease.item.body for lease in keep]
-    assert again.damages == []
+    life.kill()
+    assert life.take_all() == [lease.item.body for lease in keep]
+    assert life.damages == []
 
 
 def test_a_dead_item_compacted_during_its_read_is_found_again(
-    life: Life, monkeypatch: pytest.MonkeyPatch
+    life: DiskHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
-    life.queue.set_policy(Policy(max_memory_bytes=0, max_attempts=1), 0)
+    life.jobs.set_policy(Policy(max_memory_bytes=0, max_attempts=1), 0)
     fill(life, 1)
     lease = life.open()
     assert lease is not None
@@ -163,7 +164,10 @@ def test_a_dead_item_compacted_during_its_read_is_found_again(
 
 @pytest.mark.parametrize("has_failed", [False, True])
 def test_a_rewriting_that_finds_no_room_is_worth_a_line_unless_the_journal_has_failed(
-    life: Life, has_failed: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    life: DiskHarness,
+    has_failed: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(*_: object) -> None:
         if has_failed:
@@ -182,7 +186,10 @@ def test_a_rewriting_that_finds_no_room_is_worth_a_line_unless_the_journal_has_f
 
 @pytest.mark.parametrize("has_failed", [False, True])
 def test_a_merge_that_finds_no_room_is_worth_a_line_unless_the_journal_has_failed(
-    life: Life, has_failed: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    life: DiskHarness,
+    has_failed: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(*_: object) -> None:
         if has_failed:
@@ -213,7 +220,7 @@ def test_a_rewriting_ends_when_the_daemon_does() -> None:
 
 
 def test_an_item_that_came_back_ten_times_is_worth_a_line(
-    life: Life, caplog: pytest.LogCaptureFixture
+    life: DiskHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     life.put(b"1")
     life.commit()
@@ -228,7 +235,7 @@ def test_an_item_that_came_back_ten_times_is_worth_a_line(
 
 
 def test_many_items_that_came_back_ten_times_are_a_line_a_second(
-    life: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    life: DiskHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_ms = 5000
     monkeypatch.setattr(clock, "now_ms", lambda: now_ms)

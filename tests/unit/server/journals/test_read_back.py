@@ -10,19 +10,18 @@ from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import NOT_STORED
 from kestrelpy.core.subscription.subscription import ABORTED
-from tests.support.life import Life, at_once
+from tests.support.disk_harness import DiskHarness
 from tests.support.memory_disk import Fault
 
 ITEMS = 40
 
 
 @pytest.fixture
-def life(monkeypatch: pytest.MonkeyPatch) -> Life:
+def life(monkeypatch: pytest.MonkeyPatch) -> DiskHarness:
     """Forty items over many segments, none in memory."""
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     monkeypatch.setattr("kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX", 0)
-    life = Life(Policy(max_memory_bytes=0, max_attempts=2), Sizes(2048, 2048, 1 << 20))
+    life = DiskHarness(Policy(max_memory_bytes=0, max_attempts=2), Sizes(2048, 2048, 1 << 20))
     for n in range(ITEMS):
         life.put(body(n))
         life.commit()
@@ -34,13 +33,13 @@ def body(n: int) -> bytes:
     return b"%03d" % n * 50
 
 
-def be_short(life: Life, times: int) -> Fault:
+def be_short(life: DiskHarness, times: int) -> Fault:
     fault = Fault("read", "*.segment", times=times, error=errno.EMFILE)
     life.disk.faults = [fault]
     return fault
 
 
-def look_in_vain(life: Life) -> None:
+def look_in_vain(life: DiskHarness) -> None:
     """Look for the next item until the read scheduled for it has failed."""
     while not life.reader.unread:
         life.reader.first(life.now_ms)
@@ -48,22 +47,22 @@ def look_in_vain(life: Life) -> None:
         assert life.do_some()
 
 
-def test_ready_items_come_in_order_and_count_during_the_read(life: Life) -> None:
+def test_ready_items_come_in_order_and_count_during_the_read(life: DiskHarness) -> None:
     fault = be_short(life, 3)
     look_in_vain(life)
     assert fault.fired == 1
     assert "Too many open files" in life.reader.unread
     assert life.reader.ready.count == ITEMS
     assert life.reader.is_busy(life.now_ms), "nobody is told that there is nothing"
-    assert life.queue.add(b"x", 0, 0, life.now_ms) == NOT_STORED
-    assert not life.queue.is_empty
+    assert life.jobs.add(b"x", 0, 0, life.now_ms) == NOT_STORED
+    assert not life.jobs.is_empty
     assert life.take_all() == [body(n) for n in range(ITEMS)]
     assert fault.fired == 3
     assert life.reader.unread == ""
     assert life.damages == []
 
 
-def test_a_shortage_that_goes_on_is_tried_once_in_a_pause(life: Life) -> None:
+def test_a_shortage_that_goes_on_is_tried_once_in_a_pause(life: DiskHarness) -> None:
     fault = be_short(life, 1 << 20)
     look_in_vain(life)
     work = list(life.background.work)
@@ -74,7 +73,7 @@ def test_a_shortage_that_goes_on_is_tried_once_in_a_pause(life: Life) -> None:
     assert fault.fired == 1
 
 
-def test_an_out_of_order_item_comes_at_its_place(life: Life) -> None:
+def test_an_out_of_order_item_comes_at_its_place(life: DiskHarness) -> None:
     leases = [life.open() for _ in range(6)]
     for lease in leases:
         assert lease is not None
@@ -90,7 +89,7 @@ def test_an_out_of_order_item_comes_at_its_place(life: Life) -> None:
     assert life.damages == []
 
 
-def test_a_dead_item_is_shown_when_it_can_be_read(life: Life) -> None:
+def test_a_dead_item_is_shown_when_it_can_be_read(life: DiskHarness) -> None:
     for _ in range(2):
         lease = life.open()
         assert lease is not None
@@ -107,16 +106,16 @@ def test_a_dead_item_is_shown_when_it_can_be_read(life: Life) -> None:
     assert life.damages == []
 
 
-def test_a_flush_ends_the_shortage_of_its_items(life: Life) -> None:
+def test_a_flush_ends_the_shortage_of_its_items(life: DiskHarness) -> None:
     be_short(life, 1 << 20)
     look_in_vain(life)
-    life.queue.flush(life.now_ms)
+    life.jobs.flush(life.now_ms)
     life.settle()
     assert life.reader.unread == ""
     assert life.background._shortage.count == 0
 
 
-def test_an_unreadable_item_after_a_shortage_is_logged_and_ends_it(life: Life) -> None:
+def test_an_unreadable_item_after_a_shortage_is_logged_and_ends_it(life: DiskHarness) -> None:
     be_short(life, 2)
     look_in_vain(life)
     life.disk.faults.append(Fault("read", "*.segment", times=1 << 20, error=errno.EIO))
@@ -126,7 +125,7 @@ def test_an_unreadable_item_after_a_shortage_is_logged_and_ends_it(life: Life) -
     assert life.background._shortage.count == 0
 
 
-def test_an_unreadable_out_of_order_item_is_logged_at_once(life: Life) -> None:
+def test_an_unreadable_out_of_order_item_is_logged_at_once(life: DiskHarness) -> None:
     lease = life.open()
     assert lease is not None
     life.reader.ready_line.said(lease)
@@ -141,7 +140,9 @@ def test_an_unreadable_out_of_order_item_is_logged_at_once(life: Life) -> None:
     assert [each.id_last for each in life.damages] == [1], "before anybody looks again"
 
 
-def test_when_no_item_is_readable_each_file_and_the_queue_are_logged_at_once(life: Life) -> None:
+def test_when_no_item_is_readable_each_file_and_the_queue_are_logged_at_once(
+    life: DiskHarness,
+) -> None:
     life.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EIO)]
     assert life.take_all() == []
     *in_files, in_queue = life.damages
@@ -149,7 +150,7 @@ def test_when_no_item_is_readable_each_file_and_the_queue_are_logged_at_once(lif
     assert (in_queue.id_first, in_queue.id_last) == (1, ITEMS)
 
 
-def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: Life) -> None:
+def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: DiskHarness) -> None:
     be_short(life, 2)
     look_in_vain(life)
     life.log.journal.fail("testing", "x", OSError(errno.EIO, "Input/output error"))
@@ -158,38 +159,40 @@ def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: Life) -> N
     assert life.peek() == body(0)
 
 
-def test_a_start_that_is_short_of_descriptors_reads_the_first_items_later(life: Life) -> None:
-    disk = life.disk.kill_clone()
-    again = Life(life.policy, life.sizes, disk)
-    again.disk.faults = [Fault("read", "*.segment", times=5, error=errno.EMFILE)]
-    assert again.take_all() == [body(n) for n in range(ITEMS)]
-    assert again.damages == []
+def test_a_start_that_is_short_of_descriptors_reads_the_first_items_later(
+    life: DiskHarness,
+) -> None:
+    life.kill()
+    life.disk.faults = [Fault("read", "*.segment", times=5, error=errno.EMFILE)]
+    assert life.take_all() == [body(n) for n in range(ITEMS)]
+    assert life.damages == []
 
 
-def test_a_start_holds_no_descriptor_for_a_queue_without_writes(life: Life) -> None:
-    again = life.killed()
-    assert again.log.journal.active is not None
-    assert [each.handle for each in again.log.journal.segments if each.handle is not None] == []
-    assert again.put(b"more")
-    again.commit()
-    assert again.killed().take_all() == [*(body(n) for n in range(ITEMS)), b"more"]
+def test_a_start_holds_no_descriptor_for_a_queue_without_writes(life: DiskHarness) -> None:
+    life.kill()
+    assert life.log.journal.active is not None
+    assert [each.handle for each in life.log.journal.segments if each.handle is not None] == []
+    assert life.put(b"more")
+    life.commit()
+    life.kill()
+    assert life.take_all() == [*(body(n) for n in range(ITEMS)), b"more"]
 
 
-def test_an_add_does_not_store_next_to_a_damaged_item(life: Life) -> None:
-    again = life.killed()
-    again.disk.faults = [Fault("read", "*.segment", times=1 << 20)]
-    assert len(again.take_all()) < ITEMS
-    assert again.damages, "the disk has lost them"
-    assert again.queue.add(b"lock", 0, 0, again.now_ms) == NOT_STORED
-    again.queue.flush(again.now_ms)
-    assert again.queue.add(b"lock", 0, 0, again.now_ms) > 0
+def test_an_add_does_not_store_next_to_a_damaged_item(life: DiskHarness) -> None:
+    life.kill()
+    life.disk.faults = [Fault("read", "*.segment", times=1 << 20)]
+    assert len(life.take_all()) < ITEMS
+    assert life.damages, "the disk has lost them"
+    assert life.jobs.add(b"lock", 0, 0, life.now_ms) == NOT_STORED
+    life.jobs.flush(life.now_ms)
+    assert life.jobs.add(b"lock", 0, 0, life.now_ms) > 0
 
 
 @pytest.mark.parametrize(
     ("verb", "path"), [("create", "*.snapshot"), ("remove", "*.snapshot"), ("read", "*.segment")]
 )
 def test_snapshots_and_rewriting_go_on_after_a_shortage(
-    life: Life, verb: str, path: str, monkeypatch: pytest.MonkeyPatch
+    life: DiskHarness, verb: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
     fault = Fault(verb, path, times=4, error=errno.ENFILE)
@@ -205,6 +208,6 @@ def test_snapshots_and_rewriting_go_on_after_a_shortage(
         life.commit()
         life.settle()
     assert fault.fired == 4
-    again = life.killed()
-    assert again.take_all() == kept
-    assert again.damages == []
+    life.kill()
+    assert life.take_all() == kept
+    assert life.damages == []

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from unittest.mock import Mock
 
-import pytest
-
 from journal.write.segment_file import Sizes
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.server.turn import READS_MAX, Turn
-from tests.support.life import Life, at_once
+from tests.support.disk_harness import DiskHarness
 
 
-def test_children_share_the_items_read_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-    life = Life(Policy(), Sizes(2048, 2048, 1 << 20))
+def test_children_share_the_items_read_for_one_of_them() -> None:
+    life = DiskHarness(Policy(), Sizes(2048, 2048, 1 << 20))
     for number in range(5):
         life.broker.mention(b"jobs+c%d" % number, life.now_ms)
     for n in range(3):
@@ -24,12 +21,12 @@ def test_children_share_the_items_read_for_one_of_them(monkeypatch: pytest.Monke
     life.commit()
     life.pass_time(1000)
     life.commit()
-    for branch in ChildQueue.all_of(life.queue):
+    for branch in ChildQueue.all_of(life.jobs):
         branch.reader.first(life.now_ms)  # they learn it when they look
     life.feed()
     assert len(life.background.work) == 1, "the others wait for it"
     life.settle()
-    for reader in life.queue.readers:
+    for reader in life.jobs.readers:
         assert [item.body for item in reader.ready] == [b"0", b"1", b"2"]
 
 

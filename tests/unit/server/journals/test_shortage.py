@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from kestrelpy.server.journals.shortage import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Shortage
-from tests.support.life import HandLoop
+from tests.support.disk_harness import HandLoop
 
 NONE_LEFT = OSError(errno.EMFILE, "Too many open files", "data/jobs.1/1.segment")
 

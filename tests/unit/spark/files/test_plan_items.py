@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from journal.files import Disk
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.spark.files.live_items import DEAD, DELAYED, LEASED, READY, STATES
 from kestrelpy.spark.files.plan_items import plan_items, state_of
-from tests.support.life import at_once
-from tests.support.moving import Town
+from tests.support.transfer_harness import TransferHarness
 from tests.unit.spark.jobs.stories import Story, spill
-
-
-@pytest.fixture(autouse=True)
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-    yield
 
 
 def states(story: Story, folder: Path) -> dict[int, str]:
@@ -55,14 +45,14 @@ def test_an_item_leased_by_token_is_leased_until_it_is_confirmed(tmp_path: Path)
 def test_a_cancelled_item_is_gone_and_a_pause_changes_no_item(tmp_path: Path) -> None:
     story = Story()
     story.put(b"one", b"two")
-    Admin(story.life.queue).cancel(1, 3, story.life.now_ms)
-    Admin(story.life.queue).pause(True, story.life.now_ms)
+    Admin(story.life.jobs).cancel(1, 3, story.life.now_ms)
+    Admin(story.life.jobs).pause(True, story.life.now_ms)
     story.settle()
     assert states(story, tmp_path) == {2: "ready"}
 
 
 def test_of_a_deleted_queue_whose_child_has_items_nothing_is_there(tmp_path: Path) -> None:
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1)
     for body in (b"1", b"2", b"3"):
         town.put("jobs", body)

@@ -2,7 +2,7 @@
 
 `Story` runs a queue one verb after the other; `random_story` makes a long random one, with kills
 and power cuts; `retold` is a journal with other records in it than its queue wrote.
-Nothing here knows what an audit says of it. Stories need the fixture `by_hand`.
+Nothing here knows what an audit says of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import DEFERRED, OVERDUE
-from tests.support.life import WALL_MS, Life
+from tests.support.disk_harness import WALL_MS, DiskHarness
 from tests.support.memory_disk import MemoryDisk
 
 ROOM = Sizes(1 << 20, 1 << 20, 4 << 20)  # all of a test in one segment
@@ -40,7 +40,7 @@ class Story:
     """One queue, from its first item to where the test stops looking."""
 
     def __init__(self, sizes: Sizes = ROOM, **policy: Any) -> None:
-        self.life = Life(Policy(**policy), sizes)
+        self.life = DiskHarness(Policy(**policy), sizes)
         self.life.pass_time(1000)
         self._leases: list[Lease] = []
 
@@ -57,7 +57,7 @@ class Story:
         delay = Delay(delay_ms) if delay_ms else None
         for body in bodies:
             expires = self.life.unix_ms + expires_in_ms if expires_in_ms else 0
-            self.life.queue.put(body, 0, expires, self.life.now_ms, key, None, delay)
+            self.life.jobs.put(body, 0, expires, self.life.now_ms, key, None, delay)
             self.life.pass_time(1)
         self.life.commit()
 
@@ -102,7 +102,7 @@ class Story:
 
     def flush(self) -> None:
         """Everything that waits is gone."""
-        self.life.queue.flush(self.life.now_ms)
+        self.life.jobs.flush(self.life.now_ms)
         self.life.commit()
 
     def pass_time(self, ms: int) -> None:
@@ -126,24 +126,23 @@ class Story:
 
     def kill(self) -> None:
         """`kill -9`, and a start."""
-        self._start(self.life.killed())
+        self.life.kill()
+        self._leases = []
 
     def cut_power(self, seed: int) -> None:
         """A power cut, and a start."""
-        self._start(self.life.lost_power(seed))
+        self.life.cut_power(seed)
+        self._leases = []
 
     def stop(self) -> None:
         """An orderly end of the journal, and a start."""
         self.settle()
         self.life.log.journal.close(self.life.unix_ms)
-        self._start(self.life.killed())
+        self.kill()
 
     def save(self, folder: Path) -> Path:
         """What a `kill -9` at this moment leaves, in a real folder."""
         return spill(self.life.disk.kill_clone(), folder)
-
-    def _start(self, life: Life) -> None:
-        self.life, self._leases = life, []
 
     def _taken(self, lease: Lease | None) -> Lease:
         lease = lease or self.leases[0]

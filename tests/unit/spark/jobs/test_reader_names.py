@@ -32,7 +32,6 @@ from tests.unit.spark.jobs.stories import journal_of, retold
 OFF, ON = (ReaderName(0, "", lsn, 0, stops) for lsn, stops in ((30, False), (20, True)))
 
 
-@pytest.mark.usefixtures("by_hand")
 def test_the_reader_of_an_event_is_the_child_by_its_name(tmp_path: Path) -> None:
     rows = in_bulk(Disk(), str(all_sides(tmp_path))).rows
     assert {row["reader"] for row in rows} == {None, "audit", "cursor"}
@@ -40,7 +39,6 @@ def test_the_reader_of_an_event_is_the_child_by_its_name(tmp_path: Path) -> None
     assert {r["reader"] for r in rows if r["op"] == "put"} == {None, "audit"}
 
 
-@pytest.mark.usefixtures("by_hand")
 def test_a_child_that_is_made_again_is_another_one(tmp_path: Path) -> None:
     (journal,) = plan_events([str(one_removed(tmp_path))]).journals
     first, cursor, second = children(journal.reader_names)
@@ -49,7 +47,6 @@ def test_a_child_that_is_made_again_is_another_one(tmp_path: Path) -> None:
     assert children(journal.reader_names, first.stopped_lsn - 1)[0].stopped_lsn == 0
 
 
-@pytest.mark.usefixtures("by_hand")
 def test_what_the_queues_own_line_passes_on_is_known(tmp_path: Path) -> None:
     (journal,) = plan_events([str(passing(tmp_path))]).journals
     ((first, behind, floor),) = passed_on(journal.reader_names)
@@ -86,7 +83,6 @@ def test_a_child_without_a_record_of_its_end_ended_before_the_next_of_its_number
     assert (first.stopped_lsn, second.stopped_lsn) == (20, 0)
 
 
-@pytest.mark.usefixtures("by_hand")
 def test_events_of_a_number_that_was_given_again_have_their_own_childs_name(
     tmp_path: Path,
 ) -> None:
@@ -107,7 +103,6 @@ def test_the_audit_knows_the_defaults_of_windows() -> None:
     assert dedupe.SCOPE_WINDOW_MS == policy.SCOPE_WINDOW_MS
 
 
-@pytest.mark.usefixtures("by_hand")
 @pytest.mark.parametrize("build", [all_sides, passing])
 def test_the_items_of_a_journal_are_those_of_the_queues_own_line(
     tmp_path: Path, build: Callable[[Path], Path]

@@ -26,7 +26,6 @@ from kestrelpy.spark.jobs.audit.audit import _is_explained
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS
-from tests.support.life import at_once
 from tests.unit.spark.jobs.audits import audited, breach
 from tests.unit.spark.jobs.stories import TINY, Story, forget, journal_of, random_story, retold
 
@@ -50,10 +49,8 @@ def journal(build: Build) -> Build:
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     """What the audit finds in each, by name; lives by chance by their seed."""
     folder = tmp_path_factory.mktemp("audits")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-        made = {name: build(folder / name) for name, build in BUILDS.items()}
-        made |= {str(s): random_story(s).save(folder / "chance" / str(s)) for s in SEEDS}
+    made = {name: build(folder / name) for name, build in BUILDS.items()}
+    made |= {str(s): random_story(s).save(folder / "chance" / str(s)) for s in SEEDS}
     by_folder = {Path(each.folder).parent: each for each in audited(spark, *made.values())}
     return {name: by_folder[data] for name, data in made.items()}
 
@@ -107,15 +104,15 @@ def by_token(folder: Path) -> Path:
     assert lease is not None
     story.life.reader.renew(lease, 5000, story.life.now_ms)
     story.confirm()
-    Admin(story.life.queue).pause(True, story.life.now_ms)
+    Admin(story.life.jobs).pause(True, story.life.now_ms)
     story.life.commit()
     story.kill()
     story.pass_time(1000)
-    Admin(story.life.queue).pause(False, story.life.now_ms)
+    Admin(story.life.jobs).pause(False, story.life.now_ms)
     cancelled = story.life.open("nobody")
     assert cancelled is not None
     story.life.reader.nack(cancelled, story.life.now_ms, b"defer")
-    assert Admin(story.life.queue).cancel(story.life.queue.next_number - 1, 1, story.life.now_ms)
+    assert Admin(story.life.jobs).cancel(story.life.jobs.next_number - 1, 1, story.life.now_ms)
     story.life.commit()
     return story.save(folder / "data")
 
@@ -255,7 +252,7 @@ def test_items_that_a_flush_spared_stay_live(found: dict[str, Found]) -> None:
 
 
 def test_a_queue_that_was_made_again_has_books_of_its_own(
-    spark: SparkSession, tmp_path: Path, by_hand: None
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     first = plain(tmp_path)
     second = Story()
@@ -438,7 +435,7 @@ def test_a_segment_that_was_cut_out_is_named_by_its_records(found: dict[str, Fou
 def test_a_segment_without_its_end_is_named_with_its_file(found: dict[str, Found]) -> None:
     said = breach([found["segment_cut_short"]])
     assert "missing: lsn 17 to " in said
-    assert ".segment: truncated at byte 1152" in said, "where the first record is not whole"
+    assert ".segment: truncated at byte 1184" in said, "where the first record is not whole"
 
 
 def test_an_end_after_the_end_is_named(found: dict[str, Found]) -> None:
@@ -451,7 +448,7 @@ def test_an_end_after_the_end_is_named(found: dict[str, Found]) -> None:
 
 
 def test_the_full_lists_are_written_and_replaced(
-    spark: SparkSession, tmp_path: Path, by_hand: None
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     data = double_confirms(tmp_path)
     for _ in range(2):

@@ -26,7 +26,7 @@ from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import HOLDS
-from tests.support.life import WALL_MS, at_once
+from tests.support.disk_harness import WALL_MS
 from tests.unit.spark.jobs.audits import audited
 from tests.unit.spark.jobs.stories import TINY, Story, journal_of, retold
 
@@ -51,9 +51,7 @@ def found(
 ) -> dict[str, dict[str, Found]]:
     """What the audit finds in each, by name and queue."""
     folder = tmp_path_factory.mktemp("audits")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-        made = {name: build(folder / name) for name, build in BUILDS.items()}
+    made = {name: build(folder / name) for name, build in BUILDS.items()}
     names = {data: name for name, data in made.items()}
     told: dict[str, dict[str, Found]] = {name: {} for name in made}
     for each in audited(spark, *made.values()):
@@ -175,10 +173,10 @@ def snapshots(folder: Path) -> Path:
 @journal
 def passed_on(folder: Path) -> Path:
     story = fanned()
-    story.life.queue.fanout.set_passing(True, story.life.now_ms)
+    story.life.jobs.fanout.set_passing(True, story.life.now_ms)
     story.put(b"for", b"children", b"alone")
     story.take_of(b"audit", 4)
-    story.life.queue.fanout.set_passing(False, story.life.now_ms)
+    story.life.jobs.fanout.set_passing(False, story.life.now_ms)
     story.put(b"for all again")
     return story.save(folder / "data")
 
@@ -188,10 +186,10 @@ def passed_on_to_observers(folder: Path) -> Path:
     """There are no children: an item is done at its put, and retained."""
     story = Fanned(retain_ms=None, max_items=2, discard_old_when_full=True)
     story.put(b"own", b"own, too")
-    story.life.queue.fanout.set_passing(True, story.life.now_ms)
+    story.life.jobs.fanout.set_passing(True, story.life.now_ms)
     story.put(b"for", b"observers", b"alone")
     story.put(b"later", delay_ms=50)
-    story.life.queue.fanout.set_passing(False, story.life.now_ms)
+    story.life.jobs.fanout.set_passing(False, story.life.now_ms)
     story.put(b"own again")
     return story.save(folder / "data")
 

@@ -17,7 +17,6 @@ from kestrelpy.spark.jobs.audit.dedupe import RULES
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
-from tests.support.life import at_once
 from tests.unit.spark.jobs import planted_files, planted_items, planted_order, planted_said
 from tests.unit.spark.jobs.planted import CHILD, plant
 from tests.unit.spark.jobs.planted_files import FileCase
@@ -44,11 +43,9 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
         case.breach(data, queue)
         case.legal(data, f"{queue}-legal")
     names = {data: ""}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-        for rule, (breach, legal) in STORIES.items():
-            for name, story in ((rule, breach), (f"{rule}-legal", legal)):
-                names[story(tmp_path_factory.mktemp(name))] = name
+    for rule, (breach, legal) in STORIES.items():
+        for name, story in ((rule, breach), (f"{rule}-legal", legal)):
+            names[story(tmp_path_factory.mktemp(name))] = name
     silent = Progress(io.StringIO(), False)
     each = audit(spark, [*map(str, names)], silent, EXAMPLES)
     return {names[Path(one.folder).parent] or one.queue: one for one in each}

@@ -15,7 +15,6 @@ import pytest
 
 from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted
 from kestrelpy.spark.session import what_is_missing
-from tests.support.life import at_once
 from tests.unit.spark.conftest import ROOT
 from tests.unit.spark.jobs.stories import Story
 
@@ -29,12 +28,10 @@ JOBS = ROOT / "kestrelpy" / "spark" / "jobs"
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with one queue of three items, one of them confirmed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kestrelpy.server.journals.journal_jobs.wrap", at_once)
-        story = Story()
-        story.put(b"one", b"two", b"three")
-        story.confirm(story.open())
-        return story.save(tmp_path_factory.mktemp("running"))
+    story = Story()
+    story.put(b"one", b"two", b"three")
+    story.confirm(story.open())
+    return story.save(tmp_path_factory.mktemp("running"))
 
 
 @pytest.fixture

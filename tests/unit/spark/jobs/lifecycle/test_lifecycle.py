@@ -12,14 +12,14 @@ import pytest
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.spark.jobs.common.job import Progress, Request
 from kestrelpy.spark.jobs.lifecycle.lifecycle import work
-from tests.support.life import WALL_MS
+from tests.support.disk_harness import WALL_MS
 from tests.unit.spark.jobs.audit.test_audit_readers import Fanned
 from tests.unit.spark.jobs.stories import TINY, Story
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = [pytest.mark.usefixtures("by_hand"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def table(spark: SparkSession, out: Path, *folders: Path) -> list[Row]:

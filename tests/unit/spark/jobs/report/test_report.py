@@ -167,7 +167,6 @@ def test_a_folder_that_cannot_be_made_is_named(
     assert f"The folder {tmp_path / 'file' / 'r'} cannot be made" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("by_hand")
 def test_a_child_is_a_queue_of_the_report(spark: SparkSession, tmp_path: Path) -> None:
     folders = [str(build(tmp_path / build.__name__)) for build in (one_removed, one_dead)]
 

@@ -1,21 +1,22 @@
-"""A queue with a real journal on the memory disk, whose threads are moved by hand: what is ordered
-off the loop (reads, snapshots, rewriting) is done one by one, whenever a test says so.
+"""A server with the one queue `jobs`, whose jobs off the loop are done one by one, by hand.
 
-`wrap` of `kestrelpy.server.journals.journal_jobs` has to be replaced by `at_once`.
+It stands for a queue whose items do not fit into memory: `put`, `open`, `peek` and `take_all` call
+the core, and `do_some` does one read, snapshot or rewriting that was ordered.
+Real: all that is real in a `ServerHarness`, and the `JournalJobs`.
+Replaced: the conversations by these calls, the threads by `JobsByHand`.
 
-One rule: between two commands nothing happens that was not asked for.
+One rule: nothing is written, synced or read but in `commit`, `do_some` and `settle`, and in a
+fetch that waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from random import Random
 from typing import Any, TypeVar, cast
+from unittest.mock import patch
 
 from journal.errors import Damage
 from journal.write.segment_file import Sizes
-from kestrelpy.core.broker import Broker
-from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.waiters import Want
@@ -24,14 +25,15 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.subscription.subscription import Subscription
-from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.journals.journal_jobs import JournalJobs
 from tests.support.journals import TINY
 from tests.support.memory_disk import MemoryDisk
+from tests.support.server_harness import WALL_MS, ServerHarness
+
+__all__ = ["NAME", "WALL_MS", "DiskHarness", "HandLoop"]
 
 T = TypeVar("T")
 NAME = b"jobs"
-WALL_MS = 1_700_000_000_000
 _ROUNDS_MAX = 3000
 
 
@@ -76,16 +78,16 @@ async def no_sleep(_: float) -> None:
     """Time is nothing in the hand."""
 
 
-class HandBackground(JournalJobs):
-    """Collects what is to be done on threads."""
+class JobsByHand(JournalJobs):
+    """Collects the work for threads."""
 
-    def __init__(self, life: Life) -> None:
-        self.life = life
+    def __init__(self, harness: DiskHarness) -> None:
+        self.harness = harness
         self.loop = HandLoop()
         super().__init__(
-            life.disk, cast("Any", self.loop), life.read_back, life.settled, life.remove,
-            lambda talk: None,
-        )
+            harness.disk, cast("Any", self.loop), harness.read_back, harness.settled,
+            harness.remove, lambda talk: None,
+        )  # fmt: skip
         self.work: list[Coroutine[object, object, None]] = []
         self._sleep = no_sleep
 
@@ -94,11 +96,11 @@ class HandBackground(JournalJobs):
 
     def _name(self, reader: Subscription, target: JournalLog) -> None:
         backlog = target.store.read_ahead
-        self.life.damages += backlog.damages + reader.damages
+        self.harness.damages += backlog.damages + reader.damages
         backlog.damages, reader.damages = [], []
 
     def do_one(self, nth: int = 0) -> bool:
-        """One thing that is to be done; False: there is none."""
+        """Do one job; return False if there is none."""
         if self.loop.soon:
             call, args = self.loop.soon.pop(0)
             call(*args)
@@ -107,11 +109,11 @@ class HandBackground(JournalJobs):
             return False
         work = self.work.pop(nth % len(self.work))
         try:
-            work.send(None)
+            with patch("kestrelpy.server.journals.journal_jobs.wrap", at_once):
+                work.send(None)
         except StopIteration:
             return True
         raise AssertionError("nothing is waited for in the hand")
-
 
     def __del__(self) -> None:
         self.forget()
@@ -123,47 +125,51 @@ class HandBackground(JournalJobs):
         self.work = []
 
 
-class Life:
-    """One process with the queue `jobs`."""
+class DiskHarness(ServerHarness):
+    """A server with the queue `jobs`."""
+
+    first_ms = 0
 
     def __init__(
         self, policy: Policy, sizes: Sizes = TINY, disk: MemoryDisk | None = None, now_ms: int = 0
     ) -> None:
-        self.policy, self.sizes, self.now_ms = policy, sizes, now_ms
-        self.disk = disk or MemoryDisk()
-        self.dirty: list[JournalLog] = []
-        self.damages: list[Damage] = []
+        self.policy = policy
+        super().__init__(disk, now_ms, sizes)
+
+    def _start(self) -> None:
+        super()._start()
+        self.damages: list[Damage] = [*self.found.damages]
         self.holders: dict[str, Holder] = {}
-        self.background = HandBackground(self)
-        self.directory = DataDirectory(self.disk, "data", sizes)
-        self.directory.lock()
-        self.broker = Broker(
-            lambda name, declared: self.policy, lambda q: self.directory.new_log(q, self.dirty),
-            ClockOffset(WALL_MS), 9,
-        )  # fmt: skip
-        found = self.directory.recover(self.broker, self.dirty, now_ms, self.unix_ms)
-        self.damages += found.damages
-        self.notes = found.notes
-        if NAME not in self.broker.queues:
-            self.broker.create(NAME, now_ms)
         self.starving: list[Subscription] = []
+        self.background = JobsByHand(self)
+        if NAME not in self.broker.queues:
+            self.broker.create(NAME, self.now_ms)
+
+    def _come_back(self) -> None:
+        self.background.forget()
+        super()._come_back()
+
+    def policy_of(self, name: bytes, declared: bytes) -> Policy:
+        return self.policy
 
     @property
-    def unix_ms(self) -> int:
-        return self.now_ms + WALL_MS
-
-    @property
-    def queue(self) -> Queue:
+    def jobs(self) -> Queue:
         return self.broker.queues[NAME]
 
     @property
     def reader(self) -> Subscription:
-        return self.queue.reader
+        return self.jobs.reader
 
     @property
     def log(self) -> JournalLog:
-        assert isinstance(self.queue.log, JournalLog)
-        return self.queue.log
+        assert isinstance(self.jobs.log, JournalLog)
+        return self.jobs.log
+
+    def work(self) -> None:
+        """Only what is due is done."""
+        due = self.broker.next_due()
+        if due is not None and due <= self.now_ms:
+            self.broker.tick(self.now_ms)
 
     # -- off the loop -----------------------------------------------------------------------
 
@@ -185,7 +191,7 @@ class Life:
         self.starving = [r for r in hungry if not self.background.schedule_read(r)]
 
     def do_some(self, nth: int = 0) -> bool:
-        """One turn, and one thing that is to be done off the loop."""
+        """One turn, and one job off the loop."""
         self.feed()
         return self.background.do_one(nth)
 
@@ -198,36 +204,13 @@ class Life:
 
     def commit(self) -> None:
         """Everything is written and synced."""
-        journal = self.log.journal
-        for log in self.dirty:
-            log.cleaned()
-        self.dirty.clear()
-        for _ in range(_ROUNDS_MAX):
-            journal.write(self.unix_ms)
-            if journal.wants_preallocation:
-                order = journal.begin_preallocation(self.unix_ms)
-                journal.finish_preallocation(order, order.prepare(self.disk))
-            elif not journal.has_pending or journal.commit.failure is not None:
-                break
+        while self.write():
+            pass
         if self.log.store.maintenance.wants_snapshot:
             self.background.snapshot(self.log, self.unix_ms)
-        job = journal.begin_sync()
-        if job is not None:
-            job.run()
-            journal.finish_sync(None)
-        self.log.advance()
+        self.sync()
         self.background.log_advanced(self.log)
         self.settled(self.log)
-
-    def killed(self) -> Life:
-        """The next process after `kill -9`; all of it on the disk."""
-        self.background.forget()
-        return Life(self.policy, self.sizes, self.disk.kill_clone(), self.now_ms)
-
-    def lost_power(self, seed: int) -> Life:
-        """The next process after a power loss."""
-        self.background.forget()
-        return Life(self.policy, self.sizes, self.disk.crash_clone(Random(seed)), self.now_ms)
 
     # -- a client ---------------------------------------------------------------------------
 
@@ -237,7 +220,7 @@ class Life:
     def put(
         self, body: bytes, expires_ms: int = 0, delay: Delay | None = None, key: bytes = NO_KEY
     ) -> bool:
-        return self.queue.put(
+        return self.jobs.put(
             body, 0, expires_ms, self.now_ms, key, delay=delay
         ) != NOT_STORED
 
@@ -275,13 +258,3 @@ class Life:
     def wait(self, who: str, want: Want = Want.OPEN, wait_ms: int = 1000) -> None:
         self.broker.wait(want, NAME, self.who(who), False, who, self.now_ms + wait_ms)
         self.reader.serve(self.now_ms)
-
-    def pass_time(self, ms: int) -> None:
-        until_ms = self.now_ms + ms
-        for _ in range(_ROUNDS_MAX):
-            due = self.broker.next_due()
-            if due is None or due > until_ms:
-                break
-            self.now_ms = max(self.now_ms, due)
-            self.broker.tick(self.now_ms)
-        self.now_ms = until_ms

@@ -1,5 +1,9 @@
-"""A server without sockets, threads or time: a broker, real journals on a memory disk, and
-conversations, moved by hand.
+"""A server without sockets, threads or time.
+
+It stands for one daemon over its restarts: `say` is a client, `kill` and `cut_power` end a process
+and start the next one on the same disk.
+Real: the broker, the journals, the data directory, the schedules and the conversations.
+Replaced: the disk is a `MemoryDisk`, the clock is `now_ms`, and the turn of the loop is `work`.
 
 One rule: nothing happens but in `work`, which is turns until nothing more comes of them.
 """
@@ -17,6 +21,7 @@ from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.log.shared_log import on_disk
+from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.protocol.conversation import Conversation
@@ -28,9 +33,9 @@ from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import put_in_force
 from kestrelpy.server.schedules import Schedules, sooner
-from tests.support.memory_disk import MemoryDisk
+from tests.support.memory_disk import Fate, MemoryDisk
 
-WALL_MS: Final = 1_700_000_000_000  # at the first moment of every stage
+WALL_MS: Final = 1_700_000_000_000  # at the first moment of every harness
 _ROUNDS_MAX: Final = 10_000
 _SIZES: Final = Sizes(64 << 10, 1 << 20, 4 << 20)
 
@@ -65,15 +70,19 @@ class Client:
         return data
 
 
-class Stage:
+class ServerHarness:
     """A server without sockets, threads or time. It is the host of its conversations."""
 
     version = "0.0.0"
+    first_ms = 1_000_000  # the steady clock when the wall clock shows WALL_MS
 
-    def __init__(self, disk: MemoryDisk | None = None, now_ms: int = 1_000_000) -> None:
+    def __init__(
+        self, disk: MemoryDisk | None = None, now_ms: int = 1_000_000, sizes: Sizes | None = None
+    ) -> None:
         """A start from this disk, at this moment."""
         self.now_ms = now_ms
         self.disk = disk or MemoryDisk()
+        self.sizes = sizes or _SIZES
         self.mode = "up"
         self.shut_down = False
         self.is_leaving = False
@@ -189,11 +198,11 @@ class Stage:
         self.dirty.clear()
         self._observing.clear()
         self.lines: Lines = {}
-        wall = ClockOffset(WALL_MS - 1_000_000)
-        self.broker = Broker(self.policies.of, self._make_log, wall, self.config.server.max_queues)
+        wall = ClockOffset(WALL_MS - self.first_ms)
+        self.broker = Broker(self.policy_of, self._make_log, wall, self.config.server.max_queues)
         self.policies.declared_of = self.broker.declared_of
         self.policies.name_aliases(self.broker)
-        self.directory = DataDirectory(self.disk, "data", _SIZES)
+        self.directory = DataDirectory(self.disk, "data", self.sizes)
         self.directory.lock()
         self.started_ms = self.now_ms
         self.server_id = self.directory.server_id
@@ -202,6 +211,10 @@ class Stage:
         self.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
         self.schedules.put_in_force(self.config, self.now_ms)
+
+    def policy_of(self, name: bytes, declared: bytes) -> Policy:
+        """The policy of a queue with these declared settings."""
+        return self.policies.of(name, declared)
 
     def _make_log(self, queue: Queue) -> Log:
         if not queue.policy.durable:
@@ -226,9 +239,10 @@ class Stage:
         self.disk = self.disk.kill_clone()
         self._come_back()
 
-    def cut_power(self) -> None:
-        """What was synced is there, nothing else."""
-        self.disk = self.disk.crash_clone(Random(0), "lost")
+    def cut_power(self, seed: int | None = None) -> None:
+        """What was synced is there; of the rest nothing, or by chance what `seed` says."""
+        fate: Fate = "lost" if seed is None else "random"
+        self.disk = self.disk.crash_clone(Random(seed or 0), fate)
         self._come_back()
 
     def _come_back(self) -> None:

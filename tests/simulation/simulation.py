@@ -1,9 +1,13 @@
-"""One run: a disk, a server that lives several times, clients, crashes, faults, and the verdict.
+"""One run of the whole daemon: starts, clients, crashes, faults, and the verdict.
 
     life ─▶ crash (kill, power, now or at a verb) or clean end ─▶ life ─▶ ... ─▶ rest ─▶ drain
 
-At the end nobody asks for anything more: everything that was asked is answered and the loop sleeps.
-Then the server starts once more, and what comes out of it is held against the ledger.
+It stands for a daemon in production, with many clients and a bad disk.
+Real: the `Daemon` with all that belongs to it.
+Replaced: the loop and the threads (`SimLoop`), the sockets (`Wire`), the disk (`SimDisk`), clocks
+and chance (`patched`).
+At the end clients ask for nothing more: every request is answered and the loop sleeps. Then the
+server starts once more, and the ledger is held against all that it has.
 
 One rule: all that happens follows from the seed.
 """
@@ -76,7 +80,7 @@ class SimDisk(MemoryDisk):
         return fault
 
 
-class World:
+class Simulation:
     """One run of one seed."""
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:

@@ -1,13 +1,17 @@
-"""Queues between which items move, with books about what clients were told.
+"""A server between whose queues items move, with books about what clients were told.
 
-    town = Town()
+    town = TransferHarness()
     town.set_queue("jobs", max_attempts=1, dead_letter_to="failed")
     town.put("jobs", b"1")
     town.fail("jobs")
-    town.crash(random)                  # or `kill -9`, or an orderly end
+    town.crash(random)                  # or `kill`, or an orderly end
     town.check()                        # each body is exactly once somewhere
 
-One rule: the books say what must be; where it is, the town looks up in every line of every queue.
+It stands for a daemon with dead-letter queues, expiry queues and hand-offs.
+Real and replaced: what is so in a `ServerHarness`.
+
+One rule: the books follow from the replies; `check` looks up in every line of every queue where
+each body really is.
 """
 
 from __future__ import annotations
@@ -24,12 +28,13 @@ from journal.tools.view import JournalView
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fate, MemoryDisk, PowerCut
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
+from tests.support.tidying import take_snapshot
 
 MARK = b"|"  # one more with each hand-off: so what is stored is another body each time
 
 
-class Town(Stage):
+class TransferHarness(ServerHarness):
     """`stored`: must be there, once. `perhaps`: once at most. `done`: not there, unless the power
     was cut; then once at most."""
 
@@ -130,6 +135,10 @@ class Town(Stage):
 
     # -- ends -------------------------------------------------------------------------------
 
+    def kill(self) -> None:
+        """`kill -9`; what clients have not heard by then is lost."""
+        self.come_back(self.disk.kill_clone(), False)
+
     def come_back(self, disk: MemoryDisk, cut: bool) -> None:
         """Another process finds this disk; `cut`: after a power cut."""
         for client in self.clients.values():
@@ -146,7 +155,7 @@ class Town(Stage):
         """A power cut, or `kill -9`."""
         fate = random.choice(("random", "kept", "lost", "killed"))
         if fate == "killed":
-            self.come_back(self.disk.kill_clone(), False)
+            self.kill()
         else:
             self.come_back(self.disk.crash_clone(random, fate), True)
 
@@ -191,13 +200,8 @@ class Town(Stage):
         """Its state is written, if there is any."""
         log = self.queue(queue).log
         assert isinstance(log, JournalLog)
-        maintenance = log.store.maintenance
-        if log.journal.active is None:
-            return  # nothing was ever written
-        job = maintenance.begin_snapshot(log.state(), self.unix_ms)
-        job.run(self.disk)
-        for path in maintenance.finish_snapshot(job, True):
-            self.disk.remove(path)
+        if log.journal.active is not None:  # else nothing was ever written
+            take_snapshot(self, log)
 
     # -- the books --------------------------------------------------------------------------
 
@@ -244,12 +248,12 @@ class Town(Stage):
         return [lease for lease in leases if lease.is_moving]
 
 
-def both_deleted_and_the_first_failed(is_back: bool = False) -> Town:
+def both_deleted_and_the_first_failed(is_back: bool = False) -> TransferHarness:
     """An item was handed off from jobs to next; both are deleted, and jobs cannot say so.
 
     The files of next are the first to go. `is_back`: another was handed off the other way.
     """
-    town = Town()
+    town = TransferHarness()
     for queue in ("jobs", "next"):
         town.put(queue, b"made")
         town.finish(queue)
@@ -280,6 +284,15 @@ def both_deleted_and_the_first_failed(is_back: bool = False) -> Town:
     return town
 
 
+def settle_down(town: TransferHarness) -> None:
+    """After a crash: everything is exactly once, at once and when all has come to rest."""
+    town.check()
+    town.work()
+    town.check()
+    assert town.origins() == 0
+    assert town.moving() == []
+
+
 def unmarked(body: bytes) -> bytes:
     """Which item this is, however often it was handed off."""
     return body.rstrip(MARK)
@@ -303,13 +316,15 @@ def body_of(answer: bytes) -> bytes | None:
 
 
 def cut_at_every_step(
-    act: Callable[[Town], object], look: Callable[[Town], object], seeds: int = 2
+    act: Callable[[TransferHarness], object],
+    look: Callable[[TransferHarness], object],
+    seeds: int = 2,
 ) -> int:
     """`act(town)` with the power cut, and the process killed, before each verb of the disk.
 
     After each `look(town)`, which also goes on with it. How many verbs there are.
     """
-    whole = Town()
+    whole = TransferHarness()
     begun = whole.disk.steps
     act(whole)
     steps = whole.disk.steps - begun
@@ -317,7 +332,7 @@ def cut_at_every_step(
     fates: list[Fate] = ["kept", "lost", *["random"] * seeds]
     for step in range(1, steps + 1):
         for number, fate in enumerate([None, *fates]):
-            town = Town()
+            town = TransferHarness()
             town.disk.cut_power_at(step)
             with suppress(PowerCut):
                 act(town)
@@ -328,3 +343,24 @@ def cut_at_every_step(
             town.come_back(disk, fate is not None)
             look(town)
     return steps
+
+
+def cut_twice(act: Callable[[TransferHarness], object], starts: int) -> None:
+    """`act(town)` with the power cut before each verb of the disk, and then once more before each
+    of the first `starts` verbs of the start that follows."""
+    whole = TransferHarness()
+    begun = whole.disk.steps
+    act(whole)
+    for step in range(1, whole.disk.steps - begun + 1):
+        for second in range(1, starts + 1):
+            town = TransferHarness()
+            town.disk.cut_power_at(step)
+            with suppress(PowerCut):
+                act(town)
+            disk = town.disk.crash_clone(Random(step), "kept")
+            disk.cut_power_at(second)
+            with suppress(PowerCut):
+                town.come_back(disk, True)
+                town.work()
+            town.come_back(town.disk.crash_clone(Random(second)), True)
+            settle_down(town)

@@ -1,4 +1,4 @@
-"""A queue in hand: its time is moved by hand, and its log can be read as sentences.
+"""One queue in a broker, without a disk: a test moves its time and reads its log as sentences.
 
     q = make_queue(max_attempts=3)
     q.put(b"first", b"second")
@@ -7,8 +7,12 @@
     assert q.ready == [b"first", b"second"]
     assert q.story == "put 1 first, put 2 second, returned 1 attempts 1 abort"
 
-One rule: everything goes through the broker, as it does in the server; so what waits is served and
-what is due is done by nothing but `broker.next_due` and `broker.tick`.
+It stands for the core as the server drives it.
+Real: the broker, the queue `jobs` and its log.
+Replaced: the journal keeps its records in memory (`KeptJournal`), the clock is `now_ms`.
+
+One rule: everything goes through the broker, as it does in the server; waiters are served and due
+work is done by `broker.next_due` and `broker.tick` alone.
 """
 
 from __future__ import annotations
@@ -94,7 +98,7 @@ class KeptJournal(Journal):
         return lsn
 
 
-class QueueInHand:
+class CoreHarness:
     """The queue `jobs` in a broker of its own. `now_ms` is the steady clock."""
 
     def __init__(
@@ -321,11 +325,11 @@ class QueueInHand:
 
     def restarted(
         self, records: list[Record] | None = None, checkpoint: Checkpoint | None = None
-    ) -> QueueInHand:
+    ) -> CoreHarness:
         """What a server that was killed finds in the log, or in these records of it."""
         found = self.records if records is None else records
         queue = self.queue
-        again = QueueInHand(self.policy, self.now_ms, self.unix_ms)
+        again = CoreHarness(self.policy, self.now_ms, self.unix_ms)
         fresh = again.broker.fresh(NAME, queue.generation, again.now_ms)
         fresh.know(IDENTITY)
         replay = Replay(fresh)
@@ -342,16 +346,16 @@ class QueueInHand:
         return again
 
 
-def make_queue(now_ms: int = 0, unix_ms: int = WALL_MS, **settings: Any) -> QueueInHand:
+def make_queue(now_ms: int = 0, unix_ms: int = WALL_MS, **settings: Any) -> CoreHarness:
     """An empty queue with these settings of `Policy`, and the defaults for the others."""
-    made = QueueInHand(Policy(**settings), now_ms, unix_ms)
+    made = CoreHarness(Policy(**settings), now_ms, unix_ms)
     made.broker.create(NAME, now_ms)
     return made
 
 
-def no_queue(**settings: Any) -> QueueInHand:
+def no_queue(**settings: Any) -> CoreHarness:
     """A server without any queue yet."""
-    return QueueInHand(Policy(**settings))
+    return CoreHarness(Policy(**settings))
 
 
 def in_order(line: Ready) -> list[tuple[int, Item]]:
