@@ -19,7 +19,7 @@ import pytest
 from tests.simulation.simulation import Simulation
 from tests.support.soak import Soak
 
-GROUPS = 26
+GROUPS = 16
 SEEDS_IN_GROUP = 20
 # A life that ends in the middle leaves work behind that was never begun.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
