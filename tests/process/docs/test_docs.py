@@ -1,0 +1,77 @@
+"""The documentation does what it says: its code runs, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import DaemonProcess
+from tests.support.pages import ROOT, Block, Reader, blocks, broken_links, headings
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHERS = [ROOT / name for name in ("DECISIONS.md", "bench/README.md", "journal/FORMAT.md")]
+RUN = {"nc", "python", "sh", "toml"}
+# Configuration or code of other tools, and what a program prints; a reader types none of it.
+SHOWN = {"text", "ini", "php", "ruby", "perl", "javascript", "java", "go", "haproxy", "yaml",
+         "dockerfile", "json", "c"}  # fmt: skip
+README_BYTES_MAX = 8 << 10
+CONFIG = '[server]\nallow_shutdown = false\n[queue_defaults]\nretry_delay = "0s"\n'
+each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+
+
+@each_page
+def test_the_code_on_a_page_does_what_it_says(path: Path, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data", config=CONFIG) as daemon:
+        reader = Reader(path, daemon)
+        for block in blocks(path.read_text()):
+            if block.kind in RUN and not block.why_not:
+                reader.run(block)
+
+
+@each_page
+def test_each_block_of_a_page_says_what_it_is(path: Path) -> None:
+    kinds = {block.kind for block in blocks(path.read_text())}
+    assert kinds <= RUN | SHOWN
+    fences = sum(line.startswith("```") for line in path.read_text().splitlines())
+    assert fences == 2 * len(list(blocks(path.read_text()))), "a block without a language"
+
+
+@pytest.mark.parametrize("path", [*PAGES, *OTHERS], ids=lambda path: path.name)
+def test_links_lead_to_pages_and_headings(path: Path) -> None:
+    assert broken_links(path) == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= README_BYTES_MAX
+
+
+def test_each_page_is_linked_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert [path.name for path in PAGES[1:] if f"(docs/{path.name}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("nc", "  get nothing\n< VALUE\n"),
+        ("nc", "get nothing\n"),
+        ("python", "raise ValueError\n"),
+        ("sh", "kestrelpy queues show nosuch\n"),
+        ("toml", "[server]\nport = -1\n"),
+    ],
+)
+def test_a_block_that_is_wrong_is_noticed(kind: str, text: str, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data") as daemon, pytest.raises(AssertionError, match="line 3"):
+        Reader(Path("page.md"), daemon).run(Block(kind, text, 3))
+
+
+def test_headings_have_the_anchors_that_pages_on_the_web_give_them() -> None:
+    assert headings("# One (two)\n```text\n# no\n```\n## `a` b\n") == {"one-two", "a-b"}
+
+
+def test_the_guarantees_name_tests_that_exist() -> None:
+    named = set(re.findall(r"`(tests/[^`]+)`", (ROOT / "docs" / "guarantees.md").read_text()))
+    assert len(named) > 50
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
