@@ -311,7 +311,7 @@ class Play:
             "waiters": len(self.town.waits.of(line.name)),
         }  # fmt: skip
         if self.row["memory"] == "tiny" or "+" in line.name:
-            del counted["bytes"]  # of what was dropped or passed unread: a guess (docs/guarantees.md)
+            del counted["bytes"]  # a guess: docs/guarantees.md, counters
         found = {name: int(said[name]) for name in counted}
         assert found == counted, f"{line.name}: {found}, not {counted}"
         assert len(line.delayed) - expired <= int(said["delayed"]) <= len(line.delayed), line.name
