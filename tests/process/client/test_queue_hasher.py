@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pymemcache.client.hash import HashClient
+from pymemcache.exceptions import MemcacheUnexpectedCloseError
 
 from kestrelpy.client import QueueHasher
 from tests.support.daemon import DaemonProcess
@@ -81,6 +82,27 @@ def test_with_the_whole_key_a_queue_spreads_and_a_key_stays(daemons: list[Daemon
     counts = [waiting(daemon)["jobs0"] for daemon in daemons]
     assert sum(counts) == 40
     assert all(counts)
+    client.close()
+
+
+def test_with_many_retries_a_queue_waits_for_its_daemon(daemons: list[DaemonProcess]) -> None:
+    servers = [("127.0.0.1", daemon.port) for daemon in daemons]
+    client = HashClient(
+        servers, hasher=QueueHasher, timeout=10, default_noreply=False,
+        retry_attempts=1_000_000_000, retry_timeout=0,
+    )  # fmt: skip
+    for queue in QUEUES:
+        assert client.set(queue, b"1")
+    here, there = map(waiting, daemons)
+    daemons[1].kill()
+
+    for queue in there:
+        with pytest.raises((OSError, MemcacheUnexpectedCloseError)):
+            client.set(queue, b"2")
+    assert waiting(daemons[0]) == here
+
+    daemons[1].start()
+    assert [client.get(queue) for queue in there] == [b"1"] * len(there)
     client.close()
 
 

@@ -67,9 +67,8 @@ _PERL_VALUES: Final[dict[str, str]] = {
     "text": "as it is, flags 0", "number": "digits, flags 0", "list": "Storable, flags 1",
     "long": "as it is, flags 0",
 }  # fmt: skip
-_NO_VALUES: Final = {
-    "text": NONE, "number": NONE, "list": NONE, "long": NONE,
-}  # fmt: skip
+_NO_VALUES: Final = dict.fromkeys(VALUES, NONE)
+_NO_GETS: Final = {"token": "no gets", "cas": "no gets"}
 
 LIBRARIES: Final = (
     Library(
@@ -122,7 +121,7 @@ LIBRARIES: Final = (
     Library(
         "Perl Cache::Memcached", programs.perl("Cache::Memcached", "libcache-memcached-perl"),
         "`select_timeout` longer than `t=` (1 s)",
-        HIDES_HANGS_UP, HIDES_HANGS_UP, **_PERL_VALUES, differs={"token": "no gets", "cas": "no gets"},
+        HIDES_HANGS_UP, HIDES_HANGS_UP, **_PERL_VALUES, differs=_NO_GETS,
     ),
     Library(
         "Perl Cache::Memcached::Fast",
@@ -134,7 +133,7 @@ LIBRARIES: Final = (
         "Perl Cache::Memcached::libmemcached",
         programs.perl("Cache::Memcached::libmemcached", "libcache-memcached-libmemcached-perl"),
         "`behavior_poll_timeout` longer than `t=` (milliseconds)",
-        HIDES, HIDES_HANGS_UP, **_PERL_VALUES, differs={"token": "no gets", "cas": "no gets"},
+        HIDES, HIDES_HANGS_UP, **_PERL_VALUES, differs=_NO_GETS,
     ),
     Library(
         "Ruby dalli", programs.ruby(),

@@ -41,7 +41,7 @@ def expected(library: Library) -> dict[str, str]:
 
 def rows_of(text: str, name: str) -> list[str]:
     """Return the rows of a table, without its head."""
-    between = text.split(f"<!-- {name}: begin -->")[1].split(f"<!-- {name}: end -->")[0]
+    between = text.partition(f"<!-- {name}: begin -->")[2].partition(f"<!-- {name}: end -->")[0]
     return between.strip().splitlines()[2:]
 
 

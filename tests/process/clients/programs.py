@@ -113,9 +113,7 @@ def go() -> Program:
             return ""
         return debian_version("golang-github-bradfitz-gomemcache-dev")
 
-    return Program(
-        "Debian golang-go golang-github-bradfitz-gomemcache-dev", version, built_with_go
-    )
+    return Program("Debian golang-go golang-github-bradfitz-gomemcache-dev", version, built_with_go)
 
 
 @functools.cache
@@ -137,9 +135,7 @@ def java() -> Program:
             return ""
         return debian_version("libspymemcached-java")
 
-    return Program(
-        "Debian libspymemcached-java default-jdk-headless", version, built_with_java
-    )
+    return Program("Debian libspymemcached-java default-jdk-headless", version, built_with_java)
 
 
 @functools.cache
