@@ -107,8 +107,8 @@ LIBRARIES: Final = (
     ),
     Library(
         "Python emcache", programs.python("emcache", "emcache"),
-        "`timeout` longer than `t=` (1 s), `min_connections=1, max_connections=1`, or leases by "
-        "token",
+        "`timeout` longer than `t=` (1 s); it waits as long after a `SERVER_ERROR`; "
+        "`min_connections=1, max_connections=1`, or leases by token",
         RAISES, RAISES_HANGS_UP, **_BYTES_ONLY,
     ),
     Library(
@@ -120,7 +120,7 @@ LIBRARIES: Final = (
     ),
     Library(
         "Perl Cache::Memcached", programs.perl("Cache::Memcached", "libcache-memcached-perl"),
-        "`select_timeout` longer than `t=` (1 s)",
+        "`select_timeout` longer than `t=` (1 s); it waits as long after each error",
         HIDES_HANGS_UP, HIDES_HANGS_UP, **_PERL_VALUES, differs=_NO_GETS,
     ),
     Library(

@@ -99,7 +99,7 @@ CASES: Final[dict[str, str]] = {
         set q one                       true
         get q/open                      value one
         die
-        get q/open/t=20s                value one
+        get q/open/t=10s                value one
         get q/close                     none
         get q/open                      none
     """,

@@ -105,10 +105,9 @@ def test_a_queue_waits_for_its_daemon_and_goes_to_no_other(
     here, there = map(queues, daemons)
     daemons[1].kill()
 
-    for queue in sorted(there):
-        with Raw(("127.0.0.1", port)) as raw:
-            raw.send(b"set %s 0 0 3\r\ntwo\r\n" % queue.encode())
-            assert raw.rest() in (b"", b"(reset)")
+    with Raw(("127.0.0.1", port)) as raw:
+        raw.send(b"set %s 0 0 3\r\ntwo\r\n" % min(there).encode())
+        assert raw.rest() in (b"", b"(reset)")
     assert queues(daemons[0]) == here
 
     daemons[1].start()

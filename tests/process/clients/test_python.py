@@ -1,4 +1,4 @@
-"""What Python's libraries have beyond the steps of `steps.py`: types, statistics, the Unix socket."""
+"""Python's libraries beyond the steps of `steps.py`: types, statistics, the Unix socket."""
 
 from __future__ import annotations
 

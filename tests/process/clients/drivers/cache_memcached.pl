@@ -15,7 +15,7 @@ my %native = (
 );
 
 sub made {
-    return $class->new({servers => [$server], compress_threshold => 0, select_timeout => 30})
+    return $class->new({servers => [$server], compress_threshold => 0, select_timeout => 12})
         if $class eq 'Cache::Memcached';
     return $class->new({servers => [$server], io_timeout => 30, compress_threshold => -1})
         if $class eq 'Cache::Memcached::Fast';

@@ -180,7 +180,7 @@ class Emcache(Async):
 
         address = emcache.MemcachedHostAddress(*pair(self.servers[0]))
         self.client = self.wait(
-            emcache.create_client([address], timeout=30, min_connections=1, max_connections=1)
+            emcache.create_client([address], timeout=12, min_connections=1, max_connections=1)
         )
 
     def done(self, call: Callable[..., Any], *arguments: Any) -> bool:
