@@ -17,10 +17,10 @@ JOBS ?= auto
 TIME ?= 30m
 
 .DEFAULT_GOAL := help
-.PHONY: help serve install test test-fast lint bench soak sweep mutants clean system-packages
+.PHONY: help serve install test test-fast test-clients lint bench soak sweep mutants clean system-packages
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: install ## install, then run the daemon on its default configuration
 	@exec $(VENV)/bin/kestrelpy serve
@@ -32,6 +32,11 @@ test: system-packages $(VENV)/.installed-test ## install what the tests need, th
 
 test-fast: $(VENV)/.installed-test ## the tests that take three minutes together
 	$(PYTEST) -n $(JOBS) -m "not slow and not soak and not sweep" $(ARGS)
+
+test-clients: $(VENV)/.installed-test $(VENV)/.installed-clients ## run every client library; writes docs/clients.md
+	@.ci/clients-packages
+	KESTRELPY_CLIENTS=all KESTRELPY_CLIENTS_PAGE=write \
+	$(PYTEST) tests/process/clients tests/process/client/test_queue_hasher.py $(ARGS)
 
 lint: $(VENV)/.installed-lint ## ruff and mypy
 	$(PY) -m ruff check .

@@ -39,6 +39,10 @@ class Raw:
             raise Ended(f"the connection ended: {line!r}")
         return line[:-2]
 
+    def read(self, size: int) -> bytes:
+        """So many bytes."""
+        return self._in.read(size)
+
     def values(self, key: bytes) -> list[tuple[int, bytes]]:
         """What `gets` of this key answers: the number and the body of each VALUE."""
         self.send(b"gets " + key + b"\r\n")

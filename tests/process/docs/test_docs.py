@@ -12,16 +12,22 @@ from tests.support.pages import ROOT, Block, Reader, blocks, broken_links, headi
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OTHERS = [ROOT / name for name in ("DECISIONS.md", "bench/README.md", "journal/FORMAT.md")]
+# These have tests of their own that run their code.
+OWN = {
+    "clients.md": "tests/process/clients/test_page.py",
+}
 RUN = {"nc", "python", "sh", "toml"}
 # Configuration or code of other tools, and what a program prints; a reader types none of it.
-SHOWN = {"text", "ini", "php", "ruby", "perl", "javascript", "java", "go", "haproxy", "yaml",
-         "dockerfile", "json", "c"}  # fmt: skip
+SHOWN = {"text", "ini", "php", "ruby", "perl", "js", "java", "go", "haproxy", "yaml", "bash",
+         "dockerfile", "json", "console"}  # fmt: skip
 README_BYTES_MAX = 8 << 10
 CONFIG = '[server]\nallow_shutdown = false\n[queue_defaults]\nretry_delay = "0s"\n'
 each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 
 
-@each_page
+@pytest.mark.parametrize(
+    "path", [path for path in PAGES if path.name not in OWN], ids=lambda path: path.name
+)
 def test_the_code_on_a_page_does_what_it_says(path: Path, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data", config=CONFIG) as daemon:
         reader = Reader(path, daemon)
@@ -65,6 +71,10 @@ def test_each_page_is_linked_from_the_readme() -> None:
 def test_a_block_that_is_wrong_is_noticed(kind: str, text: str, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data") as daemon, pytest.raises(AssertionError, match="line 3"):
         Reader(Path("page.md"), daemon).run(Block(kind, text, 3))
+
+
+def test_pages_with_tests_of_their_own_have_them() -> None:
+    assert [test for test in OWN.values() if not (ROOT / test).exists()] == []
 
 
 def test_headings_have_the_anchors_that_pages_on_the_web_give_them() -> None:

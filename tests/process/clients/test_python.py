@@ -1,4 +1,4 @@
-"""Real client libraries, over TCP and over the Unix socket."""
+"""Python's libraries beyond the steps of `steps.py`: types, statistics, the Unix socket."""
 
 from __future__ import annotations
 
@@ -29,38 +29,6 @@ def pymem(daemon: DaemonProcess) -> Iterator[Client]:
 
 
 # -- pymemcache ------------------------------------------------------------------------------
-
-
-def test_pymemcache_stores_and_fetches_reliably(pymem: Client, queue: str) -> None:
-    assert pymem.set(queue, b"hello") is True
-    assert pymem.get(f"{queue}/open") == b"hello"
-    assert pymem.get(f"{queue}/close") is None
-    assert pymem.get(f"{queue}/open") is None
-
-
-def test_pymemcache_hangs_up_after_any_error_and_so_gives_back(pymem: Client, queue: str) -> None:
-    pymem.set(queue, b"hello")
-    assert pymem.get(f"{queue}/open") == b"hello"
-    with pytest.raises(MemcacheClientError, match="close or abort the open item first"):
-        pymem.get(f"{queue}/open")
-    assert pymem.get(f"{queue}/close") is None
-    assert pymem.get(f"{queue}/open/t=10s") == b"hello"
-
-
-def test_pymemcache_wait_peek_and_close_open(pymem: Client, queue: str) -> None:
-    for body in (b"1", b"2"):
-        assert pymem.set(queue, body)
-    assert pymem.get(f"{queue}/peek") == b"1"
-    assert pymem.get(f"{queue}/open/t=5s") == b"1"
-    assert pymem.get(f"{queue}/close/open") == b"2"
-    assert pymem.get(f"{queue}/abort") is None
-    assert pymem.get(queue) == b"2"
-    assert pymem.get(f"{queue}/t=1") is None
-
-
-def test_pymemcache_add_means_what_it_says(pymem: Client, queue: str) -> None:
-    assert pymem.add(queue, b"me") is True
-    assert pymem.add(queue, b"you") is False
 
 
 def test_pymemcache_keeps_the_types_of_values(daemon: DaemonProcess, queue: str) -> None:
