@@ -27,6 +27,7 @@ from journal.format import parse_folder_name
 from journal.store import Sizes
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import watch
+from kestrelpy.cli.manifest import NUMBER_MAX
 from kestrelpy.cli.queue_writer import ITEM_BYTES_MAX, STAGED, QueueWriter
 from kestrelpy.errors import ClientError
 from kestrelpy.kestrel import (
@@ -134,9 +135,9 @@ def bring_in(
             if name.endswith(STAGED) and parse_folder_name(name.removesuffix(STAGED))[1]:
                 files.remove_folder(os.path.join(order.data_dir, name))
         known = [parse_folder_name(name)[1] for name in files.names(order.data_dir)]
-        generation = max(unix_ms // 1000, directory.tokens.generation + 1, *(
-            each + 1 for each in (*known, 0)
-        ))  # fmt: skip
+        generation = 1 + max(unix_ms // 1000, directory.tokens.generation, *known, 0)
+        if generation > NUMBER_MAX:
+            raise JournalError(f"{order.data_dir}: a generation here is the last, {NUMBER_MAX}")
         for family in families:
             if family.name in there:
                 for _, _, made in family.members:
@@ -335,8 +336,8 @@ def _replayed(
         )
     if replay.spared:
         made.notes.append(
-            f"{journal.queue}: {replay.spared} removals after the damage may mean items lost in "
-            "it, so that up to as many items come again"
+            f"{journal.queue}: {replay.spared} removals after the damage do not count, since they "
+            "do not say which item they mean: as many items come again"
         )
     if replayed.damages and not replay.records:
         made.state = "refused"

@@ -7,11 +7,10 @@
     open       fetched and neither confirmed nor put back, by xid
 
 Kestrel's removals are positional: they say "the head". So a record that is lost changes the meaning
-of all removals after it.
+of all removals after it, whatever they remove: items lost with it, or put back by it, were heads.
 
 One rule: damage loses what it destroyed and nothing else. After damage in a file that others
-follow, a removal may mean an item that was lost with it. It then removes only items from before the
-damage; those from after it stay, and a few may be delivered again.
+follow no removal counts: what it removed stays, and is delivered again.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Replay:
         self._open: dict[int, int] = {}
         self._own_xid: dict[int, int] = {}  # of items added by ADD_XID, by position
         self._counter = 0
-        self._barrier = -1  # how many of `_tail` were there at the first damage; -1: none
+        self._is_damaged = False
 
     def feed(self, data: bytes, at: int, offset: int, end: int, before: int) -> int | Damage:
         """Apply the records in `data` from `at` on; return where the next one begins.
@@ -118,9 +117,8 @@ class Replay:
         return at
 
     def pass_damage(self) -> None:
-        """Go on with the next file after damage."""
-        if self._barrier < 0:
-            self._barrier = len(self._tail)
+        """Go on with the next file after damage: from now on no removal counts."""
+        self._is_damaged = True
 
     @property
     def opened(self) -> int:
@@ -147,13 +145,13 @@ class Replay:
     # -- one record -------------------------------------------------------------------------
 
     def _pop(self) -> int:
-        """Remove and return the head; -1: there is none, or it was lost."""
+        """Remove and return the head; -1: there is none, or it is not known."""
+        if self._is_damaged:
+            self.spared += 1
+            return -1
         if self._front:
             return self._front.pop()
         head = self._head
-        if head == self._barrier:
-            self.spared += 1
-            return -1
         if head == len(self._tail):
             return -1
         position = self._tail[head]
@@ -161,8 +159,6 @@ class Replay:
         if head == _REMOVED_MAX:
             del self._tail[:head]
             self._head = 0
-            if self._barrier >= 0:
-                self._barrier -= head
         return position
 
     def _apply(self, opcode: int, xid: int) -> None:
