@@ -12,12 +12,14 @@ from kestrelpy.server.directory import (
     new_id,
     read_server_id,
 )
+from kestrelpy.server.supervisor import Supervisor
 
 __all__ = [
     "NAME",
     "Daemon",
     "DataDirectory",
     "StartError",
+    "Supervisor",
     "make_server_id",
     "new_id",
     "read_server_id",

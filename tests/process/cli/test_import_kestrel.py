@@ -1,4 +1,4 @@
-"""`kestrelpy import-kestrel`: what Kestrel would serve is served, once, whatever ends it halfway."""
+"""`kestrelpy import-kestrel`: what Kestrel would serve is served, once, whatever ends it."""
 
 from __future__ import annotations
 
@@ -175,7 +175,8 @@ def test_a_queue_that_is_there_is_never_touched(
 def test_after_a_kill_a_second_run_goes_on(run: Command, src: Path, tmp_path: Path) -> None:
     count = 60_000
     for name in ("a", "b", "c"):
-        (src / name).write_bytes(b"".join(add(b"%s%06d" % (name.encode(), n)) for n in range(count)))
+        items = (add(b"%s%06d" % (name.encode(), n)) for n in range(count))
+        (src / name).write_bytes(b"".join(items))
     process = run.start("import-kestrel", str(src), "--data-dir", "data")
     data = tmp_path / "data"
     eventually(lambda: data.is_dir() and any(n.startswith("b.") for n in os.listdir(data)))
