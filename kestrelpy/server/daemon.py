@@ -76,9 +76,8 @@ class Daemon:
         self._files: Files = files or Disk()
         journal = config.journal
         self.lines: Lines = {}
-        self.mode = "up"
+        self.mode, self.server_id = "up", ""
         self.log_limit = LogLimit()
-        self.server_id = ""
         self.started_ms, self.elapsed = clock.now_ms(), clock.elapsed
         self.is_leaving = False
         self._connections: set[Connection] = set()
