@@ -98,6 +98,17 @@ def test_a_legacy_open_takes_the_next_free_xid() -> None:
     assert left(wrapped + confirmed(2)) == [b"a"]  # neither 0 nor the open 1
 
 
+def test_a_legacy_item_is_open_under_the_xid_that_it_brings() -> None:
+    def bringing(xid: int, body: bytes) -> bytes:
+        return with_xid(7, xid) + add(body)[1:] + b"\x03"
+
+    data = bringing(6, b"a") + bringing(5, b"b")
+
+    assert left(data) == [b"b", b"a"]
+    assert left(data + confirmed(5)) == [b"a"]
+    assert left(bringing(6, b"a") + bringing(6, b"b") + confirmed(6)) == [b"b"]
+
+
 def test_items_of_all_versions_stand_in_one_journal() -> None:
     made = source(add_1_0(b"old", 1_350_000_000) + add(b"new", expires_ms=17))
 
