@@ -38,6 +38,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = {
     "journal": 1,
     "kestrelpy.durations": 1,
+    "kestrelpy.kestrel": 1,
     "kestrelpy.errors": 2,
     "kestrelpy.message_keys": 2,
     "kestrelpy.core": 2,
@@ -63,11 +64,13 @@ INSTEAD = {
 OUTSIDE = {
     "journal": {"stdlib", "aiofiles"},
     "kestrelpy.durations": {"stdlib"},
+    "kestrelpy.kestrel": {"stdlib"},
     "kestrelpy.core": {"stdlib", "aiofiles"},
 }
 OUTSIDE_OF_STANDALONE = {"stdlib", "pymemcache"}
 _SPARK_ITSELF = {"pyspark", "py4j"}
 REFUSED = {
+    "kestrelpy.kestrel": {"asyncio", "os", "pathlib", "time", "socket", "threading"},
     **{
         f"kestrelpy.spark.{room}": _SPARK_ITSELF
         for room in ("errors", "files", "live", "offsets", "options", "schema")

@@ -422,10 +422,8 @@ class Journal:
         """
         commit = self.commit
         assert not commit.lsn_in_flight, "a journal is closed when its syncs are over"
-        self._write_all(time_ms, pause)
-        job = self.begin_sync()
-        if job is not None:
-            self._run(job)
+        self.write_all(time_ms, pause)
+        self.sync_now()
         if commit.failure is None:
             self.rest(time_ms)
         else:
@@ -443,8 +441,11 @@ class Journal:
             handle.close()
         self._retired = []
 
-    def _write_all(self, time_ms: int, pause: Callable[[], None]) -> None:
-        """Write all pending records, and prepare the segments for them here and now."""
+    def write_all(self, time_ms: int, pause: Callable[[], None] = lambda: None) -> None:
+        """Write all pending records, and prepare the segments for them here and now. Blocks.
+
+        Never raises: why some could not be written is in `commit.failure`.
+        """
         tries = 0
         while self.has_pending and self.commit.failure is None:
             short, where = self.shortage, self.folder
@@ -462,6 +463,12 @@ class Journal:
                     return
                 pause()
             self.write(time_ms)
+
+    def sync_now(self) -> None:
+        """Sync everything written by now. Blocks; a failure is in `commit.failure`."""
+        job = self.begin_sync()
+        if job is not None:
+            self._run(job)
 
     def _run(self, job: SyncJob) -> None:
         try:

@@ -385,3 +385,42 @@ def restore(
     from kestrelpy.cli import restore as tools
 
     tools.restore(backup, data_dir, replace, yes)
+
+
+@app.command("import-kestrel")
+def import_kestrel(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Kestrel's queuePath.")],
+    data_dir: DataDir = None,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", help="Only this queue; repeatable.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what it would import, and write nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Import the queues of Kestrel 1.x or 2.x; neither Kestrel nor a daemon may be running.
+
+    After an end halfway, run it again: it goes on. Exit code 1: something in SRC is damaged or left
+    out, and named.
+    """
+    from kestrelpy.cli import import_kestrel as tools
+    from kestrelpy.cli.journal import data_folder
+
+    order = tools.Order(source, data_folder(data_dir), queue or [], dry_run)
+    tools.import_kestrel(order, as_json)
+
+
+@app.command("export-kestrel")
+def export_kestrel(
+    dest: Annotated[str, typer.Argument(metavar="DEST", help="An empty or new directory.")],
+    data_dir: DataDir = None,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", help="Only this queue; repeatable.")
+    ] = None,
+) -> None:
+    """Write the queues as journals of Kestrel; no daemon may be running."""
+    from kestrelpy.cli import export_kestrel as tools
+    from kestrelpy.cli.journal import data_folder
+
+    tools.export_kestrel(dest, data_folder(data_dir), queue or [])

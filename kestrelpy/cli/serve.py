@@ -15,7 +15,7 @@ import uvloop
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.logs import log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
-from kestrelpy.server import Daemon, StartError
+from kestrelpy.server import Daemon, StartError, Supervisor
 
 Flags = Mapping[tuple[str, str], object]
 
@@ -47,8 +47,12 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         raise CommandError(str(error)) from None
     _log_as_it_says(config)
 
+    supervisor = Supervisor(os.environ)
+
     async def live() -> None:
-        daemon = Daemon(config, source.load_and_prepare, _say, taken=_log_as_it_says)
+        daemon = Daemon(
+            config, source.load_and_prepare, _say, taken=_log_as_it_says, supervisor=supervisor
+        )
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
 

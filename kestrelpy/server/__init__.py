@@ -5,6 +5,22 @@ become true. The floors below decide what anything means.
 """
 
 from kestrelpy.server.daemon import Daemon, StartError
-from kestrelpy.server.directory import NAME, make_server_id, new_id, read_server_id
+from kestrelpy.server.directory import (
+    NAME,
+    DataDirectory,
+    make_server_id,
+    new_id,
+    read_server_id,
+)
+from kestrelpy.server.supervisor import Supervisor
 
-__all__ = ["NAME", "Daemon", "StartError", "make_server_id", "new_id", "read_server_id"]
+__all__ = [
+    "NAME",
+    "Daemon",
+    "DataDirectory",
+    "StartError",
+    "Supervisor",
+    "make_server_id",
+    "new_id",
+    "read_server_id",
+]  # fmt: skip

@@ -39,6 +39,7 @@ from kestrelpy.server.process import collector_paused, return_large_memory, tune
 from kestrelpy.server.queue_deletion import QueueDeletions
 from kestrelpy.server.reloading import Reload, refuse_at_start
 from kestrelpy.server.schedules import Schedules
+from kestrelpy.server.supervisor import BadInheritance, Supervisor
 from kestrelpy.server.turn import Turn
 
 log = logging.getLogger("kestrelpy")
@@ -64,19 +65,19 @@ class Daemon:
         say: Callable[[str], None],
         files: Files | None = None,
         taken: Callable[[Config], None] = lambda config: None,
+        supervisor: Supervisor | None = None,
     ) -> None:
-        """`load` reads the configuration again, `taken` gets each configuration that comes into
-        force; `say` prints one of the first lines."""
+        """`load` reads the configuration again, `taken` gets each one that comes into force;
+        `say` prints one of the first lines; `supervisor` is the process that started us."""
         self.policies = Policies(config)
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._load, self._taken = load, taken
-        self._say = say
+        self._say, self._supervisor = say, supervisor or Supervisor({})
         self._files: Files = files or Disk()
         journal = config.journal
         self.lines: Lines = {}
-        self.mode = "up"
+        self.mode, self.server_id = "up", ""
         self.log_limit = LogLimit()
-        self.server_id = ""
         self.started_ms, self.elapsed = clock.now_ms(), clock.elapsed
         self.is_leaving = False
         self._connections: set[Connection] = set()
@@ -137,6 +138,7 @@ class Daemon:
         """Lock the directory, recover its queues, listen."""
         self._share_files()
         return_large_memory()
+        prolonging = self._loop.create_task(self._supervisor.prolong_start())
         with collector_paused():
             found, sync_ms = await self._recover()
             for note in found.notes + self.policies.notes(self.broker):
@@ -160,6 +162,9 @@ class Daemon:
                 # The crash came before these segments were archived or removed.
                 self.turn.retire_segments(queue.log)
         self.turn.schedule()  # the ready items are read before the first request for them
+        prolonging.cancel()
+        self._supervisor.ready(f"ready: {found.queues} queues, {found.items} items")
+        self._start_task(self._supervisor.keep_alive())
         self._say(
             f"ready: data in {self.directory.path}, {found.queues} queues, {found.items} items, "
             f"{sync_call_name()} takes "
@@ -189,14 +194,20 @@ class Daemon:
         # As many connections as may come at once and be refused without effect on the journals.
         listeners = self._listeners = Listeners(self._new_connection, max(min(BACKLOG, most), 1))
         try:
-            for line in await listeners.listen(server.host, server.port, server.socket):
+            handed = self._supervisor.sockets()
+            lines = await (
+                listeners.take_over(handed) if handed
+                else listeners.listen(server.host, server.port, server.socket)
+            )  # fmt: skip
+            for line in lines:
                 self._say(line)
-        except CannotListen as error:
+        except (BadInheritance, CannotListen) as error:
             raise StartError(str(error)) from error
 
     async def stop(self) -> None:
         """Answer the requests in flight, and close every journal cleanly."""
         self.is_leaving = True
+        self._supervisor.stopping()
         self._listeners.close()
         for task in list(self._tasks):
             task.cancel()
@@ -296,19 +307,25 @@ class Daemon:
         async with self._reloading:
             gate, self._next_reload = self._next_reload, None
             assert gate is not None
+            self._supervisor.reloading()
+            status = "configuration reloaded"
             try:
                 await self._take_configuration(await wrap(self._load)())
             except ConfigError as error:
                 text = f"configuration not reloaded: {error}"
                 self._log(logging.ERROR, text, text)
-                gate.failure = ServerError(f"configuration not reloaded: {error.problems[0]}")
+                status = f"configuration not reloaded: {error.problems[0]}"
+                gate.failure = ServerError(status)
             except ServerError as error:
-                gate.failure = error
+                status, gate.failure = str(error), error
             except Exception:  # the client gets an answer in any case
                 log.exception("a bug in the server")
-                gate.failure = ServerError("configuration not reloaded for all: the log says why")
+                status = "configuration not reloaded for all: the log says why"
+                gate.failure = ServerError(status)
             else:
                 gate.open()
+            finally:
+                self._supervisor.ready(status)
             self.turn.touch_all(gate.waiting_stored)
             self.turn.schedule()
 

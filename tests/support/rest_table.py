@@ -244,6 +244,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_has_input _since_ms _hurry_until_ms is_hurried": "of the last turns with a write",
     },
     "server.journals.later_syncs.LaterSyncs": {},
+    "server.supervisor.Supervisor": {
+        "_address _watchdog_usec _names": SETTING, "_has_failed": "the log has said so",
+    },
     "server.connections.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
     "server.journals.open_journals.OpenJournals": {
         "most": SETTING,
@@ -373,6 +376,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.errors.JournalFailed journal.errors.NewerFormat
         journal.snapshot.snapshot.SnapshotDamaged protocol.parse.target.UnknownOption
         server.daemon.StartError server.connections.listeners.CannotListen
+        server.supervisor.BadInheritance
     """,
     "a file, or what is known of one": """
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle

@@ -8,8 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Final
+
+# Sockets that were handed over are not ours to remove; before 3.13 no loop does that.
+_STAYS: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 
 class CannotListen(Exception):
@@ -41,6 +46,23 @@ class Listeners:
         if path is not None:
             await self._listen_unix(path)
             lines.append(f"listening: memcache on {path}")
+        return lines
+
+    async def take_over(self, handed: Sequence[socket.socket]) -> list[str]:
+        """Listen on sockets that were handed over; return a line for each. Raise CannotListen."""
+        loop, lines = asyncio.get_running_loop(), list[str]()
+        for sock in handed:
+            name = sock.getsockname()
+            try:
+                if sock.family == socket.AF_UNIX:
+                    listener = await loop.create_unix_server(self._protocol, sock=sock, **_STAYS)
+                else:
+                    name = f"{name[0]}:{name[1]}"
+                    listener = await loop.create_server(self._protocol, sock=sock)
+            except (OSError, ValueError) as error:
+                raise CannotListen(f"cannot listen on {name}, handed over: {error}") from error
+            self._servers.append(listener)
+            lines.append(f"listening: memcache on {name}, handed over")
         return lines
 
     async def _listen_unix(self, path: Path) -> None:

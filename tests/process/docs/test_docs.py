@@ -15,6 +15,7 @@ OTHERS = [ROOT / name for name in ("DECISIONS.md", "bench/README.md", "journal/F
 # These have tests of their own that run their code.
 OWN = {
     "clients.md": "tests/process/clients/test_page.py",
+    "operations.md": "tests/process/test_operations_page.py",
 }
 RUN = {"nc", "python", "sh", "toml"}
 # Configuration or code of other tools, and what a program prints; a reader types none of it.
