@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 import kestrelpy
 from kestrelpy.cli.at import DEFAULT_SERVER, DEFAULT_TIMEOUT, at
+from kestrelpy.cli.completion import complete_shell
 from kestrelpy.cli.dead_commands import dead, move
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
 from kestrelpy.cli.options import (
@@ -29,7 +30,7 @@ from kestrelpy.cli.options import (
     Watch,
     Yes,
 )
-from kestrelpy.cli.queues_commands import queues, schedules
+from kestrelpy.cli.queues_commands import items, queues, schedules
 from kestrelpy.cli.spark import spark
 from kestrelpy.cli.usage import sentence, whole
 
@@ -50,6 +51,7 @@ ConfigFile = Annotated[
 ]
 
 app.add_typer(queues, name="queues")
+app.add_typer(items, name="items")
 app.add_typer(schedules, name="schedules")
 item = typer.Typer(
     help="Show, cancel and retry single items.", no_args_is_help=True, rich_markup_mode=None,
@@ -167,6 +169,57 @@ def status(
     from kestrelpy.cli import listing
 
     listing.status(at(server, timeout), set_, as_json, watch)
+
+
+@app.command()
+def top(
+    sort: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The order: name, items, in, out, age, ...")
+    ] = "items",
+    interval: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long from one print to the next.")
+    ] = "1s",
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
+    count: Annotated[
+        int,
+        typer.Option(
+            "--count", "-n", metavar="N", help="At most this many queues.",
+            parser=whole("--count", 1),
+        ),
+    ] = 30,
+    server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
+) -> None:
+    """Show the busiest queues, live.
+
+    At a terminal the table is renewed until q or Ctrl-C; the last line names the keys that sort it.
+    In a pipe it is printed once.
+    """
+    from kestrelpy.cli import top as live
+
+    live.top(at(server, timeout), sort, interval, once, count, as_json)
+
+
+@app.command()
+def completion(
+    shell: Annotated[
+        str,
+        typer.Argument(
+            metavar="SHELL", help="bash, zsh or fish.", autocompletion=complete_shell,
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Print the completion script of a shell.
+
+    Once for this shell: eval "$(kestrelpy completion bash)". For good: kestrelpy
+    --install-completion.
+    """
+    from kestrelpy.cli import completion as shells
+
+    os.environ[shells.VARIABLE] = shells.request_of(shell)
+    app(prog_name="kestrelpy")
 
 
 @app.command()

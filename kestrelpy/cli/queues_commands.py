@@ -14,15 +14,23 @@ import typer
 
 from kestrelpy.cli.at import DEFAULT_SERVER, DEFAULT_TIMEOUT, at
 from kestrelpy.cli.options import HELP_FLAGS, Json, Queue, Server, Timeout, Watch, Yes
+from kestrelpy.cli.usage import whole
 
 queues = typer.Typer(
     help="List, create, pause, flush and delete queues.", no_args_is_help=True,
+    rich_markup_mode=None, context_settings=HELP_FLAGS,
+)  # fmt: skip
+items = typer.Typer(
+    help="List and show the items of a queue by marker.", no_args_is_help=True,
     rich_markup_mode=None, context_settings=HELP_FLAGS,
 )  # fmt: skip
 schedules = typer.Typer(
     help="List schedules and their run times.", no_args_is_help=True, rich_markup_mode=None,
     context_settings=HELP_FLAGS,
 )  # fmt: skip
+
+Body = Annotated[bool, typer.Option("--body", help="Print the body as well.")]
+
 
 @queues.command("ls")
 def queues_ls(
@@ -122,6 +130,60 @@ def queues_delete(
     from kestrelpy.cli import queues as commands
 
     commands.delete(at(server, timeout), queue, yes)
+
+
+@items.command("ls")
+def items_ls(
+    queue: Queue,
+    after: Annotated[
+        int,
+        typer.Option(
+            metavar="MARKER", help="Begin after this marker.", parser=whole("--after", 0)
+        ),
+    ] = 0,
+    count: Annotated[
+        int,
+        typer.Option(
+            "--count", "-n", metavar="N", help="At most this many.", parser=whole("--count", 1)
+        ),
+    ] = 20,
+    body: Body = False,
+    server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
+) -> None:
+    """List the items of a queue in the order of their markers.
+
+    Ready and leased items, and done ones where the queue retains them. Delayed items have no marker
+    yet. Nothing is taken.
+    """
+    from kestrelpy.cli import browsing
+
+    browsing.ls(at(server, timeout), queue, after, count, body, as_json)
+
+
+@items.command("show")
+def items_show(
+    queue: Queue,
+    marker: Annotated[
+        int,
+        typer.Argument(
+            metavar="MARKER", help="The item's marker, as items ls prints it.",
+            parser=whole("MARKER", 1), show_default=False,
+        ),
+    ],
+    body: Body = False,
+    server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
+) -> None:
+    """Show one item by its marker.
+
+    Exit code 1: there is no item with this marker.
+    """
+    from kestrelpy.cli import browsing
+
+    browsing.show(at(server, timeout), queue, marker, body, as_json)
 
 
 @schedules.command("ls")

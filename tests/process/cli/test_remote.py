@@ -50,10 +50,10 @@ def test_an_unreachable_server_is_one_sentence(kestrelpy: Command, words: list[s
 
 
 COMMANDS = [
-    ["status"], ["put", "q", "x"], ["get", "q"], ["peek", "q"], ["move", "q", "r"],
+    ["status"], ["top", "--once"], ["put", "q", "x"], ["get", "q"], ["peek", "q"], ["move", "q", "r"],
     ["queues", "ls"], ["queues", "show", "q"], ["queues", "create", "q"], ["queues", "pause", "q"],
     ["queues", "resume", "q"], ["queues", "flush", "q"], ["queues", "delete", "q"],
-    ["item", "show", "q", "1"],
+    ["items", "ls", "q"], ["items", "show", "q", "1"], ["item", "show", "q", "1"],
     ["item", "cancel", "q", "1"], ["item", "retry", "q", "1"], ["dead", "ls", "q"],
     ["dead", "purge", "q", "1"], ["dead", "redrive", "q", "1"], ["schedules", "ls"],
 ]  # fmt: skip
