@@ -111,6 +111,10 @@ class Stage:
         return self.config.server.allow_delete
 
     @property
+    def allow_flush_all(self) -> bool:
+        return self.config.server.allow_flush_all
+
+    @property
     def allow_shutdown(self) -> bool:
         return self.config.server.allow_shutdown
 
@@ -130,7 +134,7 @@ class Stage:
         self.elapsed_s += self.look_s
         return self.elapsed_s
 
-    def shutdown(self) -> None:
+    def shutdown(self, why: str) -> None:
         self.shut_down = True
 
     def files_gone(self, queue: Queue) -> Gate:

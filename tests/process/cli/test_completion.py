@@ -22,7 +22,8 @@ def environment(tmp_path: Path, kestrelpy: Command) -> dict[str, str]:
     """With `kestrelpy` on the path, and the server of these tests."""
     command = tmp_path / "bin" / "kestrelpy"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{SOURCE}" exec "{sys.executable}" -m kestrelpy "$@"\n')
+    start = f'PYTHONPATH="{SOURCE}" exec "{sys.executable}" -m kestrelpy "$@"'
+    command.write_text(f"#!/bin/sh\n{start}\n")
     command.chmod(0o755)
     return {
         "PATH": f"{command.parent}:{os.environ['PATH']}", "HOME": str(tmp_path),

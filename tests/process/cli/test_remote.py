@@ -50,7 +50,8 @@ def test_an_unreachable_server_is_one_sentence(kestrelpy: Command, words: list[s
 
 
 COMMANDS = [
-    ["status"], ["top", "--once"], ["put", "q", "x"], ["get", "q"], ["peek", "q"], ["move", "q", "r"],
+    ["status"], ["top", "--once"], ["put", "q", "x"], ["get", "q"], ["peek", "q"],
+    ["move", "q", "r"],
     ["queues", "ls"], ["queues", "show", "q"], ["queues", "create", "q"], ["queues", "pause", "q"],
     ["queues", "resume", "q"], ["queues", "flush", "q"], ["queues", "delete", "q"],
     ["items", "ls", "q"], ["items", "show", "q", "1"], ["item", "show", "q", "1"],

@@ -14,5 +14,5 @@ def test_a_timeout_is_a_duration() -> None:
 
 @pytest.mark.parametrize("timeout", ["5", "0s", "", "soon"])
 def test_any_other_timeout_is_refused_by_its_name(timeout: str) -> None:
-    with pytest.raises(CommandError, match="^--timeout: "):
+    with pytest.raises(CommandError, match=r"^--timeout: "):
         at("host:1", timeout)

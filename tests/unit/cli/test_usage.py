@@ -21,7 +21,7 @@ def test_another_word_is_refused_with_the_bounds(text: str) -> None:
 
 
 def test_without_an_upper_bound_the_refusal_names_the_lower_one() -> None:
-    with pytest.raises(CommandError, match='^ID: "0" must be a whole number of at least 1$'):
+    with pytest.raises(CommandError, match=r'^ID: "0" must be a whole number of at least 1$'):
         whole("ID", 1)("0")
 
 
