@@ -33,7 +33,7 @@ def dead_ls(
     queue: Queue, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: Json = False,
 ) -> None:
-    """List the dead letters of QUEUE, oldest first, with attempts and reason."""
+    """List the dead letters of a queue, oldest first, with the reasons."""
     from kestrelpy.cli import dead as line
 
     line.ls(at(server, timeout), queue, as_json)

@@ -32,7 +32,7 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.cli.options":
         "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",
     "kestrelpy.cli.queues_commands":
-        "tests/process/cli/test_queues.py: no behaviour of its own, it declares the commands",
+        "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.client.connection": f"{_CLIENT}: a worker is tested with its connection",
     "kestrelpy.client.item": f"{_CLIENT}: an item is tested with the worker that has it",
     "kestrelpy.client.worker": f"{_CLIENT}: a worker is what the client's users see",

@@ -6,6 +6,7 @@ import pytest
 import typer.main
 
 from kestrelpy.cli.app import app
+from kestrelpy.cli.queues_commands import items, queues, schedules
 from tests.process.cli.command import Command
 
 
@@ -57,6 +58,28 @@ def test_each_command_says_in_one_sentence_what_it_does(path: str, text: str) ->
     assert first.count(". ") == 0, first
     assert len(first) <= 66, "it is cut off in the list of commands"
     assert first.split()[0] not in ("What", "The", "Whether", "Was")
+
+
+def options_of(group: object, path: str = "") -> dict[str, set[str]]:
+    """The options of every command."""
+    params = group.params  # type: ignore[attr-defined]
+    found = {path: {option for each in params for option in each.opts}}
+    for name, each in getattr(group, "commands", {}).items():
+        found |= options_of(each, f"{path} {name}".strip())
+    return found
+
+
+def test_each_command_with_a_server_has_a_timeout_too() -> None:
+    found = options_of(typer.main.get_command(app))
+
+    with_server = {path for path, options in found.items() if "--server" in options}
+    without = {path for path in with_server if "--timeout" not in found[path]}
+
+    assert {"status", "top", "put", "move", "dead ls", "item show"} <= with_server
+    assert without == {"work"}  # it waits for its server
+    for group in (queues, items, schedules):
+        ours = options_of(typer.main.get_command(group))
+        assert all("--timeout" in options for path, options in ours.items() if path), ours
 
 
 @pytest.mark.parametrize("words", [[], ["put"], ["queues"], ["queues", "show"], ["spark", "audit"]])

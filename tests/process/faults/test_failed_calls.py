@@ -97,7 +97,7 @@ def test_after_a_failed_call_a_queue_acknowledges_nothing_and_the_others_go_on(
                 wait_until(lambda: any(
                     "WARNING kestrelpy: stopped: SIGTERM, after the journals of these failed: bad; "
                     in line for line in daemon.lines
-                ))  # fmt: skip
+                ), "the line of the stop")  # fmt: skip
             else:
                 daemon.kill()
         assert any("acknowledges nothing until a restart" in line for line in daemon.lines)
