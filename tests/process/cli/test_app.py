@@ -19,7 +19,7 @@ from tests.process.cli.command import Command
         (["put", "q", "x", "--lin"], "no such option: --lin, did you mean --lines? (kestrelpy put"),
         (["put", "q", "x", "--nosuch"], "no such option: --nosuch (kestrelpy put -h shows what"),
         (["put"], "missing argument 'QUEUE' (kestrelpy put -h shows what it takes)"),
-        (["put", "q", "--id"], "(kestrelpy put -h shows what it takes)"),
+        (["put", "q", "--id"], "option '--id' requires an argument (kestrelpy"),
         (["put", "a", "b", "c"], "(kestrelpy put -h shows what it takes)"),
         (["serve", "--port", "abc"], '--port: "abc" must be a whole number from 0 to 65535'),
         (["item", "show", "q", "0"], 'ID: "0" must be a whole number of at least 1'),
