@@ -121,6 +121,7 @@ def test_each_example_prints_what_the_page_shows(shell: dict[str, str]) -> None:
 def test_the_spark_jobs_of_the_page_run(
     shell: dict[str, str], section: str, command: str, output: str
 ) -> None:
+    run("kestrelpy put for-spark hello", shell)
     # What the jobs print is tested with them; the last line is for the exit code.
     check(section, f"{command} && echo it has worked", f"{output}it has worked\n", shell)
 
