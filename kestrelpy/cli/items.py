@@ -23,6 +23,7 @@ from kestrelpy.durations import shown
 
 # Memcached's border: a larger number on the wire is a date.
 _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600
+_KEY_BYTES_MAX: Final = 250  # of memcached's protocol
 _STDIN: Final = "-"
 
 
@@ -49,7 +50,13 @@ class PutOptions:
             parts.append(f"id={_quoted(self.id, '--id')}")
         if self.keys:
             parts.append("key=" + ",".join(_quoted(key, "--key") for key in self.keys))
-        return "/".join(parts)
+        wire_key = "/".join(parts)
+        if len(wire_key) > _KEY_BYTES_MAX:
+            raise CommandError(
+                f"the queue with its --id and --key takes {len(wire_key)} bytes on the wire, limit "
+                f"{_KEY_BYTES_MAX}: use a shorter id, for instance a hash of it"
+            )
+        return wire_key
 
     def expiry(self, now: float) -> int:
         """Return the expiry of the `set`, 0 for none; raise CommandError."""

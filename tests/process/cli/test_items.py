@@ -134,7 +134,7 @@ def test_a_long_expiry_is_seconds_too_not_a_date(
         (["put", "q", "x", "--at", "2030-01-01"], '"2030-01-01" is not a date with a time'),
         (["put", "q", "x", "--id", ""], "--id: it must not be empty"),
         (["put", "q", "--lines", "--id", "7"], "--id and --lines do not go together"),
-        (["put", "q", "x", "--id", "i" * 250], "key too long"),
+        (["put", "q", "x", "--id", "i" * 250], "takes 255 bytes on the wire, limit 250"),
         (["get", "q", "--wait", "5s", "--peek"], "--peek and --wait do not go together"),
         (["get", "q", "--server", "somewhere"], "'somewhere' is not a server's address"),
         (["get", "q", "--server", "host:0"], "'host:0' is not a server's address"),
