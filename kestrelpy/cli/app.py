@@ -12,42 +12,57 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
 import kestrelpy
+from kestrelpy.cli.at import DEFAULT_SERVER, DEFAULT_TIMEOUT, at
+from kestrelpy.cli.completion import complete_shell
 from kestrelpy.cli.dead_commands import dead, move
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
-from kestrelpy.cli.options import DEFAULT_SERVER, Json, Number, Queue, Server, Yes
+from kestrelpy.cli.options import (
+    HELP_FLAGS,
+    Json,
+    Number,
+    Queue,
+    QueueKey,
+    Server,
+    Timeout,
+    Watch,
+    Yes,
+)
+from kestrelpy.cli.queues_commands import items, queues, schedules
 from kestrelpy.cli.spark import spark
+from kestrelpy.cli.usage import sentence, whole
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings=HELP_FLAGS,
 )
 
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
         "--config",
+        metavar="FILE",
         help="Configuration file. Default: ./kestrelpy.toml, else /etc/kestrelpy/kestrelpy.toml.",
     ),
 ]
 
-queues = typer.Typer(
-    help="The queues and their settings.", no_args_is_help=True, rich_markup_mode=None
-)
 app.add_typer(queues, name="queues")
-schedules = typer.Typer(
-    help="The schedules and their run times.", no_args_is_help=True, rich_markup_mode=None
-)
+app.add_typer(items, name="items")
 app.add_typer(schedules, name="schedules")
-item = typer.Typer(help="Single items.", no_args_is_help=True, rich_markup_mode=None)
+item = typer.Typer(
+    help="Show, cancel and retry single items.", no_args_is_help=True, rich_markup_mode=None,
+    context_settings=HELP_FLAGS,
+)  # fmt: skip
 app.add_typer(item, name="item")
 app.add_typer(dead, name="dead")
 journal = typer.Typer(
-    help="The journals of a data directory.", no_args_is_help=True, rich_markup_mode=None
-)
+    help="Check, print and repair the journals of a data directory.", no_args_is_help=True,
+    rich_markup_mode=None, context_settings=HELP_FLAGS,
+)  # fmt: skip
 app.add_typer(journal, name="journal")
 app.add_typer(spark, name="spark")
 
@@ -61,7 +76,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """A queue daemon for memcache clients, and its tools."""
@@ -71,14 +89,23 @@ def main() -> None:
     """Run one command and exit."""
     try:
         try:
-            app(prog_name="kestrelpy")
+            code = app(prog_name="kestrelpy", standalone_mode=False)
         finally:
             sys.stdout.flush()
     except CommandError as error:
         _end(str(error), error.code)
+    except TyperException as error:
+        if "\n" in error.format_message():  # the help of a command that needs a subcommand
+            print(error.format_message())
+            sys.exit(UNUSABLE)
+        _end(sentence(error), UNUSABLE)
+    except typer.Abort:
+        _end("nothing was changed", NOTHING)
     except OSError as error:  # most likely a full disk behind standard output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end(error.strerror or str(error), UNUSABLE)
+    if code:
+        sys.exit(code)
 
 
 def _end(text: str, code: int) -> NoReturn:
@@ -90,12 +117,27 @@ def _end(text: str, code: int) -> NoReturn:
 @app.command()
 def serve(
     config: ConfigFile = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where the journals live.")] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any free one.")] = None,
-    http_port: Annotated[int, typer.Option(hidden=True)] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the journals live.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", help="Port to listen on; 0: any free one.",
+            parser=whole("--port", 0, 65535),
+        ),
+    ] = None,
+    http_port: Annotated[
+        int, typer.Option(hidden=True, parser=whole("--http-port", 0, 65535))
+    ] = 0,
 ) -> None:
-    """Run the daemon. SIGTERM ends it cleanly, SIGHUP reads its configuration again."""
+    """Run the daemon.
+
+    SIGTERM ends it cleanly; SIGHUP reads the configuration again.
+    """
     from kestrelpy.cli import serve as daemon
 
     if http_port:
@@ -116,129 +158,170 @@ def check_config(config: ConfigFile = None) -> None:
 def status(
     server: Server = DEFAULT_SERVER,
     set_: Annotated[
-        str | None, typer.Option("--set", help="Change it: up, readonly or quiescent.")
+        str | None,
+        typer.Option("--set", metavar="MODE", help="Change it: up, readonly or quiescent."),
     ] = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
+    watch: Watch = None,
+) -> None:
+    """Show a server's mode, health, counts and totals."""
+    from kestrelpy.cli import listing
+
+    listing.status(at(server, timeout), set_, as_json, watch)
+
+
+@app.command()
+def top(
+    sort: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The order: name, items, in, out, age, ...")
+    ] = "items",
+    interval: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long from one print to the next.")
+    ] = "1s",
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
+    count: Annotated[
+        int,
+        typer.Option(
+            "--count", "-n", metavar="N", help="At most this many queues.",
+            parser=whole("--count", 1),
+        ),
+    ] = 30,
+    server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: Json = False,
 ) -> None:
-    """Show the facts of a server."""
-    from kestrelpy.cli import listing
+    """Show the busiest queues, live.
 
-    listing.status(server, set_, as_json)
-
-
-@queues.command("ls")
-def queues_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """List the queues with their counts."""
-    from kestrelpy.cli import listing
-
-    listing.queues_ls(server, as_json)
-
-
-@queues.command("create")
-def queues_create(
-    queue: Queue,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting, like lease=5m; repeatable."),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help="Settings as TOML; -: standard input."),
-    ] = None,
-    server: Server = DEFAULT_SERVER,
-) -> None:
-    """Create a queue with declared settings; on disk when this returns.
-
-    Exit code 1: it has other declared settings, and keeps them.
+    At a terminal the table is renewed until q or Ctrl-C; the last line names the keys that sort it.
+    In a pipe it is printed once.
     """
-    from kestrelpy.cli import queues as commands
+    from kestrelpy.cli import top as live
 
-    commands.create(server, queue, settings or [], source)
-
-
-@queues.command("show")
-def queues_show(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """Show a queue's settings in force with their sources, and its counts."""
-    from kestrelpy.cli import queues as commands
-
-    commands.show(server, queue, as_json)
+    live.top(at(server, timeout), sort, interval, once, count, as_json)
 
 
-@queues.command("pause")
-def queues_pause(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
-    """Lease nothing from QUEUE until it is resumed; it stores, confirms and shows as ever."""
-    from kestrelpy.cli import item as single
+@app.command()
+def completion(
+    shell: Annotated[
+        str,
+        typer.Argument(
+            metavar="SHELL", help="bash, zsh or fish.", autocompletion=complete_shell,
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Print the completion script of a shell.
 
-    single.pause(server, queue, True)
+    Once for this shell: eval "$(kestrelpy completion bash)". For good: kestrelpy
+    --install-completion.
+    """
+    from kestrelpy.cli import completion as shells
 
-
-@queues.command("resume")
-def queues_resume(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
-    """Lease from a paused QUEUE again; waiting clients are served first."""
-    from kestrelpy.cli import item as single
-
-    single.pause(server, queue, False)
-
-
-@schedules.command("ls")
-def schedules_ls(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """List the schedules: the next run of each, and the last one (at first: its start)."""
-    from kestrelpy.cli import schedules as commands
-
-    commands.ls(server, as_json)
+    os.environ[shells.VARIABLE] = shells.request_of(shell)
+    app(prog_name="kestrelpy")
 
 
 @app.command()
 def put(
-    queue: Queue,
-    text: Annotated[str, typer.Argument(help="The body. Without it, or -: standard input.")] = "-",
+    queue: QueueKey,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The body; without it or -: standard input.")
+    ] = "-",
     lines: Annotated[bool, typer.Option("--lines", help="Store every line as an item.")] = False,
-    expire: Annotated[int, typer.Option(min=0, metavar="SECONDS", help="0: never.")] = 0,
+    delay: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Available after this time, like 90s.")
+    ] = None,
+    at_: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="DATE", help="Available at this time, like 2030-01-31T18:00:00Z."
+        ),
+    ] = None,
+    id_: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="Store nothing if the queue has seen this id."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", metavar="TEXT", help="Items with the same key are leased one after the other; "
+            "repeatable for a key of several values.",
+        ),
+    ] = None,
+    expire: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Remove it after this time, like 1h."),
+    ] = None,
     server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Store an item; on disk when this returns."""
-    from kestrelpy.cli import items
+    """Store an item.
 
-    items.put(server, queue, text, lines, expire)
+    The item is on disk when this returns.
+    """
+    from kestrelpy.cli import items as commands
+
+    options = commands.PutOptions(delay, at_, id_, key or [], expire)
+    commands.put(at(server, timeout), queue, text, lines, options)
 
 
 @app.command()
 def get(
-    queue: Queue,
-    wait: Annotated[str | None, typer.Option(help="How long to wait for one, like 5s.")] = None,
+    queue: QueueKey,
+    wait: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long to wait for an item, like 5s.")
+    ] = None,
     peek: Annotated[bool, typer.Option("--peek", help="Leave it in the queue.")] = False,
     server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Take one item and print its body, exactly; exit code 1 when there is none."""
-    from kestrelpy.cli import items
+    """Take one item and print its body.
+
+    The body is printed byte for byte, and confirmed then. Exit code 1: no item is ready.
+    """
+    from kestrelpy.cli import items as commands
 
     if not peek:
-        items.get(server, queue, wait)
+        commands.get(at(server, timeout), queue, wait)
     elif wait is None:
-        items.peek(server, queue)
+        commands.peek(at(server, timeout), queue)
     else:
         raise CommandError("--peek and --wait do not go together")
 
 
 @app.command()
-def peek(queue: Queue, server: Server = DEFAULT_SERVER) -> None:
-    """Print the next item's body and leave it in the queue; exit code 1 when there is none."""
-    from kestrelpy.cli import items
+def peek(
+    queue: QueueKey, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT
+) -> None:
+    """Print the next item's body and leave it in the queue.
 
-    items.peek(server, queue)
+    Exit code 1: no item is ready.
+    """
+    from kestrelpy.cli import items as commands
+
+    commands.peek(at(server, timeout), queue)
 
 
 @app.command()
 def work(
     queue: Queue,
-    command: Annotated[list[str], typer.Argument(metavar="CMD", help="The command, after --.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="CMD", help="The command, after --.")
+    ],
     wait: Annotated[str, typer.Option(help="How long one fetch waits for an item.")] = "5s",
     lease: Annotated[
         str, typer.Option(help="How long a lease lasts; it is renewed while CMD runs.")
     ] = "30s",
-    jobs: Annotated[int, typer.Option(min=1, max=1000, help="How many at a time.")] = 1,
+    jobs: Annotated[
+        int,
+        typer.Option(metavar="N", help="How many at a time.", parser=whole("--jobs", 1, 1000)),
+    ] = 1,
     items_max: Annotated[
-        int | None, typer.Option("--max", min=1, help="End after this many items.")
+        int | None,
+        typer.Option(
+            "--max", metavar="N", help="End after this many items.", parser=whole("--max", 1)
+        ),
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="One item; exit code 1 if none comes, or it fails.")
@@ -252,8 +335,9 @@ def work(
     ] = "",
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Run CMD per item, its body on standard input: exit code 0 confirms, others give it back.
+    """Run a command for every item.
 
+    CMD gets the body on standard input. Exit code 0 confirms the item, others give it back;
     75 defers it: it comes again after --delay, and no attempt is counted. With --bury, the last
     line of CMD's standard error is the reason. The lease is renewed while CMD runs; if it is lost,
     CMD gets SIGTERM. SIGTERM lets the running one finish, a second one is passed on. If the server
@@ -271,31 +355,42 @@ def work(
 
 @item.command("show")
 def item_show(
-    queue: Queue, number: Number, server: Server = DEFAULT_SERVER, as_json: Json = False
-) -> None:
-    """Show where an item is, and why it is not delivered; exit code 1 when it is gone."""
+    queue: Queue, number: Number, server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Show where an item is and why it is not delivered.
+
+    Exit code 1: the item is gone.
+    """
     from kestrelpy.cli import item as single
 
-    if not single.show(server, queue, number, as_json):
+    if not single.show(at(server, timeout), queue, number, as_json):
         raise typer.Exit(NOTHING)
 
 
 @item.command("cancel")
 def item_cancel(
-    queue: Queue, number: Number, yes: Yes = False, server: Server = DEFAULT_SERVER
-) -> None:
-    """Remove a waiting item; one that is leased or dead stays."""
+    queue: Queue, number: Number, yes: Yes = False, server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:  # fmt: skip
+    """Remove a waiting item.
+
+    An item that is leased or dead stays.
+    """
     from kestrelpy.cli import item as single
 
-    single.cancel(server, queue, number, yes)
+    single.cancel(at(server, timeout), queue, number, yes)
 
 
 @item.command("retry")
-def item_retry(queue: Queue, number: Number, server: Server = DEFAULT_SERVER) -> None:
+def item_retry(
+    queue: Queue, number: Number, server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:  # fmt: skip
     """Make a delayed item available now."""
     from kestrelpy.cli import item as single
 
-    single.retry(server, queue, number)
+    single.retry(at(server, timeout), queue, number)
 
 
 Folder = Annotated[
@@ -312,13 +407,22 @@ def dump(
     folder: Folder = None,
     data_dir: DataDir = None,
     from_lsn: Annotated[
-        int, typer.Option("--from-lsn", "--lsn-from", min=0, help="Begin at this record.")
+        int,
+        typer.Option(
+            "--from-lsn", "--lsn-from", metavar="LSN", help="Begin at this record.",
+            parser=whole("--from-lsn", 0),
+        ),
     ] = 0,
-    queue: Annotated[str | None, typer.Option(help="Only this queue's.")] = None,
-    bodies: Annotated[bool, typer.Option("--bodies", help="Bodies in full.")] = False,
+    queue: Annotated[
+        str | None, typer.Option(metavar="QUEUE", help="Only records of this queue.")
+    ] = None,
+    bodies: Annotated[bool, typer.Option("--bodies", help="Print bodies in full.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print every record as a sentence; a daemon may be running."""
+    """Print every record as a sentence.
+
+    A daemon may be running.
+    """
     from kestrelpy.cli import journal as tools
 
     words = [f"--from-lsn={from_lsn}"]
@@ -330,9 +434,9 @@ def dump(
 
 @journal.command()
 def verify(folder: Folder = None, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Show what is there and what is damaged; a daemon may be running.
+    """Check every file and name each damage.
 
-    Exit code 0: no damage; 1: damage; 2: something cannot be read.
+    A daemon may be running. Exit code 0: no damage; 1: damage; 2: something cannot be read.
     """
     from kestrelpy.cli import journal as tools
 
@@ -345,11 +449,14 @@ def repair(
     folder: Folder = None,
     data_dir: DataDir = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what it would do, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what it would do and change nothing.")
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Set damage aside and keep all the rest; no daemon may be running."""
+    """Set damaged parts aside and keep all the rest.
+
+    No daemon may be running.
+    """
     from kestrelpy.cli import journal as tools
 
     words = ["--dry-run"] if dry_run else []
@@ -366,7 +473,10 @@ def backup(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Copy every queue as of one moment, on disk when it returns; a daemon may be running."""
+    """Back up every queue as of one moment.
+
+    The backup is on disk when this returns. A daemon may be running.
+    """
     from kestrelpy.cli import backup as tools
 
     tools.backup(dest, data_dir, as_json)
@@ -381,7 +491,10 @@ def restore(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Restore the queues of a backup as new generations; no daemon may be running."""
+    """Restore the queues of a backup.
+
+    Each becomes a new generation of its queue. No daemon may be running.
+    """
     from kestrelpy.cli import restore as tools
 
     tools.restore(backup, data_dir, replace, yes)

@@ -16,8 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kestrelpy.cli.asking import asked
+from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.remote import NONE, connected, date, printable
+from kestrelpy.cli.remote import NONE, connected, date, printable, require_queue
 
 _AT_ONCE: Final = 500  # removals in flight: they share a sync
 _WIDE: Final = 1000
@@ -25,10 +26,12 @@ _WIDE: Final = 1000
 Death = dict[str, str | int | None]
 
 
-def ls(server: str, queue: str, as_json: bool) -> None:
+def ls(at: At, queue: str, as_json: bool) -> None:
     """Print every dead item; raise CommandError."""
-    with connected(server) as client:
+    with connected(at) as client:
         deaths = deaths_of(client, queue)
+        if not deaths:
+            require_queue(client, queue)
     if as_json:
         print(json.dumps(list(deaths.values())))
         return
@@ -48,19 +51,21 @@ def ls(server: str, queue: str, as_json: bool) -> None:
         print(f"no dead items in {queue}", file=sys.stderr)
 
 
-def purge(server: str, queue: str, numbers: list[int], everything: bool, yes: bool) -> None:
+def purge(at: At, queue: str, numbers: list[int], everything: bool, yes: bool) -> None:
     """Remove these dead items, or all of them; raise CommandError if one of them stays."""
     if bool(numbers) == everything:
         raise CommandError("dead purge: say which items, or --all of them")
-    with connected(server) as client:
+    with connected(at) as client:
+        require_queue(client, queue)
         deaths = deaths_of(client, queue)
         chosen = list(deaths) if everything else list(dict.fromkeys(numbers))
         known = [number for number in chosen if number in deaths]
         question = f"{dead_items(len(known))} of {queue} go for good. Remove?"
         if known and not yes and not asked(question):
             raise CommandError("nothing was changed", NOTHING)
-        for at in range(0, len(known), _AT_ONCE):
-            client.delete_many([f"{queue}/dead/item={n}" for n in known[at : at + _AT_ONCE]])
+        for first in range(0, len(known), _AT_ONCE):
+            some = known[first : first + _AT_ONCE]
+            client.delete_many([f"{queue}/dead/item={number}" for number in some])
         left = deaths_of(client, queue) if known else {}
     stay = [number for number in chosen if number in left]
     print(f"purged {dead_items(len(known) - len(stay))} of {queue}")

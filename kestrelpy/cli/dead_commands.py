@@ -10,23 +10,33 @@ from typing import Annotated
 
 import typer
 
-from kestrelpy.cli.options import DEFAULT_SERVER, Json, Numbers, Queue, Server, Yes
+from kestrelpy.cli.at import DEFAULT_SERVER, DEFAULT_TIMEOUT, at
+from kestrelpy.cli.completion import complete_queue
+from kestrelpy.cli.options import HELP_FLAGS, Json, Numbers, Queue, Server, Timeout, Yes
+from kestrelpy.cli.usage import queue_name, whole
 
-dead = typer.Typer(help="The dead letters of a queue.", no_args_is_help=True, rich_markup_mode=None)
+dead = typer.Typer(
+    help="List, redrive and purge dead letters.", no_args_is_help=True, rich_markup_mode=None,
+    context_settings=HELP_FLAGS,
+)  # fmt: skip
 
-Everything = Annotated[bool, typer.Option("--all", help="All that are dead now.")]
+Everything = Annotated[bool, typer.Option("--all", help="Take all dead letters of the queue.")]
 Rate = Annotated[
-    str | None, typer.Option(help="At most this many a second, like 100/s. Default: no limit.")
+    str | None,
+    typer.Option(metavar="N/s", help="At most this many a second, like 100/s. Default: no limit."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the items, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the items and change nothing.")]
 
 
 @dead.command("ls")
-def dead_ls(queue: Queue, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """List the dead items of QUEUE, oldest first, with attempts and reason."""
+def dead_ls(
+    queue: Queue, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
+) -> None:
+    """List the dead letters of a queue, oldest first, with the reasons."""
     from kestrelpy.cli import dead as line
 
-    line.ls(server, queue, as_json)
+    line.ls(at(server, timeout), queue, as_json)
 
 
 @dead.command("purge")
@@ -36,11 +46,15 @@ def dead_purge(
     everything: Everything = False,
     yes: Yes = False,
     server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Remove dead items for good: those named, or --all. Leased ones stay."""
+    """Remove dead letters for good.
+
+    Name their numbers, or say --all. Dead letters that are leased stay.
+    """
     from kestrelpy.cli import dead as line
 
-    line.purge(server, queue, numbers or [], everything, yes)
+    line.purge(at(server, timeout), queue, numbers or [], everything, yes)
 
 
 @dead.command("redrive")
@@ -49,43 +63,63 @@ def dead_redrive(
     numbers: Numbers = None,
     everything: Everything = False,
     to: Annotated[
-        str | None, typer.Option(help="Another queue. Default: the end of their own.")
+        str | None,
+        typer.Option(metavar="QUEUE", help="Another queue. Default: the end of their own."),
     ] = None,
     containing: Annotated[
         str | None,
-        typer.Option("--filter", metavar="TEXT", help="Only those with TEXT in reason or body."),
+        typer.Option("--filter", metavar="TEXT", help="Only items with it in reason or body."),
     ] = None,
     rate: Rate = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Make dead items available again, with no attempts: those named, or --all.
+    """Make dead letters available again, with no attempts counted.
 
-    Each is dead or available, never both or neither, even after a crash. Leased ones stay.
+    Name their numbers, or say --all. Each item is dead or available, never both or neither, even
+    after a crash. Dead letters that are leased stay.
     """
     from kestrelpy.cli import moving
 
     which = moving.Which(queue, to, numbers or [], everything, containing)
-    moving.redrive(server, which, rate, dry_run, yes)
+    moving.redrive(at(server, timeout), which, rate, dry_run, yes)
 
 
 def move(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The queue of the items.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Created if it does not exist.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FROM", help="The queue of the items.", parser=queue_name,
+            autocompletion=complete_queue,
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TO", help="The queue they go to; created if it does not exist.",
+            parser=queue_name, autocompletion=complete_queue,
+        ),
+    ],
     count: Annotated[
-        int | None, typer.Option(min=1, help="At most this many. Default: all that wait now.")
+        int | None,
+        typer.Option(
+            metavar="N", help="At most this many. Default: all that wait now.",
+            parser=whole("--count", 1),
+        )
     ] = None,
     rate: Rate = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Move waiting items from one queue to the end of another, in their order.
+    """Move waiting items from one queue to another.
 
-    Each is in one of the two, never in both or neither, even after a crash. Items that are leased
-    or dead stay.
+    They go to its end, in their order. Each is in one of the two, never in both or neither, even
+    after a crash. Items that are leased or dead stay.
     """
     from kestrelpy.cli import moving
 
-    moving.move(server, source, target, count, rate, dry_run, yes)
+    moving.move(at(server, timeout), source, target, count, rate, dry_run, yes)

@@ -14,8 +14,9 @@ from urllib.parse import unquote
 from pymemcache.client.base import Client
 
 from kestrelpy.cli.asking import asked
+from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.remote import NONE, connected, date, printable
+from kestrelpy.cli.remote import NONE, connected, date, no_queue, printable
 from kestrelpy.durations import format_duration_ms
 
 _DURATIONS: Final = frozenset({"age_ms", "lease_left_ms"})
@@ -29,22 +30,22 @@ _SAID: Final = {
 Facts = dict[str, str | int | None]
 
 
-def pause(server: str, queue: str, paused: bool) -> None:
+def pause(at: At, queue: str, paused: bool) -> None:
     """Stop a queue's leases, or allow them again; raise CommandError."""
     verb = "pause" if paused else "resume"
-    with connected(server) as client:
+    with connected(at) as client:
         # one word: it cannot add another command
         name = client.check_key(queue, b"").decode("ascii")
         answer = client.raw_command(f"{verb} {name}")
         if answer != b"OK":
-            raise CommandError(f"{queue}: there is no queue of this name", NOTHING)
+            raise no_queue(queue)
     print(f"{queue} {_SAID[paused]}")
 
 
-def show(server: str, queue: str, number: int, as_json: bool) -> bool:
+def show(at: At, queue: str, number: int, as_json: bool) -> bool:
     """Print where the item is and why it is not delivered; return whether it is there. Raise
     CommandError."""
-    with connected(server) as client:
+    with connected(at) as client:
         facts = _facts(client, queue, number)
     if as_json:
         print(json.dumps(facts))
@@ -56,9 +57,9 @@ def show(server: str, queue: str, number: int, as_json: bool) -> bool:
     return facts["state"] != "gone"
 
 
-def cancel(server: str, queue: str, number: int, yes: bool) -> None:
+def cancel(at: At, queue: str, number: int, yes: bool) -> None:
     """Remove a waiting item; raise CommandError if it does not wait, or without a yes."""
-    with connected(server) as client:
+    with connected(at) as client:
         if not yes:
             facts = _facts(client, queue, number)
             if facts["state"] not in ("ready", "delayed"):
@@ -70,9 +71,9 @@ def cancel(server: str, queue: str, number: int, yes: bool) -> None:
     print(f"removed item {number} of {queue}")
 
 
-def retry(server: str, queue: str, number: int) -> None:
+def retry(at: At, queue: str, number: int) -> None:
     """Make a delayed item available now; raise CommandError if it is not delayed."""
-    with connected(server) as client:
+    with connected(at) as client:
         name = client.check_key(queue, b"").decode("ascii")
         if client.raw_command(f"retry {name} {number}") != b"OK":
             facts = _facts(client, queue, number)
@@ -95,7 +96,7 @@ def _facts(client: Client, queue: str, number: int) -> Facts:
     """Return the server's facts of the item, `None` for an absent one."""
     found = client.stats(f"{queue}/item={number}")
     if not found:
-        raise CommandError(f"{queue}: there is no queue of this name", NOTHING)
+        raise no_queue(queue)
     return {key.decode("ascii"): _decoded(key, value) for key, value in found.items()}
 
 

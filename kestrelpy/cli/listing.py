@@ -1,4 +1,7 @@
-"""`kestrelpy status` and `queues ls`: the facts of a server, for people and for programs."""
+"""`kestrelpy status` and `queues ls`: the facts of a server, for people and for programs.
+
+One rule: people get units, dates and totals; --json has the server's own numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from pymemcache.client.base import Client
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.remote import connected
-from kestrelpy.durations import format_duration_ms
+from kestrelpy.cli.remote import connected, date
+from kestrelpy.cli.screen import console, duration, repeated, size, state, table
+from kestrelpy.cli.wire import Facts, all_stats
 
 MODES: Final = ("up", "readonly", "quiescent")
-
-# The server's own among the lines of `stats` that begin with queue_.
-_OWN_FACTS: Final = frozenset({"queue_creates", "queue_deletes", "queue_expires"})
 
 # The columns for people, with their names in `stats`; --json shows everything.
 _COLUMNS: Final = {
@@ -35,61 +36,52 @@ _COLUMNS: Final = {
     "on disk": "logsize",
     "state": "state",
 }
-WIDE: Final = 1000  # columns: a narrow terminal may wrap a name, but none is cut
-_SHORT_MS: Final = 10_000  # ages below this are shown with milliseconds
+_SIZES: Final = frozenset(
+    {"bytes", "mem_bytes", "logsize", "bytes_read", "bytes_written", "kept_bytes"}
+)
+_NOT_COUNTED: Final = frozenset({"age", "state"})  # columns without a sum
 
 
-def status(server: str, new_mode: str | None, as_json: bool) -> None:
+def status(at: At, new_mode: str | None, as_json: bool, watch: str | None = None) -> None:
     """Print the server's own facts; set its mode first, if asked. Raise CommandError."""
     if new_mode is not None and new_mode not in MODES:
         raise CommandError(f"--set: {new_mode!r} is not a mode, known are {', '.join(MODES)}")
-    with connected(server) as client:
-        if new_mode is not None:
+    if new_mode is not None:
+        with connected(at) as client:
             client.raw_command(f"status {new_mode}")
+    repeated(watch, lambda: _status(at, as_json))
+
+
+def _status(at: At, as_json: bool) -> None:
+    with connected(at) as client:
         mode = client.raw_command("status").decode("ascii", "replace").lower()
-        found = client.stats()
-    facts = {"server": server, "status": mode}
-    for key, value in found.items():
-        name = key.decode("ascii")
-        if name in _OWN_FACTS or not name.startswith("queue_"):
-            facts[name] = decoded(value)
+        found, queues = all_stats(client)
+    facts: Facts = {"server": at.server, "status": mode, **found}
     if as_json:
         print(json.dumps(facts))
         return
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        print(f"{name:<{width}}  {value}")
+    counted = ("items", "bytes", "delayed", "leased", "dead", "logsize")
+    sums: Facts = {key: total(queues, key) for key in counted}
+    print_facts({**facts, "total": f"{_count(len(queues), 'queue')}, {in_total(sums)}"})
 
 
-def queues_ls(server: str, as_json: bool) -> None:
+def queues_ls(at: At, as_json: bool, watch: str | None = None) -> None:
     """Print every queue with its counts; raise CommandError."""
-    with connected(server) as client:
-        queues = _all_queues(client)
+    repeated(watch, lambda: _queues_ls(at, as_json))
+
+
+def _queues_ls(at: At, as_json: bool) -> None:
+    with connected(at) as client:
+        queues = all_stats(client).queues
     if as_json:
         print(json.dumps([{"name": name, **facts} for name, facts in queues]))
     elif queues:
-        _print_table(queues)
+        console().print(_table(queues))
     else:
-        print(f"no queues on {server}", file=sys.stderr)
+        print(f"no queues on {at.server}", file=sys.stderr)
 
 
-def _all_queues(client: Client) -> list[tuple[str, dict[str, int | str]]]:
-    """Yield the queues with their counts and their state.
-
-    In `stats` names and counts run into each other (`queue_a_open_transactions`: of a, or of
-    a_open?). So `stats` gives only the names, by a count whose name ends no other's.
-    """
-    found = []
-    for key in client.stats():
-        name = key.removeprefix(b"queue_").removesuffix(b"_logsize")
-        if len(name) + len(b"queue__logsize") == len(key):
-            facts = queue_facts(client, name)
-            if facts:  # else it was deleted meanwhile
-                found.append((name.decode("ascii"), facts))
-    return found
-
-
-def queue_facts(client: Client, name: bytes) -> dict[str, int | str]:
+def queue_facts(client: Client, name: bytes) -> Facts:
     """Return one queue's counts and its state; empty if there is no such queue."""
     prefix = b"queue_" + name + b"_"
     return {
@@ -103,22 +95,73 @@ def decoded(value: bytes | int) -> str | int:
     return value.decode("ascii") if isinstance(value, bytes) else value
 
 
-def _print_table(queues: Sequence[tuple[str, dict[str, int | str]]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("queue", no_wrap=True)
-    for title in _COLUMNS:
-        table.add_column(title, justify="right", no_wrap=True)
+def print_facts(facts: Facts) -> None:
+    """Print a line for each fact, with its unit."""
+    width = max(map(len, facts))
+    out = console()
+    for name, value in facts.items():
+        out.print(Text(f"{name:<{width}}  ") + in_words(name, value))
+
+
+def in_words(name: str, value: int | str) -> Text:
+    """Return the value of a fact of `stats` for people."""
+    if isinstance(value, str):
+        return state(value)
+    if name in _SIZES:
+        return Text(size(value))
+    if name == "age":
+        return Text(duration(value))
+    if name == "uptime":
+        return Text(duration(value * 1000))
+    if name == "time":
+        return Text(date(value * 1000))
+    return Text(f"{value:,}")
+
+
+def in_total(facts: Facts) -> str:
+    """Return how many items there are, by state, in one line."""
+    items = {key: number(facts, key) for key in ("items", "delayed", "leased", "dead")}
+    return (
+        f"{_count(sum(items.values()), 'item')}: {items['items']:,} ready "
+        f"({size(number(facts, 'bytes'))}), {items['delayed']:,} delayed, "
+        f"{items['leased']:,} leased, {items['dead']:,} dead; "
+        f"{size(number(facts, 'logsize'))} on disk"
+    )
+
+
+def number(facts: Facts, key: str) -> int:
+    """Return a count, 0 if the server does not have it."""
+    value = facts.get(key, 0)
+    return value if isinstance(value, int) else 0
+
+
+def total(queues: Sequence[tuple[str, Facts]], key: str) -> int:
+    """Return the sum of a count over all queues."""
+    return sum(number(facts, key) for _, facts in queues)
+
+
+def queue_state(facts: Facts) -> Text:
+    """Return the state of a queue; paused is one, too."""
+    word = str(facts.get("state", ""))
+    return state("paused" if facts.get("paused") and word == "ok" else word)
+
+
+def _table(queues: Sequence[tuple[str, Facts]]) -> Table:
+    made = table("queue", *_COLUMNS, left=("queue",))
     for name, facts in queues:
-        if facts.get("paused") and facts.get("state") == "ok":
-            facts = {**facts, "state": "paused"}
-        row = [_cell(title, facts.get(key, 0)) for title, key in _COLUMNS.items()]
-        table.add_row(Text(name), *row)
-    Console(width=WIDE).print(table)
+        row = [
+            queue_state(facts) if key == "state" else in_words(key, facts.get(key, 0))
+            for key in _COLUMNS.values()
+        ]
+        made.add_row(Text(name), *row)
+    sums = [
+        Text() if key in _NOT_COUNTED else in_words(key, total(queues, key))
+        for key in _COLUMNS.values()
+    ]
+    made.add_section()
+    made.add_row(Text(f"total ({_count(len(queues), 'queue')})"), *sums, style="bold")
+    return made
 
 
-def _cell(title: str, number: int | str) -> str:
-    if isinstance(number, str):
-        return number
-    if title != "age":
-        return f"{number:,}"
-    return format_duration_ms(number if number < _SHORT_MS else number // 1000 * 1000)
+def _count(count: int, thing: str) -> str:
+    return f"1 {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -16,10 +16,11 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheServerError
 
 from kestrelpy.cli.asking import asked
+from kestrelpy.cli.at import At
 from kestrelpy.cli.dead import dead_items, deaths_of, listed
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import watch
-from kestrelpy.cli.remote import connected, printable
+from kestrelpy.cli.remote import connected, no_queue, printable, require_queue
 from kestrelpy.client import reason
 
 _AT_ONCE: Final = 400  # of one request: this many numbers fit into a line
@@ -40,15 +41,16 @@ class Which:
     containing: str | None
 
 
-def redrive(server: str, which: Which, rate: str | None, dry_run: bool, yes: bool) -> None:
+def redrive(at: At, which: Which, rate: str | None, dry_run: bool, yes: bool) -> None:
     """Make dead items available again; raise CommandError if a named one is not dead."""
     if bool(which.numbers) == which.everything:
         raise CommandError("dead redrive: say which items, or --all of them")
     if which.to == "":
         raise CommandError("--to: which queue? Leave it out for the queue they died in")
     per_second, queue = _rate(rate), which.queue
-    with connected(server) as client:
+    with connected(at) as client:
         name, target = _names(client, queue, which.to or queue)
+        require_queue(client, queue)
         deaths = deaths_of(client, queue)
         named = list(deaths) if which.everything else list(dict.fromkeys(which.numbers))
         missing = [number for number in named if number not in deaths]
@@ -66,7 +68,7 @@ def redrive(server: str, which: Which, rate: str | None, dry_run: bool, yes: boo
                 raise CommandError("nothing was changed", NOTHING)
             done = _send_requests(
                 client, len(chosen), per_second, "redriving",
-                lambda at, most: f"redrive {name} {_numbers(chosen[at : at + most])} {target}",
+                lambda n, most: f"redrive {name} {_numbers(chosen[n : n + most])} {target}",
                 lambda moved: print(f"redrove {dead_items(moved)} of {queue} {back}"),
             )  # fmt: skip
             if done < len(chosen):
@@ -78,16 +80,16 @@ def redrive(server: str, which: Which, rate: str | None, dry_run: bool, yes: boo
 
 
 def move(
-    server: str, source: str, target: str, count: int | None, rate: str | None, dry_run: bool,
+    at: At, source: str, target: str, count: int | None, rate: str | None, dry_run: bool,
     yes: bool,
 ) -> None:  # fmt: skip
     """Move waiting items to another queue; raise CommandError if some of them stay."""
     per_second = _rate(rate)
-    with connected(server) as client:
+    with connected(at) as client:
         name, other = _names(client, source, target)
         found = client.stats(name)
         if not found:
-            raise CommandError(f"{source}: there is no queue of this name", NOTHING)
+            raise no_queue(source)
         waiting = int(found[f"queue_{name}_items".encode()])
         wanted = waiting if count is None else min(count, waiting)
         if dry_run:
@@ -97,7 +99,7 @@ def move(
             raise CommandError("nothing was changed", NOTHING)
         done = _send_requests(
             client, wanted, per_second, "moving",
-            lambda at, most: f"move {name} {other} {most}",
+            lambda begun, most: f"move {name} {other} {most}",
             lambda moved: print(f"moved {_items(moved)} from {source} to {target}"),
         )  # fmt: skip
         # consumers may have taken the rest; the items that still wait were refused there

@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-Queue = Annotated[str, typer.Argument(help="The queue's name.", show_default=False)]
+from kestrelpy.cli.completion import complete_queue
+from kestrelpy.cli.usage import queue_key, queue_name, whole
+
+# The settings of every Typer: -h beside --help.
+HELP_FLAGS: Final[dict[str, list[str]]] = {"help_option_names": ["-h", "--help"]}
+
+Queue = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUEUE", help="The queue's name.", show_default=False, parser=queue_name,
+        autocompletion=complete_queue,
+    ),
+]  # fmt: skip
+QueueKey = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUEUE", help="The queue's name.", show_default=False, parser=queue_key,
+        autocompletion=complete_queue,
+    ),
+]  # fmt: skip
 Server = Annotated[
-    str, typer.Option(help="host:port, or a Unix socket's path.", envvar="KESTRELPY_SERVER")
+    str,
+    typer.Option(
+        metavar="ADDRESS", help="The server: host:port, or the path of a Unix socket.",
+        envvar="KESTRELPY_SERVER",
+    ),
+]  # fmt: skip
+Timeout = Annotated[
+    str,
+    typer.Option(
+        metavar="DURATION", help="How long to wait for the server's answer.",
+        envvar="KESTRELPY_TIMEOUT",
+    ),
+]  # fmt: skip
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Watch = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="Repeat until Ctrl-C, this long apart, like 2s."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
-DEFAULT_SERVER = "127.0.0.1:22133"
-Number = Annotated[int, typer.Argument(metavar="ID", min=1, help="The item's number.")]
-Numbers = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", min=1)]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Number = Annotated[
+    int,
+    typer.Argument(
+        metavar="ID", help="The item's number.", parser=whole("ID", 1), show_default=False
+    ),
+]
+Numbers = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="ID", help="Numbers of items.", parser=whole("ID", 1)),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]

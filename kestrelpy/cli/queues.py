@@ -1,4 +1,4 @@
-"""`kestrelpy queues create` and `show`: a queue and its declared settings.
+"""`kestrelpy queues create`, `show`, `flush` and `delete`: a queue and its declared settings.
 
 One rule: the server decides which values are valid; this module only turns text into TOML.
 """
@@ -12,23 +12,26 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from rich.console import Console
-from rich.table import Table
+from pymemcache.client.base import Client
 from rich.text import Text
 
+from kestrelpy.cli.asking import asked
+from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.listing import WIDE, decoded, queue_facts
-from kestrelpy.cli.remote import connected
+from kestrelpy.cli.listing import decoded, in_total, number, print_facts, queue_facts
+from kestrelpy.cli.remote import connected, no_queue
+from kestrelpy.cli.screen import console, repeated, size, table
+from kestrelpy.cli.wire import Facts
 
 _STDIN: Final = Path("-")
 
 
-def create(server: str, queue: str, settings: list[str], source: Path | None) -> None:
+def create(at: At, queue: str, settings: list[str], source: Path | None) -> None:
     """Declare the queue with these settings, or with those of a file; raise CommandError."""
     if settings and source is not None:
         raise CommandError("--set and --from do not go together: put all settings into the file")
     body = _read(source) if source is not None else _as_toml(settings)
-    with connected(server) as client:
+    with connected(at) as client:
         there = bool(client.stats(queue))
         if not client.set(f"{queue}/declare", body):
             raise CommandError(
@@ -39,28 +42,74 @@ def create(server: str, queue: str, settings: list[str], source: Path | None) ->
     print(f"{queue}: {'exists, and has these settings' if there else 'made'}")
 
 
-def show(server: str, queue: str, as_json: bool) -> None:
+def show(at: At, queue: str, as_json: bool, watch: str | None = None) -> None:
     """Print a queue's settings and counts; raise CommandError."""
-    with connected(server) as client:
+    repeated(watch, lambda: _show(at, queue, as_json))
+
+
+def _show(at: At, queue: str, as_json: bool) -> None:
+    with connected(at) as client:
         settings = _settings(queue, client.stats(f"{queue}/settings"))
-        figures = queue_facts(client, queue.encode("utf-8", "surrogateescape"))
+        figures = queue_facts(client, queue.encode("ascii"))
     if not settings or not figures:
-        raise CommandError(f"{queue}: there is no such queue", NOTHING)
+        raise no_queue(queue)
     if as_json:
         named = {key: {"value": value, "from": source} for key, value, source in settings}
         print(json.dumps({"name": queue, "settings": named, "figures": figures}))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("setting", "value", "from"):
-        table.add_column(title, no_wrap=True)
+    rows = table("setting", "value", "from", left=("setting", "value", "from"))
     for key, value, source in settings:
-        table.add_row(key, Text(_word(value)), source)
-    console = Console(width=WIDE)
-    console.print(table)
+        rows.add_row(key, Text(_word(value)), source)
+    console().print(rows)
     print()
-    width = max(map(len, figures))
-    for name, figure in figures.items():
-        print(f"{name:<{width}}  {figure}")
+    print_facts({**figures, "total": in_total(figures)})
+
+
+def flush(at: At, queue: str, yes: bool) -> None:
+    """Remove the ready and delayed items; raise CommandError without a yes."""
+    with connected(at) as client:
+        facts = _facts(client, queue)
+        waiting = number(facts, "items") + number(facts, "delayed")
+        question = (
+            f"{_items(waiting)} of {queue} ({number(facts, 'items'):,} ready, "
+            f"{number(facts, 'delayed'):,} delayed) {_go(waiting)} for good. Flush?"
+        )
+        if waiting and not yes and not asked(question):
+            raise CommandError("nothing was changed", NOTHING)
+        client.raw_command(f"flush {queue}")
+    print(f"flushed {queue}: {_items(waiting)}")
+
+
+def delete(at: At, queue: str, yes: bool) -> None:
+    """Delete a queue with all its items; raise CommandError without a yes."""
+    with connected(at) as client:
+        facts = _facts(client, queue)
+        every = sum(number(facts, key) for key in ("items", "delayed", "leased", "dead"))
+        question = (
+            f"{queue} goes for good, with {_items(every)} ({number(facts, 'items'):,} ready, "
+            f"{number(facts, 'delayed'):,} delayed, {number(facts, 'leased'):,} leased, "
+            f"{number(facts, 'dead'):,} dead; {size(number(facts, 'logsize'))} on disk). Delete?"
+        )
+        if not yes and not asked(question):
+            raise CommandError("nothing was changed", NOTHING)
+        if not client.delete(queue):
+            raise no_queue(queue)
+    print(f"deleted {queue}: {_items(every)}")
+
+
+def _facts(client: Client, queue: str) -> Facts:
+    facts = queue_facts(client, queue.encode("ascii"))
+    if not facts:
+        raise no_queue(queue)
+    return facts
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count:,} items"
+
+
+def _go(count: int) -> str:
+    return "goes" if count == 1 else "go"
 
 
 def _read(source: Path) -> bytes:

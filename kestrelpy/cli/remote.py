@@ -22,10 +22,12 @@ from pymemcache.exceptions import (
     MemcacheUnknownCommandError,
 )
 
+from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
-from kestrelpy.client import ANSWER_SECONDS, Address, new_client, reason
-from kestrelpy.durations import parse_duration_ms
+from kestrelpy.client import Address, new_client, reason
+from kestrelpy.durations import format_duration_ms, parse_duration_ms
 
+_CONNECT_SECONDS_MAX: Final = 5.0
 NONE: Final = "-"  # an absent value in a reply
 
 
@@ -52,19 +54,40 @@ def parse_wait_ms(text: str, flag: str) -> int:
         raise CommandError(f"{flag}: {error}") from None
 
 
+class NoAnswer(CommandError):
+    """The server did not answer in time: whether it carried the request out is not known."""
+
+
 @contextmanager
-def connected(server: str, wait_ms: int = 0) -> Iterator[Client]:
+def connected(at: At, wait_ms: int = 0) -> Iterator[Client]:
     """Yield a client; its commands wait at most `wait_ms` for an item.
 
     Every error inside becomes a CommandError.
     """
-    address = parse_address(server)
-    with refusals(server):
-        client = new_client(address, wait_ms / 1000 + ANSWER_SECONDS)
+    address = parse_address(at.server)
+    seconds = at.timeout_ms / 1000
+    with refusals(at.server):
         try:
-            yield client
-        finally:
-            client.close()
+            connect_seconds = min(seconds, _CONNECT_SECONDS_MAX)
+            client = new_client(address, wait_ms / 1000 + seconds, connect_seconds)
+            try:
+                yield client
+            finally:
+                client.close()
+        except TimeoutError:
+            within = format_duration_ms(at.timeout_ms)
+            raise NoAnswer(f"{at.server}: no answer within {within} (--timeout)") from None
+
+
+def no_queue(queue: str) -> CommandError:
+    """Return the error for a queue that does not exist."""
+    return CommandError(f"no queue {queue}", NOTHING)
+
+
+def require_queue(client: Client, queue: str) -> None:
+    """Raise CommandError if there is no such queue."""
+    if not client.stats(queue):
+        raise no_queue(queue)
 
 
 @contextmanager

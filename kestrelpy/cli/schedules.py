@@ -14,8 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kestrelpy.cli.listing import WIDE, decoded
+from kestrelpy.cli.at import At
+from kestrelpy.cli.listing import decoded
 from kestrelpy.cli.remote import NONE, connected, date, printable
+from kestrelpy.cli.screen import WIDE
 
 _PREFIX: Final = "schedule_"
 # Every schedule has this fact, and no other fact ends like it; a schedule's own name may hold
@@ -27,9 +29,9 @@ _FACTS: Final = (
 _TIMES: Final = ("next", "last")
 
 
-def ls(server: str, as_json: bool) -> None:
+def ls(at: At, as_json: bool) -> None:
     """Print every schedule; raise CommandError."""
-    with connected(server) as client:
+    with connected(at) as client:
         told = client.stats("schedules")
     found = {key.decode("ascii"): decoded(value) for key, value in told.items()}
     names = [key[len(_PREFIX) : -len(_SURE)] for key in found if key.endswith(_SURE)]
@@ -39,7 +41,7 @@ def ls(server: str, as_json: bool) -> None:
     elif schedules:
         _print_table(schedules)
     else:
-        print(f"no schedules on {server}", file=sys.stderr)
+        print(f"no schedules on {at.server}", file=sys.stderr)
 
 
 def _facts(found: dict[str, str | int], name: str) -> dict[str, str | int | None]:

@@ -1,21 +1,27 @@
 """`kestrelpy serve` and `check-config`: from flags, environment and file to a running daemon.
 
-One rule: every reason not to start is one sentence and exit code 2.
+One rule: every reason not to start is one sentence and exit code 2. With `log_format = "json"`
+every line from the first one on is JSON: the listeners and `ready` on standard output, the rest on
+standard error. Only a configuration that cannot be read is refused in plain words: what it says
+about the format is not known.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import uvloop
 
-from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.logs import log_to_stderr
+from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
+from kestrelpy.cli.logs import JsonLines, log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
 from kestrelpy.server import Daemon, StartError, Supervisor
+
+log = logging.getLogger("kestrelpy")
 
 Flags = Mapping[tuple[str, str], object]
 
@@ -46,12 +52,15 @@ def serve(config_file: Path | None, flags: Flags) -> None:
     except ConfigError as error:
         raise CommandError(str(error)) from None
     _log_as_it_says(config)
+    logging.captureWarnings(True)
+    is_json = config.server.log_format == "json"
 
     supervisor = Supervisor(os.environ)
 
     async def live() -> None:
+        say = _say_in_json if is_json else _say
         daemon = Daemon(
-            config, source.load_and_prepare, _say, taken=_log_as_it_says, supervisor=supervisor
+            config, source.load_and_prepare, say, taken=_log_as_it_says, supervisor=supervisor
         )
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
@@ -59,7 +68,13 @@ def serve(config_file: Path | None, flags: Flags) -> None:
     try:
         uvloop.run(live())
     except StartError as error:
-        raise CommandError(str(error)) from None
+        if not is_json:
+            raise CommandError(str(error)) from None
+        log.error("%s", error)
+        raise SystemExit(UNUSABLE) from None
+    except Exception:
+        log.critical("the server ended because of a bug", exc_info=True)
+        raise SystemExit(NOTHING) from None
 
 
 def check_config(config_file: Path | None) -> None:
@@ -78,6 +93,11 @@ def _log_as_it_says(config: Config) -> None:
 
 def _say(line: str) -> None:
     print(line, flush=True)
+
+
+def _say_in_json(line: str) -> None:
+    record = logging.LogRecord(log.name, logging.INFO, "", 0, line, (), None)
+    _say(JsonLines().format(record))
 
 
 def _working_directory() -> Path:

@@ -16,11 +16,14 @@ from typing import Annotated, Final
 import typer
 
 from kestrelpy.cli.errors import CommandError
+from kestrelpy.cli.options import HELP_FLAGS
+from kestrelpy.cli.usage import whole
 
 spark = typer.Typer(
-    help="Jobs over the journals of many servers, on Spark.",
+    help="Run Spark jobs over the journals of many servers.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    context_settings=HELP_FLAGS,
 )
 
 _EXAMPLES: Final = 20
@@ -47,16 +50,19 @@ def audit(
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="For the full lists of findings, as Parquet.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="Rows printed of each list.")] = (
+    examples: Annotated[int, typer.Option(
+        metavar="N", help="Rows printed of each list.", parser=whole("--examples", 1)
+    )] = (
         _EXAMPLES
     ),
     as_json: Json = False,
     summary: Summary = None,
     master: Master = None,
 ) -> None:
-    """Was anything lost, doubled or out of order? A daemon may be running.
+    """Check whether anything was lost, doubled or out of order.
 
-    Exit code 0: the books of every queue balance; 1: they do not; 2: this is unknown.
+    A daemon may be running. Exit code 0: the books of every queue balance; 1: they do not;
+    2: this is unknown.
     """
     _run("audit", paths, out, as_json, summary, examples, master)
 
@@ -69,7 +75,10 @@ def lifecycle(
     summary: Summary = None,
     master: Master = None,
 ) -> None:
-    """One row for each item, as Parquet by date, server and queue; it may be run again."""
+    """Write one row for each item, as Parquet by date, server and queue.
+
+    It may be run again.
+    """
     _run("lifecycle", paths, out, as_json, summary, _EXAMPLES, master)
 
 
@@ -81,7 +90,11 @@ def report(
     ] = "kestrelpy-report",
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     queues: Annotated[
-        int, typer.Option(min=1, max=100, help="Busiest queues with plots of their own.")
+        int,
+        typer.Option(
+            metavar="N", help="Busiest queues with plots of their own.",
+            parser=whole("--queues", 1, 100),
+        ),
     ] = 12,
     interval: Annotated[
         str | None, typer.Option(help="Width of a point in time, like 5m. Default: by the span.")
@@ -90,8 +103,10 @@ def report(
     summary: Summary = None,
     master: Master = None,
 ) -> None:
-    """One page of HTML: rates, depth, latencies, repeated deliveries, dead letters; figures as
-    CSV."""
+    """Write an HTML page with rates, depth, latencies and dead letters.
+
+    The figures of its plots are beside it as CSV.
+    """
     from kestrelpy.spark.jobs.common import Request
     from kestrelpy.spark.jobs.report import report as job
 

@@ -59,6 +59,10 @@ class Host(Protocol):
         """True if `delete` may remove a queue."""
 
     @property
+    def allow_flush_all(self) -> bool:
+        """True if `flush_all` may empty all queues."""
+
+    @property
     def allow_shutdown(self) -> bool:
         """True if a client may shut the server down."""
 
@@ -72,8 +76,8 @@ class Host(Protocol):
     def reload(self) -> Gate:
         """Read the configuration again; the gate opens when it is in force."""
 
-    def shutdown(self) -> None:
-        """Drain and end the process."""
+    def shutdown(self, why: str) -> None:
+        """Drain and end the process; the log says why."""
 
     def files_gone(self, queue: Queue) -> Gate:
         """Return the gate that opens when the files of the deleted queue are gone for good."""

@@ -83,7 +83,7 @@ class Daemon:
         self._connections: set[Connection] = set()
         self._dirty: list[JournalLog] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ending = asyncio.Event()
+        self._ending, self._why_stopped = asyncio.Event(), ""
         self._reloading = asyncio.Lock()
         self._next_reload: Gate | None = None  # requested, and not begun
         self._listeners = Listeners(self._new_connection, BACKLOG)
@@ -132,7 +132,12 @@ class Daemon:
         try:
             await self._ending.wait()
         finally:
+            began = self.elapsed()
+            failed = self._failed_journals()
             await self.stop()
+            why = (self._why_stopped or "a bug") + failed
+            level = logging.WARNING if failed or not self._why_stopped else logging.INFO
+            log.log(level, "stopped: %s; it took %.0f ms", why, (self.elapsed() - began) * 1000)
 
     async def start(self) -> None:
         """Lock the directory, recover its queues, listen."""
@@ -151,8 +156,8 @@ class Daemon:
                 await self.stop()
                 raise
             tune_interpreter()
-        self._loop.add_signal_handler(signal.SIGTERM, self.shutdown)
-        self._loop.add_signal_handler(signal.SIGINT, self.shutdown)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self.shutdown, number.name)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
         self._start_task(self._sweep().run())
         self._start_task(name_what_is_open(self._files, self.directory.path))
@@ -227,6 +232,17 @@ class Daemon:
         self.directory.unlock()
         self._listeners.remove_socket()
 
+    def _failed_journals(self) -> str:
+        """Return the queues whose journal failed before the stop, in words."""
+        failed = [
+            queue.name.decode("ascii") for queue in self.broker.logged
+            if queue.log.failure is not None
+        ]  # fmt: skip
+        if not failed:
+            return ""
+        more = f" and {len(failed) - _NAMED_MAX} more" if len(failed) > _NAMED_MAX else ""
+        return f", after the journals of these failed: {', '.join(failed[:_NAMED_MAX])}{more}"
+
     def _close_journals(self) -> None:
         unix_ms = clock.now_ms() + self.broker.clock.offset_ms
         for queue in self.broker.logged:
@@ -273,6 +289,11 @@ class Daemon:
         return self.config.server.allow_delete
 
     @property
+    def allow_flush_all(self) -> bool:
+        """True if `flush_all` may empty all queues."""
+        return self.config.server.allow_flush_all
+
+    @property
     def allow_shutdown(self) -> bool:
         """True if a client may shut the server down."""
         return self.config.server.allow_shutdown
@@ -288,8 +309,9 @@ class Daemon:
             self._log(logging.INFO, "status", f"status {mode}")
         self.mode = mode
 
-    def shutdown(self) -> None:
-        """Drain and end the process."""
+    def shutdown(self, why: str) -> None:
+        """Drain and end the process; the log says why."""
+        self._why_stopped = self._why_stopped or why
         self._ending.set()
 
     def reload(self) -> Gate:

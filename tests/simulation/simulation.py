@@ -347,7 +347,7 @@ class Simulation:
             self.crash(kind)
         elif self.daemon is not None and self.is_up:
             self.tell("SIGTERM")
-            self.daemon.shutdown()
+            self.daemon.shutdown("SIGTERM")
 
     def mend(self) -> None:
         """Nothing more fails from now on."""
@@ -395,7 +395,7 @@ class Simulation:
     def restart_cleanly(self) -> None:
         """The orderly end before what is left is counted."""
         if self.daemon is not None and self.is_up:
-            self.daemon.shutdown()
+            self.daemon.shutdown("SIGTERM")
             if not self._until(lambda: self.has_ended, _START_US_MAX):
                 self.ledger.complain("the server does not end when it is asked to")
         self.start()

@@ -120,6 +120,10 @@ class ServerHarness:
         return self.config.server.allow_delete
 
     @property
+    def allow_flush_all(self) -> bool:
+        return self.config.server.allow_flush_all
+
+    @property
     def allow_shutdown(self) -> bool:
         return self.config.server.allow_shutdown
 
@@ -139,7 +143,7 @@ class ServerHarness:
         self.elapsed_s += self.look_s
         return self.elapsed_s
 
-    def shutdown(self) -> None:
+    def shutdown(self, why: str) -> None:
         self.shut_down = True
 
     def files_gone(self, queue: Queue) -> Gate:

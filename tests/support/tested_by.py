@@ -23,8 +23,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/journal/snapshot/test_dedupe_file.py: merges what that module writes",
     "journal.snapshot.job":
         "tests/unit/journal/compaction/test_maintenance.py: it is made and ended there",
-    "kestrelpy.cli.app":
-        "tests/process/cli/test_spark.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.dead":
         "tests/process/cli/test_item.py: the dead are items to their user",
     "kestrelpy.cli.dead_commands":
@@ -33,6 +31,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_remote.py: no behaviour of its own",
     "kestrelpy.cli.options":
         "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",
+    "kestrelpy.cli.queues_commands":
+        "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.client.connection": f"{_CLIENT}: a worker is tested with its connection",
     "kestrelpy.client.item": f"{_CLIENT}: an item is tested with the worker that has it",
     "kestrelpy.client.worker": f"{_CLIENT}: a worker is what the client's users see",

@@ -65,7 +65,8 @@ class UnknownOption(ClientError):
 
 def nearest(option: str) -> str:
     """Return the end of the refusal of an unknown option: the nearest known one, or all of them."""
-    near = difflib.get_close_matches(option[:_MEANT_BYTES_MAX].lower(), _KNOWN, n=1, cutoff=0.5)
+    # A lower cutoff proposes `from` for foo.
+    near = difflib.get_close_matches(option[:_MEANT_BYTES_MAX].lower(), _KNOWN, n=1, cutoff=0.6)
     return f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
 
 

@@ -5,6 +5,7 @@ One rule: a long reply leaves in slices, one per turn.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -26,6 +27,8 @@ from kestrelpy.protocol.stats import (
 )
 from kestrelpy.protocol.verbs.declare import setting_lines
 from kestrelpy.protocol.verbs.move import move, redrive
+
+log = logging.getLogger("kestrelpy")
 
 MODES: Final = ("up", "readonly", "quiescent")
 _SWEEP_STEPS: Final = 1000
@@ -49,6 +52,9 @@ def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
+    host = conversation.host
+    if not host.allow_flush_all:
+        raise ServerError("flush_all is not allowed on this server (allow_flush_all)")
     _refuse_unless_up(conversation)
     if command.words and command.words != [b"0"]:
         raise ClientError(
@@ -59,6 +65,10 @@ def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
     for queue in queues:
         if queue.log.failure is not None:
             queue.raise_failed()
+    end = host.log_limit.take("flush_all", now_ms)
+    if end is not None:
+        peer = conversation.holder.name
+        log.info("%s: flush_all, which empties %d queues%s", peer, len(queues), end)
     conversation.stream = _flush_each(conversation, queues, command.noreply)
 
 
@@ -205,7 +215,7 @@ def _shutdown(conversation: Talk, command: Plain, now_ms: int) -> None:
     if not conversation.host.allow_shutdown:
         raise ServerError("shutdown is not allowed on this server (allow_shutdown)")
     conversation.closing = True
-    conversation.host.shutdown()
+    conversation.host.shutdown(f"shutdown by {conversation.holder.name}")
 
 
 def _quit(conversation: Talk, command: Plain, now_ms: int) -> None:

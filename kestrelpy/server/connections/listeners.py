@@ -105,4 +105,6 @@ async def _answers(path: Path) -> bool:
 
 
 def _why(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"this name has no address: {error.strerror}"
     return os.strerror(error.errno) if error.errno else str(error)

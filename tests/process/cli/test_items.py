@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def test_lines_become_items_without_their_line_ends(kestrelpy: Command) -> None:
 
 
 def test_nothing_there_is_exit_code_1(kestrelpy: Command) -> None:
+    kestrelpy("queues", "create", "empty")
     for words in (["get"], ["peek"], ["get", "--peek"], ["get", "--wait", "10ms"]):
         ended = kestrelpy(*words, "empty")
 
@@ -98,7 +100,7 @@ def test_a_full_queue_is_exit_code_1_and_says_how_far_it_got(kestrelpy: Command)
 
 
 def test_an_item_with_an_expiry_expires(kestrelpy: Command, daemon: DaemonProcess) -> None:
-    kestrelpy("put", "milk", "sour", "--expire", "1")
+    kestrelpy("put", "milk", "sour", "--expire", "1s")
     put_at = time.monotonic()
     assert daemon.client().get("milk/peek") == b"sour"
 
@@ -110,7 +112,7 @@ def test_an_item_with_an_expiry_expires(kestrelpy: Command, daemon: DaemonProces
 def test_a_long_expiry_is_seconds_too_not_a_date(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
-    kestrelpy("put", "wine", "good", "--expire", str(40 * 24 * 3600))
+    kestrelpy("put", "wine", "good", "--expire", "40d")
 
     assert daemon.client().get("wine") == b"good"
 
@@ -118,11 +120,21 @@ def test_a_long_expiry_is_seconds_too_not_a_date(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["put", "a b", "x"], "Key contains whitespace"),
-        (["put", "ü", "x"], "Non-ASCII key"),
+        (["put", "a b", "x"], "\"a b\" is not a queue's name"),
+        (["put", "ü", "x"], "is not a queue's name"),
         (["put", "q/nonsense", "x"], "refused: unknown option nonsense"),
         (["get", "q+child+child"], "a child has no children"),
+        (["put", "", "x"], "the empty text is not a queue's name"),
         (["get", "q", "--wait", "5"], '--wait: "5" is not a duration'),
+        (["put", "q", "x", "--expire", "5"], '--expire: "5" is not a duration'),
+        (["put", "q", "x", "--expire", "5ms"], '"5ms" must be whole seconds, at least 1s'),
+        (["put", "q", "x", "--delay", "5"], '--delay: "5" is not a duration'),
+        (["put", "q", "x", "--delay", "5s", "--at", "2030-01-01T00:00Z"], "do not go together"),
+        (["put", "q", "x", "--at", "17"], '"17" is not a date with a time'),
+        (["put", "q", "x", "--at", "2030-01-01"], '"2030-01-01" is not a date with a time'),
+        (["put", "q", "x", "--id", ""], "--id: it must not be empty"),
+        (["put", "q", "--lines", "--id", "7"], "--id and --lines do not go together"),
+        (["put", "q", "x", "--id", "i" * 250], "takes 255 bytes on the wire, limit 250"),
         (["get", "q", "--wait", "5s", "--peek"], "--peek and --wait do not go together"),
         (["get", "q", "--server", "somewhere"], "'somewhere' is not a server's address"),
         (["get", "q", "--server", "host:0"], "'host:0' is not a server's address"),
@@ -145,3 +157,48 @@ def test_a_server_that_refuses_now_is_exit_code_1(
 
     assert ended.is_sentence(1), ended
     assert "refused: readonly" in ended.err
+
+
+def test_a_delayed_item_is_available_when_it_is_due(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    kestrelpy("put", "later", "in an hour", "--delay", "1h")
+    kestrelpy("put", "later", "in 2100", "--at", "2100-01-01T00:00:00Z")
+    assert counts(daemon, "later")["delayed"] == 2
+    kestrelpy("put", "later", "was due", "--at", "2020-01-01 00:00:00+01:00")
+    kestrelpy("put", "later", "soon", "--delay", "200ms")
+
+    assert kestrelpy("get", "later").out == b"was due"
+    assert kestrelpy("get", "later", "--wait", "20s").out == b"soon"
+    assert counts(daemon, "later")["delayed"] == 2
+
+
+def test_an_id_is_stored_once(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    for body in ("first", "again"):
+        ended = kestrelpy("put", "once", body, "--id", "a/b c")
+        assert (ended.code, ended.out) == (0, b"stored id a/b c in once, now or before\n"), ended
+
+    assert daemon.client().get("once") == b"first"
+    assert counts(daemon, "once")["items"] == 0
+
+
+def test_items_of_one_key_are_leased_one_after_the_other(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    for body in ("first", "second"):
+        kestrelpy("put", "keyed", body, "--key", "A,B", "--key", "zwölf")
+    kestrelpy("put", "keyed", "other", "--key", "A", "--key", "B")
+
+    holder = daemon.client()
+    assert holder.get("keyed/open") == b"first"
+    assert kestrelpy("get", "keyed").out == b"other"
+
+
+def test_a_put_without_an_answer_says_that_nobody_knows(kestrelpy: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        ended = kestrelpy("put", "q", "x", "--server", server, "--timeout", "100ms")
+
+    assert ended.is_sentence(2), ended
+    assert "no answer within 100ms (--timeout)" in ended.err
+    assert "whether the item is stored is not known" in ended.err

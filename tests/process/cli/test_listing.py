@@ -48,7 +48,7 @@ def test_queues_are_listed_with_their_counts(kestrelpy: Command, daemon: DaemonP
     assert queues["listed"]["bytes"] == 3
     assert queues["listed"]["open_transactions"] == 1
     assert head.split()[:4] == ["queue", "items", "bytes", "open"]
-    assert row.split()[:4] == ["listed", "1", "3", "1"]
+    assert row.split()[:4] == ["listed", "1", "3B", "1"]
 
 
 def test_queue_names_that_look_like_counts_are_distinguished(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.process.cli.command import Command
+from tests.process.cli.command import Command, counts
 from tests.support.daemon import DaemonProcess
 
 
@@ -89,7 +89,7 @@ def test_a_mistake_is_one_sentence_and_makes_no_queue(kestrelpy: Command, tmp_pa
         assert told in ended.err
     missing = kestrelpy("queues", "show", "wrong")
     assert missing.is_sentence(1), missing
-    assert "wrong: there is no such queue" in missing.err
+    assert "no queue wrong" in missing.err
 
 
 def test_show_has_settings_with_their_sources_and_live_figures(
@@ -106,7 +106,52 @@ def test_show_has_settings_with_their_sources_and_live_figures(
     assert ["max_items", "5", "declared"] in rows
     assert ["lease", "30m", "default"] in rows
     assert ["durable", "true", "default"] in rows
-    assert ["items", "1"] in rows and ["bytes", "5"] in rows
+    assert ["items", "1"] in rows and ["bytes", "5B"] in rows
     assert found["name"] == "shown.now"
     assert found["figures"]["items"] == 1
     assert found["settings"]["durable"] == {"value": True, "from": "default"}
+
+
+def test_flush_asks_with_the_number_and_keeps_what_is_leased_and_dead(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    for key in ("flushed", "flushed", "flushed", "flushed/delay=1h"):
+        client.set(key, b"x")
+    client.get("flushed/open")
+
+    no = kestrelpy("queues", "flush", "flushed", stdin=b"\n")
+    before = counts(daemon, "flushed")
+    yes = kestrelpy("queues", "flush", "flushed", stdin=b"y\n")
+    after = counts(daemon, "flushed")
+
+    assert (no.code, no.err) == (1, "kestrelpy: nothing was changed\n")
+    assert b"3 items of flushed (2 ready, 1 delayed) go for good. Flush? [y/N]" in no.out
+    assert (before["items"], before["delayed"], before["leased"]) == (2, 1, 1)
+    assert yes.out.endswith(b"flushed flushed: 3 items\n")
+    assert (after["items"], after["delayed"], after["leased"]) == (0, 0, 1)
+
+
+def test_delete_asks_with_the_number(kestrelpy: Command, daemon: DaemonProcess) -> None:
+    daemon.client().set("deleted", b"12345")
+
+    no = kestrelpy("queues", "delete", "deleted", stdin=b"n\n")
+    there = counts(daemon, "deleted")
+    yes = kestrelpy("queues", "delete", "deleted", "--yes")
+
+    assert (no.code, no.err) == (1, "kestrelpy: nothing was changed\n")
+    assert no.out.startswith(b"deleted goes for good, with 1 item (1 ready, 0 delayed, 0 leased, ")
+    assert there["items"] == 1
+    assert (yes.code, yes.out) == (0, b"deleted deleted: 1 item\n")
+    assert counts(daemon, "deleted") == {}
+
+
+def test_a_delete_that_is_not_allowed_is_a_sentence(kestrelpy: Command, tmp_path: Path) -> None:
+    with DaemonProcess(tmp_path / "data", config="[server]\nallow_delete = false") as other:
+        other.client().set("q", b"x")
+        words = ["--yes", "--server", f"127.0.0.1:{other.port}"]
+        ended = kestrelpy("queues", "delete", "q", *words)
+
+        assert ended.is_sentence(1), ended
+        assert "allow_delete" in ended.err
+        assert other.client().get("q") == b"x"

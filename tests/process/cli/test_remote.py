@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,9 +13,19 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.cli import remote
+from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import CommandError
 from tests.process.cli.command import Command
 from tests.support.daemon import DaemonProcess
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A daemon that takes connections and answers nobody."""
+    with DaemonProcess(tmp_path_factory.mktemp("stopped") / "data") as daemon:
+        os.kill(daemon.pid, signal.SIGSTOP)
+        yield f"127.0.0.1:{daemon.port}"
+        os.kill(daemon.pid, signal.SIGCONT)
 
 
 def closed_port() -> int:
@@ -34,6 +46,58 @@ def test_an_unreachable_server_is_one_sentence(kestrelpy: Command, words: list[s
 
     assert ended.is_sentence(2), ended
     assert f"no server at {server}: Connection refused" in ended.err
+    assert ended.out == b""
+
+
+COMMANDS = [
+    ["status"], ["top", "--once"], ["put", "q", "x"], ["get", "q"], ["peek", "q"],
+    ["move", "q", "r"],
+    ["queues", "ls"], ["queues", "show", "q"], ["queues", "create", "q"], ["queues", "pause", "q"],
+    ["queues", "resume", "q"], ["queues", "flush", "q"], ["queues", "delete", "q"],
+    ["items", "ls", "q"], ["items", "show", "q", "1"], ["item", "show", "q", "1"],
+    ["item", "cancel", "q", "1"], ["item", "retry", "q", "1"], ["dead", "ls", "q"],
+    ["dead", "purge", "q", "1"], ["dead", "redrive", "q", "1"], ["schedules", "ls"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_command_waits_longer_for_a_stopped_daemon_than_its_timeout(
+    kestrelpy: Command, stopped: str, words: list[str]
+) -> None:
+    ended = kestrelpy(*words, "--server", stopped, "--timeout", "150ms")
+
+    assert ended.is_sentence(2), ended
+    assert f"{stopped}: no answer within 150ms (--timeout)" in ended.err
+
+
+def test_the_timeout_comes_from_the_environment_too(kestrelpy: Command, stopped: str) -> None:
+    ended = kestrelpy("status", "--server", stopped, KESTRELPY_TIMEOUT="120ms")
+
+    assert "no answer within 120ms" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("timeout", "said"), [("5", '--timeout: "5" is not a duration'), ("0s", "at least 1ms")]
+)
+def test_an_unusable_timeout_is_one_sentence(kestrelpy: Command, timeout: str, said: str) -> None:
+    ended = kestrelpy("status", "--timeout", timeout)
+
+    assert ended.is_sentence(2), ended
+    assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [each for each in COMMANDS
+     if "q" in each and each[0] != "put" and each[:2] != ["queues", "create"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_unknown_queue_is_the_same_sentence_everywhere(
+    kestrelpy: Command, words: list[str]
+) -> None:
+    ended = kestrelpy(*("nosuch" if word == "q" else word for word in words))
+
+    assert (ended.code, ended.err) == (1, "kestrelpy: no queue nosuch\n"), ended
     assert ended.out == b""
 
 
@@ -88,7 +152,7 @@ def answering(answer: bytes | None) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [
-        (None, 2, "no answer in time"),
+        (None, 2, "no answer within 100ms (--timeout)"),
         (b"ERROR\r\n", 2, "is it kestrelpy?"),
         (b"-ERR unknown command\r\n", 2, "said: "),
         (b"CLIENT_ERROR no such option\r\n", 2, "refused: no such option"),
@@ -96,13 +160,12 @@ def answering(answer: bytes | None) -> Iterator[str]:
     ],
 )
 def test_the_reply_of_another_server_is_one_sentence(
-    answer: bytes | None, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+    answer: bytes | None, code: int, said: str
 ) -> None:
-    monkeypatch.setattr(remote, "ANSWER_SECONDS", 0.1)
     with (
         answering(answer) as server,
         pytest.raises(CommandError) as raised,
-        remote.connected(server) as client,
+        remote.connected(At(server, 100)) as client,
     ):
         client.get("q")
 

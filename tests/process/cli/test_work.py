@@ -90,8 +90,8 @@ def test_once_with_nothing_there_is_exit_code_1(kestrelpy: Command) -> None:
         (["q", "--bury", "65,x", "--", "cat"], "'65,x' is not a list of exit codes"),
         (["q", "--bury", "0", "--", "cat"], "numbers from 1 to 255"),
         (["q", "--bury", "75", "--", "cat"], "exit code 75 defers an item"),
-        (["a/b", "--", "cat"], "unknown option b"),
-        (["a b", "--", "cat"], "Key contains whitespace"),
+        (["a/b", "--", "cat"], "is not a queue's name"),
+        (["a b", "--", "cat"], "is not a queue's name"),
     ],
 )
 def test_wrong_usage_is_one_sentence(kestrelpy: Command, words: list[str], said: str) -> None:

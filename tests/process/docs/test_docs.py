@@ -15,6 +15,7 @@ OTHERS = [ROOT / name for name in ("DECISIONS.md", "bench/README.md", "journal/F
 # These have tests of their own that run their code.
 OWN = {
     "clients.md": "tests/process/clients/test_page.py",
+    "command-line.md": "tests/process/cli/test_docs.py",
     "operations.md": "tests/process/test_operations_page.py",
 }
 RUN = {"nc", "python", "sh", "toml"}

@@ -94,6 +94,10 @@ def test_after_a_failed_call_a_queue_acknowledges_nothing_and_the_others_go_on(
             raw.hang_up()
             if end == "stop":
                 assert daemon.stop() == 0
+                wait_until(lambda: any(
+                    "WARNING kestrelpy: stopped: SIGTERM, after the journals of these failed: bad; "
+                    in line for line in daemon.lines
+                ), "the line of the stop")  # fmt: skip
             else:
                 daemon.kill()
         assert any("acknowledges nothing until a restart" in line for line in daemon.lines)

@@ -86,6 +86,8 @@ def test_an_unknown_option_is_answered_with_the_nearest_known_one() -> None:
 
     assert nearest(caught.value.option) == ", did you mean open?"
     assert nearest("OPEN") == ", did you mean open?"
+    assert nearest("dely") == ", did you mean delay?"
+    assert nearest("foo").startswith(", known are abort ")
     assert nearest("x" * 10_000).startswith(", known are abort after at at_version ")
 
 

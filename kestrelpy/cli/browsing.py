@@ -1,0 +1,115 @@
+"""`kestrelpy items ls` and `items show`: the items of a queue by marker, and none is taken.
+
+One rule: a listing changes nothing; a body is printed only when it was asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import Final
+
+from rich.text import Text
+
+from kestrelpy.cli.at import At
+from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.remote import NONE, connected, date, printable, require_queue
+from kestrelpy.cli.screen import console, size, table
+from kestrelpy.cli.wire import Shown, shown_items
+
+_AT_ONCE: Final = 500  # items of one request
+_BODY_SHOWN: Final = 60  # characters of a body in a table
+
+Fact = str | int | None
+
+
+def ls(at: At, queue: str, after: int, count: int, with_body: bool, as_json: bool) -> None:
+    """Print at most `count` items after a marker, in order; raise CommandError."""
+    found: list[Shown] = []
+    with connected(at) as client:
+        while len(found) < count:
+            most = min(count - len(found), _AT_ONCE)
+            some = shown_items(client, queue, found[-1].marker if found else after, most)
+            if not some:
+                break
+            found += some
+        if not found:
+            require_queue(client, queue)
+    if as_json:
+        print(json.dumps([facts_of(item, with_body) for item in found]))
+        return
+    if not found:
+        print(f"no items in {queue} after marker {after}", file=sys.stderr)
+        return
+    titles = ["marker", "state", "attempts", "bytes", "stored", "expires", "key", "id"]
+    text_columns = ("state", "stored", "expires", "key", "id", "body")
+    made = table(*titles, *(["body"] if with_body else []), left=text_columns)
+    for item in found:
+        row = [
+            str(item.marker), item.state, str(item.attempts), size(len(item.body)),
+            date(item.stored_ms), date(item.expires_ms) if item.expires_ms is not None else NONE,
+            item.key or NONE, item.id or NONE,
+        ]  # fmt: skip
+        row += [_cut(item.body)] if with_body else []
+        made.add_row(*(Text(printable(word)) for word in row))
+    console().print(made)
+
+
+def show(at: At, queue: str, marker: int, with_body: bool, as_json: bool) -> None:
+    """Print the item with this marker; raise CommandError if it is not there."""
+    with connected(at) as client:
+        found = shown_items(client, queue, marker - 1, 1)
+        if not found:
+            require_queue(client, queue)
+    if not found or found[0].marker != marker:
+        after = f"; the next one is {found[0].marker}" if found else ""
+        raise CommandError(f"{queue}: there is no item with marker {marker}{after}", NOTHING)
+    item = found[0]
+    facts = facts_of(item, with_body)
+    if as_json:
+        print(json.dumps(facts))
+        return
+    shown = {
+        "marker": str(item.marker),
+        "state": item.state,
+        "attempts": str(item.attempts),
+        "bytes": size(len(item.body)),
+        "flags": str(item.flags),
+        "stored": date(item.stored_ms),
+        "expires": date(item.expires_ms) if item.expires_ms is not None else NONE,
+        "key": item.key or NONE,
+        "id": item.id or NONE,
+    }
+    width = max(map(len, shown))
+    for name, word in shown.items():
+        print(f"{name:<{width}}  {printable(word)}")
+    if with_body:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b"\n" + item.body + (b"" if item.body.endswith(b"\n") else b"\n"))
+
+
+def facts_of(item: Shown, with_body: bool) -> dict[str, Fact]:
+    """Return an item for --json: its body as text, or in base64 if it is not UTF-8."""
+    facts: dict[str, Fact] = {
+        "marker": item.marker,
+        "state": item.state,
+        "attempts": item.attempts,
+        "bytes": len(item.body),
+        "flags": item.flags,
+        "stored_ms": item.stored_ms,
+        "expires_ms": item.expires_ms,
+        "key": item.key,
+        "id": item.id,
+    }
+    if with_body:
+        try:
+            facts["body"] = item.body.decode()
+        except UnicodeDecodeError:
+            facts["body_base64"] = base64.b64encode(item.body).decode("ascii")
+    return facts
+
+
+def _cut(body: bytes) -> str:
+    text = body[: 4 * _BODY_SHOWN].decode("utf-8", "replace")
+    return text if len(text) <= _BODY_SHOWN else text[: _BODY_SHOWN - 3] + "..."

@@ -1,0 +1,138 @@
+"""docs/command-line.md: every command has an example, and every example is run.
+
+Dates, numbers and blanks may differ from the page; a line `...` stands for any lines, and `...`
+within a line for any text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.spark.session import what_is_missing
+from tests.process.cli.test_app import ALL
+from tests.support.daemon import DaemonProcess
+
+SOURCE = Path(__file__).parents[3]
+PAGE = (SOURCE / "docs/command-line.md").read_text()
+SECONDS = 280
+# A file of completion is made by each shell's own; groups have commands below them.
+GROUPS = {"", "queues", "items", "item", "schedules", "dead", "journal", "spark"}
+
+
+def examples(page: str) -> list[tuple[str, str, str]]:
+    """Section, command and output of each example, in their order."""
+    found = []
+    for section in re.findall(r"(?ms)^## (.*?)(?=^## |\Z)", page):
+        title = section.partition("\n")[0]
+        for block in re.findall(r"(?ms)^```console\n(.*?)^```", section):
+            for each in re.findall(r"(?ms)^\$ (.*?)(?=^\$ |\Z)", block):
+                command, _, output = each.partition("\n")
+                found.append((title, command, output))
+    return found
+
+
+EXAMPLES = examples(PAGE)
+
+
+def pattern(output: str) -> re.Pattern[str]:
+    """What the output must look like."""
+    lines = []
+    for line in output.splitlines():
+        if line == "...":
+            lines.append(r"(?:.*\n)*?")
+        else:
+            shape = re.escape(shape_of(line)).replace(re.escape("..."), ".*")
+            lines.append(shape + r"\n")
+    return re.compile("".join(lines))
+
+
+def shape_of(line: str) -> str:
+    """A line without what differs from run to run."""
+    line = re.sub(r"/\S*/", "/", line)
+    line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "DATE", line)
+    line = re.sub(r"\d+(\.\d+)?(ms|[dhms](\d+[hms])?|[KMG]iB|B)?\b", "0", line)
+    return re.sub(r"\s+", " ", line).strip()
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a user whose daemon runs, in the folder of its data."""
+    folder = tmp_path_factory.mktemp("docs")
+    command = folder / "bin" / "kestrelpy"
+    command.parent.mkdir()
+    start = f'PYTHONPATH="{SOURCE}" exec "{sys.executable}" -m kestrelpy "$@"'
+    command.write_text(f"#!/bin/sh\n{start}\n")
+    command.chmod(0o755)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
+    with DaemonProcess(folder / "data") as daemon:
+        yield {
+            **clean, "PATH": f"{command.parent}:{os.environ['PATH']}", "PWD": str(folder),
+            "KESTRELPY_SERVER": f"127.0.0.1:{daemon.port}",
+        }  # fmt: skip
+
+
+def run(command: str, environment: dict[str, str]) -> str:
+    process = subprocess.Popen(
+        ["bash", "--norc", "-c", f"exec 2>&1\n{command}"], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, env=environment, cwd=environment["PWD"], text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    out = ""
+    if " serve " in command:
+        while "ready" not in out:
+            line = process.stdout.readline()
+            assert line, out
+            out += line
+        ready, out = out, ""
+        os.kill(process.pid, signal.SIGTERM)  # bash has become it: it is its last command
+        process.communicate(timeout=SECONDS)
+        return ready
+    out, _ = process.communicate(timeout=SECONDS)
+    return out
+
+
+def check(section: str, command: str, output: str, environment: dict[str, str]) -> None:
+    out = "".join(shape_of(line) + "\n" for line in run(command, environment).splitlines())
+
+    assert "Traceback" not in out
+    assert pattern(output).fullmatch(out), f"{section}: $ {command}\n{out}"
+
+
+def test_each_example_prints_what_the_page_shows(shell: dict[str, str]) -> None:
+    for section, command, output in EXAMPLES:
+        if section != "Spark":
+            check(section, command, output, shell)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(what_is_missing() is not None, reason=str(what_is_missing()))
+@pytest.mark.parametrize(
+    ("section", "command", "output"), [each for each in EXAMPLES if each[0] == "Spark"],
+    ids=[command for section, command, _ in EXAMPLES if section == "Spark"],
+)  # fmt: skip
+def test_the_spark_jobs_of_the_page_run(
+    shell: dict[str, str], section: str, command: str, output: str
+) -> None:
+    run("kestrelpy put for-spark hello", shell)
+    # What the jobs print is tested with them; the last line is for the exit code.
+    check(section, f"{command} && echo it has worked", f"{output}it has worked\n", shell)
+
+
+def test_each_command_has_an_example() -> None:
+    shown = [command for _, command, _ in EXAMPLES]
+
+    missing = [
+        path for path, _ in ALL
+        if path not in GROUPS
+        and not any(re.search(rf"\bkestrelpy {path}\b", command) for command in shown)
+    ]  # fmt: skip
+
+    assert missing == []
