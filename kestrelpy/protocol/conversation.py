@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kestrelpy.core import Broker, ChildQueue, Queue, TransferRequest, Waiter
-from kestrelpy.errors import Refused, ServerError, fitted
+from kestrelpy.errors import ClientError, Refused, ServerError, fitted
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import (
     Bad,
@@ -308,7 +308,7 @@ class Conversation:
 
     def _delete(self, command: Delete, now_ms: int) -> None:
         if not self.host.allow_delete:
-            raise ServerError("delete is not allowed on this server (allow_delete)")
+            raise ClientError("delete is not allowed on this server (allow_delete)")
         if self.host.mode != "up":
             raise ServerError(f"{self.host.mode}: this server deletes nothing now")
         queue = self.broker.queues.get(command.name)

@@ -203,7 +203,7 @@ def _verbosity(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 def _shutdown(conversation: Talk, command: Plain, now_ms: int) -> None:
     if not conversation.host.allow_shutdown:
-        raise ServerError("shutdown is not allowed on this server (allow_shutdown)")
+        raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
     conversation.closing = True
     conversation.host.shutdown()
 

@@ -100,7 +100,7 @@ def test_flush_all_passes_over_a_queue_that_is_deleted_meanwhile() -> None:
 
 def test_shutdown_is_the_hosts_to_do() -> None:
     stage = make_stage()
-    assert stage.say("a", b"shutdown").startswith(b"SERVER_ERROR shutdown is not allowed")
+    assert stage.say("a", b"shutdown").startswith(b"CLIENT_ERROR shutdown is not allowed")
     assert not stage.shut_down
 
     stage.set_server(allow_shutdown=True)
