@@ -23,6 +23,7 @@ from kestrelpy.protocol.parse import (
     Command,
     Delete,
     Fetch,
+    Formed,
     Lines,
     Parser,
     Plain,
@@ -150,6 +151,8 @@ class Conversation:
             if command is None:
                 return
             self.last_command_ms = now_ms
+            if self.replies.form is not None:
+                self.replies.form = None
             try:
                 if isinstance(command, Store):
                     self.set_handler.store(command, now_ms)
@@ -178,6 +181,13 @@ class Conversation:
             answer_plain(self, command, now_ms)
         elif isinstance(command, Bad):
             self._bad(command, now_ms)
+        elif isinstance(command, Formed):
+            form = self.replies.form = command.form
+            form.unix_ms = now_ms + self.broker.clock.offset_ms
+            if isinstance(command.command, Fetch):
+                self.stream = self.get_handler.fetch(command.command, now_ms)
+            else:
+                self._execute(command.command, now_ms)
 
     @property
     def is_blocked(self) -> bool:
@@ -270,6 +280,8 @@ class Conversation:
 
     def end_wait(self, waiter: Waiter, now_ms: int) -> None:
         """Answer a wait that is over; the commands that came meanwhile are executed by `go_on`."""
+        if self.replies.form is not None:
+            self.replies.form.unix_ms = now_ms + self.broker.clock.offset_ms
         if self.get_handler.end_wait(waiter):
             self.last_command_ms = now_ms
 

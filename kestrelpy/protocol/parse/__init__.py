@@ -6,6 +6,8 @@ from kestrelpy.protocol.parse.commands import (
     Delete,
     Ending,
     Fetch,
+    Form,
+    Formed,
     Plain,
     Remove,
     Store,
@@ -15,6 +17,7 @@ from kestrelpy.protocol.parse.commands import (
     Upto,
     Withdraw,
 )
+from kestrelpy.protocol.parse.meta import SILENT
 from kestrelpy.protocol.parse.names import check_name, parent_of, readable
 from kestrelpy.protocol.parse.options import View, parse_number
 from kestrelpy.protocol.parse.parser import Lines, Parser
@@ -22,7 +25,7 @@ from kestrelpy.protocol.parse.set_conditions import Handoff
 from kestrelpy.protocol.parse.target import nearest, refuse_later
 
 __all__ = [
-    "Bad", "Command", "Delete", "Ending", "Fetch", "Handoff", "Lines", "Parser", "Plain",
-    "Remove", "Store", "StoreLine", "Target", "Touch", "Upto", "View", "Withdraw", "check_name",
-    "nearest", "parent_of", "parse_number", "readable", "refuse_later",
+    "SILENT", "Bad", "Command", "Delete", "Ending", "Fetch", "Form", "Formed", "Handoff", "Lines",
+    "Parser", "Plain", "Remove", "Store", "StoreLine", "Target", "Touch", "Upto", "View",
+    "Withdraw", "check_name", "nearest", "parent_of", "parse_number", "readable", "refuse_later",
 ]  # fmt: skip

@@ -197,6 +197,10 @@ def _version(conversation: Talk, command: Plain, now_ms: int) -> None:
     _say(conversation, command, f"VERSION {conversation.host.version}\r\n".encode())
 
 
+def _meta_noop(conversation: Talk, command: Plain, now_ms: int) -> None:
+    conversation.replies.say(b"MN\r\n")
+
+
 def _verbosity(conversation: Talk, command: Plain, now_ms: int) -> None:
     _say(conversation, command, b"OK\r\n")
 
@@ -247,6 +251,7 @@ _VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"status": _status,
     b"reload": _reload,
     b"version": _version,
+    b"mn": _meta_noop,
     b"verbosity": _verbosity,
     b"shutdown": _shutdown,
     b"quit": _quit,
