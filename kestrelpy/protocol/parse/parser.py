@@ -66,7 +66,12 @@ _FLAGS_BELOW: Final = 1 << 32
 _UNREADABLE: Final = 1 << 62  # a byte count that is none
 _NUMBER_BELOW: Final = 1 << 53
 
-_BINARY_MAGIC: Final = 0x80
+# The first byte of a protocol that is not spoken here, and the log line that names the remedy.
+_FOREIGN: Final = {
+    0x80: "binary memcache protocol refused: set the client to the text (ASCII) protocol",
+    0x16: "TLS refused: this port speaks plain text, so turn TLS off in the client or let a proxy "
+    "in front of this port end it",
+}
 _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
 _PLAIN: Final = frozenset(
@@ -167,8 +172,8 @@ class Parser:
             return None
         end = data.find(b"\n", self._searched if self._searched > at else at)
         if end < 0 or end - at > LINE_BYTES_MAX:
-            if data[at] == _BINARY_MAGIC:
-                return _binary()
+            if data[at] in _FOREIGN:
+                return _foreign(data[at])
             if len(data) - at > LINE_BYTES_MAX:
                 return Bad(b"CLIENT_ERROR line too long (limit 8192 bytes)", closes=True)
             self._searched = len(data)
@@ -193,8 +198,8 @@ class Parser:
                 known = self._lines.get(template)
                 if known is not None and not isinstance(known, StoreLine):
                     return known.naming(token, line)
-        if data[at] == _BINARY_MAGIC:
-            return _binary()
+        if data[at] in _FOREIGN:
+            return _foreign(data[at])
         words = line.split()
         if not words:
             return Bad(b"ERROR")
@@ -400,8 +405,8 @@ class Parser:
             return Bad(b"SERVER_ERROR " + NOT_SUPPORTED.encode(), noreply=noreply)
         if verb in _PLAIN:
             return Plain(verb, words[1 : len(words) - noreply], noreply)
-        if verb[0] == _BINARY_MAGIC:
-            return _binary()
+        if verb[0] in _FOREIGN:
+            return _foreign(verb[0])
         if verb in _LATER:
             text = b"CLIENT_ERROR " + verb + b" is not available in this version yet"
             return Bad(text, noreply=noreply)
@@ -448,11 +453,8 @@ def bad(refused: Refused, noreply: bool = False) -> Bad:
     return Bad(refused.line(), noreply=noreply, unknown=unknown)
 
 
-def _binary() -> Bad:
-    return Bad(
-        b"ERROR", closes=True, noreply=True,
-        log="binary memcache protocol refused: set the client to the text (ASCII) protocol",
-    )  # fmt: skip
+def _foreign(first: int) -> Bad:
+    return Bad(b"ERROR", closes=True, noreply=True, log=_FOREIGN[first])
 
 
 def _http() -> Bad:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,16 @@ def test_the_wrong_protocol_is_closed_without_a_word(raw: Raw, first: bytes) -> 
     raw.send(first)
 
     assert raw.rest() == b""
+
+
+def test_a_client_that_speaks_tls_is_closed_with_one_log_line(daemon: DaemonProcess) -> None:
+    with socket.create_connection(("127.0.0.1", daemon.port), 30) as sock:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            context.wrap_socket(sock)
+    wait_until(lambda: any("TLS refused" in line for line in daemon.lines), "a log line")
+    assert sum("TLS refused" in line for line in daemon.lines) == 1
 
 
 # -- clients that behave badly -----------------------------------------------------------------
