@@ -80,6 +80,7 @@ class ServerConfig(_Section):
     idle_timeout_ms: MsOrNone = Field(default=3_600_000, alias="idle_timeout")
     max_open_reads: Count = 1
     allow_delete: Truth = True
+    allow_flush_all: Truth = True
     allow_shutdown: Truth = False
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -59,6 +59,10 @@ class Host(Protocol):
         """True if `delete` may remove a queue."""
 
     @property
+    def allow_flush_all(self) -> bool:
+        """True if `flush_all` may empty every queue."""
+
+    @property
     def allow_shutdown(self) -> bool:
         """True if a client may shut the server down."""
 

@@ -262,6 +262,11 @@ class Daemon:
         return self.config.server.allow_delete
 
     @property
+    def allow_flush_all(self) -> bool:
+        """True if `flush_all` may empty every queue."""
+        return self.config.server.allow_flush_all
+
+    @property
     def allow_shutdown(self) -> bool:
         """True if a client may shut the server down."""
         return self.config.server.allow_shutdown

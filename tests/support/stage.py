@@ -111,6 +111,10 @@ class Stage:
         return self.config.server.allow_delete
 
     @property
+    def allow_flush_all(self) -> bool:
+        return self.config.server.allow_flush_all
+
+    @property
     def allow_shutdown(self) -> bool:
         return self.config.server.allow_shutdown
 

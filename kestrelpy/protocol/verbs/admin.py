@@ -5,11 +5,13 @@ One rule: a long reply leaves in slices, one per turn.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from kestrelpy.core import Admin, Broker, Queue
 from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import Plain, check_name, parse_number, readable, refuse_later
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply
@@ -26,6 +28,8 @@ from kestrelpy.protocol.stats import (
 )
 from kestrelpy.protocol.verbs.declare import setting_lines
 from kestrelpy.protocol.verbs.move import move, redrive
+
+log = logging.getLogger("kestrelpy.conversation")
 
 MODES: Final = ("up", "readonly", "quiescent")
 _SWEEP_STEPS: Final = 1000
@@ -49,6 +53,8 @@ def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
+    if not conversation.host.allow_flush_all:
+        raise ClientError("flush_all is not allowed on this server (allow_flush_all)")
     _refuse_unless_up(conversation)
     if command.words and command.words != [b"0"]:
         raise ClientError(
@@ -59,6 +65,10 @@ def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
     for queue in queues:
         if queue.log.failure is not None:
             queue.raise_failed()
+    peer = conversation.holder.name
+    end = conversation.host.log_limit.take(f"{address_of(peer)} flush_all", now_ms)
+    if end is not None:
+        log.warning("flush_all by %s empties %d queues%s", peer, len(queues), end)
     conversation.stream = _flush_each(conversation, queues, command.noreply)
 
 

@@ -40,6 +40,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         "idle_timeout_ms": 3_600_000,
         "max_open_reads": 1,
         "allow_delete": True,
+        "allow_flush_all": True,
         "allow_shutdown": False,
         "log_format": "text",
         "log_level": "info",
@@ -90,6 +91,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         idle_timeout = "none"
         max_open_reads = 7
         allow_delete = false
+        allow_flush_all = false
         allow_shutdown = true
         log_format = "json"
         log_level = "debug"
@@ -137,6 +139,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         "idle_timeout_ms": None,
         "max_open_reads": 7,
         "allow_delete": False,
+        "allow_flush_all": False,
         "allow_shutdown": True,
         "log_format": "json",
         "log_level": "debug",
