@@ -21,10 +21,12 @@ from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import (
     Bad,
     Command,
+    Confirm,
     Delete,
     Fetch,
     Formed,
     Lines,
+    Monitor,
     Parser,
     Plain,
     Remove,
@@ -42,8 +44,10 @@ from kestrelpy.protocol.verbs import (
     SetHandler,
     ack_up_to,
     answer_plain,
+    confirm,
     delete_child,
     find_lease,
+    monitor,
     remove,
     withdraw,
 )
@@ -179,6 +183,10 @@ class Conversation:
             self._touch(command, now_ms)
         elif isinstance(command, Plain):
             answer_plain(self, command, now_ms)
+        elif isinstance(command, Monitor):
+            self.stream = monitor(self, self.get_handler, command, now_ms)
+        elif isinstance(command, Confirm):
+            confirm(self, command, now_ms)
         elif isinstance(command, Bad):
             self._bad(command, now_ms)
         elif isinstance(command, Formed):

@@ -3,11 +3,13 @@
 from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
+    Confirm,
     Delete,
     Ending,
     Fetch,
     Form,
     Formed,
+    Monitor,
     Plain,
     Remove,
     Store,
@@ -25,7 +27,8 @@ from kestrelpy.protocol.parse.set_conditions import Handoff
 from kestrelpy.protocol.parse.target import nearest, refuse_later
 
 __all__ = [
-    "SILENT", "Bad", "Command", "Delete", "Ending", "Fetch", "Form", "Formed", "Handoff", "Lines",
-    "Parser", "Plain", "Remove", "Store", "StoreLine", "Target", "Touch", "Upto", "View",
-    "Withdraw", "check_name", "nearest", "parent_of", "parse_number", "readable", "refuse_later",
+    "SILENT", "Bad", "Command", "Confirm", "Delete", "Ending", "Fetch", "Form", "Formed", "Handoff",
+    "Lines", "Monitor", "Parser", "Plain", "Remove", "Store", "StoreLine", "Target", "Touch",
+    "Upto", "View", "Withdraw", "check_name", "nearest", "parent_of", "parse_number", "readable",
+    "refuse_later",
 ]  # fmt: skip

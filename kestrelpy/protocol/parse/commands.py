@@ -260,6 +260,29 @@ class Plain:
         self.noreply = noreply
 
 
+class Monitor:
+    """`monitor q <seconds> [max]`: open items one after the other; `most` 0: as many as allowed."""
+
+    __slots__ = ("most", "name", "noreply", "seconds")
+
+    def __init__(self, name: bytes, seconds: int, most: int) -> None:
+        self.name = name
+        self.seconds = seconds
+        self.most = most
+        self.noreply = False
+
+
+class Confirm:
+    """`confirm q <n>`: confirm the oldest open items of this connection."""
+
+    __slots__ = ("count", "name", "noreply")
+
+    def __init__(self, name: bytes, count: int, noreply: bool) -> None:
+        self.name = name
+        self.count = count
+        self.noreply = noreply
+
+
 class Form(Protocol):
     """The form in which a request wants its reply."""
 
@@ -299,4 +322,7 @@ class Bad:
         self.unknown = unknown
 
 
-Command = Store | Fetch | Delete | Remove | Upto | Withdraw | Touch | Plain | Formed | Bad
+Command = (
+    Store | Fetch | Delete | Remove | Upto | Withdraw | Touch | Plain | Monitor | Confirm | Formed
+    | Bad
+)

@@ -17,8 +17,10 @@ from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
+    Confirm,
     Delete,
     Fetch,
+    Monitor,
     Plain,
     Store,
     StoreLine,
@@ -32,6 +34,7 @@ from kestrelpy.protocol.parse.meta import (
     parse_meta_set,
     parse_seconds,
 )
+from kestrelpy.protocol.parse.names import check_name
 from kestrelpy.protocol.parse.options import TOKEN_DIGITS_MAX, cut_token
 from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
 from kestrelpy.protocol.parse.target import (
@@ -76,9 +79,8 @@ _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
-    b"verbosity shutdown quit pause resume retry move redrive mn".split()
+    b"verbosity shutdown quit pause resume retry move redrive mn dump_config".split()
 )
-_LATER: Final = frozenset(b"monitor confirm".split())
 
 
 Known = Fetch | Delete | Touch
@@ -396,6 +398,10 @@ class Parser:
                 return self._delete(words, noreply)
             if verb == b"touch":
                 return self._touch(words, noreply)
+            if verb == b"monitor":
+                return _monitor(words[1:])
+            if verb == b"confirm":
+                return _confirm(words[1 : len(words) - noreply], noreply)
             if verb in META:
                 noreply = False
                 return parse_meta(verb, words)
@@ -407,9 +413,6 @@ class Parser:
             return Plain(verb, words[1 : len(words) - noreply], noreply)
         if verb[0] in _FOREIGN:
             return _foreign(verb[0])
-        if verb in _LATER:
-            text = b"CLIENT_ERROR " + verb + b" is not available in this version yet"
-            return Bad(text, noreply=noreply)
         return Bad(b"ERROR", noreply=noreply)
 
     def _delete(self, words: list[bytes], noreply: bool) -> Command:
@@ -431,6 +434,32 @@ def _seconds(word: bytes) -> int:
     digits = word[1:] if word[:1] == b"-" else word
     if not digits.isdigit() or len(digits) > 16 or int(digits) >= _NUMBER_BELOW:
         raise ClientError("bad expiry: whole seconds are allowed")
+    return int(word)
+
+
+def _monitor(arguments: list[bytes]) -> Monitor:
+    if len(arguments) not in (2, 3):
+        raise ClientError("monitor needs a queue and seconds: monitor <queue> <seconds> [max]")
+    most = _count("max", arguments[2], 1) if len(arguments) > 2 else 0
+    return Monitor(_queue_name("monitor", arguments[0]), _count("seconds", arguments[1], 0), most)
+
+
+def _confirm(arguments: list[bytes], noreply: bool) -> Confirm:
+    if len(arguments) != 2:
+        raise ClientError("confirm needs a queue and a count: confirm <queue> <n>")
+    return Confirm(_queue_name("confirm", arguments[0]), _count("count", arguments[1], 0), noreply)
+
+
+def _queue_name(verb: str, key: bytes) -> bytes:
+    check_name(key.partition(b"/")[0])
+    if b"/" in key:
+        raise ClientError(f"{verb} takes a queue without options")
+    return key
+
+
+def _count(what: str, word: bytes, least: int) -> int:
+    if not word.isdigit() or len(word) > 9 or int(word) < least:
+        raise ClientError(f"bad {what}: a whole number from {least} to 999999999 is allowed")
     return int(word)
 
 

@@ -26,7 +26,7 @@ from kestrelpy.protocol.stats import (
     stats_lines,
     token_lines,
 )
-from kestrelpy.protocol.verbs.declare import setting_lines
+from kestrelpy.protocol.verbs.declare import config_lines, setting_lines
 from kestrelpy.protocol.verbs.move import move, redrive
 
 log = logging.getLogger("kestrelpy.conversation")
@@ -185,6 +185,12 @@ def _dump_stats(conversation: Talk, command: Plain, now_ms: int) -> None:
     conversation.stream = dump_lines(conversation.broker, command.words, now_ms)
 
 
+def _dump_config(conversation: Talk, command: Plain, now_ms: int) -> None:
+    for name in command.words:
+        check_name(name)
+    conversation.stream = config_lines(conversation.broker, command.words, conversation.host)
+
+
 def _status(conversation: Talk, command: Plain, now_ms: int) -> None:
     host = conversation.host
     if not command.words:
@@ -258,6 +264,7 @@ _VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"move": move,
     b"redrive": redrive,
     b"dump_stats": _dump_stats,
+    b"dump_config": _dump_config,
     b"status": _status,
     b"reload": _reload,
     b"version": _version,
