@@ -31,13 +31,17 @@ class Refused(Exception):
 
 
 class ClientError(Refused):
-    """The request cannot be carried out as it stands; sending it again will not help."""
+    """The request is refused, and the server is well: a mistake, a race that was lost, a limit that
+    a queue has. Client libraries go on with this server."""
 
     word = "CLIENT_ERROR"
 
 
 class ServerError(Refused):
-    """The request is well formed, but not now or not here."""
+    """The server cannot do this now: a full disk, a failed journal, a mode, a shortage.
+
+    Client libraries take it for a server that is down, and ask it no more for a while.
+    """
 
     word = "SERVER_ERROR"
 
@@ -50,11 +54,25 @@ class Unread(ServerError):
     """A file cannot be opened or read for the moment: what is in it nobody knows until it can."""
 
 
-class LeaseExpired(ServerError):
-    """The item was lent, the lease ended, and the item may be with somebody else."""
+class LeaseExpired(ClientError):
+    """The item was leased to this connection, the lease has ended, and another client may have the
+    item."""
 
     def __init__(self, name: bytes) -> None:
         super().__init__(
-            f"lease expired: the item of {name.decode('ascii', 'backslashreplace')} went back "
-            "and may be with another client"
+            f"lease expired: the item of {_readable(name)} is not leased to this connection any "
+            "more, another client may have it"
         )
+
+
+class InvalidToken(ClientError):
+    """The token names no lease of this queue."""
+
+    def __init__(self, token: int, name: bytes) -> None:
+        super().__init__(
+            f"token {token} of {_readable(name)} is not valid: confirmed, expired or never issued"
+        )
+
+
+def _readable(name: bytes) -> str:
+    return name.decode("ascii", "backslashreplace")

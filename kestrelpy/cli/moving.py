@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pymemcache.client.base import Client
-from pymemcache.exceptions import MemcacheServerError
+from pymemcache.exceptions import MemcacheClientError, MemcacheServerError
 
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.at import At
@@ -123,7 +123,7 @@ def _send_requests(
             asked_for += most
             moved += arrived
             show(asked_for, total)
-    except MemcacheServerError as error:
+    except (MemcacheServerError, MemcacheClientError) as error:
         report(moved)
         raise CommandError(f"the rest stays: {reason(error)}", NOTHING) from None
     finally:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from pymemcache.client.base import Client
 from pymemcache.exceptions import (
+    MemcacheClientError,
     MemcacheError,
     MemcacheServerError,
     MemcacheUnexpectedCloseError,
@@ -78,10 +79,11 @@ def reason(error: BaseException) -> str:
 
 
 def is_refused(error: BaseException, word: str) -> bool:
-    """True if the error is the server's `SERVER_ERROR <word> ...`."""
+    """True if the error is the server's `SERVER_ERROR <word> ...` or `CLIENT_ERROR <word> ...`."""
     if isinstance(error, MemcacheUnexpectedCloseError):
         return False
-    return isinstance(error, MemcacheServerError) and reason(error).startswith(word)
+    is_refusal = isinstance(error, MemcacheServerError | MemcacheClientError)
+    return is_refusal and reason(error).startswith(word)
 
 
 class Connection:

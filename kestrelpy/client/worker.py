@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Self
 
-from pymemcache.exceptions import MemcacheError, MemcacheServerError
+from pymemcache.exceptions import MemcacheClientError, MemcacheError, MemcacheServerError
 
 from kestrelpy.client.connection import (
     ANSWER_SECONDS,
@@ -52,7 +52,7 @@ _BACKOFF_SECONDS_MAX: Final = 5.0
 _FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
 _FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
 _NAP_SECONDS: Final = 0.1  # between two checks of the stop flag
-_EXPIRED: Final = "lease expired"
+_INVALID: Final = "token "  # ... of q is not valid: confirmed, expired or never issued
 _FULL: Final = "disk full"
 # Ends that are retried until the lease is over; the others happen when it ends.
 _INSISTENT: Final = (State.CONFIRMED, State.BURIED)
@@ -200,15 +200,15 @@ class Worker:
         key = f"{self.queue}/close/open/token={leased.token}"
         try:
             return self._connection.gets(key if self._is_full else f"{key}/{self._lease}")
-        except PASSING as error:
-            if is_refused(error, _EXPIRED):
-                self._lose(leased, reason(error))
-            else:
-                self._confirm_again(leased)
+        except PASSING:
+            self._confirm_again(leased)
             return None
-        except BaseException:
-            leased._state = State.LOST
-            raise
+        except BaseException as error:
+            if not is_refused(error, _INVALID):
+                leased._state = State.LOST
+                raise
+            self._lose(leased, reason(error))
+            return None
 
     def _confirm(self, leased: Item) -> None:
         if leased._end_once(State.CONFIRMED):
@@ -276,9 +276,11 @@ class Worker:
             try:
                 self._connection.get(key)
                 return
-            except PASSING as error:
+            except (*PASSING, MemcacheClientError) as error:
                 why = reason(error)
-                is_over = is_refused(error, _EXPIRED)
+                is_over = is_refused(error, _INVALID)
+                if not is_over and isinstance(error, MemcacheClientError):
+                    raise
                 if is_over and was_sent:
                     why = "the connection broke meanwhile: it was done, or the lease is over"
                 # Retry at least once: an idle connection may have been broken for long.

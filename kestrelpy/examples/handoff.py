@@ -22,7 +22,7 @@ import threading
 from collections import Counter
 
 from pymemcache.client.base import Client, PooledClient
-from pymemcache.exceptions import MemcacheServerError
+from pymemcache.exceptions import MemcacheClientError
 
 from kestrelpy.examples import fresh
 
@@ -78,7 +78,7 @@ class Worker(threading.Thread):
             raise Died
         try:
             queue.set(to, json.dumps(order))  # True: it is there, and not here any more
-        except MemcacheServerError:
+        except MemcacheClientError:
             self.refused += 1  # the lease was over: another worker has the order
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from pymemcache.client.base import PooledClient
-from pymemcache.exceptions import MemcacheServerError
+from pymemcache.exceptions import MemcacheClientError
 
 from kestrelpy.examples import fresh
 
@@ -57,7 +57,7 @@ def locked(queue: PooledClient) -> Iterator[int]:
     try:
         yield int(token)
     finally:
-        with suppress(MemcacheServerError):  # "lease expired": it went back by itself
+        with suppress(MemcacheClientError):  # "token ... is not valid": it went back by itself
             queue.get(f"{LOCK}/defer/token={int(token)}")
 
 

@@ -19,8 +19,8 @@ import time
 
 from pymemcache.client.base import PooledClient
 from pymemcache.exceptions import (
+    MemcacheClientError,
     MemcacheError,
-    MemcacheServerError,
     MemcacheUnexpectedCloseError,
 )
 
@@ -75,8 +75,8 @@ class Lease:
                 return True
             except (OSError, MemcacheUnexpectedCloseError):
                 continue  # the connection broke; the request may be sent again on another
-            except MemcacheServerError:
-                break  # "lease expired": another worker may have the job
+            except MemcacheClientError:
+                break  # "token ... is not valid": another worker may have the job
         return False
 
 

@@ -22,7 +22,7 @@ from collections import Counter
 from typing import Any
 
 from pymemcache.client.base import Client
-from pymemcache.exceptions import MemcacheServerError
+from pymemcache.exceptions import MemcacheClientError
 
 from kestrelpy.examples import fresh
 
@@ -58,7 +58,7 @@ def handle(address: tuple[str, int]) -> None:
         answer = json.dumps({"id": command["id"], "did": command["do"]})
         try:
             queue.set(f"{DONE}/confirm={RESERVED}:{int(token)}", answer)
-        except MemcacheServerError:  # "lease expired": another handler has it, nothing is stored
+        except MemcacheClientError:  # not valid any more: another handler has it
             continue
 
 

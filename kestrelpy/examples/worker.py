@@ -19,7 +19,7 @@ import time
 import zlib
 
 from pymemcache.client.base import Client
-from pymemcache.exceptions import MemcacheServerError
+from pymemcache.exceptions import MemcacheClientError, MemcacheServerError
 
 WAIT_MS = 1000
 PAUSE_SECONDS = 0.1
@@ -45,7 +45,7 @@ class Worker:
             opening = ["open", f"t={WAIT_MS}"] if not self.stopping else []
             try:
                 body = self.client.get("/".join([self.queue, *closing, *opening]))
-            except (OSError, MemcacheServerError):
+            except (OSError, MemcacheServerError, MemcacheClientError):  # or "lease expired"
                 body = None
                 if leased is not None:
                     self.write(b"unsure %b" % number_of(leased))

@@ -16,14 +16,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from kestrelpy.core import Broker, ChildQueue, Queue, TransferRequest, Waiter
-from kestrelpy.errors import Refused, ServerError, fitted
+from kestrelpy.errors import ClientError, Refused, ServerError, fitted
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import (
     Bad,
     Command,
+    Confirm,
     Delete,
     Fetch,
+    Formed,
     Lines,
+    Monitor,
     Parser,
     Plain,
     Remove,
@@ -41,8 +44,10 @@ from kestrelpy.protocol.verbs import (
     SetHandler,
     ack_up_to,
     answer_plain,
+    confirm,
     delete_child,
     find_lease,
+    monitor,
     remove,
     withdraw,
 )
@@ -150,6 +155,8 @@ class Conversation:
             if command is None:
                 return
             self.last_command_ms = now_ms
+            if self.replies.form is not None:
+                self.replies.form = None
             try:
                 if isinstance(command, Store):
                     self.set_handler.store(command, now_ms)
@@ -176,8 +183,19 @@ class Conversation:
             self._touch(command, now_ms)
         elif isinstance(command, Plain):
             answer_plain(self, command, now_ms)
+        elif isinstance(command, Monitor):
+            self.stream = monitor(self, self.get_handler, command, now_ms)
+        elif isinstance(command, Confirm):
+            confirm(self, command, now_ms)
         elif isinstance(command, Bad):
             self._bad(command, now_ms)
+        elif isinstance(command, Formed):
+            form = self.replies.form = command.form
+            form.unix_ms = now_ms + self.broker.clock.offset_ms
+            if isinstance(command.command, Fetch):
+                self.stream = self.get_handler.fetch(command.command, now_ms)
+            else:
+                self._execute(command.command, now_ms)
 
     @property
     def is_blocked(self) -> bool:
@@ -270,6 +288,8 @@ class Conversation:
 
     def end_wait(self, waiter: Waiter, now_ms: int) -> None:
         """Answer a wait that is over; the commands that came meanwhile are executed by `go_on`."""
+        if self.replies.form is not None:
+            self.replies.form.unix_ms = now_ms + self.broker.clock.offset_ms
         if self.get_handler.end_wait(waiter):
             self.last_command_ms = now_ms
 
@@ -308,7 +328,7 @@ class Conversation:
 
     def _delete(self, command: Delete, now_ms: int) -> None:
         if not self.host.allow_delete:
-            raise ServerError("delete is not allowed on this server (allow_delete)")
+            raise ClientError("delete is not allowed on this server (allow_delete)")
         if self.host.mode != "up":
             raise ServerError(f"{self.host.mode}: this server deletes nothing now")
         queue = self.broker.queues.get(command.name)

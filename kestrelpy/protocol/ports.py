@@ -60,7 +60,7 @@ class Host(Protocol):
 
     @property
     def allow_flush_all(self) -> bool:
-        """True if `flush_all` may empty all queues."""
+        """True if `flush_all` may empty every queue."""
 
     @property
     def allow_shutdown(self) -> bool:

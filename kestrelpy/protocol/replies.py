@@ -13,6 +13,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from kestrelpy.errors import ServerError
+from kestrelpy.protocol.parse import SILENT, Form
 
 # Item bytes that one connection may have in replies not yet sent and in sets not yet stored.
 HELD_BYTES_MAX: Final = 4 << 20
@@ -124,17 +125,20 @@ class JointReply:
 class Replies:
     """One connection's replies: those in `out` are true, those in `held` wait."""
 
-    __slots__ = ("_conversation", "_rests", "held", "out", "value_bytes")
+    __slots__ = ("_conversation", "_rests", "form", "held", "out", "value_bytes")
 
     def __init__(self, conversation: object) -> None:
         self._conversation = conversation
         self._rests: JointReply | None = None
+        self.form: Form | None = None  # of the replies to the present request
         self.out: list[bytes] = []
         self.held: deque[tuple[bytes, Awaited, int, int]] = deque()
         self.value_bytes = 0  # of the items among them; the caller that adds an item counts it
 
     def say(self, data: bytes) -> None:
         """Add a reply that is true already; it leaves after the replies held before it."""
+        if self.form is not None:
+            data = self.form.reply(data)
         if self._rests is not None:
             self.hold(data, _THE_SAME, 0)
         elif self.held:
@@ -145,6 +149,8 @@ class Replies:
 
     def hold(self, data: bytes, log: Awaited, stored: int, written: int = 0) -> None:
         """Add a reply that is true when `log` has stored and written these lsns."""
+        if self.form is not None:
+            data = self.form.reply(data)
         held = self.held
         if self._rests is not None:
             both, self._rests = self._rests, None
@@ -177,7 +183,7 @@ class Replies:
                 if log.failure is None:
                     self._wait_for(log, stored, written)
                     return
-                data = _failed(log.failure) if data else b""
+                data = _failed(log.failure) if data or data is SILENT else b""
             out.append(data)
             held.popleft()
 

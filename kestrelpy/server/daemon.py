@@ -290,7 +290,7 @@ class Daemon:
 
     @property
     def allow_flush_all(self) -> bool:
-        """True if `flush_all` may empty all queues."""
+        """True if `flush_all` may empty every queue."""
         return self.config.server.allow_flush_all
 
     @property

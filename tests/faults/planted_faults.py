@@ -285,7 +285,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "when the log fails, what was held is said as if it were true",
         REPLIES,
-        '                data = _failed(log.failure) if data else b""\n',
+        '                data = _failed(log.failure) if data or data is SILENT else b""\n',
         "",
         TESTS_OF_THE_WIRE,
     ),
@@ -649,8 +649,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a worker's confirm that was cut off is not said again",
         "kestrelpy/client/worker.py",
-        "            else:\n                self._confirm_again(leased)\n            return None\n",
-        "            return None\n",
+        "        except PASSING:\n            self._confirm_again(leased)\n",
+        "        except PASSING:\n",
         TESTS_OF_THE_WORKER,
     ),
     Fault(

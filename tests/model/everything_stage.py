@@ -26,9 +26,8 @@ OTHERS: Final = ("next", "failed", "late")
 FACTORS_OF_JOBS: Final = (
     "limit", "retain", "dead", "age", "retry", "lease", "leased", "window", "confirms",
 )  # fmt: skip
-# The spec says CLIENT_ERROR (3.1); the server says SERVER_ERROR. Both are a refusal.
-EXPIRED: Final = re.compile(rb"(CLIENT|SERVER)_ERROR lease expired")
-BAD_TOKEN: Final = re.compile(rb"(CLIENT|SERVER)_ERROR (lease expired|token )")
+EXPIRED: Final = re.compile(rb"CLIENT_ERROR lease expired: the item of ")
+BAD_TOKEN: Final = re.compile(rb"CLIENT_ERROR token [0-9]+ of \S+ is not valid: ")
 _VALUE: Final = re.compile(
     rb"VALUE \S+ (\d+) (\d+)(?: (\d+)(?: (\d+) (\d+|-) (\d+) (\w+) (\S+) (\S+))?)?\r\n"
 )

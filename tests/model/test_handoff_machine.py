@@ -142,7 +142,8 @@ class HandoffMachine(RuleBasedStateMachine):
             self._name(who), (line + " noreply" * noreply).encode(), body
         )
         if self.town.now_ms >= held.until_ms:
-            assert noreply or answer.startswith(b"SERVER_ERROR lease expired"), answer
+            is_over = b"CLIENT_ERROR token " if which else b"CLIENT_ERROR lease expired"
+            assert noreply or answer.startswith(is_over), answer
         elif answer == NOT_STORED:
             assert verb == "add"
             is_known = (to, id_) in self.seen | self.perhaps_seen
@@ -233,7 +234,7 @@ class HandoffMachine(RuleBasedStateMachine):
             self._name(who), f"get {held.place[0]}/close/token={held.token}".encode()
         )
         if self.town.now_ms >= held.until_ms:
-            assert answer.startswith(b"SERVER_ERROR lease expired"), answer
+            assert answer.startswith(b"CLIENT_ERROR token "), answer
             return
         assert answer == b"END\r\n"
         # It does not come back but after a power cut, and then where it was.

@@ -291,7 +291,7 @@ class ReadersMachine(RuleBasedStateMachine):
         }  # fmt: skip
         if lent is not None and lent.id not in line.things:
             said = self._say(name, b"get %b/close" % name.encode())
-            assert said.startswith(b"SERVER_ERROR lease expired"), said
+            assert said.startswith(b"CLIENT_ERROR lease expired"), said
 
     @rule(name=CHILD)
     def delete_child(self, name: str) -> None:

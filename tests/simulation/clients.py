@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.books import DELAY_MS_MAX, Thing
 from tests.simulation.loop import Timeline
-from tests.simulation.requests import Request
+from tests.simulation.requests import INVALID, Request
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class Client:
                 self.holds = ""
             if request.lends and reply.word == "VALUE":
                 self.holds = request.queue
-            if request.hands_off and reply.word in ("STORED", "SERVER_ERROR"):
+            ends = reply.word in ("STORED", "SERVER_ERROR") or INVALID.search(reply.error)
+            if request.hands_off and ends:
                 self.holds = ""
 
     def say(self, wire: Wire, *requests: Request) -> None:

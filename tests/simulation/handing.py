@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.books import LATE_US, NEVER, Book, Thing
 from tests.simulation.loans import Loan
-from tests.simulation.requests import JOURNAL, Reply, Request, Talk
+from tests.simulation.requests import INVALID, JOURNAL, Reply, Request, Talk
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Ledger
@@ -117,7 +117,7 @@ class Hands:
             return
         ledger.not_stored(new)
         is_mistaken = "do not go to" in why
-        is_over = "nothing to confirm" in why or "lease expired" in why or "was deleted" in why
+        is_over = "nothing to confirm" in why or INVALID.search(why) or "was deleted" in why
         is_over = is_over and not is_mistaken
         if is_over and hand is not None:
             is_sure = hand.was_sure and now_us < hand.until_us

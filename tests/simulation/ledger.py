@@ -17,6 +17,7 @@ from tests.simulation.kids import Kids
 from tests.simulation.loans import Loan, Loans
 from tests.simulation.once import Once
 from tests.simulation.requests import (
+    INVALID,
     JOURNAL,
     NO_ROOM,
     ORDERS,
@@ -294,7 +295,9 @@ class Ledger:
             book.standing.unanswered(request)
             self.once[book.name].uncancelled(request, now)
             self._refused(talk, request, reply, book)
-        elif request.hands_off and reply.word == "CLIENT_ERROR":
+        elif reply.word == "CLIENT_ERROR" and (
+            request.hands_off or INVALID.search(reply.error)
+        ):
             self._refused(talk, request, reply, book)
         elif (
             book.failed_us
@@ -393,7 +396,7 @@ class Ledger:
             return
         if request.verb in ORDERS:
             return  # it goes on, or not: what it may have moved is known
-        if request.token and "lease expired" in reply.error:
+        if request.token and INVALID.search(reply.error):
             self._token_answered(request, reply, book)
         elif "lease expired" in reply.error and request.ending == "close" and held is not None:
             if now < talk.until_us and book.deleted_us < talk.held_arrived_us:

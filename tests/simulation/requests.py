@@ -39,6 +39,8 @@ _STAT = re.compile(rb"STAT (\S+) (.*)")
 # Why the server says that it cannot, for now or for good.
 NO_ROOM = re.compile("disk full|nothing is stored")
 SHORT = re.compile("it is tried again|try again")
+# The lease is over: of the connection, or of the token.
+INVALID = re.compile(r"lease expired|token [0-9]+ of \S+ is not valid")
 JOURNAL = re.compile(r"journal failed|(opening|writing|syncing|preparing).* failed")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError
+from kestrelpy.errors import ClientError, InvalidToken, LeaseExpired, Refused, ServerError
 
 
 def test_each_refusal_has_memcaches_word_for_its_class() -> None:
@@ -11,7 +11,7 @@ def test_each_refusal_has_memcaches_word_for_its_class() -> None:
 
 
 def test_a_lease_that_is_over_says_so_first() -> None:
-    assert LeaseExpired(b"jobs").line().startswith(b"SERVER_ERROR lease expired")
+    assert LeaseExpired(b"jobs").line().startswith(b"CLIENT_ERROR lease expired")
 
 
 def test_a_refusal_is_one_line_of_printable_ascii() -> None:
@@ -24,3 +24,8 @@ def test_a_line_is_not_longer_than_what_a_client_takes() -> None:
         line = ClientError("x" * size).line()
         assert len(line) == 340
         assert line.endswith(b"xxx" if size == 327 else b"x...")
+
+
+def test_a_token_that_names_no_lease_is_the_clients_race() -> None:
+    said = InvalidToken(77, b"jobs").line()
+    assert said == b"CLIENT_ERROR token 77 of jobs is not valid: confirmed, expired or never issued"

@@ -29,7 +29,7 @@ from kestrelpy.core.queue import ChildQueue, ChildStart, Queue
 from kestrelpy.core.registry.registry import Registry
 from kestrelpy.core.subscription import AT_ONCE_MS
 from kestrelpy.core.timers import Alarm, Timers
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import ClientError, ServerError
 
 # A record has 16 bits for a subscription's number. After a restart the server may give the number
 # of a removed child again.
@@ -81,10 +81,10 @@ class Lifecycle(Registry):
     def create(self, name: bytes, now_ms: int, declared: bytes = b"") -> Queue:
         """Create and return an empty queue; clients that wait for its name wait in it from now on.
 
-        Raise ServerError if the name is an alias, or there are too many queues.
+        Raise ClientError if the name is an alias, ServerError if there are too many queues.
         """
         if name in self.aliases:
-            raise ServerError(f"{name.decode('ascii')} is an alias of several queues, and none")
+            raise ClientError(f"{name.decode('ascii')} is an alias of several queues, and none")
         self.refuse_more()
         # The second of its creation, and higher than that of any deleted queue, over restarts.
         made = (now_ms + self.clock.offset_ms) // 1000

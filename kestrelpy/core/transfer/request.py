@@ -15,6 +15,7 @@ from typing import Final
 
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.subscription import onward
+from kestrelpy.errors import Refused
 
 REST_MS: Final = 1000
 REST_MS_MAX: Final = 60_000
@@ -30,7 +31,7 @@ class TransferRequest:
 
     __slots__ = (
         "by_itself", "ids", "is_over", "is_resting", "left", "moved", "of_dead", "owner",
-        "passed", "refusal", "rest_ms", "source", "target", "told", "under_way",
+        "passed", "refusal", "refused", "rest_ms", "source", "target", "told", "under_way",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +50,7 @@ class TransferRequest:
         self.under_way = 0
         self.passed = 0
         self.refusal = ""
+        self.refused: Refused | None = None
         self.told: set[int] = set()  # items whose refusal was logged
         self.rest_ms = REST_MS
         self.is_resting = False
@@ -67,11 +69,12 @@ class TransferRequest:
             return False
         return not self.by_itself or onward(reader.policy, death.reason) == self.target
 
-    def give_up(self, reason: str) -> None:
-        """Begin no more items of the request, because of `reason`."""
+    def give_up(self, reason: str, refused: Refused | None = None) -> None:
+        """Begin no more items of the request, because of `reason`: the target `refused` one."""
         self.ids.clear()
         self.left = 0
-        self.refusal = self.refusal or reason
+        if not self.refusal:
+            self.refusal, self.refused = reason, refused
 
     def skip(self) -> bool:
         """Put the refused first item after all others; True if the next one is tried now."""

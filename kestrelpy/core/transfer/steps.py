@@ -23,7 +23,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.subscription import DEFERRED, Subscription
-from kestrelpy.errors import ClientError, ItemRefused, ServerError
+from kestrelpy.errors import ClientError, ItemRefused
 
 _NOBODY: Final = 0  # the token of a lease that no client is shown
 
@@ -169,8 +169,8 @@ class Target:
         """Store a copy as a new arrival; its own lsn is the record to wait for.
 
         The copy keeps an expiry in the future, and its key, under which it is the next version. It
-        is never a duplicate of an id seen here. Raise ServerError with the reason if the queue
-        refuses it; then nothing is stored.
+        is never a duplicate of an id seen here. Raise Refused with the reason if the queue refuses
+        it; then nothing is stored.
         """
         queue = self._queue
         log, policy = queue.log, queue.policy
@@ -178,13 +178,13 @@ class Target:
             queue.refuse_put(item.size)
         if queue.passes_on and not queue.children and queue.retained is None:
             name = queue.name.decode("ascii")
-            raise ServerError(f"queue {name} has fanout_only and no children: nobody would have it")
+            raise ClientError(f"queue {name} has fanout_only and no children: nobody would have it")
         try:
             key = policy.keys.key_of(queue.name, tuple(split(item.key)), item.body)
         except ClientError as error:
             raise ItemRefused(str(error)) from None
         if policy.bounded and not queue.make_room(item.size, now_ms):
-            raise ServerError(f"queue {queue.name.decode('ascii')} is full")
+            raise ClientError(f"queue {queue.name.decode('ascii')} is full")
         unix_ms = now_ms + queue.clock.offset_ms
         expires_ms = item.expires_ms if item.expires_ms > unix_ms else 0
         if policy.max_age_ms is not None:

@@ -22,7 +22,7 @@ from kestrelpy.core.subscription import onward
 from kestrelpy.core.transfer.in_flight import InFlight
 from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target
-from kestrelpy.errors import ItemRefused, ServerError
+from kestrelpy.errors import ClientError, ItemRefused, Refused
 
 # The limits of items in flight at once, by number and bytes, and of items begun in one turn: about
 # 5 ms of work.
@@ -127,7 +127,7 @@ class Transfers:
                 return begun
             try:
                 self._store(request, lease, now_ms)
-            except ServerError as refused:
+            except Refused as refused:
                 self._put_back(request, lease)
                 if self._stops(request, lease, refused, now_ms):
                     return begun
@@ -167,14 +167,14 @@ class Transfers:
         return None
 
     def _store(self, request: TransferRequest, lease: Lease, now_ms: int) -> None:
-        """Store a copy of the item in the target. Raise ServerError if the target refuses it."""
+        """Store a copy of the item in the target. Raise Refused if the target refuses it."""
         source, item = request.source, lease.item
         there = self._registry.queues.get(request.target)
         if self._registry.tombstones and (why := source.why_mistaken(there, request.target)):
-            raise ServerError(why)
+            raise ClientError(why)
         target = there or self._make(request.target, item.size, now_ms)
         if target is source:
-            raise ServerError("a queue does not move to itself")
+            raise ClientError("a queue does not move to itself")
         origin = Origin(
             source.server_id, source.name, item.id, source.generation, item.size
         )
@@ -203,12 +203,12 @@ class Transfers:
     # -- refusals and ends ------------------------------------------------------------------
 
     def _stops(
-        self, request: TransferRequest, lease: Lease, refused: ServerError, now_ms: int
+        self, request: TransferRequest, lease: Lease, refused: Refused, now_ms: int
     ) -> bool:
         """Handle a refusal by the target; True if no more items are begun for now."""
         reason = str(refused)
         if not request.by_itself:
-            request.give_up(reason)
+            request.give_up(reason, refused)
             return True
         item = lease.item.id if isinstance(refused, ItemRefused) else 0
         if request.is_news(reason, item):

@@ -3,9 +3,13 @@
 from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
+    Confirm,
     Delete,
     Ending,
     Fetch,
+    Form,
+    Formed,
+    Monitor,
     Plain,
     Remove,
     Store,
@@ -15,6 +19,7 @@ from kestrelpy.protocol.parse.commands import (
     Upto,
     Withdraw,
 )
+from kestrelpy.protocol.parse.meta import SILENT
 from kestrelpy.protocol.parse.names import check_name, parent_of, readable
 from kestrelpy.protocol.parse.options import View, parse_number
 from kestrelpy.protocol.parse.parser import Lines, Parser
@@ -22,7 +27,8 @@ from kestrelpy.protocol.parse.set_conditions import Handoff
 from kestrelpy.protocol.parse.target import nearest, refuse_later
 
 __all__ = [
-    "Bad", "Command", "Delete", "Ending", "Fetch", "Handoff", "Lines", "Parser", "Plain",
-    "Remove", "Store", "StoreLine", "Target", "Touch", "Upto", "View", "Withdraw", "check_name",
-    "nearest", "parent_of", "parse_number", "readable", "refuse_later",
+    "SILENT", "Bad", "Command", "Confirm", "Delete", "Ending", "Fetch", "Form", "Formed", "Handoff",
+    "Lines", "Monitor", "Parser", "Plain", "Remove", "Store", "StoreLine", "Target", "Touch",
+    "Upto", "View", "Withdraw", "check_name", "nearest", "parent_of", "parse_number", "readable",
+    "refuse_later",
 ]  # fmt: skip

@@ -30,7 +30,7 @@ One rule: a command object is well formed; a malformed request becomes a `Bad` w
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from kestrelpy.core import Delay
 from kestrelpy.protocol.parse.line_template import Cut
@@ -115,8 +115,8 @@ class StoreLine:
     """
 
     __slots__ = (
-        "declares", "epoch", "expected", "expiry", "flags", "handoff", "id", "is_plain", "key",
-        "noreply", "scope", "size", "target", "verb",
+        "declares", "epoch", "expected", "expiry", "flags", "form", "handoff", "id", "is_plain",
+        "key", "noreply", "scope", "size", "target", "verb",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +134,7 @@ class StoreLine:
         self.id, self.scope, self.epoch, _, self.handoff = target.once
         self.declares = "declare" in target.options
         self.is_plain = verb == b"set" and not (self.id or self.handoff)
+        self.form: Form | None = None  # of the reply; None: as it is
 
     def naming(self, varies: Cut) -> StoreLine:
         """Return the same line with another id, key, version or token."""
@@ -142,6 +143,7 @@ class StoreLine:
         made.expiry, made.size, made.noreply = self.expiry, self.size, self.noreply
         made.scope, made.epoch, made.declares = self.scope, self.epoch, False
         made.is_plain = self.is_plain
+        made.form = None
         _, made.id, made.key, made.expected, handoff = varies
         made.handoff = self.handoff if handoff is None else handoff
         return made
@@ -258,6 +260,49 @@ class Plain:
         self.noreply = noreply
 
 
+class Monitor:
+    """`monitor q <seconds> [max]`: open items one after the other; `most` 0: as many as allowed."""
+
+    __slots__ = ("most", "name", "noreply", "seconds")
+
+    def __init__(self, name: bytes, seconds: int, most: int) -> None:
+        self.name = name
+        self.seconds = seconds
+        self.most = most
+        self.noreply = False
+
+
+class Confirm:
+    """`confirm q <n>`: confirm the oldest open items of this connection."""
+
+    __slots__ = ("count", "name", "noreply")
+
+    def __init__(self, name: bytes, count: int, noreply: bool) -> None:
+        self.name = name
+        self.count = count
+        self.noreply = noreply
+
+
+class Form(Protocol):
+    """The form in which a request wants its reply."""
+
+    unix_ms: int  # the time of the answer, for what counts from it
+
+    def reply(self, data: bytes) -> bytes:
+        """Return the reply in this form; errors stay as they are."""
+
+
+class Formed:
+    """A request of another verb, and the form of its reply."""
+
+    __slots__ = ("command", "form", "noreply")
+
+    def __init__(self, command: Fetch | Delete | Remove | Upto | Withdraw | Touch, form: Form):
+        self.command = command
+        self.form = form
+        self.noreply = False
+
+
 class Bad:
     """A request that cannot be executed: its reply, and whether the connection must end.
 
@@ -277,4 +322,7 @@ class Bad:
         self.unknown = unknown
 
 
-Command = Store | Fetch | Delete | Remove | Upto | Withdraw | Touch | Plain | Bad
+Command = (
+    Store | Fetch | Delete | Remove | Upto | Withdraw | Touch | Plain | Monitor | Confirm | Formed
+    | Bad
+)

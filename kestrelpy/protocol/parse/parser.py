@@ -17,14 +17,24 @@ from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
+    Confirm,
     Delete,
     Fetch,
+    Monitor,
     Plain,
     Store,
     StoreLine,
     Touch,
 )
 from kestrelpy.protocol.parse.line_template import Cut, cut
+from kestrelpy.protocol.parse.meta import (
+    META,
+    NOT_SUPPORTED,
+    parse_meta,
+    parse_meta_set,
+    parse_seconds,
+)
+from kestrelpy.protocol.parse.names import check_name
 from kestrelpy.protocol.parse.options import TOKEN_DIGITS_MAX, cut_token
 from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
 from kestrelpy.protocol.parse.target import (
@@ -56,17 +66,21 @@ _CAS_WORDS: Final = 6  # without noreply, and with its version
 # With any token its key is not too long.
 TOKEN_LINE_BYTES_KEPT: Final = KEY_BYTES_MAX - TOKEN_DIGITS_MAX
 _FLAGS_BELOW: Final = 1 << 32
+_UNREADABLE: Final = 1 << 62  # a byte count that is none
 _NUMBER_BELOW: Final = 1 << 53
 
-_BINARY_MAGIC: Final = 0x80
-_NOT_SUPPORTED: Final = "not supported by a queue"
+# The first byte of a protocol that is not spoken here, and the log line that names the remedy.
+_FOREIGN: Final = {
+    0x80: "binary memcache protocol refused: set the client to the text (ASCII) protocol",
+    0x16: "TLS refused: this port speaks plain text, so turn TLS off in the client or let a proxy "
+    "in front of this port end it",
+}
 _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
 _PLAIN: Final = frozenset(
     b"flush flush_all flush_expired flush_all_expired stats dump_stats status reload version "
-    b"verbosity shutdown quit pause resume retry move redrive".split()
+    b"verbosity shutdown quit pause resume retry move redrive mn dump_config".split()
 )
-_LATER: Final = frozenset(b"monitor confirm".split())
 
 
 Known = Fetch | Delete | Touch
@@ -160,8 +174,8 @@ class Parser:
             return None
         end = data.find(b"\n", self._searched if self._searched > at else at)
         if end < 0 or end - at > LINE_BYTES_MAX:
-            if data[at] == _BINARY_MAGIC:
-                return _binary()
+            if data[at] in _FOREIGN:
+                return _foreign(data[at])
             if len(data) - at > LINE_BYTES_MAX:
                 return Bad(b"CLIENT_ERROR line too long (limit 8192 bytes)", closes=True)
             self._searched = len(data)
@@ -186,8 +200,8 @@ class Parser:
                 known = self._lines.get(template)
                 if known is not None and not isinstance(known, StoreLine):
                     return known.naming(token, line)
-        if data[at] == _BINARY_MAGIC:
-            return _binary()
+        if data[at] in _FOREIGN:
+            return _foreign(data[at])
         words = line.split()
         if not words:
             return Bad(b"ERROR")
@@ -201,6 +215,8 @@ class Parser:
             if isinstance(command, Fetch) and len(command.targets) == 1:
                 self._remember(line, command)
             return command
+        if verb == b"ms":
+            return self._meta_set(words)
         other = self._other(verb, words)
         if isinstance(other, Delete | Touch) and other.token:
             self._remember(line, other)
@@ -241,32 +257,50 @@ class Parser:
     ) -> Command | None:
         """Parse `<verb> <key> <flags> <expiry> <bytes> [<version>] [noreply]`, then the body."""
         noreply = words[-1] == b"noreply"
-        if len(words) < 5 or not words[4].isdigit() or len(words[4]) > 10:
-            form = b"CLIENT_ERROR bad byte count: " + verb + b" <key> <flags> <expiry> <bytes>"
-            return Bad(form, closes=True, noreply=noreply)
-        size = int(words[4])
+        size = _size(words, 4)
         if size > BODY_BYTES_ABSURD:
-            absurd = b"CLIENT_ERROR bad byte count: above 1 GiB"
-            return Bad(absurd, closes=True, noreply=noreply)
+            return _lost(verb + b" <key> <flags> <expiry> <bytes>", size, noreply)
         try:
             meaning = self._store_line(verb, words, size, noreply)
         except Refused as refused:
             return self._begin_body(bad(refused, noreply), size)
         if size > BODY_BYTES_SMALL:
-            limit = self._limit_of(meaning.target.name)
-            if size > limit:
-                text = f"SERVER_ERROR item too large ({size} bytes, limit {limit})"
-                return self._begin_body(Bad(text.encode(), noreply=noreply), size)
+            if (large := self._too_large(meaning)) is not None:
+                return self._begin_body(large, size)
         elif varies is None:
             self._remember(line, meaning)
         elif verb != b"cas" or len(words) == _CAS_WORDS:
             self._remember_cut(varies, meaning)
         return self._take_body(meaning, self._at)
 
+    def _meta_set(self, words: list[bytes]) -> Command | None:
+        """Parse `ms <key> <bytes> <flags>`, then the body."""
+        size = _size(words, 2)
+        if size > BODY_BYTES_ABSURD:
+            return _lost(b"ms <key> <bytes> <flags>", size, False)
+        try:
+            verb, line, form = parse_meta_set(words)
+            meaning = self._store_line(verb, line, size, False)
+        except Refused as refused:
+            return self._begin_body(bad(refused), size)
+        meaning.form = form
+        large = self._too_large(meaning) if size > BODY_BYTES_SMALL else None
+        if large is not None:
+            return self._begin_body(large, size)
+        return self._take_body(meaning, self._at)
+
+    def _too_large(self, line: StoreLine) -> Bad | None:
+        """Return the refusal of a body over its queue's limit, which is skipped."""
+        limit = self._limit_of(line.target.name)
+        if line.size <= limit:
+            return None
+        text = f"SERVER_ERROR item too large ({line.size} bytes, limit {limit})"
+        return Bad(text.encode(), noreply=line.noreply)
+
     def _store_line(self, verb: bytes, words: list[bytes], size: int, noreply: bool) -> StoreLine:
         """Return the parsed line; raise Refused, and the body is skipped."""
         if verb in (b"append", b"prepend"):
-            raise ServerError(_NOT_SUPPORTED)
+            raise ServerError(NOT_SUPPORTED)
         target = parse_target(words[1], STORING)
         declares = "declare" in target.options and verb == b"set"
         odd = target.options - STORES
@@ -364,17 +398,21 @@ class Parser:
                 return self._delete(words, noreply)
             if verb == b"touch":
                 return self._touch(words, noreply)
+            if verb == b"monitor":
+                return _monitor(words[1:])
+            if verb == b"confirm":
+                return _confirm(words[1 : len(words) - noreply], noreply)
+            if verb in META:
+                noreply = False
+                return parse_meta(verb, words)
         except Refused as refused:
             return bad(refused, noreply)
         if verb in (b"incr", b"decr"):
-            return Bad(b"SERVER_ERROR " + _NOT_SUPPORTED.encode(), noreply=noreply)
+            return Bad(b"SERVER_ERROR " + NOT_SUPPORTED.encode(), noreply=noreply)
         if verb in _PLAIN:
             return Plain(verb, words[1 : len(words) - noreply], noreply)
-        if verb[0] == _BINARY_MAGIC:
-            return _binary()
-        if verb in _LATER:
-            text = b"CLIENT_ERROR " + verb + b" is not available in this version yet"
-            return Bad(text, noreply=noreply)
+        if verb[0] in _FOREIGN:
+            return _foreign(verb[0])
         return Bad(b"ERROR", noreply=noreply)
 
     def _delete(self, words: list[bytes], noreply: bool) -> Command:
@@ -389,10 +427,7 @@ class Parser:
         if len(arguments) != 2:
             raise ClientError("touch needs a queue and seconds: touch <queue> <seconds>")
         name, token = parse_lease(arguments[0], "touch")
-        seconds = arguments[1]
-        if not seconds.isdigit() or len(seconds) > 10 or not int(seconds):
-            raise ClientError("bad seconds: a whole number above 0 is allowed")
-        return Touch(name, token, int(seconds), noreply)
+        return Touch(name, token, parse_seconds(arguments[1]), noreply)
 
 
 def _seconds(word: bytes) -> int:
@@ -402,17 +437,53 @@ def _seconds(word: bytes) -> int:
     return int(word)
 
 
+def _monitor(arguments: list[bytes]) -> Monitor:
+    if len(arguments) not in (2, 3):
+        raise ClientError("monitor needs a queue and seconds: monitor <queue> <seconds> [max]")
+    most = _count("max", arguments[2], 1) if len(arguments) > 2 else 0
+    return Monitor(_queue_name("monitor", arguments[0]), _count("seconds", arguments[1], 0), most)
+
+
+def _confirm(arguments: list[bytes], noreply: bool) -> Confirm:
+    if len(arguments) != 2:
+        raise ClientError("confirm needs a queue and a count: confirm <queue> <n>")
+    return Confirm(_queue_name("confirm", arguments[0]), _count("count", arguments[1], 0), noreply)
+
+
+def _queue_name(verb: str, key: bytes) -> bytes:
+    check_name(key.partition(b"/")[0])
+    if b"/" in key:
+        raise ClientError(f"{verb} takes a queue without options")
+    return key
+
+
+def _count(what: str, word: bytes, least: int) -> int:
+    if not word.isdigit() or len(word) > 9 or int(word) < least:
+        raise ClientError(f"bad {what}: a whole number from {least} to 999999999 is allowed")
+    return int(word)
+
+
+def _size(words: list[bytes], at: int) -> int:
+    """Return the byte count; one that cannot be read counts as absurd."""
+    if len(words) <= at or not words[at].isdigit() or len(words[at]) > 10:
+        return _UNREADABLE
+    return int(words[at])
+
+
+def _lost(form: bytes, size: int, noreply: bool) -> Bad:
+    """Return the reply to a byte count that cannot be used: where the body ends is unknown."""
+    why = form if size == _UNREADABLE else b"above 1 GiB"
+    return Bad(b"CLIENT_ERROR bad byte count: " + why, closes=True, noreply=noreply)
+
+
 def bad(refused: Refused, noreply: bool = False) -> Bad:
     """Return the reply to a line that is refused."""
     unknown = refused.option if isinstance(refused, UnknownOption) else ""
     return Bad(refused.line(), noreply=noreply, unknown=unknown)
 
 
-def _binary() -> Bad:
-    return Bad(
-        b"ERROR", closes=True, noreply=True,
-        log="binary memcache protocol refused: set the client to the text (ASCII) protocol",
-    )  # fmt: skip
+def _foreign(first: int) -> Bad:
+    return Bad(b"ERROR", closes=True, noreply=True, log=_FOREIGN[first])
 
 
 def _http() -> Bad:

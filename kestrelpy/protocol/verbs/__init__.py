@@ -6,6 +6,7 @@ from kestrelpy.protocol.verbs.children import ack_up_to, delete_child
 from kestrelpy.protocol.verbs.delete_item import remove, withdraw
 from kestrelpy.protocol.verbs.end_lease import find_lease
 from kestrelpy.protocol.verbs.get import GetHandler
+from kestrelpy.protocol.verbs.monitor import confirm, monitor
 from kestrelpy.protocol.verbs.set import SetHandler
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "SetHandler",
     "ack_up_to",
     "answer_plain",
+    "confirm",
     "delete_child",
     "find_lease",
+    "monitor",
     "remove",
     "withdraw",
 ]

@@ -11,6 +11,7 @@ from typing import Final
 
 from kestrelpy.core import Admin, Broker, Queue
 from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import Plain, check_name, parse_number, readable, refuse_later
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply
@@ -25,10 +26,10 @@ from kestrelpy.protocol.stats import (
     stats_lines,
     token_lines,
 )
-from kestrelpy.protocol.verbs.declare import setting_lines
+from kestrelpy.protocol.verbs.declare import config_lines, setting_lines
 from kestrelpy.protocol.verbs.move import move, redrive
 
-log = logging.getLogger("kestrelpy")
+log = logging.getLogger("kestrelpy.conversation")
 
 MODES: Final = ("up", "readonly", "quiescent")
 _SWEEP_STEPS: Final = 1000
@@ -52,9 +53,8 @@ def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
-    host = conversation.host
-    if not host.allow_flush_all:
-        raise ServerError("flush_all is not allowed on this server (allow_flush_all)")
+    if not conversation.host.allow_flush_all:
+        raise ClientError("flush_all is not allowed on this server (allow_flush_all)")
     _refuse_unless_up(conversation)
     if command.words and command.words != [b"0"]:
         raise ClientError(
@@ -65,10 +65,10 @@ def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
     for queue in queues:
         if queue.log.failure is not None:
             queue.raise_failed()
-    end = host.log_limit.take("flush_all", now_ms)
+    peer = conversation.holder.name
+    end = conversation.host.log_limit.take(f"{address_of(peer)} flush_all", now_ms)
     if end is not None:
-        peer = conversation.holder.name
-        log.info("%s: flush_all, which empties %d queues%s", peer, len(queues), end)
+        log.warning("flush_all by %s empties %d queues%s", peer, len(queues), end)
     conversation.stream = _flush_each(conversation, queues, command.noreply)
 
 
@@ -185,6 +185,12 @@ def _dump_stats(conversation: Talk, command: Plain, now_ms: int) -> None:
     conversation.stream = dump_lines(conversation.broker, command.words, now_ms)
 
 
+def _dump_config(conversation: Talk, command: Plain, now_ms: int) -> None:
+    for name in command.words:
+        check_name(name)
+    conversation.stream = config_lines(conversation.broker, command.words, conversation.host)
+
+
 def _status(conversation: Talk, command: Plain, now_ms: int) -> None:
     host = conversation.host
     if not command.words:
@@ -207,13 +213,17 @@ def _version(conversation: Talk, command: Plain, now_ms: int) -> None:
     _say(conversation, command, f"VERSION {conversation.host.version}\r\n".encode())
 
 
+def _meta_noop(conversation: Talk, command: Plain, now_ms: int) -> None:
+    conversation.replies.say(b"MN\r\n")
+
+
 def _verbosity(conversation: Talk, command: Plain, now_ms: int) -> None:
     _say(conversation, command, b"OK\r\n")
 
 
 def _shutdown(conversation: Talk, command: Plain, now_ms: int) -> None:
     if not conversation.host.allow_shutdown:
-        raise ServerError("shutdown is not allowed on this server (allow_shutdown)")
+        raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
     conversation.closing = True
     conversation.host.shutdown(f"shutdown by {conversation.holder.name}")
 
@@ -254,9 +264,11 @@ _VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"move": move,
     b"redrive": redrive,
     b"dump_stats": _dump_stats,
+    b"dump_config": _dump_config,
     b"status": _status,
     b"reload": _reload,
     b"version": _version,
+    b"mn": _meta_noop,
     b"verbosity": _verbosity,
     b"shutdown": _shutdown,
     b"quit": _quit,

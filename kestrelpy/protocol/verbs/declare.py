@@ -75,6 +75,16 @@ def _answer(talk: Talk, command: Store, word: bytes, log: Log, lsn: int) -> None
         talk.broker.counters.refused_quietly += 1
 
 
+def config_lines(broker: Broker, names: list[bytes], host: Host) -> Iterator[bytes]:
+    """`dump_config`: the settings in force, in Kestrel's braces."""
+    for name in names or sorted(broker.queues):
+        queue = broker.queues.get(name)
+        facts = host.settings(name, queue.declared) if queue is not None else []
+        inside = "".join(f"  {key}={value}\r\n" for key, value, _ in facts)
+        yield f"queue '{name.decode('ascii')}' {{\r\n{inside}}}\r\n".encode()
+    yield b"END\r\n"
+
+
 def setting_lines(queue: Queue | None, host: Host) -> Iterator[bytes]:
     """`stats <queue>/settings`: the settings in force, each with its source."""
     if queue is not None:

@@ -12,7 +12,14 @@ from functools import partial
 from typing import Final
 
 from kestrelpy.core import DEFERRED, LENT, Holder, Lease, Log, Queue, Subscription, Waiter, Want
-from kestrelpy.errors import ClientError, LeaseExpired, Refused, ServerError, Unread
+from kestrelpy.errors import (
+    ClientError,
+    InvalidToken,
+    LeaseExpired,
+    Refused,
+    ServerError,
+    Unread,
+)
 from kestrelpy.protocol.parse import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies, say
@@ -163,7 +170,7 @@ class GetHandler:
         if token:
             lease = find_lease(token, queue, now_ms)
             if lease is None:
-                raise LeaseExpired(target.name)
+                raise InvalidToken(token, target.name)
         else:
             lease = self.oldest(queue) if holder.leases else None
             closes = target.ending is Ending.CONFIRM

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from journal.format import Origin
 from kestrelpy.core import Lease, Policy, Queue, Subscription
-from kestrelpy.errors import ClientError, LeaseExpired, Refused
+from kestrelpy.errors import ClientError, InvalidToken, LeaseExpired, Refused
 from kestrelpy.protocol.parse import Handoff, Store
 from kestrelpy.protocol.ports import Talk
 
@@ -114,6 +114,9 @@ def _confirm_later(
         if found.source.log.failure is not None:
             found.source.raise_failed()
         if found.lease not in found.lease.holder.leases:
+            handoff = command.line.handoff
+            if handoff is not None and handoff.token:
+                raise InvalidToken(handoff.token, handoff.queue)
             raise LeaseExpired(found.reader.name)
         _confirm(talk, command, found, talk.last_command_ms)
     except Refused as refused:
@@ -131,7 +134,7 @@ def _named(talk: Talk, handoff: Handoff, now_ms: int) -> Given:
     source = talk.broker.queues.get(handoff.queue)
     lease = source.reader.by_token.find(handoff.token, now_ms) if source is not None else None
     if source is None or lease is None:
-        raise LeaseExpired(handoff.queue)
+        raise InvalidToken(handoff.token, handoff.queue)
     return Given(source, source.reader, lease)
 
 

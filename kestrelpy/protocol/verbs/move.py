@@ -114,7 +114,7 @@ def _answer(talk: Talk, command: Plain, request: TransferRequest) -> Iterator[by
     """Reply with the result; the request is over."""
     assert request.is_over
     if request.refusal and not request.moved:
-        talk.refuse(ServerError(request.refusal), command.noreply)
+        talk.refuse(request.refused or ServerError(request.refusal), command.noreply)
     elif not command.noreply:
         talk.replies.say(b"%d\r\n" % request.moved)
     yield b""

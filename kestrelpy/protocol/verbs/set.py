@@ -66,6 +66,8 @@ class SetHandler:
     def store(self, command: Store, now_ms: int) -> None:
         """Store an item, or refuse it; raise Refused if nothing has changed."""
         line, broker = command.line, self.broker
+        if line.form is not None:
+            self.replies.form = line.form
         if line.declares:
             declare(self._talk, command, now_ms)
             return

@@ -197,7 +197,7 @@ def test_every_line_is_json_when_the_configuration_says_so(
     ]  # fmt: skip
     assert {tuple(line) for line in lines} == {("time", "level", "logger", "message")}
     assert any(
-        re.fullmatch(r"127\.0\.0\.1:\d+: flush_all, which empties 1 queues", message)
+        re.fullmatch(r"flush_all by 127\.0\.0\.1:\d+ empties 1 queues", message)
         for message in messages
     ), messages
     assert re.fullmatch(r"stopped: SIGINT; it took \d+ ms", messages[-1])

@@ -207,6 +207,14 @@ def test_pylibmc_conditional_store_is_refused_in_step(libmc: Any, queue: str) ->
         libmc.get(queue)
 
 
+def test_pylibmc_goes_on_after_a_token_that_is_over(libmc: Any, queue: str) -> None:
+    # libmemcached reports a get that is refused as a miss; `delete` answers it, true or false.
+    assert libmc.get(f"{queue}/close/token=77") is None
+    assert not libmc.delete(f"{queue}/token=77")
+    assert libmc.set(queue, "me")
+    assert libmc.get(queue) == "me"
+
+
 def test_pylibmc_through_the_unix_socket(socket_path: Path, queue: str) -> None:
     client = pylibmc.Client([str(socket_path)])
     assert client.set(queue, "hello")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,21 @@ def test_the_wrong_protocol_is_closed_without_a_word(raw: Raw, first: bytes) -> 
     raw.send(first)
 
     assert raw.rest() == b""
+
+
+def test_a_client_that_speaks_tls_is_closed_and_named_in_the_log(daemon: DaemonProcess) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def is_named() -> bool:  # one line a second for one address: others may have had the first
+        with (
+            socket.create_connection(("127.0.0.1", daemon.port), 30) as sock,
+            pytest.raises((ssl.SSLError, ConnectionError)),
+        ):
+            context.wrap_socket(sock)
+        return any("TLS refused" in line for line in daemon.lines)
+
+    wait_until(is_named, "a log line")
 
 
 # -- clients that behave badly -----------------------------------------------------------------

@@ -49,7 +49,7 @@ def test_reload_takes_all_of_a_good_file_and_nothing_of_a_bad_one(tmp_path: Path
 
 def test_shutdown_is_refused_unless_allowed(daemon: DaemonProcess, raw: Raw) -> None:
     raw.send(b"shutdown\r\n")
-    assert raw.line() == b"SERVER_ERROR shutdown is not allowed on this server (allow_shutdown)"
+    assert raw.line() == b"CLIENT_ERROR shutdown is not allowed on this server (allow_shutdown)"
     raw.ask(b"verbosity\r\n", b"OK\r\n")
 
 

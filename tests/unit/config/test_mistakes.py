@@ -27,6 +27,7 @@ WRONG_VALUES = [
     ("server", "idle_timeout = 60", 'say 60s or 60ms), or "none"'),
     ("server", "max_open_reads = -1", "a whole number from 1"),
     ("server", 'allow_delete = "true"', "true or false"),
+    ("server", "allow_flush_all = 0", "true or false"),
     ("server", "allow_shutdown = 1", "true or false"),
     ("server", 'log_format = "xml"', "'text' or 'json'"),
     ("server", 'log_level = "INFO"', "'debug', 'info', 'warning' or 'error'"),

@@ -461,7 +461,10 @@ def test_closing_without_open_is_logged_once_a_minute_with_the_peer(
 
 
 @pytest.mark.parametrize(
-    ("first", "remedy"), [(b"\x80", "text (ASCII) protocol"), (b"GET / HTTP/1.1\r\n", "HTTP")]
+    ("first", "remedy"), [
+        (b"\x80", "text (ASCII) protocol"), (b"GET / HTTP/1.1\r\n", "HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", "turn TLS off in the client"),
+    ],
 )
 def test_a_wrong_protocol_is_named_in_one_log_line(
     first: bytes, remedy: str, caplog: pytest.LogCaptureFixture

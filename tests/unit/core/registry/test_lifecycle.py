@@ -203,7 +203,7 @@ def test_a_remnant_moves_nothing_to_the_later_queue_of_its_name(is_made: bool) -
         town.finish("jobs")
         town.say("eve", b"delete jobs")
     answer = town.say("eve", b"move jobs+audit jobs 10")
-    assert answer == b"SERVER_ERROR " + MISTAKEN % (b"jobs+audit", b"jobs") + b"\r\n"
+    assert answer == b"CLIENT_ERROR " + MISTAKEN % (b"jobs+audit", b"jobs") + b"\r\n"
     assert (b"jobs" in town.broker.queues) == is_made
     assert town.say("eve", b"move jobs+audit next 10") == b"1\r\n"
     town.cut_power()

@@ -130,16 +130,16 @@ def test_a_lease_that_is_over_is_refused_and_the_item_is_with_others() -> None:
     town.put("jobs", b"1")
     town.take("jobs")
     town.pass_time(2000)
-    assert town.pass_on("next", b"1").startswith(b"SERVER_ERROR lease expired")
+    assert town.pass_on("next", b"1").startswith(b"CLIENT_ERROR lease expired")
     assert b"next" not in town.broker.queues, "a refusal leaves nothing behind"
     closed = town.say("client", b"get jobs/close")
-    assert closed.startswith(b"SERVER_ERROR lease expired"), "the mark stands until the next close"
+    assert closed.startswith(b"CLIENT_ERROR lease expired"), "the mark stands until the next close"
     assert town.pass_on("next", b"1").startswith(b"CLIENT_ERROR nothing to confirm")
     assert town.take("jobs", "other") == b"1"
     named = town.pass_on("next", b"1", options=f"=jobs:{town.token + 1}")
-    assert named.startswith(b"SERVER_ERROR lease expired")
+    assert named.startswith(b"CLIENT_ERROR token ")
     named = town.pass_on("next", b"1", options="=nowhere:1")
-    assert named.startswith(b"SERVER_ERROR lease expired")
+    assert named.startswith(b"CLIENT_ERROR token ")
     town.check()
 
 
@@ -247,11 +247,11 @@ def is_closed(town: TransferHarness) -> None:
 
 def is_named_by_another(town: TransferHarness) -> None:
     answer = town.say("b", b"get jobs/abort/token=%d" % town.token)
-    assert answer.startswith(b"SERVER_ERROR lease expired")
+    assert answer.startswith(b"CLIENT_ERROR token ")
     assert town.say("b", b"delete jobs/token=%d" % town.token) == b"NOT_FOUND\r\n"
     assert town.say("b", b"touch jobs/token=%d 9" % town.token) == b"NOT_FOUND\r\n"
     answer = town.say("b", b"set jobs/confirm=jobs:%d 0 0 1" % town.token, b"x")
-    assert answer.startswith(b"SERVER_ERROR lease expired")
+    assert answer.startswith(b"CLIENT_ERROR token ")
 
 
 def is_declared(town: TransferHarness) -> None:
@@ -540,7 +540,7 @@ def test_until_then_the_item_stays_with_its_holder(ends: str) -> None:
     elif ends == "lease":
         town.pass_time(31 * 60 * 1000)
         town.go()
-        assert answer_of(town).startswith(b"SERVER_ERROR lease expired")
+        assert answer_of(town).startswith(b"CLIENT_ERROR lease expired")
     else:
         town.disk.faults.append(Fault("sync", "*/next.*/*.segment", times=1_000_000))
         town.go()
@@ -565,7 +565,7 @@ def test_what_another_hand_off_has_taken_until_then_is_not_confirmed_again() -> 
     assert len(town.moving()) == 1
     town.go()
     assert answer_of(town, "b") == STORED
-    assert answer_of(town).startswith(b"SERVER_ERROR lease expired")
+    assert answer_of(town).startswith(b"CLIENT_ERROR token ")
     assert town.queue("jobs").is_empty
     assert town.queue("next").reader.live.count == 2
     assert town.origins() == 0

@@ -15,6 +15,7 @@ from kestrelpy.protocol.parse.commands import (
     Command,
     Delete,
     Fetch,
+    Formed,
     Plain,
     Store,
     Target,
@@ -49,6 +50,8 @@ def said(command: Command) -> tuple[object, ...]:
         return (kind, command.name, command.token, command.noreply)
     if isinstance(command, Touch):
         return (kind, command.name, command.token, command.seconds, command.noreply)
+    if isinstance(command, Formed):
+        return (kind, said(command.command), command.form.reply(b"STORED\r\n"))
     if isinstance(command, Plain):
         return (kind, command.verb, *command.words, command.noreply)
     return (kind, command.line, command.closes, command.noreply, command.log)
@@ -137,7 +140,29 @@ def other(draw: st.DrawFn) -> bytes:
     return b" ".join([verb, *words]) + draw(ENDS)
 
 
-STREAMS = st.lists(st.one_of(storing(), other(), st.binary(max_size=20)), max_size=8)
+FLAGS = st.lists(
+    st.one_of(
+        st.sampled_from([
+            b"v", b"f", b"s", b"k", b"q", b"t", b"c", b"h", b"l", b"O123", b"O", b"T60", b"F7",
+            b"ME", b"MA", b"C3", b"C", b"b", b"L/x", b"P", b"I", b"O" + b"o" * 40,
+        ]),
+        st.binary(min_size=1, max_size=3),
+    ),
+    max_size=4,
+)  # fmt: skip
+
+
+@st.composite
+def meta(draw: st.DrawFn) -> bytes:
+    verb = draw(st.sampled_from([b"mg", b"ms", b"md", b"mn", b"ma", b"me", b"MG", b"MS"]))
+    if verb.lower() != b"ms":
+        return b" ".join([verb, draw(KEYS), *draw(FLAGS)]) + draw(ENDS)
+    body = draw(BODIES)
+    size = draw(st.one_of(st.just(b"%d" % len(body)), NUMBERS))
+    return b" ".join([verb, draw(KEYS), size, *draw(FLAGS)]) + draw(ENDS) + body + draw(ENDS)
+
+
+STREAMS = st.lists(st.one_of(storing(), other(), meta(), st.binary(max_size=20)), max_size=8)
 
 
 @pytest.mark.slow

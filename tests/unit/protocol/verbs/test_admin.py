@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.verbs.admin import MODES
 from tests.support.server_harness import ServerHarness
@@ -100,7 +102,7 @@ def test_flush_all_passes_over_a_queue_that_is_deleted_meanwhile() -> None:
 
 def test_shutdown_is_the_hosts_to_do() -> None:
     stage = make_stage()
-    assert stage.say("a", b"shutdown").startswith(b"SERVER_ERROR shutdown is not allowed")
+    assert stage.say("a", b"shutdown").startswith(b"CLIENT_ERROR shutdown is not allowed")
     assert not stage.shut_down
 
     stage.set_server(allow_shutdown=True)
@@ -130,3 +132,12 @@ def test_reload_is_answered_when_it_is_done() -> None:
     stage.work()
 
     assert stage.client("a").take() == b"Reloaded config.\r\nVERSION 0.0.0\r\n"
+
+
+def test_a_flush_all_is_logged_with_its_client(caplog: pytest.LogCaptureFixture) -> None:
+    stage = make_stage()
+    stage.say("a", b"set jobs 0 0 1", b"x")
+    assert stage.say("192.0.2.1:7", b"flush_all", b"flush_all") == b"OK\r\nOK\r\n"
+    assert [r.getMessage() for r in caplog.records] == [
+        "flush_all by 192.0.2.1:7 empties 1 queues"
+    ]
