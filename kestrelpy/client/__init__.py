@@ -9,7 +9,7 @@ One rule: this module exports the names for users, and no others.
 """
 
 from kestrelpy.client.connection import ANSWER_SECONDS, DEFAULT_SERVER, Address, new_client, reason
-from kestrelpy.client.item import Item, LeaseLost
+from kestrelpy.client.item import Item, LeaseLost, State
 from kestrelpy.client.worker import Worker
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Address",
     "Item",
     "LeaseLost",
+    "State",
     "Worker",
     "new_client",
     "reason",
