@@ -5,19 +5,28 @@
     for item in Worker("jobs"):
         handle(item.body)            the end of the body confirms the item
 
+`AsyncWorker` is the same for asyncio.
+
 One rule: this module exports the names for users, and no others.
 """
 
+from kestrelpy.client.async_worker import AsyncItem, AsyncWorker
 from kestrelpy.client.connection import ANSWER_SECONDS, DEFAULT_SERVER, Address, new_client, reason
 from kestrelpy.client.item import Item, LeaseLost, State
+from kestrelpy.client.wire import Answer, AnswerReader, Refused
 from kestrelpy.client.worker import Worker
 
 __all__ = [
     "ANSWER_SECONDS",
     "DEFAULT_SERVER",
     "Address",
+    "Answer",
+    "AnswerReader",
+    "AsyncItem",
+    "AsyncWorker",
     "Item",
     "LeaseLost",
+    "Refused",
     "State",
     "Worker",
     "new_client",

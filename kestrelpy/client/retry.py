@@ -14,6 +14,11 @@ from typing import Final
 DELAY_MAX_MS: Final = 60_000
 # Items that failed together, because of one cause, do not come back all at once.
 SPREAD: Final = 0.1
+# The pauses of a worker whose server is away or refuses, and of one whose items fail in a row.
+BACKOFF_SECONDS_MIN: Final = 0.1
+BACKOFF_SECONDS_MAX: Final = 5.0
+FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
+FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +48,23 @@ def retry_delay_ms(attempts: int, chance: float, first_ms: int = 1000) -> int:
     # A shift by a large number of attempts would make a very long number.
     delay_ms = min(first_ms << min(attempts, 16), longest_ms)
     return round(delay_ms * (1 - SPREAD + 2 * SPREAD * chance))
+
+
+class Backoff:
+    """Pauses that double from one failure in a row to the next."""
+
+    __slots__ = ("_first", "_longest", "_next")
+
+    def __init__(self, first_seconds: float, longest_seconds: float) -> None:
+        self._first = self._next = first_seconds
+        self._longest = longest_seconds
+
+    def next_seconds(self) -> float:
+        """Return the pause after one more failure."""
+        pause = self._next
+        self._next = min(2 * pause, self._longest)
+        return pause
+
+    def reset(self) -> None:
+        """Begin again, after a success."""
+        self._next = self._first

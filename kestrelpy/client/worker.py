@@ -46,6 +46,13 @@ from kestrelpy.client.connection import (
 )
 from kestrelpy.client.item import INSISTENT, Found, Item, LeaseLost, State
 from kestrelpy.client.renewal import Renewal
+from kestrelpy.client.retry import (
+    BACKOFF_SECONDS_MAX,
+    BACKOFF_SECONDS_MIN,
+    FAILURE_PAUSE_SECONDS_MAX,
+    FAILURE_PAUSE_SECONDS_MIN,
+    Backoff,
+)
 from kestrelpy.client.settings import (
     DEFAULT_LEASE,
     DEFAULT_RETRY_DELAY,
@@ -56,10 +63,6 @@ from kestrelpy.client.settings import (
 
 log = logging.getLogger("kestrelpy.client")
 
-_BACKOFF_SECONDS_MIN: Final = 0.1
-_BACKOFF_SECONDS_MAX: Final = 5.0
-_FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
-_FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
 _NAP_SECONDS: Final = 0.1  # between two checks of the stop flag
 _FULL: Final = "disk full"
 
@@ -100,17 +103,16 @@ class Worker:
 
     def __iter__(self) -> Iterator[Item]:
         """Yield items until `stop`. Leaving the loop gives back the leased item."""
-        pause = _BACKOFF_SECONDS_MIN
+        pause = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX)
         try:
             while not self._stopped:
                 try:
                     item = self.fetch()
                 except PASSING as error:
                     log.warning("%s: %s; trying again", self.queue, reason(error))
-                    self._sleep(pause)
-                    pause = min(2 * pause, _BACKOFF_SECONDS_MAX)
+                    self._sleep(pause.next_seconds())
                     continue
-                pause = _BACKOFF_SECONDS_MIN
+                pause.reset()
                 if item is not None:
                     yield item
             leased = self._take_item()
@@ -130,16 +132,15 @@ class Worker:
         Failures in a row make growing pauses, so that a worker that can handle nothing does not
         fail with every item of the queue at once.
         """
-        pause = _FAILURE_PAUSE_SECONDS_MIN
+        pause = Backoff(FAILURE_PAUSE_SECONDS_MIN, FAILURE_PAUSE_SECONDS_MAX)
         for item in self:
             try:
                 handle(item)
             except Exception as error:  # every exception ends only this item
                 self._fail(item, error, isinstance(error, bury))
-                self._sleep(pause)
-                pause = min(2 * pause, _FAILURE_PAUSE_SECONDS_MAX)
+                self._sleep(pause.next_seconds())
             else:
-                pause = _FAILURE_PAUSE_SECONDS_MIN
+                pause.reset()
 
     def fetch(self) -> Item | None:
         """Confirm the leased item, if there is one, and fetch the next, in one trip.
@@ -271,7 +272,7 @@ class Worker:
 
     def _find_number(self, item: Item) -> int:
         """Raises LeaseLost if the lease is over, or no answer comes in time."""
-        pause = _BACKOFF_SECONDS_MIN
+        pause = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX)
         while True:
             try:
                 number = self._connection.number(self.queue, item.token)
@@ -282,8 +283,7 @@ class Worker:
                 if number:
                     return number
                 raise LeaseLost(f"{self.queue}: the lease of this item is over, it went back")
-            time.sleep(pause)
-            pause = min(2 * pause, _BACKOFF_SECONDS_MAX)
+            time.sleep(pause.next_seconds())
 
     # -- ends -------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Worker:
     def _send_end(self, item: Item, words: str, insistent: bool = True) -> None:
         """End the item's lease. Raises LeaseLost if it is over, or no answer comes in time."""
         key = f"{self.queue}/{words}/token={item.token}"
-        pause, was_sent = _BACKOFF_SECONDS_MIN, False
+        pause, was_sent = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX), False
         while True:
             try:
                 self._connection.get(key)
@@ -318,8 +318,7 @@ class Worker:
                 if is_over or (was_sent and not insistent) or time.monotonic() > item._lease_ends:
                     raise LeaseLost(f"{self.queue}: {why}") from error
             if was_sent:
-                time.sleep(pause)
-                pause = min(2 * pause, _BACKOFF_SECONDS_MAX)
+                time.sleep(pause.next_seconds())
             was_sent = True
 
     def _fail(self, item: Item, error: Exception, is_buried: bool) -> None:

@@ -33,6 +33,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_remote.py: no behaviour of its own",
     "kestrelpy.cli.options":
         "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",
+    "kestrelpy.client.async_connection":
+        "tests/process/client/test_async_worker.py: a worker is tested with its connections",
     "kestrelpy.client.connection": f"{_CLIENT}: a worker is tested with its connection",
     "kestrelpy.client.item": f"{_CLIENT}: an item is tested with the worker that has it",
     "kestrelpy.client.worker": f"{_CLIENT}: a worker is what the client's users see",

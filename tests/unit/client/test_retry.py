@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.client.retry import RetryPolicy, retry_delay_ms
+from kestrelpy.client.retry import Backoff, RetryPolicy, retry_delay_ms
 
 MIDDLE = 0.5
 
@@ -37,3 +37,11 @@ def test_without_a_first_delay_the_queue_s_settings_decide() -> None:
 def test_the_last_attempt_is_the_one_that_makes_the_number_full(attempts: int, last: bool) -> None:
     assert RetryPolicy(0, attempts_max=3).is_last(attempts) is last
     assert not RetryPolicy(0).is_last(attempts)
+
+
+def test_pauses_double_up_to_the_longest_until_something_works() -> None:
+    pause = Backoff(0.5, 3.0)
+
+    assert [pause.next_seconds() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    pause.reset()
+    assert pause.next_seconds() == 0.5
