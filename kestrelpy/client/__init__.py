@@ -12,7 +12,9 @@ One rule: this module exports the names for users, and no others.
 
 from kestrelpy.client.async_worker import AsyncItem, AsyncWorker
 from kestrelpy.client.connection import ANSWER_SECONDS, DEFAULT_SERVER, Address, new_client, reason
-from kestrelpy.client.item import Item, LeaseLost, State
+from kestrelpy.client.item import Found, Item, LeaseLost, State, parse_found
+from kestrelpy.client.retry import Backoff
+from kestrelpy.client.settings import Duration, duration_ms
 from kestrelpy.client.wire import Answer, AnswerReader, Refused
 from kestrelpy.client.worker import Worker
 
@@ -24,11 +26,16 @@ __all__ = [
     "AnswerReader",
     "AsyncItem",
     "AsyncWorker",
+    "Backoff",
+    "Duration",
+    "Found",
     "Item",
     "LeaseLost",
     "Refused",
     "State",
     "Worker",
+    "duration_ms",
     "new_client",
+    "parse_found",
     "reason",
 ]

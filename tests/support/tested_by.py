@@ -73,6 +73,11 @@ TESTED_BY: Final[dict[str, str]] = {
     },
     "kestrelpy.examples.fresh": f"{_RECIPES}: it starts the daemon of every recipe",
     "kestrelpy.examples.trio": "tests/process/examples/test_crew.py: the crew runs it",
+    **{
+        f"kestrelpy.kombu.{name}":
+            "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
+        for name in ("channel", "fetcher", "sockets", "transport")
+    },
     "kestrelpy.protocol.ports":
         "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.protocol.room":
