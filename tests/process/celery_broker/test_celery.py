@@ -185,6 +185,8 @@ def test_a_topic_exchange_gives_each_queue_what_it_is_bound_to(shop: Shop) -> No
                 other.Producer().publish(key, exchange=news, routing_key=key, declare=[news])
         while len(seen) < 3:
             connection.drain_events(timeout=10)
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=1)
 
     assert sorted(seen) == [("all", "art.music"), ("all", "sport.golf"), ("sport", "sport.golf")]
 
