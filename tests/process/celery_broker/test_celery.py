@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from kombu import Connection, Exchange, Queue
 
 from kestrelpy.kombu import NameRefused, Undeliverable, UrlRefused
 from tests.process.celery_broker.workers import Shop, shop_of
+from tests.process.client.proxy import Proxy
 
 
 def facts_of_dead(shop: Shop, queue: str) -> list[str]:
@@ -240,3 +243,38 @@ def test_the_transport_is_found_by_its_whole_name_without_an_import(shop: Shop) 
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert ended.stdout == b"kestrelpy\n"
+
+
+def test_what_is_published_over_a_bad_connection_is_stored_once(shop: Shop) -> None:
+    over = threading.Event()
+
+    def cut(wire: Proxy) -> None:
+        while not over.wait(0.05):
+            wire.cut()
+
+    with Proxy(shop.daemon.port) as wire:
+        threading.Thread(target=cut, args=(wire,), daemon=True).start()
+        url = URL.format(port=wire.address[1])
+        with Connection(url, transport_options={"patience": "60s"}) as connection:
+            queue = connection.SimpleQueue("bad-connection")
+            for number in range(300):
+                queue.put(number)
+            over.set()
+            queue.close()
+
+    assert shop.counts("bad-connection")["items"] == 300
+
+
+def test_a_copy_of_a_process_publishes_what_is_its_own(shop: Shop) -> None:
+    with Connection(URL.format(port=shop.daemon.port)) as connection:
+        queue = connection.SimpleQueue("copied")
+        queue.put("before")
+        child = os.fork()
+        if child == 0:
+            queue.put("by the copy")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        queue.put("after")
+
+        assert shop.counts("copied")["items"] == 3
+        queue.close()
