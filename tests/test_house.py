@@ -49,6 +49,7 @@ FLOORS = {
     "pyspark_kestrel": 4,
     "kestrelpy.cli": 5,
     "kestrelpy.client": 5,
+    "kestrelpy.kombu": 5,
     "kestrelpy.examples": 5,
     "kestrelpy.__main__": 5,
     "kestrelpy": 1,  # the package itself: its version, nothing else

@@ -333,13 +333,23 @@ def work(
     bury: Annotated[
         str, typer.Option(metavar="CODES", help="Exit codes that make a dead letter, like 65,66.")
     ] = "",
+    retry_delay: Annotated[
+        str,
+        typer.Option(help="How long a failed item waits; doubles up to 1m, ±10 %. 0s: not at all."),
+    ] = "1s",
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Failures that make a dead letter. Default: the queue's setting."),
+    ] = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Run a command for every item.
 
-    CMD gets the body on standard input. Exit code 0 confirms the item, others give it back;
-    75 defers it: it comes again after --delay, and no attempt is counted. With --bury, the last
-    line of CMD's standard error is the reason. The lease is renewed while CMD runs; if it is lost,
+    CMD gets the body on standard input. Exit code 0 confirms the item, others give it back:
+    it is tried again after --retry-delay. 75 defers it: it comes again after --delay,
+    and no attempt is counted. With --bury and --max-attempts, the last line of CMD's standard error
+    is the reason. CMD's environment has KESTREL_QUEUE, KESTREL_ITEM, KESTREL_ATTEMPTS, KESTREL_KEY
+    and KESTREL_DEADLINE. The lease is renewed while CMD runs; if it is lost,
     CMD gets SIGTERM. SIGTERM lets the running one finish, a second one is passed on. If the server
     is away, the worker waits for it.
     """
@@ -348,7 +358,7 @@ def work(
     worker.work(
         worker.WorkOptions(
             server, queue, command, wait, lease, jobs, items_max, once, defer_after, delay,
-            worker.parse_codes(bury),
+            worker.parse_codes(bury), retry_delay, max_attempts,
         )
     )  # fmt: skip
 

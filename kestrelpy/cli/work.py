@@ -3,10 +3,15 @@
     body on standard input ──▶ CMD ── exit 0 ────────▶ confirmed, in one trip with the next fetch
                                    ├─ exit 75 ───────▶ deferred for --delay, no attempt counted
                                    ├─ one of --bury ─▶ a dead letter, the last line the reason
-                                   └─ else ──────────▶ given back: an attempt is counted
+                                   └─ else ──────────▶ given back, tried again after --retry-delay
+                                                       a dead letter after --max-attempts
     lease lost, or --defer-after ──▶ SIGTERM to CMD; when the lease is lost nothing is confirmed
 
 75 is EX_TEMPFAIL of sysexits.h: "try again later".
+
+CMD finds in its environment KESTREL_QUEUE, KESTREL_ITEM (the number), KESTREL_ATTEMPTS (before this
+one), KESTREL_KEY (as `key=` was written) and KESTREL_DEADLINE (when it gets SIGTERM because of
+--defer-after, in Unix seconds); the last two are empty where there is none.
 
 One rule: after a first signal the worker waits for running commands and begins no new one; it
 passes a second signal on to them.
@@ -31,7 +36,7 @@ from typing import IO, Final
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.logs import log_to_stderr
 from kestrelpy.cli.remote import parse_address, parse_wait_ms, refusals
-from kestrelpy.client import Item, LeaseLost, Worker
+from kestrelpy.client import Item, LeaseLost, State, Worker
 
 log = logging.getLogger("kestrelpy.work")
 
@@ -62,6 +67,8 @@ class WorkOptions:
     defer_after: str | None
     delay: str
     bury: frozenset[int]
+    retry_delay: str
+    max_attempts: int | None
 
 
 def parse_codes(text: str) -> frozenset[int]:
@@ -109,18 +116,24 @@ class _Crew:
         self.failure: CommandError | None = None
         self._stopping = False
         self._signals = 0
+        # The reason of a dead letter is the last line of standard error.
+        self._reads_stderr = bool(options.bury) or options.max_attempts is not None
         parse_wait_ms(options.wait, "--wait")
         parse_wait_ms(options.lease, "--lease")
         parse_wait_ms(options.delay, "--delay")
-        defer_after = options.defer_after
-        if defer_after is not None and parse_wait_ms(defer_after, "--defer-after") < 1:
-            raise CommandError("--defer-after must be at least 1s")
+        parse_wait_ms(options.retry_delay, "--retry-delay")
+        self._defer_after_ms = 0
+        if options.defer_after is not None:
+            self._defer_after_ms = parse_wait_ms(options.defer_after, "--defer-after")
+            if self._defer_after_ms < 1:
+                raise CommandError("--defer-after must be at least 1s")
         address = parse_address(options.server)
         try:
             self._workers = [
                 Worker(
                     options.queue, address, wait=options.wait, lease=options.lease,
-                    work_limit=options.defer_after,
+                    work_limit=options.defer_after, retry_delay=options.retry_delay,
+                    max_attempts=options.max_attempts,
                 )
                 for _ in range(options.jobs)
             ]  # fmt: skip
@@ -172,7 +185,7 @@ class _Crew:
     def _handle_one(self, worker: Worker) -> None:
         with worker:
             item = worker.fetch()
-            if item is not None and self._begin() and self._handle(item):
+            if item is not None and self._begin() and self._handle(worker, item):
                 try:
                     item.confirm()
                 except LeaseLost:
@@ -187,7 +200,7 @@ class _Crew:
             ended_well = None
             if not self._begin():
                 item.defer()
-            elif self._handle(item):
+            elif self._handle(worker, item):
                 ended_well = item
                 pause = _FAILURE_PAUSE_SECONDS_MIN
             else:
@@ -212,11 +225,17 @@ class _Crew:
             self.begun += 1
             return True
 
-    def _handle(self, item: Item) -> bool:
+    def _handle(self, worker: Worker, item: Item) -> bool:
         """Run the command; return True if it succeeded. Otherwise end its item here."""
         options = self._options
         try:
-            running = _Running(options.command, reads_stderr=bool(options.bury))
+            environment = self._environment(item)
+        except LeaseLost:
+            self.failed += 1
+            log.warning("%s: %s", options.queue, _LOST)
+            return False
+        try:
+            running = _Running(options.command, environment, self._reads_stderr)
         except OSError as error:
             item.abort()
             raise CommandError(f"{options.command[0]} cannot be run: {error.strerror}") from None
@@ -230,10 +249,10 @@ class _Crew:
             return True
         self.failed += 1
         log.warning("%s: `%s` %s; %s", options.queue, shlex.join(options.command), _ended(code),
-                    self._end(item, code, running.last_line))  # fmt: skip
+                    self._end(worker, item, code, running.last_line))  # fmt: skip
         return False
 
-    def _end(self, item: Item, code: int, last_line: str) -> str:
+    def _end(self, worker: Worker, item: Item, code: int, last_line: str) -> str:
         """End an item that is not confirmed; return its end in words."""
         if item.is_lost:
             return _LOST
@@ -246,8 +265,23 @@ class _Crew:
         if code == DEFER_CODE or item.should_stop:
             item.defer(self._options.delay)
             return f"the item was deferred for {self._options.delay}"
-        item.abort()
+        try:
+            state = worker.fail(item, last_line or _ended(code))
+        except LeaseLost:
+            return _LOST
+        if state is State.BURIED:
+            return f"the item is a dead letter after {item.attempts + 1} attempts"
         return "the item was given back"
+
+    def _environment(self, item: Item) -> dict[str, str]:
+        deadline = int(time.time() + self._defer_after_ms / 1000) if self._defer_after_ms else ""
+        return {
+            "KESTREL_QUEUE": item.queue,
+            "KESTREL_ITEM": str(item.number),
+            "KESTREL_ATTEMPTS": str(item.attempts),
+            "KESTREL_KEY": item.key,
+            "KESTREL_DEADLINE": str(deadline),
+        }
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -259,13 +293,17 @@ class _Running:
     """One running command, in a process group of its own, so that a signal reaches all of its
     processes."""
 
-    def __init__(self, command: Sequence[str], reads_stderr: bool) -> None:
-        """Start the command; raise OSError. With `reads_stderr` its standard error passes through
-        here."""
+    def __init__(
+        self, command: Sequence[str], environment: dict[str, str], reads_stderr: bool
+    ) -> None:
+        """Start the command with these variables added; raise OSError.
+
+        With `reads_stderr` its standard error passes through here.
+        """
         self.last_line = ""
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stderr=subprocess.PIPE if reads_stderr else None,
-            process_group=0,
+            process_group=0, env={**os.environ, **environment},
         )  # fmt: skip
         self._stderr_thread: threading.Thread | None = None
         if self._process.stderr is not None:

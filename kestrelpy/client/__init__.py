@@ -5,22 +5,39 @@
     for item in Worker("jobs"):
         handle(item.body)            the end of the body confirms the item
 
+`AsyncWorker` is the same for asyncio.
+
 One rule: this module exports the names for users, and no others.
 """
 
+from kestrelpy.client.async_worker import AsyncItem, AsyncWorker
 from kestrelpy.client.connection import ANSWER_SECONDS, DEFAULT_SERVER, Address, new_client, reason
-from kestrelpy.client.item import Item, LeaseLost
+from kestrelpy.client.item import Found, Item, LeaseLost, State, parse_found
 from kestrelpy.client.queue_hasher import QueueHasher
+from kestrelpy.client.retry import Backoff
+from kestrelpy.client.settings import Duration, duration_ms
+from kestrelpy.client.wire import Answer, AnswerReader, Refused
 from kestrelpy.client.worker import Worker
 
 __all__ = [
     "ANSWER_SECONDS",
     "DEFAULT_SERVER",
     "Address",
+    "Answer",
+    "AnswerReader",
+    "AsyncItem",
+    "AsyncWorker",
+    "Backoff",
+    "Duration",
+    "Found",
     "Item",
     "LeaseLost",
     "QueueHasher",
+    "Refused",
+    "State",
     "Worker",
+    "duration_ms",
     "new_client",
+    "parse_found",
     "reason",
 ]

@@ -21,6 +21,8 @@ from pymemcache.exceptions import (
     MemcacheUnknownError,
 )
 
+from kestrelpy.client.item import Found, parse_found
+
 Address = tuple[str, int] | str  # host and port, or the path of a Unix socket
 
 DEFAULT_SERVER: Final = ("127.0.0.1", 22133)
@@ -29,6 +31,9 @@ ANSWER_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 5.0
 # Errors that may soon be over: no server, a broken connection, a refusal for now.
 PASSING: Final = (OSError, MemcacheServerError, MemcacheUnknownError)
+# The answers to a token that names no lease, whichever kind of error they are.
+_LEASE_IS_OVER: Final = ("lease expired", "token ")
+_WORDS: Final = 5  # of a VALUE line with a number
 
 _T = TypeVar("_T")
 
@@ -45,11 +50,27 @@ class _BodyAndFlags:
         return value, flags
 
 
+class _FullClient(Client):  # type: ignore[misc]  # pymemcache ships no types
+    """A client that understands VALUE lines with `full`: they have more words than five."""
+
+    full: tuple[bytes, ...] = ()  # the words behind the key of the last item with `full`
+
+    def _extract_value(
+        self, expect_cas: bool, line: bytes, buf: bytes, *keys: object
+    ) -> tuple[object, object, bytes]:
+        words = line.split()
+        if len(words) > _WORDS:
+            self.full = tuple(words[2:])
+            line = b" ".join(words[:_WORDS])
+        found: tuple[object, object, bytes] = super()._extract_value(expect_cas, line, buf, *keys)
+        return found
+
+
 def new_client(
     server: Address,
     answer_seconds: float = ANSWER_SECONDS,
     connect_seconds: float = CONNECT_SECONDS,
-) -> Client:
+) -> _FullClient:
     """Return a pymemcache client for one connection; its `get` returns (body, flags).
 
     Raises OSError if the server is given by name and none of its addresses answers: pymemcache
@@ -58,7 +79,7 @@ def new_client(
     if isinstance(server, tuple) and not _is_numeric(server[0]):
         with socket.create_connection(server, connect_seconds) as probe:
             server = probe.getpeername()[:2]
-    return Client(
+    return _FullClient(
         server,
         serde=_BodyAndFlags(),
         connect_timeout=connect_seconds,
@@ -78,6 +99,12 @@ def reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def is_lease_over(error: BaseException) -> bool:
+    """True if the error is the server's answer to a token that names no lease any more."""
+    refused = isinstance(error, MemcacheServerError | MemcacheClientError)
+    return refused and reason(error).startswith(_LEASE_IS_OVER)
+
+
 def is_refused(error: BaseException, word: str) -> bool:
     """True if the error is the server's `SERVER_ERROR <word> ...` or `CLIENT_ERROR <word> ...`."""
     if isinstance(error, MemcacheUnexpectedCloseError):
@@ -92,25 +119,33 @@ class Connection:
     def __init__(self, server: Address, answer_seconds: float, connect_seconds: float) -> None:
         self._server = server
         self._seconds = answer_seconds, connect_seconds
-        self._client: Client | None = None
+        self._client: _FullClient | None = None
 
     def get(self, key: str) -> None:
         """Send a request whose answer is END. Raises OSError or MemcacheError."""
         self._ask(lambda client: client.get(key))
 
-    def gets(self, key: str) -> tuple[bytes, int, int] | None:
-        """Return body, flags and number of the item in the answer, or None for END.
+    def open(self, key: str) -> Found | None:
+        """Return the item in the answer to a key with `open` and `full`, or None for END.
 
         Raises OSError or MemcacheError.
         """
-        found, number = self._ask(lambda client: client.gets(key))
-        return (*found, int(number)) if found is not None else None
+        found, _ = self._ask(lambda client: client.gets(key))
+        return parse_found(found[0], self.connect().full) if found is not None else None
+
+    def number(self, queue: str, token: int) -> int:
+        """Return the number of the item that a token leases; 0 if there is none.
+
+        Raises OSError or MemcacheError.
+        """
+        facts = self._ask(lambda client: client.stats(f"{queue}/token={token}"))
+        return int(facts.get(b"id", 0))
 
     def touch(self, key: str, seconds: int) -> bool:
         """Return True for TOUCHED, False for NOT_FOUND. Raises OSError or MemcacheError."""
         return bool(self._ask(lambda client: client.touch(key, seconds)))
 
-    def connect(self) -> Client:
+    def connect(self) -> _FullClient:
         """Connect if there is no connection. Raises OSError or MemcacheError."""
         if self._client is None:
             client = new_client(self._server, *self._seconds)
@@ -138,7 +173,7 @@ class Connection:
         if client is not None:
             client.close()
 
-    def _ask(self, request: Callable[[Client], _T]) -> _T:
+    def _ask(self, request: Callable[[_FullClient], _T]) -> _T:
         client = self.connect()
         try:
             return request(client)

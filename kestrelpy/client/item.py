@@ -13,17 +13,20 @@ an item that has ended.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from kestrelpy.durations import parse_duration_ms
+from kestrelpy.client.settings import Duration, duration_ms
 
 # Limits of the protocol: a whole key, and a reason in it.
 _KEY_BYTES_MAX: Final = 250
 _REASON_BYTES_MAX: Final = 200
 _UNESCAPED: Final = "!$&'()*+,:;=@?"
+_SHOWN_BYTES: Final = 40  # of a body, in a repr
 
 
 class LeaseLost(Exception):
@@ -41,31 +44,70 @@ class State(Enum):
     LOST = "lost"
 
 
-# Ends an item: moves it to a state, with the words of the request.
-End = Callable[["Item", State, str], None]
+# Ends that are retried until the lease is over; the others happen when it ends.
+INSISTENT: Final = (State.CONFIRMED, State.BURIED)
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An item as the server sent it: `token` names its lease, `key` is as `key=` was written."""
+
+    body: bytes
+    flags: int
+    token: int
+    attempts: int = 0
+    key: str = ""
+    id: str = ""
+    stored_ms: int = 0
+    expires_ms: int = 0
 
 
-class Item:
-    """One leased item."""
+def parse_found(body: bytes, words: Sequence[bytes]) -> Found:
+    """Return an item of a VALUE line with `full`; the words are those behind the key.
 
-    __slots__ = (
-        "_calls", "_end", "_lease_ends", "_limit_at", "_lock", "_queue", "_renew_at", "_state",
-        "_stopping", "body", "flags", "token",
+    Raises ValueError.
+    """
+    flags, _, token, stored_ms, expires_ms, attempts, _, key, id_ = words
+    return Found(
+        body, int(flags), int(token), int(attempts), _text(key), unquote(_text(id_)),
+        int(stored_ms), int(_text(expires_ms) or 0),
     )  # fmt: skip
 
-    def __init__(self, queue: str, end: End, body: bytes, flags: int, token: int) -> None:
-        """`end` sends the request that ends the item."""
-        self.body: Final = body
-        self.flags: Final = flags
-        self.token: Final = token
-        self._queue: Final = queue
-        self._end: Final = end
+
+class LeasedItem:
+    """One leased item: its facts and its state. `Item` and `AsyncItem` add the ends."""
+
+    __slots__ = (
+        "_calls", "_lease_ends", "_limit_at", "_lock", "_renew_at", "_state", "_stopping",
+        "_stored_ms", "attempts", "body", "flags", "id", "key", "queue", "token",
+    )  # fmt: skip
+
+    def __init__(self, queue: str, found: Found) -> None:
+        self.queue: Final = queue
+        self.body: Final = found.body
+        self.flags: Final = found.flags
+        self.token: Final = found.token
+        self.attempts: Final = found.attempts
+        self.key: Final = found.key
+        self.id: Final = found.id
+        self._stored_ms: Final = found.stored_ms
         self._lock: Final = threading.Lock()
         self._state = State.LEASED
         self._stopping = False
         self._calls: list[Callable[[], object]] = []
         self._lease_ends = self._renew_at = 0.0
         self._limit_at: float | None = None
+
+    def __repr__(self) -> str:
+        facts = [f"token={self.token}", self._state.value, f"attempts={self.attempts}"]
+        facts += [f"key={self.key}"] if self.key else []
+        body = repr(self.body[:_SHOWN_BYTES])
+        more = f" and {len(self.body) - _SHOWN_BYTES} bytes" * (len(self.body) > _SHOWN_BYTES)
+        return f"<{type(self).__name__} of {self.queue}: {' '.join(facts)} body={body}{more}>"
+
+    @property
+    def age(self) -> float:
+        """The seconds since the item was stored, by the clocks of the server and this machine."""
+        return max(time.time() - self._stored_ms / 1000, 0.0)
 
     @property
     def is_lost(self) -> bool:
@@ -78,7 +120,7 @@ class Item:
         return self._stopping or self._state is State.LOST
 
     def when_stop(self, call: Callable[[], object]) -> None:
-        """Call this once, from another thread, when `should_stop` becomes true.
+        """Call this once when `should_stop` becomes true; a `Worker` calls from another thread.
 
         The call comes at once if it is true already, and never after the item has ended.
         """
@@ -88,31 +130,12 @@ class Item:
                 return
         call()
 
-    def confirm(self) -> None:
-        """End the item as done; return when the server has recorded it. Raises LeaseLost."""
-        self._end(self, State.CONFIRMED, "close")
-
-    def abort(self, delay: str = "") -> None:
-        """Give the item back for another try; this delivery counts as an attempt.
-
-        With a delay, like "30s", it comes back after that; without one the queue's settings decide.
-        """
-        self._end(self, State.ABORTED, "abort" + _delay(delay))
-
-    def defer(self, delay: str = "") -> None:
-        """Give the item back without counting an attempt; with a delay, it comes after that."""
-        self._end(self, State.DEFERRED, "defer" + _delay(delay))
-
-    def bury(self, reason: str) -> None:
-        """Make the item a dead letter: no worker can handle it. Raises LeaseLost.
-
-        `kestrelpy dead ls` shows the reason, cut to 200 bytes.
-        """
-        room = _KEY_BYTES_MAX - len(f"{self._queue}/abort/dead=/token={self.token}")
-        why = quoted(reason, room)
-        self._end(self, State.BURIED, f"abort/dead={why}" if why else "abort/dead")
-
     # -- for the worker and its renewal -----------------------------------------------------
+
+    def _bury_words(self, reason: str) -> str:
+        room = _KEY_BYTES_MAX - len(f"{self.queue}/abort/dead=/token={self.token}")
+        why = quoted(reason, room)
+        return f"abort/dead={why}" if why else "abort/dead"
 
     def _end_once(self, state: State) -> bool:
         """Move from LEASED to another state; False: the item has ended already."""
@@ -131,6 +154,66 @@ class Item:
             calls, self._calls = self._calls, []
         _call_all(calls)
 
+    def _refuse_second_end(self, state: State) -> None:
+        """Raise for an end that comes after another one; return if it does not matter."""
+        if self._state is not State.LOST:
+            raise ValueError(f"{self.queue}: this item was {self._state.value} already")
+        if state in INSISTENT:
+            raise LeaseLost(f"{self.queue}: the lease of this item is over, it went back")
+
+
+class Item(LeasedItem):
+    """One leased item of a `Worker`."""
+
+    __slots__ = ("_end", "_find_number", "_number")
+
+    def __init__(
+        self, queue: str, found: Found, end: End, find_number: Callable[[Item], int]
+    ) -> None:
+        """`end` sends the request that ends the item."""
+        super().__init__(queue, found)
+        self._end: Final = end
+        self._find_number: Final = find_number
+        self._number = 0
+
+    @property
+    def number(self) -> int:
+        """The item's number in its queue, as in `kestrelpy item show`.
+
+        The first use asks the server, in the worker's own thread. Raises LeaseLost if the lease is
+        over, or no answer comes in time.
+        """
+        if not self._number:
+            self._number = self._find_number(self)
+        return self._number
+
+    def confirm(self) -> None:
+        """End the item as done; return when the server has recorded it. Raises LeaseLost."""
+        self._end(self, State.CONFIRMED, "close")
+
+    def abort(self, delay: Duration = "") -> None:
+        """Give the item back for another try; this delivery counts as an attempt.
+
+        With a delay, "30s" or seconds, it comes back after that; without one the queue's settings
+        decide.
+        """
+        self._end(self, State.ABORTED, "abort" + delay_word(delay))
+
+    def defer(self, delay: Duration = "") -> None:
+        """Give the item back without counting an attempt; with a delay, it comes after that."""
+        self._end(self, State.DEFERRED, "defer" + delay_word(delay))
+
+    def bury(self, reason: str) -> None:
+        """Make the item a dead letter: no worker can handle it. Raises LeaseLost.
+
+        `kestrelpy dead ls` shows the reason, cut to 200 bytes.
+        """
+        self._end(self, State.BURIED, self._bury_words(reason))
+
+
+# Ends an item: moves it to a state, with the words of the request.
+End = Callable[[Item, State, str], None]
+
 
 def quoted(text: str, room_bytes: int) -> str:
     """Percent-encode a text for a key, cut at whole characters: to the room, and to 200 bytes."""
@@ -146,9 +229,15 @@ def quoted(text: str, room_bytes: int) -> str:
     return "".join(taken)
 
 
-def _delay(text: str) -> str:
-    # A wrong duration raises here, before the item has ended.
-    return f"/delay={text}" if text and parse_duration_ms(text) else ""
+def delay_word(delay: Duration) -> str:
+    """Return the option of a delay; raise ValueError before the item has ended."""
+    delay_ms = duration_ms(delay) if delay else 0
+    return f"/delay={delay_ms}ms" if delay_ms else ""
+
+
+def _text(word: bytes) -> str:
+    """Return a word of a VALUE line; `-` stands for none."""
+    return word.decode("ascii", "backslashreplace") if word != b"-" else ""
 
 
 def _call_all(calls: list[Callable[[], object]]) -> None:

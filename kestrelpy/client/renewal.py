@@ -1,9 +1,6 @@
 """The thread that renews the lease of a worker's item.
 
-    leased ──half of the lease──▶ renew ──▶ half of it ──▶ renew ─ ─ ─▶
-                                    ├─ no answer ─────▶ again, until the lease is over ──▶ lost
-                                    └─ NOT_FOUND ─────▶ lost
-    work_limit reached ──▶ asked to stop, no more renewals ──▶ deferred just before the lease ends
+`lease_times` says when, and what.
 
 One rule: the thread has a connection of its own, so that it never waits for another answer. There
 is no thread and no connection while work takes less than half a lease.
@@ -21,6 +18,7 @@ from pymemcache.exceptions import MemcacheError
 
 from kestrelpy.client.connection import ANSWER_SECONDS, CONNECT_SECONDS, Address, Connection, reason
 from kestrelpy.client.item import Item, State
+from kestrelpy.client.lease_times import TOO_LONG, WENT_BACK, LeaseTimes, Step
 
 log = logging.getLogger("kestrelpy.client")
 
@@ -35,24 +33,19 @@ class Renewal:
     ) -> None:
         self._queue = queue
         self._lease_seconds = lease_seconds
-        self._limit_seconds = limit_seconds
+        self._times = LeaseTimes(lease_seconds, limit_seconds)
         # After this long without an answer the request is sent again on another connection.
         patience = lease_seconds / 4
         self._connection = Connection(
             server, min(patience, ANSWER_SECONDS), min(patience, CONNECT_SECONDS)
         )
-        # The longest sleep: the next item may come at any time.
-        self._nap_seconds = min(lease_seconds, limit_seconds or lease_seconds) / 8
         self._item: Item | None = None
         self._running = False
         self._lock = threading.Lock()
 
     def watch(self, item: Item, opened_at: float) -> None:
         """Renew the lease of this item from now on; `opened_at` on the monotonic clock."""
-        item._lease_ends = opened_at + self._lease_seconds
-        item._renew_at = opened_at + self._lease_seconds / 2
-        if self._limit_seconds is not None:
-            item._limit_at = opened_at + self._limit_seconds
+        self._times.begin(item, opened_at)
         with self._lock:
             self._item = item
             if not self._running:
@@ -74,14 +67,14 @@ class Renewal:
 
     def _watch(self) -> None:
         # It sleeps first: while work is quick the thread seldom wakes, and lives on over items.
-        left = self._nap_seconds
+        left = self._times.nap_seconds
         while True:
-            time.sleep(min(left, self._nap_seconds))
+            time.sleep(min(left, self._times.nap_seconds))
             item = self._next()
             if item is None:
                 return
             now = time.monotonic()
-            left = self._when(item) - now
+            left = self._times.due(item) - now
             if left <= 0:
                 self._act(item, now)
                 left = 0.0
@@ -93,44 +86,36 @@ class Renewal:
                 self._connection.close()
             return self._item
 
-    def _when(self, item: Item) -> float:
-        """Return when the item needs an action."""
-        if item._stopping:
-            return item._lease_ends - self._lease_seconds / 4
-        return min(item._renew_at, item._limit_at or item._renew_at)
-
     def _act(self, item: Item, now: float) -> None:
-        if item._state is not State.LEASED:
+        step = self._times.step(item, now)
+        if step is Step.FORGET:
             self._forget(item)
-        elif item._stopping:
+        elif step is Step.DEFER:
             self._defer(item)
-        elif item._limit_at is not None and now >= item._limit_at:
-            self._renew(item, now)  # once more, so that there is time to stop
-            item._ask_to_stop()
         else:
             self._renew(item, now)
+            if step is Step.RENEW_AND_ASK_TO_STOP:
+                item._ask_to_stop()
 
     def _renew(self, item: Item, now: float) -> None:
-        why = "its lease ended, and it went back"
+        why = WENT_BACK
         try:
             touched = self._connection.touch(
                 f"{self._queue}/token={item.token}", self._lease_seconds
             )
         except _FAILURES as error:
             why = f"its lease could not be renewed: {reason(error)}"
-            if now < item._lease_ends:
-                item._renew_at = now + self._nap_seconds
+            if self._times.may_try_again(item, now):
                 return
             touched = False
         if touched:
-            item._lease_ends = now + self._lease_seconds
-            item._renew_at = now + self._lease_seconds / 2
+            self._times.renewed(item, now)
         else:
             self._lose(item, why)
 
     def _defer(self, item: Item) -> None:
         """Give back an item that was asked to stop, before its lease ends."""
-        self._lose(item, "it was leased for too long (work_limit), and was deferred")
+        self._lose(item, TOO_LONG)
         with contextlib.suppress(*_FAILURES):  # else its lease ends by itself
             self._connection.get(f"{self._queue}/defer/token={item.token}")
 

@@ -9,6 +9,7 @@
 
     fetch ──▶ leased ── next turn of the loop, item.confirm() ──▶ done, it never comes back
                 ├────── item.abort(), exception, break ─────────▶ back, one attempt counted
+                ├────── exception in run() ─────────────────────▶ back after `retry_delay`
                 ├────── item.defer() ───────────────────────────▶ back, no attempt counted
                 ├────── item.bury(reason) ──────────────────────▶ a dead letter
                 └────── lease lost ─────────────────────────────▶ back: confirm() raises LeaseLost
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -38,26 +40,31 @@ from kestrelpy.client.connection import (
     PASSING,
     Address,
     Connection,
+    is_lease_over,
     is_refused,
     reason,
 )
-from kestrelpy.client.item import Item, LeaseLost, State
+from kestrelpy.client.item import INSISTENT, Found, Item, LeaseLost, State
 from kestrelpy.client.renewal import Renewal
-from kestrelpy.durations import parse_duration_ms
+from kestrelpy.client.retry import (
+    BACKOFF_SECONDS_MAX,
+    BACKOFF_SECONDS_MIN,
+    FAILURE_PAUSE_SECONDS_MAX,
+    FAILURE_PAUSE_SECONDS_MIN,
+    Backoff,
+)
+from kestrelpy.client.settings import (
+    DEFAULT_LEASE,
+    DEFAULT_RETRY_DELAY,
+    DEFAULT_WAIT,
+    Duration,
+    parse_settings,
+)
 
 log = logging.getLogger("kestrelpy.client")
 
-_BACKOFF_SECONDS_MIN: Final = 0.1
-_BACKOFF_SECONDS_MAX: Final = 5.0
-_FAILURE_PAUSE_SECONDS_MIN: Final = 0.05
-_FAILURE_PAUSE_SECONDS_MAX: Final = 2.0
 _NAP_SECONDS: Final = 0.1  # between two checks of the stop flag
-_INVALID: Final = "token "  # ... of q is not valid: confirmed, expired or never issued
 _FULL: Final = "disk full"
-# Ends that are retried until the lease is over; the others happen when it ends.
-_INSISTENT: Final = (State.CONFIRMED, State.BURIED)
-
-Found = tuple[bytes, int, int]  # body, flags, token
 
 
 class Worker:
@@ -69,44 +76,43 @@ class Worker:
     - `work_limit`: after this long the lease of an item is not renewed any more:
       `item.should_stop` is true, and the item is deferred before its lease ends.
 
-    All are durations like "30s". After a break the worker connects again, with growing pauses.
+    - `retry_delay`: how long an item that failed waits before it is tried again: this long at
+      first, doubling with each attempt up to a minute, ±10 %. 0: the queue's settings decide.
+    - `max_attempts`: an item that failed so many times is a dead letter. None: the queue's setting
+      of that name decides alone.
+
+    All durations are texts like "30s" or numbers of seconds. After a break the worker connects
+    again, with growing pauses.
     """
 
     def __init__(
         self, queue: str, server: Address = DEFAULT_SERVER, *,
-        wait: str = "5s", lease: str = "30s", work_limit: str | None = None,
+        wait: Duration = DEFAULT_WAIT, lease: Duration = DEFAULT_LEASE,
+        work_limit: Duration | None = None, retry_delay: Duration = DEFAULT_RETRY_DELAY,
+        max_attempts: int | None = None,
     ) -> None:  # fmt: skip
-        wait_ms, lease_ms = parse_duration_ms(wait), parse_duration_ms(lease)
-        limit_ms = parse_duration_ms(work_limit) if work_limit is not None else None
-        if wait_ms < 1:
-            raise ValueError("wait must be at least 1ms")
-        if lease_ms < 1000:
-            raise ValueError("lease must be at least 1s: the server counts it in whole seconds")
-        if limit_ms is not None and limit_ms < 1000:
-            raise ValueError("work_limit must be at least 1s")
+        """Connect to nothing yet. Raises ValueError with one sentence about a wrong setting."""
+        settings = parse_settings(queue, wait, lease, work_limit, retry_delay, max_attempts)
         self.queue: Final = queue
-        lease_seconds = -(-lease_ms // 1000)
-        self._lease = f"lease={lease_seconds}s"
-        self._wait = f"t={wait_ms}"
-        self._connection = Connection(server, wait_ms / 1000 + ANSWER_SECONDS, CONNECT_SECONDS)
-        limit_seconds = limit_ms / 1000 if limit_ms is not None else None
-        self._renewal = Renewal(queue, server, lease_seconds, limit_seconds)
+        self._settings: Final = settings
+        patience = settings.wait_ms / 1000 + ANSWER_SECONDS
+        self._connection = Connection(server, patience, CONNECT_SECONDS)
+        self._renewal = Renewal(queue, server, settings.lease_seconds, settings.limit_seconds)
         self._item: Item | None = None
         self._stopped = self._waiting = self._is_full = False
 
     def __iter__(self) -> Iterator[Item]:
         """Yield items until `stop`. Leaving the loop gives back the leased item."""
-        pause = _BACKOFF_SECONDS_MIN
+        pause = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX)
         try:
             while not self._stopped:
                 try:
                     item = self.fetch()
                 except PASSING as error:
                     log.warning("%s: %s; trying again", self.queue, reason(error))
-                    self._sleep(pause)
-                    pause = min(2 * pause, _BACKOFF_SECONDS_MAX)
+                    self._sleep(pause.next_seconds())
                     continue
-                pause = _BACKOFF_SECONDS_MIN
+                pause.reset()
                 if item is not None:
                     yield item
             leased = self._take_item()
@@ -122,19 +128,19 @@ class Worker:
 
         The item is confirmed when `handle` returns, unless `handle` ended it. An exception named in
         `bury` makes it a dead letter, with the exception's text as the reason; any other gives it
-        back. Failures in a row make growing pauses, so that they do not use up all attempts at
-        once.
+        back, to be tried again after `retry_delay`, or makes it a dead letter after `max_attempts`.
+        Failures in a row make growing pauses, so that a worker that can handle nothing does not
+        fail with every item of the queue at once.
         """
-        pause = _FAILURE_PAUSE_SECONDS_MIN
+        pause = Backoff(FAILURE_PAUSE_SECONDS_MIN, FAILURE_PAUSE_SECONDS_MAX)
         for item in self:
             try:
                 handle(item)
             except Exception as error:  # every exception ends only this item
                 self._fail(item, error, isinstance(error, bury))
-                self._sleep(pause)
-                pause = min(2 * pause, _FAILURE_PAUSE_SECONDS_MAX)
+                self._sleep(pause.next_seconds())
             else:
-                pause = _FAILURE_PAUSE_SECONDS_MIN
+                pause.reset()
 
     def fetch(self) -> Item | None:
         """Confirm the leased item, if there is one, and fetch the next, in one trip.
@@ -152,13 +158,27 @@ class Worker:
             opened_at = time.monotonic()
         if found is None:
             return None
-        item = Item(self.queue, self._end, *found)
+        item = Item(self.queue, found, self._end, self._find_number)
         if self._stopped:
             item.defer()
             return None
         self._item = item
         self._renewal.watch(item, opened_at)
         return item
+
+    def fail(self, item: Item, error: str) -> State:
+        """End an item that failed, as `run` does after an exception; return how it ended.
+
+        It is given back, to be tried again after `retry_delay`, or is a dead letter with this text
+        as the reason after `max_attempts`.
+        """
+        if self._settings.retry.is_last(item.attempts):
+            item.bury(error)
+        else:
+            # Which failures come back together is no secret: any random number will do.
+            words = self._settings.retry.words(item.attempts, random.random())
+            self._end(item, State.ABORTED, words)
+        return item._state
 
     def stop(self) -> None:
         """End the loop after the present item; from a signal handler or another thread.
@@ -197,17 +217,14 @@ class Worker:
     def _confirm_and_open(self, leased: Item) -> Found | None:
         if not leased._end_once(State.CONFIRMED):
             return None  # it has ended already
-        key = f"{self.queue}/close/open/token={leased.token}"
+        key = self._settings.confirm_and_open_key(leased.token, by_connection=self._is_full)
         try:
-            return self._connection.gets(key if self._is_full else f"{key}/{self._lease}")
-        except PASSING:
-            self._confirm_again(leased)
-            return None
-        except BaseException as error:
-            if not is_refused(error, _INVALID):
-                leased._state = State.LOST
-                raise
-            self._lose(leased, reason(error))
+            return self._connection.open(key)
+        except (*PASSING, MemcacheClientError) as error:
+            if is_lease_over(error):
+                self._lose(leased, reason(error))
+            else:
+                self._confirm_again(leased)
             return None
 
     def _confirm(self, leased: Item) -> None:
@@ -241,14 +258,29 @@ class Worker:
     def _open(self) -> Found | None:
         self._is_full = False
         try:
-            return self._connection.gets(f"{self.queue}/open/{self._lease}/{self._wait}")
+            return self._connection.open(self._settings.open_key())
         except MemcacheServerError as error:
             if not is_refused(error, _FULL):
                 raise
         # A full disk has no room for leases by token. So that it can be drained, items are leased
         # by connection, one after the other, until there is none or the connection breaks.
         self._is_full = True
-        return self._connection.gets(f"{self.queue}/open/{self._wait}")
+        return self._connection.open(self._settings.open_key(by_connection=True))
+
+    def _find_number(self, item: Item) -> int:
+        """Raises LeaseLost if the lease is over, or no answer comes in time."""
+        pause = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX)
+        while True:
+            try:
+                number = self._connection.number(self.queue, item.token)
+            except PASSING as error:
+                if time.monotonic() > item._lease_ends:
+                    raise LeaseLost(f"{self.queue}: {reason(error)}") from error
+            else:
+                if number:
+                    return number
+                raise LeaseLost(f"{self.queue}: the lease of this item is over, it went back")
+            time.sleep(pause.next_seconds())
 
     # -- ends -------------------------------------------------------------------------------
 
@@ -256,30 +288,26 @@ class Worker:
         if self._item is item:
             self._take_item()
         if not item._end_once(state):
-            if item._state is not State.LOST:
-                raise ValueError(f"{self.queue}: this item was {item._state.value} already")
-            if state in _INSISTENT:
-                raise LeaseLost(f"{self.queue}: the lease of this item is over, it went back")
+            item._refuse_second_end(state)
             return  # it went back already, as intended
         try:
-            self._send_end(item, words, insistent=state in _INSISTENT)
+            self._send_end(item, words, insistent=state in INSISTENT)
         except BaseException as error:
             item._state = State.LOST
-            if state in _INSISTENT or not isinstance(error, LeaseLost):
+            if state in INSISTENT or not isinstance(error, LeaseLost):
                 raise
 
     def _send_end(self, item: Item, words: str, insistent: bool = True) -> None:
         """End the item's lease. Raises LeaseLost if it is over, or no answer comes in time."""
         key = f"{self.queue}/{words}/token={item.token}"
-        pause, was_sent = _BACKOFF_SECONDS_MIN, False
+        pause, was_sent = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX), False
         while True:
             try:
                 self._connection.get(key)
                 return
             except (*PASSING, MemcacheClientError) as error:
-                why = reason(error)
-                is_over = is_refused(error, _INVALID)
-                if not is_over and isinstance(error, MemcacheClientError):
+                why, is_over = reason(error), is_lease_over(error)
+                if isinstance(error, MemcacheClientError) and not is_over:
                     raise
                 if is_over and was_sent:
                     why = "the connection broke meanwhile: it was done, or the lease is over"
@@ -287,8 +315,7 @@ class Worker:
                 if is_over or (was_sent and not insistent) or time.monotonic() > item._lease_ends:
                     raise LeaseLost(f"{self.queue}: {why}") from error
             if was_sent:
-                time.sleep(pause)
-                pause = min(2 * pause, _BACKOFF_SECONDS_MAX)
+                time.sleep(pause.next_seconds())
             was_sent = True
 
     def _fail(self, item: Item, error: Exception, is_buried: bool) -> None:
@@ -301,7 +328,8 @@ class Worker:
                 item.bury(text)
         else:
             became = State.ABORTED.value
-            item.abort()
+            with contextlib.suppress(LeaseLost):
+                became = self.fail(item, text).value
         log.warning("%s: %s: %s", self.queue, became, text)
 
     def _sleep(self, seconds: float) -> None:

@@ -662,8 +662,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a worker is put off only when its lease is over",
-        "kestrelpy/client/renewal.py",
-        "            return item._lease_ends - self._lease_seconds / 4\n",
+        "kestrelpy/client/lease_times.py",
+        "            return item._lease_ends - self.lease_seconds / 4\n",
         "            return item._lease_ends + 1\n",
         TESTS_OF_THE_WORKER,
     ),

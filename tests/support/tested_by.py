@@ -33,6 +33,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",
     "kestrelpy.cli.queues_commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
+    "kestrelpy.client.async_connection":
+        "tests/process/client/test_async_worker.py: a worker is tested with its connections",
     "kestrelpy.client.connection": f"{_CLIENT}: a worker is tested with its connection",
     "kestrelpy.client.item": f"{_CLIENT}: an item is tested with the worker that has it",
     "kestrelpy.client.worker": f"{_CLIENT}: a worker is what the client's users see",
@@ -71,6 +73,11 @@ TESTED_BY: Final[dict[str, str]] = {
     },
     "kestrelpy.examples.fresh": f"{_RECIPES}: it starts the daemon of every recipe",
     "kestrelpy.examples.trio": "tests/process/examples/test_crew.py: the crew runs it",
+    **{
+        f"kestrelpy.kombu.{name}":
+            "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
+        for name in ("channel", "fetcher", "sockets", "transport")
+    },
     "kestrelpy.protocol.ports":
         "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.protocol.room":

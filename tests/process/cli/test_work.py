@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -48,18 +49,67 @@ def test_a_command_that_ends_badly_gives_the_item_back(
     assert ended.code == 1
     assert f"{said}; the item was given back" in ended.err
     assert ended.err.count("\n") == 1
-    assert daemon.client().get("badly") == b"again"
+    assert counts(daemon, "badly")["delayed"] == 1  # for --retry-delay
+    eventually(lambda: daemon.client().get("badly") == b"again")
 
 
 def test_a_failed_item_is_tried_again(kestrelpy: Command, daemon: DaemonProcess) -> None:
     daemon.client().set("retried", b"x")
     only_twice = ["sh", "-c", "rm tried || ! touch tried"]
 
-    ended = kestrelpy("work", "retried", "--max", "2", "--", *only_twice)
+    ended = kestrelpy("work", "retried", "--max", "2", "--retry-delay", "50ms", "--", *only_twice)
 
     assert ended.code == 1  # one of them failed
     assert counts(daemon, "retried")["items"] == 0
     assert counts(daemon, "retried")["canceled_transactions"] == 1
+
+
+def test_what_failed_max_attempts_times_is_a_dead_letter(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    daemon.client().set("hopeless", b"x")
+
+    ended = kestrelpy(
+        "work", "hopeless", "--max", "2", "--retry-delay", "50ms", "--max-attempts", "2", "--",
+        "sh", "-c", "echo no such account >&2; exit 1",
+    )  # fmt: skip
+
+    assert "the item is a dead letter after 2 attempts" in ended.err
+    said = daemon.client().stats("hopeless/dead")
+    assert [word for key, word in said.items() if key.endswith(b"_reason")] == [
+        b"no%20such%20account"
+    ]
+
+
+def test_a_failed_item_does_not_hold_up_those_behind_it(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    for body in (b"bad", b"1", b"2"):
+        daemon.client().set("behind", body)
+
+    ended = kestrelpy("work", "behind", "--max", "3", "--retry-delay", "1h", "--",
+                      "sh", "-c", 'read -r line; echo $line; [ "$line" != bad ]')  # fmt: skip
+
+    assert ended.out == b"bad\n1\n2\n", ended
+    assert counts(daemon, "behind")["delayed"] == 1
+
+
+def test_a_command_knows_its_item_by_its_environment(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    daemon.client().set("told/key=a,b", b"x")
+    daemon.client().set("told", b"y")
+    names = ("QUEUE", "ITEM", "ATTEMPTS", "KEY", "DEADLINE")
+    script = "; ".join(f'echo "$KESTREL_{name}"' for name in names)
+
+    before = int(time.time())
+    first = kestrelpy("work", "told", "--once", "--defer-after", "60s", "--", "sh", "-c", script)
+    second = kestrelpy("work", "told", "--once", "--", "sh", "-c", script, KESTREL_KEY="old")
+
+    *facts, deadline = first.out.decode().splitlines()
+    assert facts == ["told", "1", "0", "a,b"]
+    assert before + 60 <= int(deadline) <= time.time() + 60
+    assert second.out == b"told\n2\n0\n\n\n"
 
 
 def test_a_command_may_leave_its_input_alone(kestrelpy: Command, daemon: DaemonProcess) -> None:
@@ -87,6 +137,7 @@ def test_once_with_nothing_there_is_exit_code_1(kestrelpy: Command) -> None:
         (["q", "--defer-after", "5", "--", "cat"], '--defer-after: "5" is not a duration'),
         (["q", "--defer-after", "10ms", "--", "cat"], "--defer-after must be at least 1s"),
         (["q", "--delay", "x", "--", "cat"], '--delay: "x" is not a duration'),
+        (["q", "--retry-delay", "1", "--", "cat"], '--retry-delay: "1" is not a duration'),
         (["q", "--bury", "65,x", "--", "cat"], "'65,x' is not a list of exit codes"),
         (["q", "--bury", "0", "--", "cat"], "numbers from 1 to 255"),
         (["q", "--bury", "75", "--", "cat"], "exit code 75 defers an item"),
@@ -372,7 +423,7 @@ def test_a_second_signal_is_passed_on(kestrelpy: Command, daemon: DaemonProcess)
 
     assert (kestrelpy.folder / "told").exists()
     assert ended.code == 0, ended
-    assert daemon.client().get("twice") == b"x"
+    eventually(lambda: daemon.client().get("twice") == b"x")
 
 
 def test_the_item_survives_a_restart_of_the_server(kestrelpy: Command, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kestrelpy.client import Item, Worker
 from tests.support.daemon import DaemonProcess
 
@@ -13,7 +15,7 @@ def put(daemon: DaemonProcess, queue: str, *bodies: bytes) -> None:
     client.close()
 
 
-def worker_of(daemon: DaemonProcess, queue: str, **settings: str) -> Worker:
+def worker_of(daemon: DaemonProcess, queue: str, **settings: Any) -> Worker:
     return Worker(queue, ("127.0.0.1", daemon.port), **{"wait": "10s", **settings})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pymemcache.exceptions import MemcacheClientError
 
-from kestrelpy.client import Item, Worker
+from kestrelpy.client import Item, LeaseLost, Worker
 from tests.process.cli.command import counts, eventually
 from tests.process.client.items import attempts, left, put, take, worker_of
 from tests.process.client.proxy import Proxy
@@ -36,8 +36,8 @@ def test_the_end_of_the_body_confirms_together_with_the_next_fetch(
     assert seen == [b"one", b"two"]
     assert wire.said == [
         "version",
-        f"gets {queue}/open/lease=30s/t=10000",
-        f"gets {queue}/close/open/token=1/lease=30s",
+        f"gets {queue}/open/lease=30s/full/t=10000",
+        f"gets {queue}/close/open/token=1/lease=30s/full",
         f"get {queue}/close/token=2",
     ]
     assert left(daemon, queue) == []
@@ -145,6 +145,46 @@ def test_an_item_has_its_body_and_flags(daemon: DaemonProcess) -> None:
         item.confirm()
 
 
+def test_an_item_has_its_facts(daemon: DaemonProcess, queue: str) -> None:
+    left(daemon, queue)
+    daemon.client().set(f"{queue}/key=a%20b,c/id=4711", b"keyed" * 20)
+    with worker_of(daemon, queue, lease=20) as worker:
+        take(worker).abort()
+        item = take(worker)
+
+        assert (item.queue, item.attempts, item.key, item.id) == (queue, 1, "a%20b,c", "4711")
+        assert 0 <= item.age < 60
+        assert item.number == 3  # two were put before
+        assert repr(item) == (
+            f"<Item of {queue}: token={item.token} leased attempts=1 key=a%20b,c "
+            f"body={b'keyed' * 8!r} and 60 bytes>"
+        )
+        item.confirm()
+        assert "confirmed" in repr(item)
+
+
+def test_the_number_of_an_item_whose_lease_is_over_is_refused(
+    daemon: DaemonProcess, queue: str
+) -> None:
+    with worker_of(daemon, queue) as worker:
+        item = take(worker)
+        daemon.client().get(f"{queue}/abort/token={item.token}")
+
+        with pytest.raises(LeaseLost, match="the lease of this item is over"):
+            _ = item.number
+
+
+def test_a_lease_in_seconds_is_as_long_as_one_in_words(
+    daemon: DaemonProcess, queue: str
+) -> None:
+    with Proxy(daemon.port) as wire, Worker(queue, wire.address, lease=1.5, wait=2) as worker:
+        take(worker).defer(delay=0.25)
+
+        assert wire.said[1:] == [
+            f"gets {queue}/open/lease=2s/full/t=2000", f"get {queue}/defer/delay=250ms/token=1",
+        ]  # fmt: skip
+
+
 def test_fetch_answers_none_when_nothing_came(daemon: DaemonProcess) -> None:
     with worker_of(daemon, "nothing", wait="10ms") as worker:
         assert worker.fetch() is None
@@ -224,7 +264,7 @@ def test_run_confirms_gives_back_and_buries_and_goes_on(
     daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(daemon, queue, b"three", b"four")
-    worker = worker_of(daemon, queue)
+    worker = worker_of(daemon, queue, retry_delay="0s")
     seen = []
 
     def handle(item: Item) -> None:
@@ -248,6 +288,53 @@ def test_run_confirms_gives_back_and_buries_and_goes_on(
     assert reasons == [b"one%20is%20no%20number", b"by%20itself"]
     assert f"{queue}: buried: one is no number" in caplog.text
     assert f"{queue}: given back: not now" in caplog.text
+
+
+def test_an_item_that_failed_waits_and_those_behind_it_are_served(
+    daemon: DaemonProcess, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.client.worker.random.random", lambda: 0.5)
+    with Proxy(daemon.port) as wire:
+        worker = Worker(queue, wire.address, retry_delay="100ms")
+        seen: list[bytes] = []
+
+        def handle(item: Item) -> None:
+            seen.append(item.body)
+            if seen.count(b"one") == 3:
+                worker.stop()
+            elif item.body == b"one":
+                raise RuntimeError("not yet")
+
+        worker.run(handle)
+
+        assert seen == [b"one", b"two", b"one", b"one"]
+        given_back = [line for line in wire.said if "/abort" in line]
+        assert [line.split("/")[2] for line in given_back] == ["delay=100ms", "delay=200ms"]
+    assert left(daemon, queue) == []
+
+
+def test_an_item_that_failed_max_attempts_times_is_a_dead_letter(
+    daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = worker_of(daemon, queue, retry_delay="1ms", max_attempts=3)
+    failed = []
+
+    def handle(item: Item) -> None:
+        if item.body == b"two":
+            return
+        failed.append(item.attempts)
+        if len(failed) == 3:
+            worker.stop()
+        raise RuntimeError("no such account")
+
+    with caplog.at_level(logging.WARNING):
+        worker.run(handle)
+
+    assert failed == [0, 1, 2]
+    said = daemon.client().stats(f"{queue}/dead")
+    [why] = [word for key, word in said.items() if key.endswith(b"_reason")]
+    assert why == b"no%20such%20account"
+    assert f"{queue}: buried: no such account" in caplog.text
 
 
 def test_run_pauses_longer_with_each_failure_in_a_row(
@@ -298,9 +385,12 @@ def test_abort_counts_an_attempt_and_defer_does_not(daemon: DaemonProcess, queue
         ({"wait": "0ms"}, "wait must be at least 1ms"),
         ({"lease": "999ms"}, "lease must be at least 1s"),
         ({"work_limit": "999ms"}, "work_limit must be at least 1s"),
+        ({"lease": 0.5}, "lease must be at least 1s"),
+        ({"retry_delay": "1"}, "retry_delay: .* is not a duration"),
+        ({"max_attempts": 0}, "max_attempts must be at least 1"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings: dict[str, str], said: str) -> None:
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Worker("q", **settings)
 

@@ -150,7 +150,7 @@ def test_an_interrupted_fetch_leaves_nothing_that_could_be_confirmed(
     with worker_of(daemon, queue) as worker:
         one = take(worker)
         with monkeypatch.context() as patch:
-            patch.setattr(worker._connection, "gets", interrupted)
+            patch.setattr(worker._connection, "open", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 worker.fetch()
 

@@ -1,0 +1,307 @@
+"""A kombu channel: queues of the daemon as queues of AMQP.
+
+    direct    a queue of the daemon; who publishes must have declared the queue, as Celery does
+    topic     a queue with fan-out children: each bound queue reads all, and drops what does not
+    fanout    match its binding; they see what is published after they were bound
+
+One rule: a delivery tag is `<name>:<token>`, so that an acknowledgement needs nothing but the tag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from queue import Empty
+from typing import Any, Final, Protocol
+
+from kombu.transport import virtual
+from kombu.utils.json import dumps, loads
+
+from kestrelpy.client import Answer, Found, Refused
+from kestrelpy.kombu.fetcher import Fetcher
+from kestrelpy.kombu.leases import LeaseKeeper
+from kestrelpy.kombu.names import (
+    child_name,
+    due_seconds,
+    exchange_name,
+    expiry_seconds,
+    queue_name,
+)
+
+_FANOUT_TYPES: Final = ("topic", "fanout")
+# Messages of an exchange that is not durable (remote control, events) are of no use for longer.
+_TRANSIENT_SECONDS: Final = 300
+_PIDBOX: Final = ".pidbox"
+_EVENT_SECONDS: Final = 1.0
+
+
+class Broker(Protocol):
+    """What a channel needs of its transport."""
+
+    keeper: LeaseKeeper
+
+    def fetcher(self, queue: str, name: str, no_ack: bool) -> Fetcher: ...
+    def give_back(self, name: str, token: int) -> None: ...
+    def open_now(self, name: str) -> Found | None: ...
+    def store(
+        self, name: str, body: bytes, options: str, expiry: int, patience: float | None = None
+    ) -> None: ...
+    def count(self, name: str) -> int: ...
+    def stats(self, name: str) -> dict[bytes, bytes]: ...
+    def declare_exchange(self, name: str, durable: bool) -> None: ...
+    def forget_child(self, child: str) -> None: ...
+    def undeliverable(self, exchange: str, routing_key: str) -> Exception: ...
+    def command(self, request: bytes, patience: float | None = None) -> Answer: ...
+    def wake(self) -> None: ...
+    def _deliver(self, message: object, queue: str) -> None: ...
+
+
+class QoS(virtual.QoS):  # type: ignore[misc]  # kombu ships no types
+    """Messages that were delivered and have no end yet."""
+
+    channel: Channel
+
+    def ack(self, delivery_tag: str) -> None:
+        """End the lease as done."""
+        self.channel.end(delivery_tag, "close")
+        super().ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Give the message back, one attempt counted, or make it a dead letter."""
+        self.channel.end(delivery_tag, "abort" if requeue else "abort/dead=rejected")
+        super().ack(delivery_tag)
+
+    def restore_unacked(self) -> list[object]:
+        """Give back all messages that have no end, in their places, no attempt counted."""
+        self._flush()
+        for delivery_tag in list(self._delivered):
+            self.channel.end(delivery_tag, "defer")
+        self._delivered.clear()
+        return []
+
+
+class Channel(virtual.Channel):  # type: ignore[misc]  # kombu ships no types
+    """One channel of a `Transport`."""
+
+    QoS = QoS
+    supports_fanout = True
+    connection: Broker
+
+    def __init__(self, connection: Broker, **options: object) -> None:
+        super().__init__(connection, **options)
+        self.fetchers: list[Fetcher] = []
+        self._no_ack: set[str] = set()
+        self._passing: list[tuple[str, str]] = []  # children of queues that go with this channel
+        self._auto_delete: set[str] = set()
+
+    # -- declaring ----------------------------------------------------------------------------
+
+    def exchange_declare(
+        self, exchange: str | None = None, type: str = "direct", durable: bool = False,  # noqa: A002
+        *more: object, **options: Any,
+    ) -> None:  # fmt: skip
+        """Declare an exchange; one with children is a queue of the daemon."""
+        super().exchange_declare(exchange, type, durable, *more, **options)
+        if exchange and type in _FANOUT_TYPES and not options.get("passive"):
+            self.connection.declare_exchange(exchange_name(exchange), durable)
+
+    def _new_queue(self, queue: str, auto_delete: bool = False, **options: object) -> None:
+        queue_name(queue)  # a wrong name is refused here
+        if auto_delete:
+            self._auto_delete.add(queue)
+
+    def _has_queue(self, queue: str, **options: object) -> bool:
+        return bool(self.connection.stats(queue_name(queue)))
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        if self._is_fanout(exchange):
+            child = child_name(exchange, queue)
+            self.connection.command(b"get %b/peek" % child.encode("ascii"))  # it begins now
+            if queue in self._auto_delete:
+                self._passing.append((queue, child))
+
+    # -- publishing ---------------------------------------------------------------------------
+
+    def basic_publish(
+        self, message: dict[str, Any], exchange: str, routing_key: str, **options: object
+    ) -> None:
+        """Publish a message; return when it is stored."""
+        self._inplace_augment_message(message, exchange, routing_key)
+        if exchange and self._is_fanout(exchange):
+            self._put_fanout(exchange, message, routing_key)
+            return
+        for queue in self._lookup(exchange, routing_key):
+            self._put(queue, message)
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        if not exchange:
+            return [routing_key]
+        found = {
+            queue for key, _, queue in self.state.exchanges.get(exchange, {}).get("table", ())
+            if key == routing_key
+        }  # fmt: skip
+        if found:
+            return list(found)
+        if exchange.endswith(_PIDBOX):  # a reply to remote control: kombu names the queue so
+            return [f"{routing_key}.{exchange}"]
+        default = default or self.deadletter_queue
+        if default:
+            return [default]
+        raise self.connection.undeliverable(exchange, routing_key)
+
+    def _put(self, queue: str, message: Mapping[str, Any], **options: object) -> None:
+        now = time.time()
+        due = due_seconds(message, now)
+        self.connection.store(
+            queue_name(queue), _encoded(message), f"/at={due:.3f}" if due is not None else "",
+            expiry_seconds(message, now),
+        )  # fmt: skip
+
+    def _put_fanout(
+        self, exchange: str, message: Mapping[str, Any], routing_key: str, **options: object
+    ) -> None:
+        durable = self.state.exchanges.get(exchange, {}).get("durable", False)
+        seconds = expiry_seconds(message, time.time()) or (0 if durable else _TRANSIENT_SECONDS)
+        patience = None if durable else _EVENT_SECONDS
+        name = exchange_name(exchange)
+        self.connection.store(name, _encoded(message), "", seconds, patience)
+
+    # -- consuming ----------------------------------------------------------------------------
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **options: Any
+    ) -> None:
+        """Deliver the messages of a queue, from `drain_events`."""
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **options)
+        for name in self._names(queue):
+            self.fetchers.append(self.connection.fetcher(queue, name, no_ack))
+        self.connection.wake()
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """Deliver no more messages; those that were delivered can still be acknowledged."""
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        if queue is not None and queue not in self._active_queues:
+            for fetcher in [each for each in self.fetchers if each.queue == queue]:
+                self.fetchers.remove(fetcher)
+                found = fetcher.end()
+                if found is not None and found.token:
+                    self.connection.give_back(fetcher.name, found.token)
+
+    def basic_get(self, queue: str, no_ack: bool = False, **options: object) -> Any:
+        """Return the next message of a queue, or None."""
+        for name in self._names(queue):
+            found = self.connection.open_now(name)
+            if found is None:
+                continue
+            raw = self._raw(queue, name, found)
+            if raw is None:
+                continue
+            message = self.Message(raw, channel=self)
+            if no_ack:
+                self.end(message.delivery_tag, "close")
+            else:
+                self.qos.append(message, message.delivery_tag)
+            return message
+        return None
+
+    def basic_qos(self, *sizes: int, **options: Any) -> None:
+        """Change how many messages may be delivered and have no end."""
+        super().basic_qos(*sizes, **options)
+        self.connection.wake()
+
+    def deliver(self, fetcher: Fetcher, found: Found) -> bool:
+        """Deliver an item that came, or give it back; return whether it was delivered."""
+        may_come = fetcher in self.fetchers and (fetcher.no_ack or self.qos.can_consume())
+        if not may_come:
+            self.connection.give_back(fetcher.name, found.token)
+            return False
+        raw = self._raw(fetcher.queue, fetcher.name, found)
+        if raw is None:
+            return False
+        self.connection._deliver(raw, fetcher.queue)
+        return True
+
+    def end(self, delivery_tag: str, words: str) -> None:
+        """End the lease that a delivery tag names."""
+        name, _, token = delivery_tag.rpartition(":")
+        if name:
+            self.connection.keeper.end(name, int(token), words)
+            self.connection.wake()
+
+    def close(self) -> None:
+        """Cancel all consumers, and give back what has no end."""
+        was_open = not self.closed
+        connection = self.connection
+        super().close()
+        if was_open and connection is not None:
+            for _, child in self._passing:
+                connection.forget_child(child)
+
+    # -- the rest of a virtual channel --------------------------------------------------------
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
+        raise Empty  # `drain_events` of the transport delivers
+
+    def _size(self, queue: str) -> int:
+        return self.connection.count(queue_name(queue))
+
+    def _purge(self, queue: str) -> int:
+        name = queue_name(queue)
+        count = self.connection.count(name)
+        if count:
+            self.connection.command(b"flush %b" % name.encode("ascii"))
+        return count
+
+    def _delete(self, queue: str, *more: object, **options: object) -> None:
+        with contextlib.suppress(Refused):  # `allow_delete` may be off
+            self.connection.command(b"delete %b" % queue_name(queue).encode("ascii"))
+
+    def _is_fanout(self, exchange: str) -> bool:
+        return self.state.exchanges.get(exchange, {}).get("type") in _FANOUT_TYPES
+
+    def _names(self, queue: str) -> list[str]:
+        """Return the names on the wire from which a queue's messages come."""
+        children = {
+            child_name(each.exchange, queue): None
+            for each in self.state.queue_bindings(queue)
+            if self._is_fanout(each.exchange)
+        }
+        return [queue_name(queue), *children]
+
+    def _raw(self, queue: str, name: str, found: Found) -> dict[str, Any] | None:
+        """Return the message of an item; None if the queue is not bound to its routing key."""
+        tag = f"{name}:{found.token}" if found.token else ""
+        if found.token:
+            self.connection.keeper.hold(name, found.token)
+        try:
+            raw: dict[str, Any] = loads(found.body)
+            properties = raw["properties"]
+            info = properties["delivery_info"]
+        except (ValueError, KeyError, TypeError):
+            # Somebody else's item: no worker of Celery can handle it, and a person should see it.
+            if tag:
+                self.end(tag, "abort/dead=not%20a%20message%20of%20kombu")
+            return None
+        if "+" in name and not self._is_bound(queue, info):
+            if tag:
+                self.end(tag, "close")
+            return None
+        properties["delivery_tag"] = tag or properties["delivery_tag"]
+        info["redelivered"] = found.attempts > 0
+        return raw
+
+    def _is_bound(self, queue: str, info: Mapping[str, Any]) -> bool:
+        exchange = str(info.get("exchange"))
+        kind = self.exchange_types["topic"]
+        state = self.state.exchanges.get(exchange, {})
+        return state.get("type") == "fanout" or any(
+            bound == queue and (pattern is None or kind._match(pattern, info.get("routing_key")))
+            for _, pattern, bound in state.get("table", ())
+        )
+
+
+def _encoded(message: Mapping[str, Any]) -> bytes:
+    text: str = dumps(message)
+    return text.encode()

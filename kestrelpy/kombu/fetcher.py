@@ -1,0 +1,110 @@
+"""A wait for the next message of one queue, on a connection of its own.
+
+    idle ── ask ──▶ asked ── an item, or nothing within the wait ──▶ idle
+                      └──── the connection breaks ─────────────────▶ idle, asks again after a pause
+
+One rule: what the daemon leased is delivered or given back, also when the wait is called off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import Final
+
+from kestrelpy.client import Backoff, Found, Refused, parse_found
+from kestrelpy.kombu.sockets import Wire
+
+log = logging.getLogger("kestrelpy.kombu")
+
+WAIT_SECONDS: Final = 20
+_CONNECT_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 30.0
+_END_SECONDS: Final = 1.0
+
+
+class Fetcher:
+    """Waits for items of one name; `no_ack` items are confirmed as they are handed out."""
+
+    def __init__(
+        self, address: tuple[str, int], queue: str, name: str, lease_seconds: int, no_ack: bool
+    ) -> None:
+        self.queue: Final = queue  # as kombu calls it
+        self.name: Final = name  # on the wire
+        self.no_ack: Final = no_ack
+        self._address = address
+        how = "" if no_ack else f"/open/lease={lease_seconds}s/full"
+        verb = "get" if no_ack else "gets"
+        self._line: Final = f"{verb} {name}{how}/t={WAIT_SECONDS}s".encode("ascii")
+        self._wire: Wire | None = None
+        self.is_asked = False
+        self.next_try = 0.0
+        self._pause = Backoff(0.1, 2.0)
+
+    def fileno(self) -> int:
+        """Return the file descriptor of a wait, for `select`."""
+        assert self._wire is not None
+        return self._wire.fileno()
+
+    def ask(self) -> None:
+        """Wait for an item from now on; after a failure not before the pause is over."""
+        if self.is_asked or time.monotonic() < self.next_try:
+            return
+        try:
+            if self._wire is None:
+                self._wire = Wire(self._address, _CONNECT_SECONDS, _ANSWER_SECONDS)
+            self._wire.send([self._line])
+            self.is_asked = True
+        except OSError as error:
+            self._broke(error)
+
+    def read(self) -> Found | None:
+        """Read what has come; return an item, if that is one.
+
+        Raises Refused if the daemon never takes this request.
+        """
+        assert self._wire is not None
+        try:
+            answers = self._wire.receive()
+        except OSError as error:
+            self._broke(error)
+            return None
+        if not answers:
+            return None
+        self.is_asked = False
+        return self._item(answers[0].items, answers[0].line)
+
+    def end(self) -> Found | None:
+        """Call off the wait; return an item that came nevertheless."""
+        wire, self._wire = self._wire, None
+        was_asked, self.is_asked = self.is_asked, False
+        if wire is None:
+            return None
+        answers = wire.end_wait(_END_SECONDS) if was_asked else []
+        wire.close()
+        with contextlib.suppress(Refused):
+            return self._item(answers[0].items, answers[0].line) if answers else None
+        return None
+
+    def _item(self, items: list[tuple[list[bytes], bytes]], line: bytes) -> Found | None:
+        if items:
+            self._pause.reset()
+            words, body = items[0]
+            return Found(body, 0, 0) if self.no_ack else parse_found(body, words)
+        if line != b"END":
+            refused = Refused(line)
+            if not refused.may_pass:
+                raise refused
+            self._broke(refused)
+        else:
+            self._pause.reset()
+        return None
+
+    def _broke(self, error: Exception) -> None:
+        log.warning("%s: %s; trying again", self.name, error)
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
+        self.is_asked = False
+        self.next_try = time.monotonic() + self._pause.next_seconds()

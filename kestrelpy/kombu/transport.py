@@ -1,0 +1,273 @@
+"""The kombu transport: one connection of kombu, with its channels.
+
+    commands      one connection: store, declare, count; again after a break, with the same id
+    fetchers      one connection a consumed queue: each waits for the next message
+    leases        one connection in a thread: renewals, acknowledgements, rejections
+
+One rule: a daemon that is away for a while is waited for, not reported: leases are by token and
+outlive breaks and restarts, so kombu need not know. Only the first connection fails at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+import uuid
+from typing import Any, Final
+
+from kombu.exceptions import KombuError
+from kombu.transport import virtual
+
+from kestrelpy.client import Answer, Backoff, Found, Refused, duration_ms
+from kestrelpy.kombu.channel import Channel
+from kestrelpy.kombu.fetcher import Fetcher
+from kestrelpy.kombu.leases import LeaseKeeper
+from kestrelpy.kombu.sockets import Wire
+
+log = logging.getLogger("kestrelpy.kombu")
+
+DEFAULT_PORT: Final = 22133
+DEFAULT_LEASE: Final = "30s"
+DEFAULT_PATIENCE: Final = "10s"
+_CONNECT_SECONDS: Final = 5.0
+_ANSWER_SECONDS: Final = 30.0
+_CLOSE_SECONDS: Final = 5.0
+_READ_BYTES: Final = 4096
+
+
+class UrlRefused(ValueError):
+    """A broker URL, or an option of the transport, that cannot be."""
+
+
+class Undeliverable(KombuError):  # type: ignore[misc]  # kombu ships no types
+    """No queue is bound to the exchange with this routing key, as far as this process knows."""
+
+
+class QueueFull(KombuError):  # type: ignore[misc]  # as above
+    """The queue holds as many messages as it may (`max_items`, `max_bytes`)."""
+
+
+class Transport(virtual.Transport):  # type: ignore[misc]  # as above
+    """`kestrelpy://host:port`."""
+
+    Channel = Channel
+    default_port = DEFAULT_PORT
+    driver_type = "kestrelpy"
+    driver_name = "kestrelpy"
+    # `drain_events` returns when something comes: nobody needs to poll.
+    polling_interval = None
+    connection_errors = (*virtual.Transport.connection_errors, OSError)
+    channel_errors = (*virtual.Transport.channel_errors, Refused, QueueFull, Undeliverable)
+    recoverable_connection_errors = connection_errors
+    recoverable_channel_errors = ()
+    implements = virtual.Transport.implements.extend(
+        asynchronous=False, exchange_type=frozenset(["direct", "topic", "fanout"])
+    )
+
+    def __init__(self, client: Any, **options: object) -> None:
+        """Connect to nothing yet. Raises UrlRefused with one sentence."""
+        super().__init__(client, **options)
+        _check(client)
+        self._address = (client.hostname or "127.0.0.1", client.port or DEFAULT_PORT)
+        self._lease_seconds = -(-_option_ms(client, "lease", DEFAULT_LEASE) // 1000)
+        if self._lease_seconds < 1:
+            raise UrlRefused("the transport option lease must be at least 1s")
+        self._patience = _option_ms(client, "patience", DEFAULT_PATIENCE) / 1000
+        self.keeper = LeaseKeeper(self._address, self._lease_seconds)
+        self._begin()
+        self._wakes = os.pipe()
+        for end in self._wakes:
+            os.set_blocking(end, False)
+
+    def _begin(self) -> None:
+        """Begin without a connection, also in a forked copy of this process."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._wire: Wire | None = None
+        self._was_connected = False
+        # Ids of what this transport stores: the server remembers the newest one only. A copy of
+        # this process that went on with these ids would store nothing.
+        self._scope = uuid.uuid4().hex[:20]
+        self._epoch = 0
+
+    def driver_version(self) -> str:
+        """Return the version of kestrelpy."""
+        from kestrelpy import __version__  # noqa: PLC0415
+
+        return __version__
+
+    # -- kombu's connection -------------------------------------------------------------------
+
+    def establish_connection(self) -> Transport:
+        """Connect. Raises OSError."""
+        self.command(b"version")
+        connection: Transport = super().establish_connection()
+        return connection
+
+    def close_connection(self, connection: object) -> None:
+        """Give back what has no end, and close all connections."""
+        if os.getpid() != self._pid:
+            return
+        super().close_connection(connection)
+        self.keeper.close(_CLOSE_SECONDS)
+        with self._lock:
+            self._drop_wire()
+            self._was_connected = False
+
+    def drain_events(self, connection: object, timeout: float | None = None) -> None:
+        """Deliver messages; return after the first ones. Raises TimeoutError if none came."""
+        until = time.monotonic() + timeout if timeout is not None else None
+        while True:
+            channels = {
+                fetcher: channel for channel in list(self.channels) for fetcher in channel.fetchers
+            }
+            now = time.monotonic()
+            for fetcher, channel in channels.items():
+                if fetcher.no_ack or channel.qos.can_consume():
+                    fetcher.ask()
+            left = 1.0 if until is None else max(min(until - now, 1.0), 0.0)
+            tries = [each.next_try - now for each in channels if not each.is_asked]
+            left = min([left, *(each for each in tries if each > 0)])
+            asked = [each for each in channels if each.is_asked]
+            ready = select.select([*asked, self._wakes[0]], [], [], left)[0]
+            was_delivered = False
+            for each in ready:
+                if isinstance(each, Fetcher):
+                    found = each.read() if each.is_asked else None
+                    if found is not None:
+                        was_delivered |= channels[each].deliver(each, found)
+                else:
+                    self._read_wakes()
+            if was_delivered:
+                return
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError
+
+    def wake(self) -> None:
+        """Let `drain_events` look again; from any thread."""
+        with contextlib.suppress(OSError):  # full is as good
+            os.write(self._wakes[1], b"x")
+
+    # -- for channels -------------------------------------------------------------------------
+
+    def fetcher(self, queue: str, name: str, no_ack: bool) -> Fetcher:
+        """Return a wait for the items of a name."""
+        return Fetcher(self._address, queue, name, self._lease_seconds, no_ack)
+
+    def give_back(self, name: str, token: int) -> None:
+        """Give back an item that is not delivered; no attempt is counted."""
+        if token:
+            self.keeper.hold(name, token)
+            self.keeper.end(name, token, "defer")
+
+    def open_now(self, name: str) -> Found | None:
+        """Lease the next item of a name, if there is one."""
+        line = f"gets {name}/open/lease={self._lease_seconds}s/full"
+        return self.command(line.encode("ascii")).found()
+
+    def store(
+        self, name: str, body: bytes, options: str, expiry: int, patience: float | None = None
+    ) -> None:
+        """Store an item once, however often it is sent. Raises OSError, Refused, QueueFull."""
+        if os.getpid() != self._pid:
+            self._begin()
+        with self._lock:
+            self._epoch += 1
+            key = f"{name}/id=1/scope={self._scope}/epoch={self._epoch}{options}"
+            line = f"set {key} 0 {expiry} {len(body)}".encode("ascii")
+            answer = self.command(line + b"\r\n" + body, patience)
+        if answer.line != b"STORED":
+            raise QueueFull(f"queue {name} is full: nothing was stored")
+
+    def count(self, name: str) -> int:
+        """Return how many items wait in a queue, ready or delayed."""
+        facts = self.stats(name)
+        prefix = f"queue_{name}_".encode("ascii")
+        return int(facts.get(prefix + b"items", 0)) + int(facts.get(prefix + b"delayed", 0))
+
+    def stats(self, name: str) -> dict[bytes, bytes]:
+        """Return the facts of a queue; none if there is no such queue."""
+        return self.command(b"stats %b" % name.encode("ascii")).facts
+
+    def declare_exchange(self, name: str, durable: bool) -> None:
+        """Create the queue whose children are the queues bound to an exchange."""
+        # A sync for each heartbeat of a worker would be a waste: nobody misses one after a crash.
+        body = b"fanout_only = true\n" + (b"" if durable else b'sync = "1s"\n')
+        line = b"set %b/declare 0 0 %d" % (name.encode("ascii"), len(body))
+        self.command(line + b"\r\n" + body)
+
+    def forget_child(self, child: str) -> None:
+        """Delete the child of a queue that goes with its channel, if that can be done now."""
+        with contextlib.suppress(OSError, Refused):
+            self.command(b"delete %b" % child.encode("ascii"), 0.0)
+
+    def undeliverable(self, exchange: str, routing_key: str) -> Undeliverable:
+        """Return the error of a message that no queue would get."""
+        return Undeliverable(
+            f"no queue is bound to exchange {exchange!r} with routing key {routing_key!r} in this "
+            "process: declare the queue before you publish (for Celery: name it in task_queues)"
+        )
+
+    def command(self, request: bytes, patience: float | None = None) -> Answer:
+        """Send a request until it is answered, for `patience` seconds at most, and return the
+        answer. Raises OSError, Refused."""
+        if os.getpid() != self._pid:
+            self._begin()
+        pause = Backoff(0.05, 1.0)
+        with self._lock:
+            patience = self._patience if patience is None else patience
+            until = time.monotonic() + (patience if self._was_connected else 0.0)
+            while True:
+                try:
+                    return self._connected().ask(request)[0].check()
+                except OSError:
+                    self._drop_wire()
+                    if time.monotonic() >= until:
+                        raise
+                time.sleep(pause.next_seconds())
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _connected(self) -> Wire:
+        if self._wire is None:
+            self._wire = Wire(self._address, _CONNECT_SECONDS, _ANSWER_SECONDS)
+            self._was_connected = True
+        return self._wire
+
+    def _drop_wire(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
+
+    def _read_wakes(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wakes[0], _READ_BYTES)
+
+    def __del__(self) -> None:
+        for end in getattr(self, "_wakes", ()):
+            with contextlib.suppress(OSError):
+                os.close(end)
+
+
+def _check(client: Any) -> None:
+    url = f"{client.transport_cls}://{client.hostname or ''}"
+    if client.userid or client.password:
+        raise UrlRefused(f"{url}: the daemon has no users: leave out the user and the password")
+    if client.virtual_host not in (None, "", "/"):
+        raise UrlRefused(
+            f"{url}/{client.virtual_host}: the daemon has no virtual hosts: leave out the path "
+            "(queues are named by task_queues and task_default_queue)"
+        )
+    if client.ssl:
+        raise UrlRefused(f"{url}: the daemon speaks no TLS: leave out ssl")
+
+
+def _option_ms(client: Any, name: str, default: str) -> int:
+    try:
+        return duration_ms(client.transport_options.get(name, default), f"transport option {name}")
+    except ValueError as error:
+        raise UrlRefused(str(error)) from None

@@ -1,0 +1,77 @@
+"""Thousands of tasks while workers and the daemon are killed: each runs, and nothing is left."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.process.celery_broker.workers import Shop, shop_of
+
+pytest.importorskip("celery", reason="celery is not installed: pip install 'kestrelpy[celery]'")
+
+SEND = """
+from concurrent.futures import ThreadPoolExecutor
+def put(n):
+    count.apply_async((n,), countdown=0.5 if n % 50 == 0 else None)
+with ThreadPoolExecutor(8) as pool:
+    list(pool.map(put, range({first}, {last})))
+"""
+
+
+def survive(
+    shop: Shop, tasks: int, worker_kills: int, daemon_kills: int, rng: random.Random
+) -> int:
+    """Send tasks, kill on the way, and wait until all have run; return how many ran twice."""
+    shop.send(SEND.format(first=0, last=tasks // 2))
+    workers = [shop.start(jobs=2) for _ in range(2)]
+    kills = ["worker"] * worker_kills + ["daemon"] * daemon_kills
+    rng.shuffle(kills)
+    for number, kill in enumerate(kills, 1):
+        mark = number * tasks // (2 * len(kills) + 2)
+        shop.until(lambda mark=mark: len(set(shop.ran())) >= mark, 120)
+        if kill == "worker":
+            victim = rng.randrange(len(workers))
+            shop.kill(workers[victim])
+            workers[victim] = shop.start(jobs=2)
+        else:
+            shop.daemon.kill()
+            shop.daemon.start()
+    # Once more while a producer publishes, which waits until the daemon is back.
+    publishing = threading.Thread(
+        target=shop.send, args=(SEND.format(first=tasks // 2, last=tasks),)
+    )
+    stored = shop.counts()["total_items"]
+    publishing.start()
+    shop.until(lambda: shop.counts()["total_items"] >= stored + tasks // 8)
+    shop.daemon.kill()
+    shop.daemon.start()
+    publishing.join(120)
+    shop.until(lambda: len(set(shop.ran())) == tasks, 300)
+    shop.until(shop.is_empty)
+    ran = Counter(shop.ran())
+    assert set(ran) == {str(number) for number in range(tasks)}
+    for worker in workers:
+        shop.stop(worker)
+    assert shop.is_empty()
+    return sum(ran.values()) - tasks
+
+
+@pytest.mark.parametrize(
+    ("tasks", "worker_kills", "daemon_kills"),
+    [(3_000, 2, 2), pytest.param(10_000, 6, 6, marks=pytest.mark.slow)],
+)
+def test_no_task_is_lost_when_workers_and_the_daemon_are_killed(
+    tmp_path: Path, tasks: int, worker_kills: int, daemon_kills: int
+) -> None:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    with shop_of(tmp_path, lease="3s") as shop:
+        twice = survive(shop, tasks, worker_kills, daemon_kills, random.Random(seed))
+        print(f"{tasks} tasks, {twice} of them ran twice")
+        # The two workers have at most 4 * 2 tasks each in their hands when one, or the daemon, is
+        # killed.
+        assert twice <= 16 * (worker_kills + daemon_kills + 1), f"seed {seed}"
