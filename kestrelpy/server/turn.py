@@ -232,6 +232,7 @@ class Turn:
             committer.preallocate(target, unix_ms)
         if target.store.maintenance.wants_snapshot and self.journal_jobs is not None:
             self.journal_jobs.snapshot(target, unix_ms)
+            target.wait_durable(target.lsn_written)  # the snapshot waits for it
             committer.sync(target)
         if journal.can_write:
             target.mark()

@@ -106,6 +106,7 @@ class Thing:
     held_until_us: int = 0  # ... then its lease may be over ...
     over_us: int = NEVER  # ... and then it surely is
     ready_us: int = NEVER  # surely ready since then
+    lent_us: int = 0  # when a reply lent it last
     ends: int = 0  # deliveries, each of which may end as an attempt
     sure_ends: int = 0  # those that surely did
     marker: int = 0

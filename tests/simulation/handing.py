@@ -114,6 +114,7 @@ class Hands:
             was_taken = "until a restart" not in why  # else it was refused, and is held as before
             if was_taken and hand is not None and talk.held is hand.old:
                 talk.held = None
+                talk.lends_failed |= self._may_be_full(request)  # then it is held as before
             return
         ledger.not_stored(new)
         is_mistaken = "do not go to" in why
@@ -140,6 +141,12 @@ class Hands:
             hand.settled_us, hand.came_of_it = now_us, "neither"
             if not is_over:
                 self._kept(hand, talk)
+
+    def _may_be_full(self, request: Request) -> bool:
+        """May NOT_STORED have been the answer, until the record failed on which it rests?"""
+        book = self._ledger.books[request.queue]
+        most = book.rules.max_items
+        return most is not None and book.possible(request.arrived_us) > most  # (it is counted too)
 
     def _may_have_failed(self, request: Request) -> bool:
         """May the journal of either queue have failed?"""

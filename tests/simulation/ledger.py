@@ -558,7 +558,9 @@ class Ledger:
             thing.sure_ends += request.ending == "abort"
 
     def _is_back(self, request: Request, thing: Thing) -> None:
-        """Surely, or it will be when it is due."""
+        """Surely, or it will be when it is due, unless another has it already."""
+        if thing.lent_us > request.arrived_us:
+            return
         late_us = request.delay_us + LATE_US if request.delay_us else 0
         thing.ready_us = request.left_us + late_us
         if request.delay_us:
@@ -660,7 +662,7 @@ class Ledger:
             return
         thing.holder = (loan or talk) if fresh else None
         thing.from_the_dead = request.dead
-        thing.ready_us = NEVER
+        thing.ready_us, thing.lent_us = NEVER, now
         held = loan or talk
         thing.held_until_us, thing.over_us = held.until_us, held.over_us
         if any(each.ending == "close" and each.queue == book.name for each in talk.asked):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
+from journal.files import SHORTAGE_ERRORS
+from journal.patience import TRIES_MAX
 from kestrelpy.config.settings import Config
 from tests.simulation.books import DAY_US, NEVER, Rules
 from tests.simulation.house import configuration
@@ -69,9 +71,16 @@ class Plan:
         verb, path, most = later.choice(_SHORT)
         error = later.choice((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
         times = later.randint(1, SHORT_TIMES_MAX)
+        left = (each.times - each.fired for each in disk.faults if _is_short(each, verb))
+        if sum(left) + times >= TRIES_MAX:
+            return  # both in one row may be too many for a start
         fault = Fault(verb, path, nth=later.randint(1, most), times=times, error=error)
         disk.faults.append(fault)
         tell(f"in store: {fault}")
+
+
+def _is_short(fault: Fault, verb: str) -> bool:
+    return fault.verb == verb and fault.error in SHORTAGE_ERRORS
 
 
 def _connect(
@@ -152,7 +161,7 @@ _RETAIN: Final = {
     "16KiB": (0, 16 << 10),
     "192KiB": (0, 192 << 10),
 }
-# A start tries twenty times.
+# Less than the tries of a start (`TRIES_MAX`).
 SHORT_TIMES_MAX: Final = 12
 _SHORT: Final = (
     ("open", "*.segment", 6),

@@ -23,7 +23,7 @@ OWN = {
 RUN = {"nc", "python", "sh", "toml"}
 # Configuration or code of other tools, and what a program prints; a reader types none of it.
 SHOWN = {"text", "ini", "php", "ruby", "perl", "js", "java", "go", "haproxy", "yaml", "bash",
-         "dockerfile", "json", "console"}  # fmt: skip
+         "dockerfile", "json", "console", "transcript"}  # fmt: skip
 README_BYTES_MAX = 8 << 10
 CONFIG = '[server]\nallow_shutdown = false\n[queue_defaults]\nretry_delay = "0s"\n'
 each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -209,6 +209,32 @@ async def test_a_confirm_whose_time_comes_during_a_sync_is_on_disk_soon(tmp_path
             await asyncio.sleep(0.005)
 
 
+async def test_a_snapshot_that_begins_during_a_sync_has_the_next_one_with_sync_never(
+    tmp_path: Path,
+) -> None:
+    """It is written when its records are on disk: no client and no setting asks for that."""
+    disk = HeldDisk()
+    async with running(tmp_path, disk, '[queue_defaults]\nsync = "never"\n') as server:
+        peer = await server.client()
+        assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+        assert server.daemon is not None
+        log = server.daemon.broker.queues[b"jobs"].log
+        assert isinstance(log, JournalLog)
+        disk.go.clear()
+        log.wait_durable(log.lsn_appended)
+        server.daemon.turn.schedule()
+        while not log.journal.commit.lsn_in_flight:
+            await asyncio.sleep(0.005)
+        log.store.maintenance.is_asked = True
+        assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
+        assert [await peer.line(), await peer.line()] == [b"a\r\n", b"END\r\n"]
+        assert log.store.maintenance.lsns, "it has begun"
+        disk.go.set()
+
+        while not log.store.maintenance.snapshots:  # by the passing of time alone
+            await asyncio.sleep(0.005)
+
+
 async def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> None:
     disk = HeldDisk()
     async with running(tmp_path, disk) as server:
