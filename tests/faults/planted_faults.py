@@ -649,8 +649,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a worker's confirm that was cut off is not said again",
         "kestrelpy/client/worker.py",
-        "        except PASSING:\n            self._confirm_again(leased)\n",
-        "        except PASSING:\n",
+        "            else:\n                self._confirm_again(leased)\n            return None\n",
+        "            return None\n",
         TESTS_OF_THE_WORKER,
     ),
     Fault(

@@ -337,6 +337,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.verbs.browse.Answer protocol.verbs.browse.BrowseRead
         protocol.verbs.browse_displaced.DisplacedRead protocol.replies.Gate
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
+        protocol.parse.commands.Confirm protocol.parse.commands.Monitor
+        protocol.parse.commands.Formed protocol.parse.meta.MetaForm
     """,
     _AT_START: """
         journal.tools.live_set.LiveSet journal.tools.live_set.ReaderItems
@@ -363,7 +365,8 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
         protocol.parse.options.Tokens protocol.parse.options.Begin protocol.parse.options.View
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
-        protocol.parse.commands.StoreLine
+        protocol.parse.commands.StoreLine protocol.parse.commands.Form
+        protocol.parse.meta._Silent
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy

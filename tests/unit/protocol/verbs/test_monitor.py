@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.support.stage import Stage
+from tests.support.server_harness import ServerHarness
 
 COUNT = 2000
 
 
 def test_a_large_batch_comes_in_order_and_is_confirmed_at_once() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_server(max_open_reads=COUNT)
     for number in range(COUNT + 1):
         stage.say("producer", b"set jobs 0 0 4", b"%04d" % number)
@@ -22,7 +22,7 @@ def test_a_large_batch_comes_in_order_and_is_confirmed_at_once() -> None:
 
 
 def test_a_hang_up_in_a_waiting_batch_gives_its_items_back() -> None:
-    stage = Stage()
+    stage = ServerHarness()
     stage.set_server(max_open_reads=10)
     stage.say("producer", b"set jobs 0 0 1", b"1")
     assert stage.say("a", b"monitor jobs 60") == b"VALUE jobs 0 1\r\n1\r\nEND\r\n"
