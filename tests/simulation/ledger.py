@@ -296,7 +296,8 @@ class Ledger:
             self.once[book.name].uncancelled(request, now)
             self._refused(talk, request, reply, book)
         elif reply.word == "CLIENT_ERROR" and (
-            request.hands_off or INVALID.search(reply.error)
+            # (a target refuses what is moved to it)
+            request.hands_off or request.verb in ORDERS or INVALID.search(reply.error)
         ):
             self._refused(talk, request, reply, book)
         elif (
