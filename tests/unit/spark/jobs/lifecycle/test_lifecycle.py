@@ -98,7 +98,7 @@ def test_days_that_are_not_whole_any_more_are_left_as_they_were(
     story = Story(TINY)
     story.put(*(b"%d" % n for n in range(10)))
     whole = table(spark, tmp_path / "out", story.save(tmp_path / "early"))
-    story.grow_old()
+    story.grow_old(6)
 
     later = table(spark, tmp_path / "out", story.save(tmp_path / "late"))
 
