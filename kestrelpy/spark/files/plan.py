@@ -55,6 +55,13 @@ class Journal:
         return min((p.lsn_first for p in self.splits), default=0)
 
     @property
+    def whole_from(self) -> int:
+        """The lsn from which on every record is there: compacted segments have the live puts."""
+        compacted = (p.lsn_last + 1 for p in self.splits if p.is_compacted)
+        gaps = (last + 1 for _, last in self.lsn_gaps)
+        return max([self.lsn_first, *gaps, *compacted])
+
+    @property
     def lsn_next(self) -> int:
         return max((p.lsn_last for p in self.splits), default=0) + 1
 

@@ -32,7 +32,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files import Journal, children, plan_events
+from kestrelpy.spark.files import children, plan_events
 from kestrelpy.spark.jobs.common import Outcome, Progress, Request, counted, folders, parse, run
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common import events as ev
@@ -97,15 +97,11 @@ def _names(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         for child in children(j.reader_names):
             readers[ev.reader_jid(jid, child.reader)] = f"{j.queue}+{child.name}"
         rows += [
-            (line, j.server or NOBODY, queue, j.generation, _whole_lsn(j))
+            (line, j.server or NOBODY, queue, j.generation, j.whole_from)
             for line, queue in readers.items()
         ]
     columns = "jid bigint, server string, queue string, generation bigint, whole_lsn bigint"
     return spark.createDataFrame(rows, columns)
-
-
-def _whole_lsn(journal: Journal) -> int:
-    return max((last + 1 for _, last in journal.lsn_gaps), default=journal.lsn_first)
 
 
 # -- writing --------------------------------------------------------------------------------------

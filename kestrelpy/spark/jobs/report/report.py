@@ -189,7 +189,7 @@ def record_spans(history: History) -> tuple[dict[Journal, RecordSpan], tuple[str
 
     spans = {}
     for each in history.journals:
-        begin = max([each.lsn_first, *(last + 1 for _, last in each.lsn_gaps)])
+        begin = each.whole_from
         name = (each.server or UNNAMED, each.queue, each.generation)
         spans[name] = RecordSpan(begin, each.lsn_next - 1)
         for child in children(each.reader_names):

@@ -79,6 +79,7 @@ def test_archived_originals_complete_a_history_and_come_before_compacted_segment
     assert found.lsns == list(range(1, 24))
     assert {row["segment"] for row in found.rows} == {1, 2, 3, 4, 5, 7}
     assert found.history.journals[0].lsn_gaps == []
+    assert found.history.journals[0].whole_from == 1
     assert found.damages == []
 
 
@@ -88,6 +89,7 @@ def test_a_compacted_segment_gives_the_records_without_an_original() -> None:
     found = in_bulk(one.disk, ARCHIVE, "/data")
     assert found.lsns == [1, 2, 3, 4, 6, *range(9, 24)]
     assert [row["segment"] for row in found.rows if row["lsn"] in (4, 6)] == [1, 6]
+    assert found.history.journals[0].whole_from == 9
     assert found.damages == []
 
 
