@@ -93,7 +93,10 @@ RECIPES = tuple(
 STANDALONE = ("kestrelpy.examples.producer", "kestrelpy.examples.worker", *RECIPES, STARTS_A_DAEMON)
 
 # Modules of these are imported by name: each is a face by itself.
-OPEN = ("journal", "kestrelpy", "kestrelpy.spark", "kestrelpy.spark.jobs", "pyspark_kestrel")
+OPEN = (
+    "journal", "kestrelpy", "kestrelpy.spark", "kestrelpy.spark.jobs",
+    "kestrelpy.spark.jobs.common", "pyspark_kestrel",
+)  # fmt: skip
 # These are one face, with the packages inside them.
 SEALED = ("kestrelpy.core", "kestrelpy.protocol", "kestrelpy.server")
 # The storage engine: the daemon sees it through `journal.store` alone.

@@ -72,6 +72,12 @@ class GroupCommit:
             self.item_durable = self.item_in_flight
         self.lsn_in_flight = 0
 
+    def end(self, item_last: int) -> None:
+        """Note that all records, up to the put of this item, need not be on disk any more: all
+        items have ended, and the files are gone for good."""
+        self.lsn_written = self.lsn_durable = self.lsn_appended
+        self.item_written = self.item_durable = item_last
+
     def fail(self, failure: JournalFailed) -> None:
         """Note that a write or a sync failed. The first failure stays the reason.
 

@@ -522,10 +522,10 @@ def import_kestrel(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Import the queues of Kestrel 1.x or 2.x; neither Kestrel nor a daemon may be running.
+    """Import the queues of Kestrel 1.x or 2.x.
 
-    After an end halfway, run it again: it goes on. Exit code 1: something in SRC is damaged or left
-    out, and named.
+    Neither Kestrel nor a daemon may be running. After an end halfway, run it again: it goes on.
+    Exit code 1: something in SRC is damaged or left out, and named.
     """
     from kestrelpy.cli import import_kestrel as tools
     from kestrelpy.cli.journal import data_folder

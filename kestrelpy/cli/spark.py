@@ -107,7 +107,7 @@ def report(
 
     The figures of its plots are beside it as CSV.
     """
-    from kestrelpy.spark.jobs.common import Request
+    from kestrelpy.spark.jobs.common.job import Request
     from kestrelpy.spark.jobs.report import report as job
 
     _check()
@@ -131,7 +131,7 @@ def _run(
     """Run one of the jobs and exit."""
     from importlib import import_module
 
-    from kestrelpy.spark.jobs.common import Request, run
+    from kestrelpy.spark.jobs.common.job import Request, run
 
     _check()
     work = import_module(f"kestrelpy.spark.jobs.{job}.{job}").work

@@ -36,8 +36,11 @@ class AsyncConnection:
         """
         writer = await self._connect()
         answer = asyncio.get_running_loop().create_future()
+        try:
+            writer.write(line.encode("ascii", "replace") + b"\r\n")
+        except RuntimeError:  # `end_wait` closed the sending direction
+            raise ConnectionError("no request is sent any more") from None
         self._waiting.append(answer)
-        writer.write(line.encode("ascii", "replace") + b"\r\n")
         try:
             return await asyncio.wait_for(answer, self._answer_seconds)
         except BaseException:

@@ -226,6 +226,9 @@ class Worker:
             else:
                 self._confirm_again(leased)
             return None
+        except BaseException:
+            leased._state = State.LOST
+            raise
 
     def _confirm(self, leased: Item) -> None:
         if leased._end_once(State.CONFIRMED):

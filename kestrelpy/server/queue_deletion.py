@@ -95,9 +95,14 @@ class QueueDeletions:
         while self._is_needed(queue, target):
             await asyncio.sleep(_LOOK_SECONDS)
         target.is_reported = True
+        # All items of a tombstone have ended: its last records are true when its files are gone,
+        # written or not, unless transfers rest on them.
+        is_held = self._broker.moves.in_flight.holds(queue)
+        ends = queue.is_tombstone and commit.failure is None and not is_held
+        target.is_ending = ends
         commit.fail(JournalFailed(f"queue {name} was deleted"))
-        target.advance()
-        self._touch(target.waiting_stored | target.waiting_written)
+        if not ends:
+            self._answer(target)
         journal.abandon()
         assert self.turn is not None
         assert self.turn.committer is not None
@@ -109,6 +114,7 @@ class QueueDeletions:
             why = "an item that came here is in doubt until a restart, for its journal failed"
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
             self._broker.moves.in_flight.stays(queue)
+            self._answer(target)
             self._touch(gate.waiting_stored)
             return
         try:
@@ -120,9 +126,18 @@ class QueueDeletions:
             gate.failure = ServerError(f"queue {name} was not removed from disk: {why}")
             self._broker.moves.in_flight.stays(queue)
         else:
+            if ends:
+                commit.end(queue.last_number)
             self._broker.moves.in_flight.gone(queue, clock.now_ms())
             gate.open()
+        self._answer(target)
         self._touch(gate.waiting_stored)
+
+    def _answer(self, target: JournalLog) -> None:
+        """Answer what waits for this log, which advances no more."""
+        target.is_ending = False
+        target.advance()
+        self._touch(target.waiting_stored | target.waiting_written)
 
     def _touch(self, conversations: set[object]) -> None:
         assert self.turn is not None

@@ -42,7 +42,7 @@ LOG = st.integers(0, 3)
 LEASE_MS = 5000
 STORED, DELETED = b"STORED\r\n", b"DELETED\r\n"
 MISTAKEN = b"CLIENT_ERROR items of"
-OVER = (b"CLIENT_ERROR nothing to confirm", b"CLIENT_ERROR lease expired")
+OVER = (b"CLIENT_ERROR nothing to confirm", b"CLIENT_ERROR lease expired", b"CLIENT_ERROR token ")
 
 # What happens in a while, and how often; of the disk, whether it goes on by itself meanwhile.
 VERBS = {

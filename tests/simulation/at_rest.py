@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # What is looked at again after a moment (a journal that rests, reads that are shared) is over then.
 _A_WHILE_US: Final = 4_000_000
+# What is retained for so long or less goes meanwhile, each part with a record and a sync.
+_RETAINED_US: Final = 5_000_000
 _QUIET_US: Final = 1_500_000
 
 
@@ -58,7 +60,9 @@ class Rest:
     def _look(self, when: str) -> bool:
         """Is nothing left?"""
         world = self.world
-        world.timeline.run_until(world.timeline.us + _A_WHILE_US)
+        kept_us = (book.rules.retain_us for book in world.ledger.books.values())
+        goes_us = max((us for us in kept_us if us <= _RETAINED_US), default=0)
+        world.timeline.run_until(world.timeline.us + _A_WHILE_US + goes_us)
         if world.daemon is None or world.ledger.violations:
             return False
         for complaint in left_over(world.daemon):

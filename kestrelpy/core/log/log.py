@@ -204,6 +204,7 @@ class JournalLog(Records):
         "archive_to",
         "awaited_lsn",
         "failure",
+        "is_ending",
         "is_reported",
         "is_short",
         "item_stored",
@@ -246,6 +247,7 @@ class JournalLog(Records):
         self.is_short = False
         self._stalls: dict[str, tuple[str, bool]] = {}
         self.awaited_lsn = 0
+        self.is_ending = False  # its files are being removed: what waits for it is answered then
         self.is_reported = False
         self.failure: Exception | None = None
         self.waiting_stored: set[object] = set()
@@ -277,6 +279,8 @@ class JournalLog(Records):
 
     def advance(self) -> None:
         """Copy the journal's progress."""
+        if self.is_ending:
+            return
         commit = self._journal.commit
         self.failure = commit.failure
         self.lsn_written = commit.lsn_written

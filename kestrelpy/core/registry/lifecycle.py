@@ -302,8 +302,8 @@ class Lifecycle(Registry):
         # Both generations take tokens from now on, and must never take the same one.
         floor = queue.reader.tokens_below + TOKENS_SKIPPED
         self.tokens.on_disk = max(self.tokens.on_disk, floor)
-        self.clear_away(queue, now_ms)
-        queue.alarm.need(queue.next_due(now_ms))
+        if not self.clear_away(queue, now_ms):
+            queue.alarm.need(queue.next_due(now_ms))
 
     def would_come_back(self, queue: Queue, going: Iterable[Queue]) -> bool:
         """True if, without this queue's files, a start would take an earlier queue for it.
@@ -317,8 +317,9 @@ class Lifecycle(Registry):
             each.name == queue.name and each.generation < queue.generation for each in earlier
         )
 
-    def clear_away(self, queue: Queue, now_ms: int) -> None:
-        """Drop children without items, and after the last child the tombstone."""
+    def clear_away(self, queue: Queue, now_ms: int) -> bool:
+        """Drop children without items, and after the last child the tombstone; True if that is
+        dropped."""
         for child_queue in ChildQueue.all_of(queue):
             if child_queue.reader.live:
                 continue
@@ -329,6 +330,7 @@ class Lifecycle(Registry):
             self.tombstones.remove(queue)
             queue.alarm.silence()
             self.deleted.append(queue)
+        return not queue.children
 
     def make_later(self, now_ms: int) -> None:
         """Try again to make wanted children that found a full disk, for some of the queues."""

@@ -134,6 +134,7 @@ class DataDirectory:
         for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
             queue = self._save_tokens(broker, name, now_ms)
             queue.catch_up()
+            queue.alarm.silence()
             if not queue.origins and not any(child.live for child in queue.children.values()):
                 self.remove(os.path.join(self.path, name))
                 found.notes.append(f"{name}: an earlier generation, removed")
@@ -166,6 +167,8 @@ class DataDirectory:
             recovery, *_ = _replayed(self.patient, os.path.join(self.path, folder), queue)
         except JournalError:
             return True
+        finally:
+            queue.alarm.silence()  # only what is adopted has a timer
         is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
         return recovery.lsn_next > 1 or recovery.snapshot is not None or is_damaged
 

@@ -62,7 +62,7 @@ def survive(
 
 @pytest.mark.parametrize(
     ("tasks", "worker_kills", "daemon_kills"),
-    [(3_000, 2, 2), pytest.param(10_000, 6, 6, marks=pytest.mark.slow)],
+    [(3_000, 2, 2), pytest.param(10_000, 6, 6, marks=pytest.mark.sweep)],
 )
 def test_no_task_is_lost_when_workers_and_the_daemon_are_killed(
     tmp_path: Path, tasks: int, worker_kills: int, daemon_kills: int

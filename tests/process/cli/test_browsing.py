@@ -11,14 +11,14 @@ from tests.support.daemon import DaemonProcess
 def test_items_are_listed_in_order_and_stay(kestrelpy: Command, daemon: DaemonProcess) -> None:
     client = daemon.client()
     for number in range(1200):
-        client.set("seen", b"body %d" % number)
-    client.get("seen/open")
+        client.set("browsed", b"body %d" % number)
+    client.get("browsed/open")
 
     head, first, second = (
-        kestrelpy("items", "ls", "seen", "-n", "2", "--body").out.decode().splitlines()
+        kestrelpy("items", "ls", "browsed", "-n", "2", "--body").out.decode().splitlines()
     )
-    every = json.loads(kestrelpy("items", "ls", "seen", "--count", "5000", "--json").out)
-    later = json.loads(kestrelpy("items", "ls", "seen", "--after", "1198", "--json").out)
+    every = json.loads(kestrelpy("items", "ls", "browsed", "--count", "5000", "--json").out)
+    later = json.loads(kestrelpy("items", "ls", "browsed", "--after", "1198", "--json").out)
 
     assert head.split() == [
         "marker", "state", "attempts", "bytes", "stored", "expires", "key", "id", "body",
@@ -29,7 +29,7 @@ def test_items_are_listed_in_order_and_stay(kestrelpy: Command, daemon: DaemonPr
     assert [each["marker"] for each in every] == list(range(1, 1201))
     assert [each["marker"] for each in later] == [1199, 1200]
     assert "body" not in every[0]
-    assert counts(daemon, "seen")["items"] == 1199
+    assert counts(daemon, "browsed")["items"] == 1199
 
 
 def test_an_item_is_shown_by_its_marker(kestrelpy: Command, daemon: DaemonProcess) -> None:

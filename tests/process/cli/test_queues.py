@@ -152,6 +152,6 @@ def test_a_delete_that_is_not_allowed_is_a_sentence(kestrelpy: Command, tmp_path
         words = ["--yes", "--server", f"127.0.0.1:{other.port}"]
         ended = kestrelpy("queues", "delete", "q", *words)
 
-        assert ended.is_sentence(1), ended
+        assert ended.is_sentence(2), ended
         assert "allow_delete" in ended.err
         assert other.client().get("q") == b"x"

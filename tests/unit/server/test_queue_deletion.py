@@ -205,6 +205,35 @@ async def test_on_a_full_disk_the_last_item_of_a_deleted_queue_is_delivered() ->
     assert renamed(town) == ["jobs"]
 
 
+@pytest.mark.parametrize("is_short", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_no_room_kept_from_the_log_of_a_deleted_queue_is_true_with_its_files_gone(
+    is_short: bool, fails: bool
+) -> None:
+    """A put that waits for room is before the last confirm, which is never written."""
+    town = TransferHarness()
+    town.say("bob", b"get jobs+a/peek")
+    town.put("jobs", b"0")
+    queue = town.queue("jobs")
+    assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
+    assert isinstance(queue.log, JournalLog)
+    town.removes = False
+    town.hold_writes()
+    queue.log.stall("preparing", "No space left on device", is_short)
+    queue.log.journal.is_stalled = True
+    assert town.say("bob", b"get jobs+a") == b""
+    assert town._removing == [queue]
+    if fails:
+        town.disk.faults.append(Fault("rename", "*/jobs.*", error=errno.EIO))
+
+    _, ending = begun(town)
+    await ending
+    town.work()
+
+    value, error = b"VALUE jobs+a 0 1\r\n0\r\nEND\r\n", b"SERVER_ERROR queue jobs was deleted\r\n"
+    assert town.client("bob").take() == (error if fails else value)
+
+
 @pytest.mark.parametrize("ends", ["deleted", "failed"])
 async def test_nothing_waits_for_the_log_of_a_queue_that_has_ended(
     tmp_path: Path, ends: str

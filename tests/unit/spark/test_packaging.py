@@ -153,7 +153,7 @@ def test_the_wheel_carries_what_spark_looks_for(wheel: Path) -> None:
 def test_the_wheel_and_the_readme_have_the_version_of_the_package(wheel: Path) -> None:
     assert wheel.name == f"kestrelpy-{kestrelpy.__version__}-py3-none-any.whl"
     readme = (ROOT / "README.md").read_text()
-    assert f"## Limits of this version ({kestrelpy.__version__})\n" in readme
+    assert f"## Limits of version {kestrelpy.__version__}\n" in readme
 
 
 def test_a_fresh_environment_finds_the_format_by_itself(

@@ -45,25 +45,20 @@ from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.lsn_gaps import Continuity, Extent, continuity, extents
 from kestrelpy.spark.jobs.audit.order import Order, check_order
 from kestrelpy.spark.jobs.audit.reconcile import Basis, Books, Wrong, books
-from kestrelpy.spark.jobs.common import (
+from kestrelpy.spark.jobs.common import blocks as packed
+from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.baseline import (
     JournalState,
     Opening,
-    Outcome,
-    Progress,
-    Request,
     begun_with,
-    folders,
     journals_in,
     older_snapshot,
-    parse,
     read_openings,
     read_states,
     reliable,
-    run,
-    there,
 )
-from kestrelpy.spark.jobs.common import blocks as packed
-from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.items import there
+from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, folders, parse, run
 
 NO_POSITIONS: Final = np.array([], np.int64)
 

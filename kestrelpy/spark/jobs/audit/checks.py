@@ -20,8 +20,9 @@ from pyspark.sql import DataFrame
 
 from kestrelpy.spark.files import Bools, Ints
 from kestrelpy.spark.jobs.audit.reconcile import SUMS, Bases, Basis, sums, wrongs
-from kestrelpy.spark.jobs.common import Events, Flush, Items, Sorted, changes, latest_before
 from kestrelpy.spark.jobs.common import blocks as packed
+from kestrelpy.spark.jobs.common.events import Events, Flush
+from kestrelpy.spark.jobs.common.items import Items, Sorted, changes, latest_before
 
 # How a block follows the others: its first and last item that was put in the unbroken log, and
 # their puts; how many first deliveries it has, the earliest, the latest.

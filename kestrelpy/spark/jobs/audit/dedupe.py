@@ -27,8 +27,8 @@ from pyspark.sql import functions as fn
 
 from journal.format import Kind
 from journal.tools import utc
-from kestrelpy.spark.jobs.common import JournalState
 from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.baseline import JournalState
 from kestrelpy.spark.schema import OPS
 
 _READ: Final = (

@@ -20,7 +20,8 @@ from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings
 from kestrelpy.spark.jobs.audit.lsn_gaps import Extent
 from kestrelpy.spark.jobs.audit.order import Order
 from kestrelpy.spark.jobs.audit.reconcile import Books, Wrong
-from kestrelpy.spark.jobs.common import BREACH, HOLDS, HOW, UNDERSTOOD, UNUSABLE, Outcome, counted
+from kestrelpy.spark.jobs.common.events import HOW, UNDERSTOOD
+from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, UNUSABLE, Outcome, counted
 
 _LISTS: Final = ("missing", "phantom", "twice")
 

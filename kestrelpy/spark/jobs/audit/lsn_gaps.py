@@ -23,8 +23,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
-from kestrelpy.spark.jobs.common import Events
 from kestrelpy.spark.jobs.common import blocks as packed
+from kestrelpy.spark.jobs.common.events import Events
 
 _BLOCK_BITS: Final = 16
 _SORT: Final = ("jid", "segment", "kind", "how", "of_child", "block")

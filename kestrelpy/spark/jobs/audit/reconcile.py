@@ -24,8 +24,8 @@ from pyspark.sql import Row
 
 from journal.format import Kind
 from kestrelpy.spark.files import Bools, Ints
-from kestrelpy.spark.jobs.common import Items
 from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.items import Items
 
 # The sides of the books, by the kind of record that ends an item.
 ENDED: Final[dict[str, int]] = {

@@ -33,9 +33,9 @@ from pyspark.sql import functions as fn
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import children, plan_events
-from kestrelpy.spark.jobs.common import Outcome, Progress, Request, counted, folders, parse, run
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, folders, parse, run
 from kestrelpy.spark.jobs.lifecycle.rows import (
     DEAD,
     EXTRA,

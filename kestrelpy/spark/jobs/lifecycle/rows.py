@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kestrelpy.spark.files import Ints
-from kestrelpy.spark.jobs.common import Events, Flush, Items, Sorted
 from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.events import Events, Flush
+from kestrelpy.spark.jobs.common.items import Items, Sorted
 
 # Columns of the records, in addition to `events.NEEDED`.
 EXTRA: Final = (

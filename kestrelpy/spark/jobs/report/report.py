@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import children
-from kestrelpy.spark.jobs.common import Outcome, Progress, Request, counted, run
+from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, run
 from kestrelpy.spark.jobs.report.figures import QUEUES_MAX, Figures, Row, write_csv
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _tables(
 
     if not any(children(each.reader_names) for each in journals):
         return read("events", EVENTS), read("items", ITEMS)
-    from kestrelpy.spark.jobs.common import MORE, events_of_each, items_of_children
+    from kestrelpy.spark.jobs.common.children import MORE, events_of_each, items_of_children
 
     items = read("items", ITEMS).unionByName(items_of_children(spark, paths))
     return events_of_each(read("events", EVENTS + MORE), journals), items

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import put_in_force
 from tests.support.memory_disk import PowerCut
 from tests.support.server_harness import ServerHarness
@@ -47,6 +48,30 @@ def test_a_deleted_queue_counts_nothing_of_its_items_any_more() -> None:
     reader = queue.reader
     assert (reader.live.count, reader.live_bytes, reader.held_keys) == (0, 0, {})
     assert (bool(reader.attempts), reader.out_of_order.count) == (False, 0)
+
+
+@pytest.mark.parametrize("generations", [1, 2])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_start_keeps_nothing_of_deleted_queues_whose_children_are_empty(
+    is_replaced: bool, generations: int
+) -> None:
+    """It would be in memory for good, with a timer."""
+    stage = ServerHarness()
+    for name in (b"audit", b"other")[:generations]:
+        stage.say("eve", b"get jobs+%b/peek" % name)
+        stage.say("eve", b"set jobs/key=k 0 0 1", b"1")
+        stage.say("eve", b"delete jobs")
+    if is_replaced:
+        stage.say("eve", b"set jobs 0 0 1", b"2")
+    stage.removes = False
+    for name in (b"audit", b"other")[:generations]:
+        assert stage.say("bob", b"get jobs+%b" % name).split()[4] == b"1"
+
+    stage.kill()
+
+    timed = [each.thing for each in stage.broker._timers._heap]
+    there = [*stage.broker.queues.values(), *stage.broker.tombstones]
+    assert [each for each in timed if isinstance(each, Queue) and each not in there] == []
 
 
 def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None:
