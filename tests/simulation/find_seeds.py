@@ -16,7 +16,7 @@ from tests.simulation.plants_kept import PLANTS_KEPT
 from tests.simulation.plants_versions import PLANTS_VERSIONS
 from tests.simulation.simulation import Simulation
 
-SEEDS_MAX = 300
+SEEDS_MAX = 600
 TABLE = Path(__file__).parent / "seeds.json"
 ALL = {plant.__name__: plant for plant in (*PLANTS, *PLANTS_KEPT, *PLANTS_VERSIONS)}
 
