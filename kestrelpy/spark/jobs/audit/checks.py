@@ -32,7 +32,8 @@ _WALK: Final = (
 )  # fmt: skip
 _BLOCKS: Final = ", ".join(f"{name} bigint" for name in ("jid", "block", *SUMS, *_WALK))
 _ITEMS: Final = (
-    "jid", "block", "item", "key_hash", "put_lsn", "end_lsn", "first_lsn", "begin_ms", "before",
+    "jid", "block", "item", "key_hash", "put_lsn", "end_lsn", "first_lsn", "begin_lsn",
+    "begin_ms", "before",
     "flushed_lsn", "confirms", "puts", "overlaps", "wrong", "unbroken_lsn", "is_whole", "is_first",
     "item_before", "lsn_before", "latest_ms", "is_odd_put",
 )  # fmt: skip
@@ -71,7 +72,9 @@ def _item_rows(
         "unbroken_lsn": checked.bases.unbroken_lsn, "is_whole": checked.is_whole,
         "is_first": checked.is_first, "is_odd_put": checked.is_odd_put,
     }  # fmt: skip
-    for name in ("key_hash", "put_lsn", "end_lsn", "first_lsn", "begin_ms", "flushed_lsn"):
+    for name in (
+        "key_hash", "put_lsn", "end_lsn", "first_lsn", "begin_lsn", "begin_ms", "flushed_lsn",
+    ):  # fmt: skip
         columns[name] = _known(getattr(folded, name))
     for name in ("item_before", "lsn_before", "latest_ms"):
         columns[name] = _known(getattr(checked, name))

@@ -6,7 +6,8 @@
 A late first delivery has one of these explanations, or is a breach:
 
     restart   a crash ended the real first delivery, which left no record. A delivery after a start
-              comes after a TOKENS record, because a start reserves tokens anew
+              comes after a TOKENS record, because a start reserves tokens anew. A lease by token
+              that goes on over the restart belongs to the time before it
     clock     the wall clock was set back: times before and after are not comparable
     close     the two deliveries are within the smallest step of the daemon's wall clock, and the
               journal has too few records to show whether the clock made that step
@@ -184,14 +185,14 @@ def _with_starts(
     """
     wanted = events.where(fn.col("jid").isin(list(jids)) & ~fn.col("of_child"))
     starts = wanted.where(fn.col("kind") == ev.TOKENS).select(
-        "jid", fn.col("lsn").alias("first_lsn"), fn.lit(1).alias("start"),
+        "jid", fn.col("lsn").alias("begin_lsn"), fn.lit(1).alias("start"),
         fn.lit(None).cast("bigint").alias("back_from_ms"),
     )  # fmt: skip
     by_lsn = Window.partitionBy("jid").orderBy("lsn")
     timed = wanted.where(fn.col("segment") > 0)  # other facts have no time
     steps = timed.select("jid", "lsn", "ms", fn.lag("ms").over(by_lsn).alias("ms_before"))
     steps = steps.where(fn.col("ms") < fn.col("ms_before")).select(
-        "jid", fn.col("lsn").alias("first_lsn"), fn.lit(0).alias("start"),
+        "jid", fn.col("lsn").alias("begin_lsn"), fn.lit(0).alias("start"),
         fn.col("ms_before").alias("back_from_ms"),
     )  # fmt: skip
     together = rows.withColumn("start", fn.lit(0)).withColumn(
@@ -201,7 +202,7 @@ def _with_starts(
         together = together.unionByName(marks, allowMissingColumns=True)
     so_far = (
         Window.partitionBy("jid")
-        .orderBy("first_lsn", fn.col("item").asc_nulls_first())
+        .orderBy("begin_lsn", fn.col("item").asc_nulls_first())
         .rowsBetween(Window.unboundedPreceding, 0)
     )
     from_ms = fn.max("back_from_ms").over(so_far)
@@ -251,7 +252,7 @@ def _check_overlaps(
     in_turn = Window.partitionBy("jid", held).orderBy("lsn").rowsBetween(*_BEFORE)
     until = fn.max(fn.struct("ms", "item", "lsn")).over(in_turn)
     both = leases.withColumn("until", until).where(fn.col("opened_ms") < fn.col("until.ms"))
-    both = both.withColumn("first_lsn", fn.col("lsn")).withColumn("begin_ms", fn.col("opened_ms"))
+    both = both.withColumn("begin_lsn", fn.col("lsn")).withColumn("begin_ms", fn.col("opened_ms"))
     jids = [row.jid for row in both.select("jid").distinct().collect()]
     if not jids:
         return

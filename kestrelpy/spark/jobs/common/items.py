@@ -4,6 +4,7 @@
     put_lsn, end_lsn     its put; the record that ended it
     end                  the kind of that record
     first_lsn begin_ms   its first delivery: the record that ended it, and when it began
+    begin_lsn            a record of its begin, for a lease by token; else `first_lsn`
     before               how many deliveries came before that one, by its record
     dead_lsn             when it became a dead letter; a later `redrive_lsn` brings it back
     back_lsn             the last record that gave it back or made it a dead letter
@@ -84,6 +85,7 @@ class Items:
     end_lsn: Ints
     end: Ints
     first_lsn: Ints
+    begin_lsn: Ints
     before: Ints
     begin_ms: Ints
     dead_lsn: Ints
@@ -178,6 +180,8 @@ class Sorted:
         """Return one row for each item."""
         events, lsn = self.events, self.events.lsn
         end, first = self.first(self.of(*ev.ENDS)), self.first(self.begun)
+        first_lsn, leased_lsn = self.at(first, lsn), self.at(self.first(self.of(ev.LEASE)), lsn)
+        is_by_token = (leased_lsn > 0) & (leased_lsn < first_lsn)
         key = self.last(ev.bools(events.batch["key_hash"].is_valid()))
         made = Items(
             jid=events.jid[self.starts],
@@ -186,7 +190,8 @@ class Sorted:
             put_lsn=self.at(self.first(self.of(ev.PUT)), lsn),
             end_lsn=self.at(end, lsn),
             end=self.at(end, events.kind),
-            first_lsn=self.at(first, lsn),
+            first_lsn=first_lsn,
+            begin_lsn=np.where(is_by_token, leased_lsn, first_lsn),
             before=self.at(first, np.maximum(events.before, 0)),
             begin_ms=self.at(first, events.opened_ms),
             dead_lsn=self.at(self.last(self.of(ev.DEAD)), lsn),

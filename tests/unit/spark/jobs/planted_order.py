@@ -94,6 +94,16 @@ def overtaken_by_a_crash(pen: Pen) -> None:
     pen.done(older)
 
 
+def overtaken_over_a_crash(pen: Pen) -> None:
+    """As before, but the younger was leased by token: its delivery goes on after the crash."""
+    older, younger = pen.put(), pen.put()
+    pen.open()
+    since_ms = pen.lease(younger, 500_000 + younger)
+    pen.book.tokens()
+    pen.done(older)
+    pen.done(younger, since_ms)
+
+
 def clock_set_back(pen: Pen) -> None:
     older, younger = pen.put(), pen.put()
     pen.done(older)
@@ -140,6 +150,7 @@ def deliveries_swapped() -> Iterator[Case]:
     yield Case(rule, "others were delayed", swapped(done, done), overtaken_as_delayed)
     yield Case(rule, "others came back", swapped(done, done), again_before_the_next)
     yield Case(rule, "behind a crash", swapped(done, done), overtaken_by_a_crash)
+    yield Case(rule, "over a crash", swapped(by_token, done), overtaken_over_a_crash)
     yield Case(rule, "behind a clock that was set back", swapped(done, done), clock_set_back,
                apart="clock")  # fmt: skip
     yield Case(rule, "close, and many at once", close(True), close(False), apart="close")
