@@ -93,10 +93,14 @@ class Retention:
     def is_news(self, segments: Sequence[Segment], unix_ms: int) -> bool:
         """True if a segment may go, or be rewritten, because its time is over.
 
-        A rewrite is reported once for each segment.
+        A rewrite is reported once for each segment. The segment with the highest number is no
+        news: it stays until another one is written (`SegmentList.take_dead`).
         """
         over = segments[: self.over(segments, unix_ms)] if self.ms else []
         if not over:
             return False
         before, self._reported = self._reported, over[-1].number
-        return self._reported != before or any(not s.live and not s.unread for s in over)
+        highest = max(segment.number for segment in segments)
+        return self._reported != before or any(
+            not s.live and not s.unread and s.number < highest for s in over
+        )

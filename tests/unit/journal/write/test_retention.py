@@ -104,3 +104,15 @@ def test_one_that_cannot_go_yet_is_reported_once() -> None:
     some[0].live = 0
     assert retention.is_news(some, 130)
     assert retention.is_news(some, 140), "until it is gone"
+
+
+def test_the_segment_that_waits_for_a_later_number_is_no_news() -> None:
+    """A rewrite before the active segment may have the highest number; it stays for now."""
+    retention = Retention()
+    retention.change(100, 0)
+    some = log(10)
+    some[0].number, some[-1].number = 20, 19
+    assert retention.is_news(some, 120), "its time is over, once"
+    assert not retention.is_news(some, 130)
+    some[-1].number = 21
+    assert retention.is_news(some, 140)
