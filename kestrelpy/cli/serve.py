@@ -72,7 +72,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
             raise CommandError(str(error)) from None
         log.error("%s", error)
         raise SystemExit(UNUSABLE) from None
-    except Exception:
+    except Exception:  # nothing above this catches: the traceback belongs in the log, as it is set
         log.critical("the server ended because of a bug", exc_info=True)
         raise SystemExit(NOTHING) from None
 

@@ -50,7 +50,7 @@ class _BodyAndFlags:
         return value, flags
 
 
-class _FullClient(Client):  # type: ignore[misc]  # pymemcache ships no types
+class _FullClient(Client):
     """A client that understands VALUE lines with `full`: they have more words than five."""
 
     full: tuple[bytes, ...] = ()  # the words behind the key of the last item with `full`

@@ -20,7 +20,7 @@ from pymemcache.client.rendezvous import RendezvousHash
 _KEY: Final = "key="
 
 
-class QueueHasher(RendezvousHash):  # type: ignore[misc]  # pymemcache ships no types
+class QueueHasher(RendezvousHash):
     """Sends all requests for a queue and its children to one daemon.
 
     With `whole_key=True` the value of `key=` counts as well: the items of one queue spread over the

@@ -57,7 +57,7 @@ class Broker(Protocol):
     def _deliver(self, message: object, queue: str) -> None: ...
 
 
-class QoS(virtual.QoS):  # type: ignore[misc]  # kombu ships no types
+class QoS(virtual.QoS):
     """Messages that were delivered and have no end yet."""
 
     channel: Channel
@@ -81,7 +81,7 @@ class QoS(virtual.QoS):  # type: ignore[misc]  # kombu ships no types
         return []
 
 
-class Channel(virtual.Channel):  # type: ignore[misc]  # kombu ships no types
+class Channel(virtual.Channel):
     """One channel of a `Transport`."""
 
     QoS = QoS

@@ -43,15 +43,15 @@ class UrlRefused(ValueError):
     """A broker URL, or an option of the transport, that cannot be."""
 
 
-class Undeliverable(KombuError):  # type: ignore[misc]  # kombu ships no types
+class Undeliverable(KombuError):
     """No queue is bound to the exchange with this routing key, as far as this process knows."""
 
 
-class QueueFull(KombuError):  # type: ignore[misc]  # as above
+class QueueFull(KombuError):
     """The queue holds as many messages as it may (`max_items`, `max_bytes`)."""
 
 
-class Transport(virtual.Transport):  # type: ignore[misc]  # as above
+class Transport(virtual.Transport):
     """`kestrelpy://host:port`."""
 
     Channel = Channel

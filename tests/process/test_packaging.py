@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pymemcache.client.base import Client
@@ -31,11 +32,11 @@ SECONDS = 240
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "kestrelpy", "journal", "pyspark_kestrel")
 
 
-def run(*words: str | Path, **more: object) -> subprocess.CompletedProcess[str]:
+def run(*words: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(word) for word in words], capture_output=True, text=True, timeout=SECONDS,
         check=False, **more,
-    )  # type: ignore[call-overload, no-any-return]  # fmt: skip
+    )  # fmt: skip
 
 
 def need(tool: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import typer.main
 
@@ -39,9 +41,9 @@ def test_a_mistake_is_one_sentence(kestrelpy: Command, words: list[str], said: s
     assert ended.out == b""
 
 
-def commands(group: object, path: str = "") -> list[tuple[str, str]]:
+def commands(group: Any, path: str = "") -> list[tuple[str, str]]:
     """Every command with its help."""
-    found = [(path, group.help or "")]  # type: ignore[attr-defined]
+    found = [(path, group.help or "")]
     for name, each in getattr(group, "commands", {}).items():
         found += commands(each, f"{path} {name}".strip())
     return found
@@ -60,10 +62,9 @@ def test_each_command_says_in_one_sentence_what_it_does(path: str, text: str) ->
     assert first.split()[0] not in ("What", "The", "Whether", "Was")
 
 
-def options_of(group: object, path: str = "") -> dict[str, set[str]]:
+def options_of(group: Any, path: str = "") -> dict[str, set[str]]:
     """The options of every command."""
-    params = group.params  # type: ignore[attr-defined]
-    found = {path: {option for each in params for option in each.opts}}
+    found = {path: {option for each in group.params for option in each.opts}}
     for name, each in getattr(group, "commands", {}).items():
         found |= options_of(each, f"{path} {name}".strip())
     return found

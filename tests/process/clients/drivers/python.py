@@ -48,7 +48,8 @@ class Library:
         return self.client.get(key)
 
     def gets(self, key: str) -> tuple[Any, Any]:
-        return self.client.gets(key)  # type: ignore[no-any-return]
+        found: tuple[Any, Any] = self.client.gets(key)
+        return found
 
     def delete(self, key: str) -> Any:
         return self.client.delete(key)
