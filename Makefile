@@ -11,9 +11,10 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo $$p && break; done)
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
-PYTEST := $(PY) -m pytest --dist worksteal
-# Tests at a time: as many as there are processors.
-JOBS ?= auto
+# A file is run by one process, so that what its tests share is made once.
+PYTEST := $(PY) -m pytest --dist loadfile --no-loadscope-reorder
+# Tests at a time: one more than there are processors, because many wait for a disk or a clock.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)' 2>/dev/null || echo auto)
 TIME ?= 30m
 
 .DEFAULT_GOAL := help
@@ -30,8 +31,9 @@ install: $(VENV)/.installed ## only make .venv, with the command .venv/bin/kestr
 test: system-packages $(VENV)/.installed-test ## install what the tests need, then run all but soak
 	$(PYTEST) -n $(JOBS) -m "not soak and not sweep" $(ARGS)
 
-test-fast: $(VENV)/.installed-test ## the tests that take three minutes together
-	$(PYTEST) -n $(JOBS) -m "not slow and not soak and not sweep" $(ARGS)
+test-fast: $(VENV)/.installed-test ## 90 seconds: what needs no other process and no Spark
+	$(PYTEST) -n $(JOBS) -m "not slow and not soak and not sweep" \
+	--ignore tests/process --ignore tests/unit/spark --ignore tests/unit/bench $(ARGS)
 
 test-clients: $(VENV)/.installed-test $(VENV)/.installed-clients ## run every client library; writes docs/clients.md
 	@.ci/clients-packages
@@ -50,7 +52,7 @@ soak: $(VENV)/.installed-test ## TIME=30m search for examples that no run has se
 	KESTRELPY_SOAK_TIME=$(TIME) KESTRELPY_SOAK_SEED=$(SEED) \
 	$(PYTEST) -n $(JOBS) -m "soak or hypothesis" -o timeout=0 $(ARGS)
 
-sweep: $(VENV)/.installed-test ## flip every bit of every file: two hours
+sweep: $(VENV)/.installed-test ## flip every bit of every file, try all of bench: two hours
 	$(PYTEST) -n $(JOBS) -m sweep -o timeout=0 $(ARGS)
 
 mutants: $(VENV)/.installed-test $(VENV)/.installed-mutants ## N=300 small changes: do the tests notice?

@@ -13,9 +13,17 @@ from hypothesis import settings
 
 from tests.support.soak import SEED_MAX, Soak, share, whole_time
 
+# Spark's processes are short here: a JVM that compiles quickly, and less well, takes half the time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # Machines are noisy: no test fails because it was slow.
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.register_profile("house", settings.get_profile("search"), derandomize=True)
+
+
+# Long files begin first, so that none is left for one process at the end. What kill tests leave
+# behind is audited under Spark.
+FIRST = ("tests/process/kill", "tests/unit/spark", "tests/simulation", "tests/model")
 
 
 def is_soak(config: pytest.Config) -> bool:
@@ -31,6 +39,18 @@ def pytest_configure(config: pytest.Config) -> None:
         seed = os.environ.get("KESTRELPY_SOAK_SEED") or str(random.randrange(SEED_MAX))
         # The processes that xdist starts inherit it.
         os.environ["KESTRELPY_SOAK_SEED"] = config.option.hypothesis_seed = seed
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    """Return the item's place among FIRST; sorting by it leaves the rest as it is."""
+    for rank, folder in enumerate(FIRST):
+        if item.nodeid.startswith(folder):
+            return rank
+    return len(FIRST)
 
 
 @pytest.fixture

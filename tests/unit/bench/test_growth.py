@@ -21,8 +21,15 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return loadgen.build(tmp_path_factory.mktemp("out"))
 
 
+# One of each kind; the others run in `make sweep`.
+OFTEN = ("small", "handoff", "read", "unread-sets-x4", "reload")
+NAMES = [
+    pytest.param(name, marks=() if name in OFTEN else pytest.mark.sweep) for name in SCENARIOS
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", NAMES)
 def test_every_scenario_finds_figures(name: str, binary: Path, tmp_path: Path) -> None:
     if why := lacking(name):
         pytest.skip(why)
