@@ -126,8 +126,9 @@ def run(job: str, work: Work, request: Request) -> int:
     """Run the work and print its outcome; return the exit code."""
     progress = Progress(os.fdopen(os.dup(_STDERR), "w"), os.isatty(_STDERR))
     began = time.monotonic()
-    progress.step("starting Spark")
     try:
+        folders(request.paths)  # a mistake is named before Spark starts, which takes seconds
+        progress.step("starting Spark")
         with _session(job, request.master) as spark, _errors():
             progress.of(spark)
             outcome = work(spark, request, progress)
