@@ -42,7 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_rank)
+    if "PYTEST_XDIST_WORKER" in os.environ:  # alone, a process follows the command line
+        items.sort(key=_rank)
 
 
 def _rank(item: pytest.Item) -> int:
