@@ -195,7 +195,7 @@ class FetchingMachine(EverythingMachine):
             return  # on disk alone then: that it has expired is known when it is read back
         self.play.told.append(f"= {how.replace('_', ' ')}")
         getattr(self.play.stage, how)()
-        self.town.restart()
+        self.play.restarted()
         self.over.clear()
         self.unsure.clear()
         self.play.stage.work()

@@ -36,7 +36,9 @@ class Rules:
     matches_any: bool = False
     unordered: bool = False
     dedupe_ms: int = 86_400_000
+    scope_ms: int = 30 * 86_400_000
     retain_ms: int = 0  # FOREVER: for good
+    retain_bytes: int = 0  # not by size
     fanout_only: bool = False
 
 
@@ -49,7 +51,7 @@ class Item:
     stored_ms: int
     expires_ms: int = 0
     key: str = ""
-    id: str = ""
+    id: str = ""  # without its scope
     for_all: bool = True
     marker: int = 0
     shown: int = 0  # its marker, as the server said it
@@ -161,6 +163,29 @@ class Line:
         return self.has_room(size)
 
 
+@dataclass(frozen=True)
+class Id:
+    """A dedupe id; of a writer in numbered batches, with its scope and epoch."""
+
+    text: str
+    scope: str = ""
+    epoch: int = 0
+
+    @property
+    def options(self) -> str:
+        more = f"/scope={self.scope}/epoch={self.epoch}" if self.scope else ""
+        return f"/id={self.text}{more}"
+
+
+@dataclass
+class Scope:
+    """The newest epoch of a writer, its ids, and when it was last used."""
+
+    epoch: int
+    used_ms: int
+    ids: set[str] = field(default_factory=set)
+
+
 @dataclass(eq=False)
 class Store:
     """One queue: its lines, its own first, and what its log remembers."""
@@ -171,6 +196,7 @@ class Store:
     numbers: count[int] = field(default_factory=lambda: count(1))
     ids: dict[str, int] = field(default_factory=dict)
     named: dict[str, Item] = field(default_factory=dict)  # what was stored under an id last
+    scopes: dict[str, Scope] = field(default_factory=dict)
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)  # keys forgotten before `retain` changed
     kept: list[Item] = field(default_factory=list)  # put for all readers, as it retains them
@@ -186,6 +212,32 @@ class Store:
         """True if this id was seen within `dedupe_window`."""
         seen_ms = self.ids.get(id_)
         return seen_ms is not None and now_ms < seen_ms + self.own.rules.dedupe_ms
+
+    def is_duplicate(self, id_: Id, now_ms: int) -> bool:
+        """True if this id was seen in its window, or in the newest epoch of its scope."""
+        if not id_.scope:
+            return self.knows(id_.text, now_ms)
+        scope = self.scope(id_.scope, now_ms)
+        if scope is None or id_.epoch > scope.epoch:
+            return False
+        return id_.epoch < scope.epoch or id_.text in scope.ids
+
+    def scope(self, name: str, now_ms: int) -> Scope | None:
+        """Return this scope if it was used within `scope_window`."""
+        scope = self.scopes.get(name)
+        is_over = scope is not None and now_ms >= scope.used_ms + self.own.rules.scope_ms
+        return None if is_over else scope
+
+    def remember(self, id_: Id, item: Item, now_ms: int) -> None:
+        """An item was stored under this id."""
+        if not id_.scope:
+            self.ids[id_.text], self.named[id_.text] = now_ms, item
+            return
+        scope = self.scope(id_.scope, now_ms)
+        if scope is None or id_.epoch > scope.epoch:
+            scope = self.scopes[id_.scope] = Scope(id_.epoch, now_ms)
+        scope.ids.add(id_.text)
+        scope.used_ms = now_ms
 
     def stream(self, key: str) -> str:
         return ",".join(sorted(key.split(","))) if self.own.rules.unordered else key

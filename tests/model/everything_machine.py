@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from tests.model.everything_acts import act
-from tests.model.everything_lines import Line, Place
+from tests.model.everything_lines import Id, Line, Place, Store
 from tests.model.everything_model import Town
 from tests.model.everything_restart import differ
 from tests.model.everything_rows import ROWS, Met, Row, features
@@ -35,7 +35,7 @@ CHILD = (NAMED, MENTIONED)
 KEY = ("", "", "A", "A", "B", "A,B", "B,A", "B,C", "C")
 RELOADS: Final = (
     ("retry_delay", "0s", "1s", "3s"), ("max_attempts", 1, 2, 3), ("lease", "none", "1s", "5s"),
-    ("max_leased", "none", 1, 3), ("retain", "none", "2s", "forever"), ("max_items", "none", 3),
+    ("max_leased", "none", 1, 3), ("retain", "none", "2s", "8KiB", "forever"), ("max_items", "none", 3),
     ("max_bytes", "none", 30),
 )  # fmt: skip
 VERBS: Final = (
@@ -44,7 +44,7 @@ VERBS: Final = (
     "delete", "child", "forget child", "from", "upto", "hand off", "move", "redrive", "alias",
     "pause", "cancel", "retry", "declare", "reload", "tidy", "restart", "kill", "power cut",
     "differ newest", "differ older", "differ none", "dead", "death", "expired", "purge",
-    "wait", "served", "told", "in vain",
+    "wait", "served", "told", "in vain", "scope", "scheduled", "refused",
 )  # fmt: skip
 
 
@@ -82,6 +82,7 @@ class EverythingMachine(RuleBasedStateMachine):
         self.over.update(self.town.over)
         self.town.over.clear()
         self.play.settle()
+        self.seen.update(self.play.heard)
         self.hear()
 
     def is_waiting(self, who: str) -> bool:
@@ -144,7 +145,7 @@ class EverythingMachine(RuleBasedStateMachine):
     @act(
         name=LINE, size=(0, 0, 5, 90, 700,), key=KEY,
         delay=(0, 0, 0, 1, 3,), expiry=(0, 0, 0, 2, 5,),
-        id_=("", "", "new", "old",), verb=("set", "set", "add",),
+        id_=("", "", "", "new", "old", "again", "newer", "older",), verb=("set", "set", "add",),
         times=(1, 1, 1, 3,),
     )  # fmt: skip
     def put(
@@ -177,11 +178,8 @@ class EverythingMachine(RuleBasedStateMachine):
         body = self.body(size)
         options = f"/key={key}" if key else ""
         options += f"/delay={delay}s" if delay else ""
-        named = ""
-        if id_:
-            self.ids += id_ == "new" or not self.ids
-            named = f"{self.ids}"
-            options += f"/id={named}"
+        named = self._id(store, id_)
+        options += named.options if named else ""
         said = self.play.send(
             who, f"{verb} {name}{options}{more} 0 {expiry} {len(body)}\r\n".encode() + body
         )
@@ -191,16 +189,16 @@ class EverythingMachine(RuleBasedStateMachine):
             expires_ms = min(expires_ms or 1 << 60, now_ms + line.rules.max_age_ms)
         due_ms = now_ms + delay * 1000 if delay else 0
         if 0 < expires_ms <= due_ms:
-            knows = bool(named) and store.knows(named, now_ms)
+            knows = bool(named) and store.is_duplicate(named, now_ms)
             is_no = said.startswith(b"CLIENT_ERROR") or said == b"NOT_STORED\r\n"
             assert is_no or (knows and verb == "set"), said  # which is looked at first is free
             return said
         if confirms and said == b"STORED\r\n":
             self.town.confirm(*confirms)
         holds = bool(line.ready or line.delayed or line.lent)
-        if named and store.knows(named, now_ms):
+        if named and store.is_duplicate(named, now_ms):
             wanted = b"STORED\r\n" if verb == "set" else b"NOT_STORED\r\n"
-            self.after("id")
+            self.after("id", *["scope"] * bool(named.scope))
         elif verb == "add" and not named and holds:
             wanted = b"NOT_STORED\r\n"
             store.exists = True
@@ -213,8 +211,21 @@ class EverythingMachine(RuleBasedStateMachine):
             self.after(
                 "set", *["delay"] * bool(delay), *["expiry"] * bool(expiry), *["key"] * bool(key),
                 *["id"] * bool(id_), *["add"] * (verb == "add"),
+                *["scope"] * bool(named and named.scope),
             )  # fmt: skip
         return said
+
+    def _id(self, store: Store, which: str) -> Id | None:
+        """Return an id: new or old, or of a scope whose epoch is the newest, newer or older."""
+        if which in ("new", "old"):
+            self.ids += which == "new" or not self.ids
+            return Id(f"{self.ids}")
+        if not which:
+            return None
+        name = f"s{self.count % 2}"
+        epoch = store.scopes[name].epoch if name in store.scopes else 5
+        epoch += {"newer": 1, "older": -1}.get(which, 0)
+        return Id(f"{self.count % 3}", name, epoch)
 
     @act(
         key=("A", "B", "C",), off=(0, 0, 1, -1,),
@@ -228,11 +239,11 @@ class EverythingMachine(RuleBasedStateMachine):
         guess = max(version + off, 0)
         body = self.body(1)
         options = f"/key={key}" + (f"/expect={guess}" if verb == "set" else "")
-        named = ""
+        named = None
         if id_:
             self.ids += 1
-            named = f"{self.ids}"
-            options += f"/id={named}"
+            named = Id(f"{self.ids}")
+            options += named.options
         tail = f" {guess}" if verb == "cas" else ""
         said = self.play.send(
             "prod", f"{verb} {JOBS}{options} 0 0 {len(body)}{tail}\r\n".encode() + body
@@ -253,17 +264,17 @@ class EverythingMachine(RuleBasedStateMachine):
 
     @act(size=(0, 40,), id_=(False, True), key=KEY)
     def put_to_alias(self, size: int, id_: bool, key: str) -> None:
-        body, named = self.body(size), ""
+        body, named = self.body(size), None
         if id_:
             self.ids += not self.ids
-            named = f"{self.ids}"
-        options = (f"/id={named}" if named else "") + (f"/key={key}" if key else "")
+            named = Id(f"{self.ids}")
+        options = (named.options if named else "") + (f"/key={key}" if key else "")
         said = self.ask("prod", f"set all{options}", body)
         all_did = True
         for name in (JOBS, "next"):
             rules = self.town.line(name).rules
             expires_ms = self.town.now_ms + rules.max_age_ms if rules.max_age_ms else 0
-            if not (named and self.town.stores[name].knows(named, self.town.now_ms)):
+            if not (named and self.town.stores[name].is_duplicate(named, self.town.now_ms)):
                 all_did &= self.town.put(name, body, expires_ms, 0, key, named)
         assert said == (b"STORED\r\n" if all_did else b"NOT_STORED\r\n")
         self.after("alias", *["id"] * id_)

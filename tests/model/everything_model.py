@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from tests.model.everything_lines import FOREVER, Item, Line, Place, Rules, Store
+from tests.model.everything_lines import FOREVER, Id, Item, Line, Place, Rules, Store
+from tests.model.everything_schedules import PATIENCE_MS, Beat
 from tests.model.everything_waits import Waits
 
 
@@ -23,6 +24,7 @@ class Owed:
     target: str
     item: Item
     keeps_expiry: bool
+    source: str
     may_be_late: bool = False  # a child sees the expiry of what came back when it is next
 
 
@@ -34,6 +36,7 @@ class Town:
         self.stores: dict[str, Store] = {}
         self.owed: list[Owed] = []
         self.over: list[tuple[str, str]] = []  # (connection, line) whose lease has ended
+        self.beats: list[Beat] = []
         self.expired = 0
         self.waits = Waits(self.lend)
         self._deaths = count(1)
@@ -54,7 +57,7 @@ class Town:
 
     def put(
         self, name: str, body: bytes, expires_ms: int = 0, due_ms: int = 0, key: str = "",
-        id_: str = "",
+        id_: Id | None = None,
     ) -> bool:  # fmt: skip
         """Store it for the queue and its children, or for one child; False: it is full."""
         store, line = self.store(name), self.line(name)
@@ -66,7 +69,8 @@ class Town:
         store.exists = True
         for_all = name == store.name
         store.last = next(store.numbers)
-        item = Item(store.last, body, self.now_ms, expires_ms, key, id_, for_all)
+        item = Item(store.last, body, self.now_ms, expires_ms, key, for_all=for_all)
+        item.id = id_.text if id_ else ""
         item.due_ms = due_ms if due_ms > self.now_ms else 0
         if not item.due_ms:
             item.marker = item.number
@@ -80,7 +84,7 @@ class Town:
                 store.kept.append(item)
                 item.may_be_gone |= not own_takes  # the spec does not say
             if id_:
-                store.ids[id_], store.named[id_] = self.now_ms, item
+                store.remember(id_, item, self.now_ms)
             if key:
                 store.versions[store.stream(key)] = (
                     store.version(key, self.now_ms) + 1, self.now_ms
@@ -88,6 +92,25 @@ class Town:
         store.newest = item
         self.sweep()
         return True
+
+    def has_room_for(self, beat: Beat) -> bool:
+        """True if the queue of this schedule takes its next item."""
+        line, size = self.line(beat.queue), len(beat.body)
+        if line.rules.fanout_only:
+            return line.rules.max_bytes is None or size <= line.rules.max_bytes
+        return line.may_take(size)
+
+    def beat(self, beat: Beat, stored_ms: int) -> bool:
+        """It has put an item, then; False: that is one too many."""
+        max_age_ms = self.line(beat.queue).rules.max_age_ms
+        expires_ms = stored_ms + max_age_ms if max_age_ms is not None else 0
+        is_due = beat.may > 0 and self.now_ms - PATIENCE_MS < stored_ms <= self.now_ms
+        beat.put()
+        is_in = is_due and self.put(beat.queue, beat.body, expires_ms)
+        newest = self.stores[beat.queue].newest
+        if is_in and newest is not None:
+            newest.stored_ms = stored_ms
+        return is_in
 
     def _take(self, store: Store, line: Line, item: Item) -> None:
         """Put it into this line; a full child drops the newest for itself, or its oldest."""
@@ -149,7 +172,7 @@ class Town:
         """It goes to another queue."""
         self._gone(line, place, surely_kept=False)
         may_be_late = "+" in line.name and place.was_lent and not place.died
-        self.owed.append(Owed(target, place.item, keeps_expiry, may_be_late))
+        self.owed.append(Owed(target, place.item, keeps_expiry, line.name, may_be_late))
 
     def arrive(self, owed: Owed) -> None:
         """It has come: a new arrival, with what is left of its expiry."""
@@ -191,8 +214,13 @@ class Town:
             for place in [p for p in line.lent if p.holder == who]:
                 self.give_back(line, place, "abort")
 
-    def restart(self) -> None:
-        """Leases by connection end and count no attempt; those by token go on."""
+    def restart(self, forgotten: str = "") -> None:
+        """Leases by connection end and count no attempt; those by token go on.
+
+        `forgotten`: a queue in memory that is gone.
+        """
+        for beat in self.beats:
+            beat.restart(beat.queue == forgotten)
         for line in self.lines():
             for place in line.lent:
                 if place.holder != "token":
@@ -208,6 +236,8 @@ class Town:
         end = self.now_ms + ms
         while (due := self.next_due()) <= end:
             self.now_ms = max(self.now_ms, due)
+            for beat in self.beats:
+                beat.had_room = self.has_room_for(beat)
             self.waits.end_first(self.now_ms)
             self._release_due()
             self._end_leases()
@@ -215,6 +245,8 @@ class Town:
             self.serve()
             for line in self.lines():
                 self.waits.end_last(line, self.now_ms)
+            for beat in self.beats:
+                beat.come(self.now_ms)
         self.now_ms = end
 
     def serve(self) -> None:
@@ -224,7 +256,7 @@ class Town:
 
     def next_due(self) -> int:
         """Return when something happens next."""
-        dues = [FOREVER, *self.waits.next_ms()]
+        dues = [FOREVER, *self.waits.next_ms(), *(beat.next_ms for beat in self.beats)]
         for line in self.lines():
             dues += [p.due_ms for p in line.delayed]
             dues += [p.until_ms for p in line.lent if p.until_ms is not None]

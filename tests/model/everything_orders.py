@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from tests.model.everything_acts import act
 from tests.model.everything_lines import FOREVER, Line, Place
-from tests.model.everything_machine import CHILD, EVERYBODY, KEY, LINE, QUEUE, RELOADS
-from tests.model.everything_stage import EXPIRED, JOBS, MENTIONED, NAMED, rules_of
+from tests.model.everything_machine import CHILD, EVERYBODY, KEY, LINE, QUEUE
+from tests.model.everything_stage import EXPIRED, IN_MEMORY, JOBS, MENTIONED, NAMED
 from tests.model.everything_waiting import WaitingMachine
 
 
 class OrderingMachine(WaitingMachine):
-    """The whole machine."""
+    """Hand-offs, moves, and what operators do."""
 
     # -- from queue to queue ----------------------------------------------------------------
 
     @act(
         who=EVERYBODY, name=("next", "next", JOBS,), key=KEY,
         size=(0, 5, 60,), delay=(0, 0, 2,),
-        expiry=(0, 0, 3,), id_=("", "", "new", "old",),
+        expiry=(0, 0, 3,), id_=("", "", "new", "old", "again", "newer",),
     )  # fmt: skip
     def hand_off(
         self, who: str, name: str, key: str, size: int, delay: int, expiry: int, id_: str
@@ -32,9 +32,14 @@ class OrderingMachine(WaitingMachine):
             said = self.ask(who, f"set {name}/confirm", b"x")
             # Of a queue that was deleted since, the end of a lease stays known.
             is_no = EXPIRED.match(said) or said.startswith(b"CLIENT_ERROR nothing to confirm")
-            assert is_no, said
+            assert is_no or (self.play.is_in_memory and IN_MEMORY.match(said)), said
             return
         if held[1].died or self._is_awaited(held[0].name, name):
+            return
+        if self._is_in_memory(held[0].name, name):
+            said = self.ask(who, f"set {name}/confirm", b"x")
+            assert IN_MEMORY.match(said), said
+            self.after()
             return
         said = self._put(who, name, "set", size, key, delay, expiry, id_, "/confirm", held)
         if said == b"STORED\r\n":
@@ -52,10 +57,19 @@ class OrderingMachine(WaitingMachine):
             return
         if self._is_awaited(source, name):
             return
+        if self._is_in_memory(source, name):
+            said = self.ask(who, f"set {name}/confirm={source}:{token}", b"x")
+            assert IN_MEMORY.match(said), said
+            self.after()
+            return
         held = line, place
         said = self._put(who, name, "set", 0, key, 0, 0, "", f"/confirm={source}:{token}", held)
         if said == b"STORED\r\n":
             self.after("hand off", "token")
+
+    def _is_in_memory(self, *names: str) -> bool:
+        """True if that is no hand-off, because one of these is in memory."""
+        return self.play.is_in_memory and any(name.startswith(JOBS) for name in names)
 
     def _is_awaited(self, source: str, target: str) -> bool:
         """True if somebody may be served between the storing and the confirming, or after both."""
@@ -137,7 +151,9 @@ class OrderingMachine(WaitingMachine):
                 self.town.waits.end(line.name)
             self._forget_leases(line.name)
         self.play.make(name)
-        self.play.seen_last.pop(name, None)
+        self.play.forget(name)
+        for beat in self.town.beats:
+            beat.is_unsure |= beat.queue == name
         if name == "next":
             self.declared = ""
         self.after("delete")
@@ -283,36 +299,3 @@ class OrderingMachine(WaitingMachine):
             self.declared, store.own.rules.max_attempts = text, attempts
         store.exists = True
         self.after("declare")
-
-    @act(which=RELOADS, at=range(1, 4), child=(False, True))
-    def reload(self, which: tuple[object, ...], at: int, child: bool) -> None:
-        name, values = str(which[0]), which[1:]
-        value = values[(at - 1) % len(values)]
-        play = self.play
-        only = play.row["children"] == "only"
-        if name in ("max_items", "max_bytes") and (child or only):
-            return  # what a child drops then has rules enough
-        own, line = (play.of_named, NAMED) if child else (play.of_jobs, JOBS)
-        if name == "retain":
-            if child:
-                return
-            self._other_retain()
-        own[name] = value
-        play.stage.set_queue(line, **{name: value})
-        play.told.append(f"= queue {line} {name}={value}")
-        rules = self.town.line(line).rules
-        for each, new in vars(rules_of(play.everywhere | own)).items():
-            setattr(rules, each, new)
-        play.stage.work()
-        self.after("reload")
-
-    def _other_retain(self) -> None:
-        """What was put before may be retained by the new setting, or gone by the old one."""
-        store = self.town.stores[JOBS]
-        store.unsure = store.last
-        now_ms = self.town.now_ms
-        store.doubtful |= {k for k in store.versions if not store.version(k, now_ms)}
-        there = {item for item in store.items() if item.for_all}
-        store.kept = [*store.kept, *sorted(there - {*store.kept}, key=lambda i: i.number)]
-        for item in store.kept:
-            item.may_be_gone = True

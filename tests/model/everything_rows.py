@@ -37,7 +37,10 @@ FACTORS: Final[dict[str, dict[str, Settings]]] = {
         "free": {}, "full": {"max_items": 3},
         "ring": {"max_items": 3, "discard_old_when_full": True}, "only": {},
     },
-    "retain": {"none": {}, "forever": {"retain": "forever"}, "4s": {"retain": "4s"}},
+    "retain": {
+        "none": {}, "forever": {"retain": "forever"}, "4s": {"retain": "4s"},
+        "8KiB": {"retain": "8KiB"},
+    },
     "dead": {"own": {"max_attempts": 2}, "to": {"max_attempts": 2, "dead_letter_to": "failed"}},
     "age": {
         "none": {}, "max_age": {"max_age": "9s"}, "to": {"expire_to": "late"},
@@ -52,7 +55,11 @@ FACTORS: Final[dict[str, dict[str, Settings]]] = {
     "window": {
         "day": {}, "short": {"dedupe_window": "3300ms"}, "ever": {"dedupe_window": "forever"},
     },
+    "scopes": {"month": {}, "short": {"scope_window": "2700ms"}},
     "confirms": {"written": {}, "synced": {"confirms": "synced"}},
+    "durable": {"yes": {}, "no": {"durable": False}},
+    # `catch_up` of the schedule that puts into `jobs`.
+    "schedule": {"off": {}, "none": {}, "last": {}, "all": {}},
 }  # fmt: skip
 EVERYWHERE: Final = ("memory", "keys")
 ON_CHILDREN: Final = ("children", "dead", "age", "retry", "lease", "leased")
@@ -61,6 +68,11 @@ ON_CHILDREN: Final = ("children", "dead", "age", "retry", "lease", "leased")
 IMPOSSIBLE: Final = {
     ("memory", "tiny", "age", age): "what expires on disk alone is known when it is read back"
     for age in ("max_age", "to", "both")
+} | {
+    ("durable", "no", "retain", kept): "a queue in memory retains nothing: it is refused"
+    for kept in ("forever", "4s", "8KiB")
+} | {
+    ("durable", "no", "confirms", "synced"): "a queue in memory syncs nothing: it is refused"
 }  # fmt: skip
 # Pairs of a verb that no walk meets.
 NEVER_MET: Final = {
@@ -71,6 +83,9 @@ NEVER_MET: Final = {
     ("from", "retry=fixed"): "as above",
     ("from", "retain=4s"): "what a child begins with may be gone by then",
     ("from", "retain=none"): "as above",
+    ("from", "retain=8KiB"): "as above",
+    ("durable=no", "from"): "it retains nothing",
+    ("schedule=off", "scheduled"): "there is none",
 }
 
 

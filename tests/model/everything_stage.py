@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 from kestrelpy.core.log.log import JournalLog
 from tests.model.everything_lines import FOREVER, Item, Line, Place, Rules, Store
 from tests.model.everything_model import Town
-from tests.model.everything_rows import EVERYWHERE, ON_CHILDREN, Row, settings_of
+from tests.model.everything_rows import EVERYWHERE, ON_CHILDREN, Row, Settings, settings_of
+from tests.model.everything_schedules import PATIENCE_MS, Beat
+from tests.model.everything_waits import BEAT
 from tests.support.little_memory import little_memory
 from tests.support.server_harness import ServerHarness
 from tests.support.tidying import reclaim, tidy
@@ -24,14 +26,20 @@ from tests.support.tidying import reclaim, tidy
 JOBS, NAMED, MENTIONED = "jobs", "jobs+a", "jobs+c"
 OTHERS: Final = ("next", "failed", "late")
 FACTORS_OF_JOBS: Final = (
-    "limit", "retain", "dead", "age", "retry", "lease", "leased", "window", "confirms",
+    "limit", "retain", "dead", "age", "retry", "lease", "leased", "window", "scopes", "confirms",
+    "durable",
 )  # fmt: skip
 EXPIRED: Final = re.compile(rb"CLIENT_ERROR lease expired: the item of ")
+IN_MEMORY: Final = re.compile(rb"CLIENT_ERROR confirm needs queues on disk, ")
 BAD_TOKEN: Final = re.compile(rb"CLIENT_ERROR token [0-9]+ of \S+ is not valid: ")
 _VALUE: Final = re.compile(
     rb"VALUE \S+ (\d+) (\d+)(?: (\d+)(?: (\d+) (\d+|-) (\d+) (\w+) (\S+) (\S+))?)?\r\n"
 )
 _WAITS_MAX: Final = 5000
+# With `retain` by size: two segments, of which one is whole or not.
+_SLACK_BYTES: Final = 2 * 2048
+# A reload reaches one queue at a time.
+_ONE_BY_ONE: Final = {"kestrelpy.server.reloading.STEPS_MAX": 1}
 
 
 class Shown(NamedTuple):
@@ -43,6 +51,11 @@ class Shown(NamedTuple):
     state: str
     key: str
     id: str
+    stored_ms: int = 0
+
+    def may_be(self, item: Item) -> bool:
+        """True if this may be that item."""
+        return self.body == item.body and item.shown in (0, self.number)
 
 
 def values(answer: bytes) -> list[Shown]:
@@ -54,7 +67,8 @@ def values(answer: bytes) -> list[Shown]:
         end = line.end() + int(line[2])
         words = [(word or b"").decode() for word in line.groups()[5:]]
         numbers = int(line[3] or 0), int(words[0] or 0)
-        found.append(Shown(answer[line.end() : end], *numbers, *words[1:]))
+        body, stored_ms = answer[line.end() : end], int(line[4] or 0)
+        found.append(Shown(body, *numbers, *words[1:], stored_ms=stored_ms))
         at = end + 2
     return found
 
@@ -77,14 +91,26 @@ def rules_of(settings: dict[str, object]) -> Rules:
             "lease": "lease_ms", "discard_old_when_full": "discards", "max_age": "max_age_ms",
             "retry_delay": "retry_delay_ms", "retry_delay_max": "retry_delay_max_ms",
             "key_unordered": "unordered", "dedupe_window": "dedupe_ms", "retain": "retain_ms",
+            "scope_window": "scope_ms",
         }  # fmt: skip
+        if name == "retain" and str(value).endswith("KiB"):
+            rules.retain_bytes = int(str(value)[:-3]) << 10
+            value = "forever"  # but for what does not fit into that
         if name == "key_match":
             rules.matches_any = value == "any"
-        elif name not in ("max_memory", "confirms"):
+        elif name not in ("max_memory", "confirms", "durable"):
             is_time = words.get(name, "").endswith("_ms")
             value = _ms(str(value)) if is_time and value is not None else value
             setattr(rules, words.get(name, name), value if name != "retain" else value or 0)
     return rules
+
+
+def schedule_of(beat: Beat) -> dict[str, str]:
+    """Return the block of this schedule."""
+    return {
+        "cron": beat.cron, "queue": beat.queue, "body": beat.body.decode(),
+        "catch_up": beat.catch_up,
+    }  # fmt: skip
 
 
 def short(data: bytes) -> str:
@@ -98,9 +124,11 @@ class Play:
 
     def __init__(self, row: Row, piece: int) -> None:
         refills = 3 if row["memory"] == "tiny" else 0  # so expiries show only near the front
-        self.patch = little_memory(piece, refills)
+        self.patch = little_memory(piece, refills, **_ONE_BY_ONE)
         self.row = row
         self.seen_last: dict[str, int] = {}
+        self.of_keys: Settings = {}  # of `jobs` and its children
+        self.heard: set[str] = set()  # what schedules did
         self.told: list[str] = []  # as in a transcript, for whoever has to find out
         self.listen: Callable[[], None] = lambda: None  # to those who wait, at each moment
         self.stage = ServerHarness()
@@ -119,20 +147,48 @@ class Play:
             self.make(name)
         assert self.stage.say("eye", b"get jobs+a/peek") == b"END\r\n"
         self.town.stores[JOBS].exists = True
+        self._begin_schedule()
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self.row["durable"] == "no"
+
+    def _begin_schedule(self) -> None:
+        catch_up = self.row["schedule"]
+        if catch_up != "off":
+            beat = Beat(JOBS, BEAT, 3, catch_up)
+            self.town.beats.append(beat)
+            beat.seek(self.town.now_ms)
+            self.stage.set_schedule("beat", **schedule_of(beat))
 
     def make(self, name: str) -> None:
         """A new life of this queue in the model."""
-        rules = rules_of(self.everywhere | (self.of_jobs if name == JOBS else {}))
-        lines = {name: Line(name, rules)}
-        if name == JOBS:
-            lines[NAMED] = Line(NAMED, rules_of(self.everywhere | self.of_named))
+        lines = {each: Line(each, self.rules(each)) for each in [name, NAMED][: 1 + (name == JOBS)]}
         self.town.stores[name] = Store(name, lines)
+
+    def rules(self, name: str) -> Rules:
+        """Return the settings in force of this line."""
+        own = {JOBS: self.of_jobs, NAMED: self.of_named}.get(name, {})
+        keys = self.of_keys if name.startswith(JOBS) else {}
+        return rules_of(self.everywhere | own | keys)
+
+    def restarted(self) -> None:
+        """What was on disk is there."""
+        self.town.restart(JOBS if self.is_in_memory else "")
+        if self.is_in_memory:
+            self.make(JOBS)
+            self.forget(JOBS)
+
+    def forget(self, name: str) -> None:
+        """That queue is gone, with its markers."""
+        self.seen_last.pop(name, None)
+        self.seen_last.pop(f"{name} {BEAT!r}", None)
 
     def mention(self) -> Line:
         """The child that no block names is there from its first mention."""
         lines = self.town.stores[JOBS].lines
         if MENTIONED not in lines:
-            lines[MENTIONED] = Line(MENTIONED, rules_of(self.everywhere))
+            lines[MENTIONED] = Line(MENTIONED, self.rules(MENTIONED))
         self.town.stores[JOBS].exists = True
         return lines[MENTIONED]
 
@@ -173,18 +229,64 @@ class Play:
         assert self.town.now_ms == self.stage.unix_ms
 
     def settle(self) -> None:
-        """What left one queue for another has come; in which order, only that one knows."""
+        """What left one queue for another has come; in which order, only that one knows.
+
+        What a schedule has to put has come too.
+        """
+        waited_ms = 0
         for _ in range(_WAITS_MAX):
+            is_waited = self._hear_schedules()
             for target in {owed.target for owed in self.town.owed}:
                 self._collect(target)
             for owed in self.town.owed[:]:
                 # It came with what was left of its life, and that is over by now.
                 if owed.keeps_expiry and self.town.is_expired(owed.item):
                     self.town.owed.remove(owed)
-            if all(owed.may_be_late for owed in self.town.owed):
+            is_done = all(owed.may_be_late for owed in self.town.owed)
+            if is_done and not is_waited:
+                for beat in self.town.beats:
+                    beat.rest(self.town.has_room_for(beat))
                 return
-            self._pass_time(1)
+            assert not is_waited or waited_ms < PATIENCE_MS, f"not put: {self.town.beats}"
+            ms = min(50, max(self.town.next_due() - self.town.now_ms, 1)) if is_done else 1
+            waited_ms = waited_ms + ms if is_waited else 0
+            self._pass_time(ms)
         raise AssertionError(f"never came: {[(o.target, o.item.body) for o in self.town.owed]}")
+
+    def _hear_schedules(self) -> bool:
+        """What schedules have put has come; True if one more has to."""
+        for beat in self.town.beats:
+            if beat.may:
+                self._hear_schedule(beat)
+        is_waited = False
+        for beat in self.town.beats:
+            if beat.may and not self.town.has_room_for(beat):
+                beat.refuse()
+            elif beat.must:
+                is_late = beat.had_room and not beat.has_waited
+                assert not is_late, f"{beat} had room, and did not put its item"
+                is_waited = True
+        return is_waited
+
+    def _hear_schedule(self, beat: Beat) -> None:
+        # What a queue that stores nothing for itself has is seen by its child.
+        name = beat.queue
+        if self.town.line(name).rules.fanout_only:
+            name = NAMED
+        place = f"{beat.queue} {BEAT!r}"
+        for shown in self.seen_by_observer(name, self.stage, self.seen_last.get(place, 0)):
+            self.seen_last[place] = shown.number
+            if not shown.body.startswith(BEAT):
+                continue
+            assert shown.body == beat.body, f"{beat} has put {shown}"
+            assert self.town.beat(beat, shown.stored_ms), f"{beat} has put {shown}: one too many, or it is full"
+            self.told.append(f"(put by schedule: {shown.number} into {beat.queue})")
+            self.heard |= {"scheduled", "late run"} if beat.has_waited else {"scheduled"}
+            beat.has_waited = False
+            newest = self.town.stores[beat.queue].newest
+            assert newest is not None
+            newest.shown = shown.number
+            self.town.serve()
 
     def _collect(self, target: str) -> None:
         for shown in self.newcomers(target):
@@ -232,8 +334,9 @@ class Play:
                 found.append((place.item, place, not may_be_over))
         if line is store.own and store.own.rules.retain_ms:
             there = {place.item for place in line.places}
+            is_sure = not store.own.rules.retain_bytes
             found += [
-                (item, None, not item.may_be_gone) for item in store.kept
+                (item, None, is_sure and not item.may_be_gone) for item in store.kept
                 if item not in there and item.marker and not town.is_expired(item)
             ]  # fmt: skip
         return sorted(found, key=lambda each: each[0].marker)
@@ -245,6 +348,8 @@ class Play:
             if self.town.store(line.name).exists:
                 self.look_at(line, self.stage)
                 self.count(line, self.stage)
+                if line.rules.retain_bytes and not self.town.store(line.name).unsure:
+                    self.measure(line, self.stage)
 
     def seen_by_observer(self, name: str, stage: ServerHarness, after: int) -> list[Shown]:
         """Return all behind a marker; an answer may hold less, and the next goes on."""
@@ -266,7 +371,7 @@ class Play:
             if not (each.state == "done" and each.number <= unsure)
         ]  # fmt: skip
         for each in shown:
-            while at < len(expected) and not expected[at][2] and expected[at][0].body != each.body:
+            while at < len(expected) and not expected[at][2] and not each.may_be(expected[at][0]):
                 at += 1
             assert at < len(expected), f"{line.name}: {each} is too many\n{self.story(line, shown)}"
             item, place, _ = expected[at]
@@ -286,6 +391,19 @@ class Play:
         assert not left, f"{line.name}: not shown: {left}\n{self.story(line, shown)}"
         markers = [each.number for each in shown]
         assert markers == sorted(set(markers)), f"{line.name}: {markers}"
+
+    def measure(self, line: Line, stage: ServerHarness) -> None:
+        """With `retain` by size, done items go only beyond that size."""
+        seen = {each.number for each in self.seen_by_observer(line.name, stage, 0)}
+        gone = [
+            item.body for item, place, _ in self.observed(line)
+            if not place and not item.may_be_gone and item.shown and item.shown not in seen
+        ]  # fmt: skip
+        said = stage.say("eye", b"stats markers").decode()
+        kept = re.search(rf"STAT queue_{line.name}_kept_bytes (\d+)", said)
+        assert kept is not None, said
+        is_much = int(kept[1]) >= line.rules.retain_bytes - _SLACK_BYTES
+        assert is_much or not gone, f"{line.name} keeps {kept[1]} bytes, and not {gone}"
 
     def story(self, line: Line, shown: list[Shown]) -> str:
         """Return what was shown, and what should be."""
@@ -312,5 +430,8 @@ class Play:
         if self.row["memory"] == "tiny" or "+" in line.name:
             del counted["bytes"]  # a guess: docs/guarantees.md, counters
         found = {name: int(said[name]) for name in counted}
+        late = sum(owed.may_be_late and owed.source == line.name for owed in self.town.owed)
+        if counted["items"] <= found["items"] <= counted["items"] + late:
+            found["items"] = counted["items"]
         assert found == counted, f"{line.name}: {found}, not {counted}"
         assert len(line.delayed) - expired <= int(said["delayed"]) <= len(line.delayed), line.name

@@ -32,8 +32,8 @@ class WaitingMachine(FetchingMachine):
             line = self._mention()
         if how == "dead" and (line.rules.dead_letter_to or line.rules.expire_to):
             return  # whether it is shown what is about to go on, the spec does not say
-        if how == "take" and name not in (JOBS, NAMED):
-            how = "open"  # what is moved there has to be found
+        if how == "take" and (name not in (JOBS, NAMED) or self.town.beats):
+            how = "open"  # what is moved or put there has to be found
         if how == "observe":
             self._observe(who, line, ms)
             return

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from tests.model.everything_lines import Item, Line, Place, Store
 
 END = b"END\r\n"
+BEAT = b"beat"  # so begins the body of what a schedule puts
 Lend = Callable[[Line, Place, str, int | None], None]
 
 
@@ -60,7 +61,7 @@ class Waits:
                     break  # nobody overtakes it
         for wait in self.of(line.name, "observe"):
             items = [place.item for place in line.places]
-            if line is store.own and store.own.rules.retain_ms:
+            if line is store.own and line.rules.retain_ms and not line.rules.retain_bytes:
                 items += [item for item in store.kept if not item.may_be_gone]
             behind = [item for item in items if item.marker > wait.after]
             if behind:
@@ -101,7 +102,11 @@ class Waits:
             self._answer(wait, None)
 
     def next_ms(self) -> list[int]:
-        return [w.until_ms for w in self.all if not w.is_done]
+        return [w.until_ms for w in self.all if not w.is_done and not self._is_served(w)]
+
+    def _is_served(self, wait: Wait) -> bool:
+        """True if a schedule has put its item at the last moment: that is looked for next."""
+        return b"\r\n" + BEAT in self.heard(wait)
 
     def end_first(self, now_ms: int) -> None:
         """Those whose wait ended before what else is at this moment."""
@@ -112,7 +117,7 @@ class Waits:
     def end_last(self, line: Line, now_ms: int) -> None:
         """Those whose wait ends with nothing."""
         for wait in self.of(line.name):
-            if wait.until_ms <= now_ms:
+            if wait.until_ms <= now_ms and not self._is_served(wait):
                 if wait.how == "peek":
                     self.see(wait, line)
                 self._answer(wait, wait.item)

@@ -14,7 +14,7 @@ from hypothesis import seed
 
 from tests.model.everything_acts import walk
 from tests.model.everything_machine import VERBS
-from tests.model.everything_orders import OrderingMachine
+from tests.model.everything_reloading import ReloadingMachine
 from tests.model.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row, features
 from tests.support.machines import run
 from tests.support.soak import Soak
@@ -30,9 +30,9 @@ RULES_OF = {
 PIECES = (64, 300, 1 << 18)
 
 
-def machine(row: Row, met: Met) -> type[OrderingMachine]:
+def machine(row: Row, met: Met) -> type[ReloadingMachine]:
     """Return the machine with the settings of this row."""
-    return type("EverythingMachine", (OrderingMachine,), {"row": row, "met": met})
+    return type("EverythingMachine", (ReloadingMachine,), {"row": row, "met": met})
 
 
 def choose_row(pair: tuple[str, str], turn: int) -> int:

@@ -10,11 +10,14 @@ One rule: nothing happens but in `work`, which is turns until nothing more comes
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
 from journal.errors import JournalFailed
 from journal.write.segment_file import Sizes
+from kestrelpy.config import ConfigError
 from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
@@ -31,7 +34,7 @@ from kestrelpy.protocol.ports import Talk, Work
 from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
-from kestrelpy.server.reloading import put_in_force
+from kestrelpy.server.reloading import Reload, put_in_force
 from kestrelpy.server.schedules import Schedules, sooner
 from tests.support.memory_disk import Fate, MemoryDisk
 
@@ -188,8 +191,41 @@ class ServerHarness:
         self.schedules.put_in_force(self.config, self.now_ms)
         self.work()
 
+    def reload_with(
+        self, queues: dict[str, dict[str, Any]], schedules: dict[str, dict[str, str]],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> bool:  # fmt: skip
+        """Other settings by the daemon's own reload; False: it was refused, and nothing changed.
+
+        `meanwhile`: between its check and the moment at which it is taken.
+        """
+        before = copy.deepcopy(self._named), copy.deepcopy(self._schedules)
+        for name, settings in queues.items():
+            self._named.setdefault(name, {}).update(settings)
+        self._schedules.update(schedules)
+        config = self._validated()
+        reload = Reload(self.policies, self.broker, config)
+        try:
+            reload.check()
+            meanwhile()
+            while not reload.take():
+                reload.check()
+        except ConfigError:
+            self._named, self._schedules = before
+            return False
+        self.config = config
+        while not reload.go_on(self.now_ms):
+            self.work()
+        assert not reload.failed, reload.failed
+        self.schedules.put_in_force(config, self.now_ms)
+        self.work()
+        return True
+
     def _configure(self) -> None:
-        self.policies.config = self.config = Config.model_validate(
+        self.policies.config = self.config = self._validated()
+
+    def _validated(self) -> Config:
+        return Config.model_validate(
             {
                 "server": self._server, "queue_defaults": self._settings, "queues": self._named,
                 "schedules": self._schedules, "aliases": self._aliases,

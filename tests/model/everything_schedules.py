@@ -1,0 +1,89 @@
+"""What the spec says of schedules: each time is put once, over reloads and restarts.
+
+    a time comes ──▶ put at once
+             └── the queue is full ──▶ waits, as far as `catch_up` says ──▶ put within a second of room
+
+The items of a schedule have one body, so only their count is compared. Where the spec leaves
+freedom, `must` and `may` differ: so many are put when there is room, and so many could be.
+
+One rule: a time that was put is not counted again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MISSED_MAX: Final = 1000  # times that `catch_up = "all"` keeps
+PATIENCE_MS: Final = 1100  # "tries again every second"
+
+
+@dataclass(eq=False)
+class Beat:
+    """One schedule. `must` and `may`: how many of its times wait."""
+
+    queue: str
+    body: bytes
+    every_s: int
+    catch_up: str
+    next_ms: int = 0
+    must: int = 0
+    may: int = 0
+    had_room: bool = False  # before the other events of the moment at which its time came
+    is_unsure: bool = False  # how far it has got, in the log, is another matter since a reload
+    is_at_once: bool = False  # what it may put now, it may not later
+    has_waited: bool = False
+
+    @property
+    def cron(self) -> str:
+        return f"*/{self.every_s} * * * * *"
+
+    def seek(self, now_ms: int) -> None:
+        """Find its next time."""
+        each_ms = self.every_s * 1000
+        self.next_ms = (now_ms // each_ms + 1) * each_ms
+
+    def come(self, now_ms: int) -> None:
+        """Its time has come."""
+        if self.next_ms <= now_ms:
+            self.must, self.may = self.must + 1, self.may + 1
+            self.seek(now_ms)
+
+    def put(self) -> None:
+        """One of its times was put."""
+        self.must, self.may = max(self.must - 1, 0), self.may - 1
+        self.is_unsure = False
+
+    def refuse(self) -> None:
+        """There was no room: so many go on waiting."""
+        self.has_waited = True
+        if self.catch_up == "none":
+            self.must, self.may = 0, min(self.may, 1)
+        elif self.catch_up == "last":
+            self.must, self.may = min(self.must, 1), min(self.may, 1)
+
+    def restart(self, is_forgotten: bool) -> None:
+        """What waited was missed, as when the server is down."""
+        self.is_unsure |= is_forgotten
+        self.is_at_once = True
+        if self.catch_up != "all":
+            self.must = min(self.must, 1 if self.catch_up == "last" else 0)
+            self.may = self.must
+        if self.is_unsure:  # it begins anew, or with the times of another block
+            self.must = 0
+            self.may = {"none": 0, "last": 1}.get(self.catch_up, MISSED_MAX)
+
+    def change(self, now_ms: int, body: bytes, every_s: int, catch_up: str) -> None:
+        """A reload: it goes on from where it was; a time of this very second may be one of it."""
+        self.is_unsure |= (every_s, catch_up) != (self.every_s, self.catch_up)
+        self.body, self.every_s, self.catch_up = body, every_s, catch_up
+        self.must = min(self.must, {"none": 0, "last": 1}.get(catch_up, self.must))
+        self.may += 1
+        self.is_at_once = True
+        self.seek(now_ms)
+
+    def rest(self, has_room: bool) -> None:
+        """All that it puts at once has come."""
+        if self.is_at_once and has_room:
+            self.may = max(self.must, min(self.may, 1) if self.catch_up == "none" else 0)
+            self.is_at_once = False
