@@ -1,7 +1,7 @@
 """What the spec says of schedules: each time is put once, over reloads and restarts.
 
     a time comes ──▶ put at once
-             └── the queue is full ──▶ waits, as far as `catch_up` says ──▶ put within a second of room
+             └── the queue is full ──▶ waits, as far as `catch_up` says ──▶ put a second later
 
 The items of a schedule have one body, so only their count is compared. Where the spec leaves
 freedom, `must` and `may` differ: so many are put when there is room, and so many could be.
@@ -66,12 +66,11 @@ class Beat:
         """What waited was missed, as when the server is down."""
         self.is_unsure |= is_forgotten
         self.is_at_once = True
-        if self.catch_up != "all":
-            self.must = min(self.must, 1 if self.catch_up == "last" else 0)
-            self.may = self.must
+        most = {"none": 0, "last": 1}.get(self.catch_up, MISSED_MAX)
+        self.must, self.may = min(self.must, most), min(self.may, most)
         if self.is_unsure:  # it begins anew, or with the times of another block
             self.must = 0
-            self.may = {"none": 0, "last": 1}.get(self.catch_up, MISSED_MAX)
+            self.may = most
 
     def change(self, now_ms: int, body: bytes, every_s: int, catch_up: str) -> None:
         """A reload: it goes on from where it was; a time of this very second may be one of it."""
