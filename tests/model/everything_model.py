@@ -105,7 +105,7 @@ class Town:
         max_age_ms = self.line(beat.queue).rules.max_age_ms
         expires_ms = stored_ms + max_age_ms if max_age_ms is not None else 0
         is_due = beat.may > 0 and stored_ms <= self.now_ms
-        beat.put()
+        beat.put(stored_ms)
         is_in = is_due and self.put(beat.queue, beat.body, expires_ms)
         newest = self.stores[beat.queue].newest
         if is_in and newest is not None:

@@ -39,7 +39,7 @@ class ReloadingMachine(OrderingMachine):
         queues: dict[str, dict[str, Any]] = {line: settings}
         queues[JOBS] = queues.get(JOBS, {}) | of_keys
         beats = [self._changed(each, *beat) for each in self.town.beats if beat]
-        blocks = {"beat": schedule_of(each) for each in beats}
+        blocks = {"beat": schedule_of(beats[0])} if beats else {}
         play.told.append(f"= reload {queues} {blocks}")
         is_taken = play.stage.reload_with(queues, blocks, lambda: self._meanwhile(late))
         self._check_taken(is_taken, bool(of_keys))

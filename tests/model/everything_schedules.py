@@ -31,6 +31,7 @@ class Beat:
     may: int = 0
     had_room: bool = False  # before the other events of the moment at which its time came
     is_unsure: bool = False  # how far it has got, in the log, is another matter since a reload
+    changed_ms: int = 0  # the last reload
     is_at_once: bool = False  # what it may put now, it may not later
     has_waited: bool = False
 
@@ -49,14 +50,16 @@ class Beat:
             self.must, self.may = self.must + 1, self.may + 1
             self.seek(now_ms)
 
-    def put(self) -> None:
-        """One of its times was put."""
+    def put(self, stored_ms: int) -> None:
+        """One of its times was put, then; if that was its own time, the log knows how far it is."""
         self.must, self.may = max(self.must - 1, 0), self.may - 1
-        self.is_unsure = False
+        self.has_waited &= self.may > 0
+        if not self.may and stored_ms > self.changed_ms and stored_ms % (self.every_s * 1000) == 0:
+            self.is_unsure = False
 
     def refuse(self) -> None:
         """There was no room: so many go on waiting."""
-        self.has_waited = True
+        self.has_waited, self.is_at_once = True, False
         if self.catch_up == "none":
             self.must, self.may = 0, min(self.may, 1)
         elif self.catch_up == "last":
@@ -78,7 +81,7 @@ class Beat:
         self.body, self.every_s, self.catch_up = body, every_s, catch_up
         self.must = min(self.must, {"none": 0, "last": 1}.get(catch_up, self.must))
         self.may += 1
-        self.is_at_once = True
+        self.is_at_once, self.changed_ms = True, now_ms
         self.seek(now_ms)
 
     def rest(self, has_room: bool) -> None:

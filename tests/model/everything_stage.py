@@ -241,7 +241,10 @@ class Play:
         """
         waited_ms = 0
         for _ in range(_WAITS_MAX):
+            before = [beat.may for beat in self.town.beats]
             is_waited = self._hear_schedules()
+            if before != [beat.may for beat in self.town.beats]:
+                waited_ms = 0
             for target in {owed.target for owed in self.town.owed}:
                 self._collect(target)
             for owed in self.town.owed[:]:
@@ -285,11 +288,11 @@ class Play:
             if not shown.body.startswith(BEAT):
                 continue
             assert shown.body == beat.body, f"{beat} has put {shown}"
+            has_waited = beat.has_waited
             is_right = self.town.beat(beat, shown.stored_ms)
             assert is_right, f"{beat} has put {shown}: one too many, or it is full"
             self.told.append(f"(put by schedule: {shown.number} into {beat.queue})")
-            self.heard |= {"scheduled", "late run"} if beat.has_waited else {"scheduled"}
-            beat.has_waited = False
+            self.heard |= {"scheduled", "late run"} if has_waited else {"scheduled"}
             newest = self.town.stores[beat.queue].newest
             assert newest is not None
             newest.shown = shown.number

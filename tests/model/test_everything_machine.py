@@ -19,7 +19,7 @@ from tests.model.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row, fea
 from tests.support.machines import run
 from tests.support.soak import Soak
 
-WALKS, MORE_WALKS, STEPS = 24, 60, 100
+WALKS, MORE_WALKS, STEPS = 12, 80, 100
 # What is met seldom: of these rules something comes of it.
 RULES_OF = {
     "dead": ("end", "open_dead"), "purge": ("end", "purge", "look"), "redrive": ("end", "redrive"),
@@ -50,6 +50,7 @@ def test_every_setting_and_every_verb_keeps_its_promise_beside_every_other() -> 
             piece = PIECES[each % len(PIECES)]
             walk(machine(row, met)(), f"{number} {each}", STEPS, piece=piece)
     missing = met.missing(VERBS)
+    print(f"{len(missing)} pairs are looked for: {missing}")
     for each in range(MORE_WALKS):
         if not missing:
             break
