@@ -25,7 +25,7 @@ class ReloadingMachine(OrderingMachine):
     """The whole machine."""
 
     @act(
-        which=RELOADS, at=range(1, 5), child=(False, True), keys=("", "", "", "any", "pair"),
+        which=RELOADS, at=range(1, 6), child=(False, True), keys=("", "", "", "any", "pair"),
         beat=(None, None, *BEATS), late=("", "", "put", "child"),
     )  # fmt: skip
     def reload(
@@ -41,12 +41,15 @@ class ReloadingMachine(OrderingMachine):
         beats = [self._changed(each, *beat) for each in self.town.beats if beat]
         blocks = {"beat": schedule_of(beats[0])} if beats else {}
         play.told.append(f"= reload {queues} {blocks}")
+        pending = self._pending()
         is_taken = play.stage.reload_with(queues, blocks, lambda: self._meanwhile(late))
         self._check_taken(is_taken, bool(of_keys))
         if not is_taken:
             play.told.append("= that was refused")
             self.after("refused")
             return
+        changes = [*settings, *["keys"] * bool(of_keys), *["schedule"] * bool(blocks)]
+        self.met.reloads.update((one, change) for one in pending for change in changes)
         if "retain" in settings:
             self._other_retain()
         (play.of_named if child else play.of_jobs).update(settings)
@@ -56,6 +59,18 @@ class ReloadingMachine(OrderingMachine):
         for old, new in zip(self.town.beats, beats, strict=False):
             old.change(self.town.now_ms, new.body, new.every_s, new.catch_up)
         self.after("reload")
+
+    def _pending(self) -> list[str]:
+        """Return what is under way, by its name in the table of reloads."""
+        town, store = self.town, self.town.stores[JOBS]
+        places = [place for line in town.lines() for place in line.places]
+        is_pending = {
+            "waiters": town.waits.all, "leases": any(place.holder for place in places),
+            "delays": any(place.is_delayed for place in places),
+            "retained": store.own.rules.retain_ms and store.kept,
+            "runs": any(beat.may and beat.has_waited for beat in town.beats),
+        }  # fmt: skip
+        return [name for name, is_so in is_pending.items() if is_so]
 
     def _settings(self, which: tuple[object, ...], at: int, child: bool) -> dict[str, Any]:
         """Return what changes, if this line may have that."""

@@ -119,17 +119,34 @@ def features(row: Row) -> set[str]:
     return {f"{name}={value}" for name, value in row.items()}
 
 
+# What is pending when a reload comes, and what it changes.
+PENDING: Final = ("waiters", "leases", "delays", "retained", "runs")
+CHANGES: Final = (
+    "retry_delay", "max_attempts", "lease", "max_leased", "retain", "max_items", "max_bytes",
+    "keys", "schedule",
+)  # fmt: skip
+NEVER_PENDING: Final = {
+    ("runs", "keys"): "a time of a schedule waits while its queue is full, and so not empty",
+}
+
+
 @dataclass
 class Met:
-    """Which features met in one example, and how often."""
+    """Which features met in one example, and how often; what was pending in which reload."""
 
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
+    reloads: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def example(self, seen: set[str]) -> None:
         """Count one example in which these were all met."""
         self.alone.update(seen)
         self.pairs.update(combinations(sorted(seen), 2))
+
+    def missing_reloads(self) -> list[tuple[str, str]]:
+        """Return what was never pending beside a reload that changes that, but should have been."""
+        every = {(one, other) for one in PENDING for other in CHANGES}
+        return sorted(every - {*self.reloads} - {*NEVER_PENDING})
 
     def table(self) -> str:
         """Return the table feature x feature; a number is how many examples met both."""
@@ -139,7 +156,11 @@ class Met:
         for number, name in enumerate(names):
             cells = [self.pairs[min(name, other), max(name, other)] for other in names[:number]]
             lines.append(f"{number:3d} " + "".join(f"{count:5d}" for count in cells))
+        lines += [f"reload beside {one}: {self._of(one)}" for one in PENDING]
         return "\n".join(lines)
+
+    def _of(self, pending: str) -> str:
+        return ", ".join(f"{self.reloads[pending, change]} {change}" for change in CHANGES)
 
     def missing(self, verbs: Iterable[str]) -> list[tuple[str, str]]:
         """Return the pairs of settings and verbs that no example met, but should have."""

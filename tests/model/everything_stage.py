@@ -331,6 +331,12 @@ class Play:
         for queue in list(self.stage.broker.queues.values()):
             if isinstance(queue.log, JournalLog) and b"+" not in queue.name:
                 (tidy if thorough else reclaim)(self.stage, queue.log)
+        own = self.town.line(JOBS)
+        if thorough and own.rules.retain_bytes and self.town.store(JOBS).exists:
+            shown = self.seen_by_observer(JOBS, self.stage, 0)
+            done_bytes = sum(len(each.body) for each in shown if each.state == "done")
+            most = own.rules.retain_bytes + _SLACK_BYTES
+            assert done_bytes <= most, f"{done_bytes} bytes of what is done are kept, not {most}"
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -358,7 +364,7 @@ class Play:
             if self.town.store(line.name).exists:
                 self.look_at(line, self.stage)
                 self.count(line, self.stage)
-                if line.rules.retain_bytes and not self.town.store(line.name).unsure:
+                if line.rules.retain_bytes:
                     self.measure(line, self.stage)
 
     def seen_by_observer(self, name: str, stage: ServerHarness, after: int) -> list[Shown]:
@@ -405,9 +411,10 @@ class Play:
     def measure(self, line: Line, stage: ServerHarness) -> None:
         """With `retain` by size, done items go only beyond that size."""
         seen = {each.number for each in self.seen_by_observer(line.name, stage, 0)}
+        unsure = self.town.store(line.name).unsure
         gone = [
             item.body for item, place, _ in self.observed(line)
-            if not place and not item.may_be_gone and item.shown and item.shown not in seen
+            if not place and not item.may_be_gone and item.shown > unsure and item.shown not in seen
         ]  # fmt: skip
         said = stage.say("eye", b"stats markers").decode()
         kept = re.search(rf"STAT queue_{line.name}_kept_bytes (\d+)", said)
