@@ -19,7 +19,7 @@ from tests.model.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row, fea
 from tests.support.machines import run
 from tests.support.soak import Soak
 
-WALKS, MORE_WALKS, STEPS = 12, 80, 100
+WALKS, MORE_WALKS, STEPS = 16, 80, 100
 # What is met seldom: of these rules something comes of it.
 RULES_OF = {
     "dead": ("end", "open_dead"), "purge": ("end", "purge", "look"), "redrive": ("end", "redrive"),
@@ -66,7 +66,8 @@ def test_every_setting_and_every_verb_keeps_its_promise_beside_every_other() -> 
             break
         number = choose_row(ROWS_OF.get(never[0][0], ("memory=plenty", "")), each)
         often = ["reload", "wait", *["flush", "delete"] * (never[0][1] == "keys")]
-        walk(machine(ROWS[number], met)(), f"{number} {each} reload", 2 * STEPS, often)
+        piece = PIECES[each % len(PIECES)]
+        walk(machine(ROWS[number], met)(), f"{number} {each} reload", 2 * STEPS, often, piece=piece)
     print(met.table())
     assert not missing, f"{len(missing)} pairs were not met: {missing}"
     assert not never, f"{len(never)} pairs of a reload were not met: {never}"
