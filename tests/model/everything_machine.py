@@ -35,7 +35,7 @@ CHILD = (NAMED, MENTIONED)
 KEY = ("", "", "A", "A", "B", "A,B", "B,A", "B,C", "C")
 RELOADS: Final = (
     ("retry_delay", "0s", "1s", "3s"), ("max_attempts", 1, 2, 3), ("lease", "none", "1s", "5s"),
-    ("max_leased", "none", 1, 3), ("retain", "none", "2s", "8KiB", "2KiB", "forever"),
+    ("max_leased", "none", 1, 3), ("retain", "none", "2s", "8KiB", "1KiB", "forever"),
     ("max_items", "none", 3), ("max_bytes", "none", 30),
 )  # fmt: skip
 VERBS: Final = (

@@ -60,6 +60,26 @@ class ReloadingMachine(OrderingMachine):
             old.change(self.town.now_ms, new.body, new.every_s, new.catch_up)
         self.after("reload")
 
+    @act(size=(300, 700,), to=("", "1KiB", "8KiB"))
+    def turn_over(self, size: int, to: str) -> None:
+        """So much goes through the queue that `retain` by size lets the oldest go."""
+        if not self.town.line(JOBS).rules.retain_bytes:
+            return
+        for _ in range(6):
+            self._put("prod", JOBS, "set", size, "", 0, 0, "", "")
+        for name in [*self.town.stores[JOBS].lines]:
+            self.flush(name)
+        for _ in range(2):  # what two snapshots know may go
+            self.keep_house(True)
+        if to:
+            self._reload("retain", to)
+            self.keep_house(False)
+        self.play.expect_little()
+
+    def _reload(self, name: str, value: str) -> None:
+        which = next(each for each in RELOADS if each[0] == name)
+        self.reload(which, which.index(value), False, "", None, "")
+
     def _pending(self) -> list[str]:
         """Return what is under way, by its name in the table of reloads."""
         town, store = self.town, self.town.stores[JOBS]

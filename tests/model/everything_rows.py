@@ -55,7 +55,7 @@ FACTORS: Final[dict[str, dict[str, Settings]]] = {
     "window": {
         "day": {}, "short": {"dedupe_window": "3300ms"}, "ever": {"dedupe_window": "forever"},
     },
-    "scopes": {"month": {}, "short": {"scope_window": "2700ms"}},
+    "scopes": {"month": {}, "short": {"scope_window": "2600ms"}},
     "confirms": {"written": {}, "synced": {"confirms": "synced"}},
     "durable": {"yes": {}, "no": {"durable": False}},
     # `catch_up` of the schedule that puts into `jobs`.

@@ -331,12 +331,13 @@ class Play:
         for queue in list(self.stage.broker.queues.values()):
             if isinstance(queue.log, JournalLog) and b"+" not in queue.name:
                 (tidy if thorough else reclaim)(self.stage, queue.log)
-        own = self.town.line(JOBS)
-        if thorough and own.rules.retain_bytes and self.town.store(JOBS).exists:
-            shown = self.seen_by_observer(JOBS, self.stage, 0)
-            done_bytes = sum(len(each.body) for each in shown if each.state == "done")
-            most = own.rules.retain_bytes + _SLACK_BYTES
-            assert done_bytes <= most, f"{done_bytes} bytes of what is done are kept, not {most}"
+
+    def expect_little(self) -> None:
+        """With `retain` by size, and nothing that is not done, hardly more than that is kept."""
+        own, store = self.town.line(JOBS), self.town.store(JOBS)
+        if own.rules.retain_bytes and store.exists and not store.items():
+            kept, most = self.kept_bytes(own, self.stage), own.rules.retain_bytes + _SLACK_BYTES
+            assert kept <= most, f"{kept} bytes are kept, not {most}"
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -416,11 +417,15 @@ class Play:
             item.body for item, place, _ in self.observed(line)
             if not place and not item.may_be_gone and item.shown > unsure and item.shown not in seen
         ]  # fmt: skip
+        kept = self.kept_bytes(line, stage)
+        is_much = kept >= line.rules.retain_bytes - _SLACK_BYTES
+        assert is_much or not gone, f"{line.name} keeps {kept} bytes, and not {gone}"
+
+    def kept_bytes(self, line: Line, stage: ServerHarness) -> int:
         said = stage.say("eye", b"stats markers").decode()
         kept = re.search(rf"STAT queue_{line.name}_kept_bytes (\d+)", said)
         assert kept is not None, said
-        is_much = int(kept[1]) >= line.rules.retain_bytes - _SLACK_BYTES
-        assert is_much or not gone, f"{line.name} keeps {kept[1]} bytes, and not {gone}"
+        return int(kept[1])
 
     def story(self, line: Line, shown: list[Shown]) -> str:
         """Return what was shown, and what should be."""
