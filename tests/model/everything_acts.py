@@ -23,8 +23,9 @@ _DOMAINS: Final[dict[str, dict[str, Sequence[Any]]]] = {}
 _WEIGHTS: Final = {
     "put": 12, "fetch": 14, "end": 12, "pass_time": 6, "put_behind": 3, "end_by_token": 4,
     "hand_off": 4, "touch": 1, "open_dead": 5, "flush": 0.6, "delete": 0.3, "forget_child": 1.5,
-    "a_copy_says_the_same": 1.4, "look": 0.6, "reload": 1, "pause": 1, "come_back": 1.2,
-    "keep_house": 3, "wait": 6, "purge": 4, "redrive": 4, "retry": 4, "mention_from": 6,
+    "a_copy_says_the_same": 1.4, "look": 0.6, "reload": 1, "reload_empty": 0.5, "pause": 1,
+    "reload_full": 0.5, "come_back": 1.2, "keep_house": 3, "wait": 6, "purge": 4, "redrive": 4,
+    "retry": 4, "mention_from": 6,
 }  # fmt: skip
 _WEIGHT: Final = 1.5
 

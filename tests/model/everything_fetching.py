@@ -88,6 +88,8 @@ class FetchingMachine(EverythingMachine):
             return
         if name in ("failed", "late") and "delay" in how:
             return
+        if held and "delay" in how and self.sees_expiry_late(held[0]):
+            return
         said = self.ask(who, f"get {name}/{how}")
         verb = how.partition("/")[0]
         if held is None and (who, name) in self.over:
@@ -116,6 +118,12 @@ class FetchingMachine(EverythingMachine):
         assert bodies == ([place.item.body] if place else []), (line.name, said)
         if place:
             self.town.lend(line, place, who, None)
+
+    @staticmethod
+    def sees_expiry_late(line: Line) -> bool:
+        """True if a child may be full of what has expired in it, given back with a delay."""
+        rules = line.rules
+        return "+" in line.name and None not in (rules.max_items, rules.max_age_ms)
 
     @staticmethod
     def _names(how: str) -> list[str]:

@@ -56,6 +56,7 @@ class Item:
     marker: int = 0
     shown: int = 0  # its marker, as the server said it
     due_ms: int = 0
+    released_ms: int = 0  # when its delay ended, for the first time
     may_be_gone: bool = False  # of what is retained: its time may be over
 
 

@@ -278,11 +278,19 @@ class Town:
         store.last = number = next(store.numbers)
         again = [place]
         if not item.marker:
-            item.marker = number
+            item.marker, item.released_ms = number, self.now_ms
             places = [p for line in store.lines.values() for p in line.delayed]
             again = [p for p in places if p.item is item]
         for each in again:
             each.order, each.due_ms = number, 0
+
+    def overtake(self, store: Store, item: Item) -> None:
+        """What came in the moment in which this delay ended has come before it."""
+        store.last = item.marker = next(store.numbers)
+        for line in store.lines.values():
+            for place in line.places:
+                if place.item is item and place.order:
+                    place.order = item.marker
 
     def retry(self, line: Line, place: Place) -> None:
         """A delayed item is available now."""

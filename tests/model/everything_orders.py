@@ -178,7 +178,9 @@ class OrderingMachine(WaitingMachine):
     def mention_from(self, back: int) -> None:
         """A child begins with what is retained; only where nothing may be gone of that."""
         store = self.town.stores[JOBS]
-        if store.own.rules.retain_ms != FOREVER or not store.exists or store.unsure:
+        rules = store.own.rules
+        is_all_kept = rules.retain_ms == FOREVER and not rules.retain_bytes
+        if not is_all_kept or not store.exists or store.unsure:
             return
         self.forget_child()
         self.play.look()

@@ -76,6 +76,29 @@ class ReloadingMachine(OrderingMachine):
             self.keep_house(False)
         self.play.expect_little()
 
+    @act(which=RELOADS, at=range(1, 6))
+    def reload_full(self, which: tuple[object, ...], at: int) -> None:
+        """A reload comes while a time of the schedule waits for room."""
+        if self.sees_expiry_late(self.town.line(NAMED)):
+            return
+        if self.town.beats and self.town.line(JOBS).rules.max_items is not None:
+            for _ in range(4):
+                self._put("prod", JOBS, "set", 0, "", 0, 0, "", "")
+            self.pass_time(3100)
+            self.reload(which, at, False, "", None, "")
+
+    @act(at=range(1, 4), anew=(False, True))
+    def reload_empty(self, at: int, anew: bool) -> None:
+        """Key settings change while the queue is there and, if nothing is open or dead, empty."""
+        if anew:
+            self.delete(JOBS)
+        self.ask("eye", f"get {MENTIONED}/peek")
+        self._mention()
+        for name in [*self.town.stores[JOBS].lines]:
+            self.flush(name)
+        keys = {"any": "pair", "pair": "any"}[self._key_match()]
+        self.reload(RELOADS[0], at, False, keys, None, "")
+
     def _reload(self, name: str, value: str) -> None:
         which = next(each for each in RELOADS if each[0] == name)
         self.reload(which, which.index(value), False, "", None, "")

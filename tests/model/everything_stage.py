@@ -277,6 +277,16 @@ class Play:
                 is_waited = True
         return is_waited
 
+    def _order_behind(self, beat: Beat, number: int) -> None:
+        """Which of two comes first in one moment, a schedule's item or a delayed one, is free."""
+        store = self.town.stores[beat.queue]
+        for line in store.lines.values():
+            for place in line.places:
+                if place.order and place.item.released_ms == self.town.now_ms:
+                    behind = self.seen_by_observer(line.name, self.stage, number)
+                    if any(each.may_be(place.item) for each in behind):
+                        self.town.overtake(store, place.item)
+
     def _hear_schedule(self, beat: Beat) -> None:
         # What a queue that stores nothing for itself has is seen by its child.
         name = beat.queue
@@ -292,6 +302,7 @@ class Play:
             is_right = self.town.beat(beat, shown.stored_ms)
             assert is_right, f"{beat} has put {shown}: one too many, or it is full"
             self.told.append(f"(put by schedule: {shown.number} into {beat.queue})")
+            self._order_behind(beat, shown.number)
             self.heard |= {"scheduled", "late run"} if has_waited else {"scheduled"}
             newest = self.town.stores[beat.queue].newest
             assert newest is not None

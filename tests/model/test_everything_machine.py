@@ -65,7 +65,7 @@ def test_every_setting_and_every_verb_keeps_its_promise_beside_every_other() -> 
         if not (never := met.missing_reloads()):
             break
         number = choose_row(ROWS_OF.get(never[0][0], ("memory=plenty", "")), each)
-        often = ["reload", "wait", *["flush", "delete"] * (never[0][1] == "keys")]
+        often = ["reload", "wait", "reload_full", *["reload_empty"] * (never[0][1] == "keys")]
         piece = PIECES[each % len(PIECES)]
         walk(machine(ROWS[number], met)(), f"{number} {each} reload", 2 * STEPS, often, piece=piece)
     print(met.table())
