@@ -333,7 +333,11 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.parse.commands.Bad protocol.parse.commands.Delete protocol.parse.commands.Fetch
         protocol.parse.commands.Plain protocol.parse.commands.Remove protocol.parse.commands.Store
         protocol.parse.commands.Touch protocol.parse.commands.Upto
-        protocol.parse.commands.Withdraw protocol.verbs.handoff.Given protocol.stats.item._Stored
+        protocol.parse.commands.Withdraw protocol.verbs.handoff.Given operations.facts.LeaseFacts
+        operations.facts.MarkerFacts operations.facts.QueueFacts operations.facts.ScheduleFacts
+        operations.facts.ServerFacts operations.item_facts.DeathFacts
+        operations.item_facts.GoneFacts operations.item_facts.Inspection
+        operations.item_facts.ItemFacts operations.item_facts._Stored
         protocol.verbs.browse.Answer protocol.verbs.browse.BrowseRead
         protocol.verbs.browse_displaced.DisplacedRead protocol.replies.Gate
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
@@ -393,6 +397,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
+        operations.facts.Site operations.item_facts.FindItem
         protocol.ports.Host protocol.ports.ItemReader protocol.ports.Room
         protocol.ports.Talk protocol.ports.Work protocol.replies.Awaited
         server.connections.connection.DaemonPort server.connections.memory.Holder
