@@ -1,12 +1,6 @@
 """What a request means, shared by every wire: it is decided here, and worded above."""
 
 from kestrelpy.operations.facts import (
-    LeaseFacts,
-    MarkerFacts,
-    QueueFacts,
-    ScheduleFacts,
-    ServerFacts,
-    health,
     lease_facts,
     marker_facts,
     queue_facts,
@@ -14,17 +8,14 @@ from kestrelpy.operations.facts import (
     server_facts,
     state_of,
 )
-from kestrelpy.operations.item_facts import (
-    DeathFacts,
-    GoneFacts,
-    Inspection,
-    ItemFacts,
-    check_assigned,
-    death_facts,
-)
+from kestrelpy.operations.item_facts import Inspection, check_assigned, death_facts
+from kestrelpy.operations.ports import PAUSE, ItemReader, Site
+from kestrelpy.operations.queue_admin import QueueAdmin
+from kestrelpy.operations.removal import Removal
+from kestrelpy.operations.rests import Awaited, Gate, Rests
 
 __all__ = [
-    "DeathFacts", "GoneFacts", "Inspection", "ItemFacts", "LeaseFacts", "MarkerFacts",
-    "QueueFacts", "ScheduleFacts", "ServerFacts", "check_assigned", "death_facts", "health",
-    "lease_facts", "marker_facts", "queue_facts", "schedule_facts", "server_facts", "state_of",
+    "PAUSE", "Awaited", "Gate", "Inspection", "ItemReader", "QueueAdmin", "Removal", "Rests",
+    "Site", "check_assigned", "death_facts", "lease_facts", "marker_facts", "queue_facts",
+    "schedule_facts", "server_facts", "state_of",
 ]  # fmt: skip

@@ -17,21 +17,13 @@ One rule: every number is read from its owner at the time of the request.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 from kestrelpy.core import Broker, Browse, ChildQueue, Lease, Log, Queue, Running, Subscription
+from kestrelpy.operations.ports import Site
 
 State = Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
 _WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "out_of_files", "abandoned")
-
-
-class Site(Protocol):
-    """The server process, as its facts need it."""
-
-    version: str
-    server_id: str
-    started_ms: int
-    mode: str
 
 
 class ServerFacts(NamedTuple):

@@ -11,7 +11,7 @@ One rule: inspection changes nothing, and a long count is made in slices.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote_from_bytes
 
 from journal.format import DeadEntry, in_words
@@ -29,22 +29,13 @@ from kestrelpy.core import (
 )
 from kestrelpy.errors import ClientError
 from kestrelpy.operations.facts import is_shown, left_ms
+from kestrelpy.operations.ports import PAUSE, ItemReader
 
 _COUNTED_PER_SLICE: Final = 20_000
 # A client's bytes within a sentence: only what would break a line apart is quoted.
 _UNESCAPED: Final = "!$&'()*+,:;=@"
 
 _Bytes = bytes  # where a field of that name hides the type
-
-# A generator yields this while it counts, or while a read of the log is under way.
-PAUSE: Final = b""
-
-
-class FindItem(Protocol):
-    """Reads an item that only the log has."""
-
-    def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
-        """Return the item; None if it cannot be read. It yields nothing while it waits."""
 
 
 class GoneFacts(NamedTuple):
@@ -114,13 +105,13 @@ def check_assigned(queue: Queue, id_: int) -> int:
 class Inspection:
     """The inspection of one item of a queue, by `mode` of the server."""
 
-    __slots__ = ("_find", "_id", "_mode", "_queue")
+    __slots__ = ("_id", "_mode", "_queue", "_reader")
 
-    def __init__(self, queue: Queue, id_: int, mode: str, find: FindItem) -> None:
+    def __init__(self, queue: Queue, id_: int, mode: str, reader: ItemReader) -> None:
         self._queue = queue
         self._id = id_
         self._mode = mode
-        self._find = find
+        self._reader = reader
 
     def read(self) -> Generator[bytes, None, tuple[_Stored | None, int]]:
         """Return the item's put, and the number of ready items before it, for `facts`."""
@@ -139,7 +130,7 @@ class Inspection:
         item = lease.item if lease is not None else readable.item(id_)
         if item is not None and item.stored_ms:
             return _as_stored(item)
-        item = yield from self._find.item(queue, id_)
+        item = yield from self._reader.item(queue, id_)
         return _as_stored(item) if item is not None else None
 
     def _ahead(self) -> Generator[bytes, None, int]:

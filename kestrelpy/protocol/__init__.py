@@ -9,11 +9,9 @@ from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.parse import Lines, check_name
 from kestrelpy.protocol.ports import Host, Room, Talk, Work
-from kestrelpy.protocol.replies import Gate
 
 __all__ = [
     "Conversation",
-    "Gate",
     "Host",
     "Lines",
     "LogLimit",

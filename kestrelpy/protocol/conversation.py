@@ -15,8 +15,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import Broker, ChildQueue, Queue, TransferRequest, Waiter
-from kestrelpy.errors import ClientError, Refused, ServerError, fitted
+from kestrelpy.core import Broker, Queue, TransferRequest, Waiter
+from kestrelpy.errors import Refused, ServerError, fitted
+from kestrelpy.operations import QueueAdmin
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import (
     Bad,
@@ -45,7 +46,6 @@ from kestrelpy.protocol.verbs import (
     ack_up_to,
     answer_plain,
     confirm,
-    delete_child,
     find_lease,
     monitor,
     remove,
@@ -327,25 +327,16 @@ class Conversation:
             self.replies.hold(word, queue.log, 0, lsn)
 
     def _delete(self, command: Delete, now_ms: int) -> None:
-        if not self.host.allow_delete:
-            raise ClientError("delete is not allowed on this server (allow_delete)")
-        if self.host.mode != "up":
-            raise ServerError(f"{self.host.mode}: this server deletes nothing now")
-        queue = self.broker.queues.get(command.name)
-        if queue is not None and queue.log.failure is not None:
-            queue.raise_failed()
-        if isinstance(queue, ChildQueue):
-            delete_child(self, command, queue, now_ms)
-            return
-        queue = self.broker.delete(command.name, now_ms)
+        rests = QueueAdmin(self.broker, self.host).delete(command.name, now_ms)
         if command.noreply:
             return
-        if queue is None:
+        if rests is None:
             self.replies.say(b"NOT_FOUND\r\n")
-        elif queue.is_tombstone:
-            self.replies.hold(b"DELETED\r\n", queue.log, queue.log.lsn_appended)
-        else:
-            self.replies.hold(b"DELETED\r\n", self.host.files_gone(queue), 1)
+            return
+        *others, last = rests
+        for each in others:
+            self.replies.rest_on(each.log, each.stored)
+        self.replies.hold(b"DELETED\r\n", *last)
 
     def _touch(self, command: Touch, now_ms: int) -> None:
         queue = self.broker.queues.get(command.name)

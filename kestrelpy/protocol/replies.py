@@ -10,54 +10,14 @@ becomes the error; an empty reply, which only delays the next ones, stays empty.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Final
 
 from kestrelpy.errors import ServerError
+from kestrelpy.operations import Awaited, Gate
 from kestrelpy.protocol.parse import SILENT, Form
 
 # Item bytes that one connection may have in replies not yet sent and in sets not yet stored.
 HELD_BYTES_MAX: Final = 4 << 20
-
-
-class Awaited(Protocol):
-    """An object that a reply can wait for: a queue's log, or a `Gate`."""
-
-    @property
-    def lsn_written(self) -> int:
-        """The lsn up to which replies that wait for a write are true."""
-
-    @property
-    def lsn_stored(self) -> int:
-        """The lsn up to which replies that wait for a sync are true."""
-
-    @property
-    def failure(self) -> Exception | None:
-        """The reason why no further reply will become true; None if there is none."""
-
-    @property
-    def waiting_stored(self) -> set[object]:
-        """The conversations to wake when more is stored."""
-
-    @property
-    def waiting_written(self) -> set[object]:
-        """The conversations to wake when more is written."""
-
-
-class Gate:
-    """One piece of work that a reply waits for: files removed, a configuration read."""
-
-    __slots__ = ("failure", "lsn_stored", "lsn_written", "waiting_stored", "waiting_written")
-
-    def __init__(self) -> None:
-        self.lsn_written = 0
-        self.lsn_stored = 0
-        self.failure: Exception | None = None
-        self.waiting_stored: set[object] = set()
-        self.waiting_written: set[object] = set()
-
-    def open(self) -> None:
-        """The work is done: the replies that wait for it are true."""
-        self.lsn_written = self.lsn_stored = 1
 
 
 class JointReply:

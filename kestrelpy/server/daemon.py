@@ -22,7 +22,8 @@ from journal.store import Sizes
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol import Gate, Lines, LogLimit, Room
+from kestrelpy.operations import Gate
+from kestrelpy.protocol import Lines, LogLimit, Room
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
     CannotListen,

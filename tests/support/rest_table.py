@@ -339,7 +339,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.item_facts.GoneFacts operations.item_facts.Inspection
         operations.item_facts.ItemFacts operations.item_facts._Stored
         protocol.verbs.browse.Answer protocol.verbs.browse.BrowseRead
-        protocol.verbs.browse_displaced.DisplacedRead protocol.replies.Gate
+        protocol.verbs.browse_displaced.DisplacedRead operations.rests.Gate
+        operations.queue_admin.Declared operations.queue_admin.QueueAdmin
+        operations.removal.Removal operations.rests.Rests
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm
@@ -397,9 +399,9 @@ _VALUES: Final[dict[str, str]] = {
         journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
-        operations.facts.Site operations.item_facts.FindItem
-        protocol.ports.Host protocol.ports.ItemReader protocol.ports.Room
-        protocol.ports.Talk protocol.ports.Work protocol.replies.Awaited
+        operations.ports.Site operations.ports.ItemReader
+        protocol.ports.Host protocol.ports.Room
+        protocol.ports.Talk protocol.ports.Work operations.rests.Awaited
         server.connections.connection.DaemonPort server.connections.memory.Holder
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnConnection
     """,

@@ -24,11 +24,11 @@ from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
+from kestrelpy.operations.rests import Gate
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Talk, Work
-from kestrelpy.protocol.replies import Gate
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import put_in_force

@@ -78,6 +78,10 @@ TESTED_BY: Final[dict[str, str]] = {
             "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
         for name in ("channel", "fetcher", "sockets", "transport")
     },
+    "kestrelpy.operations.ports":
+        "tests/unit/operations/test_queue_admin.py: Protocols, without behaviour of their own",
+    "kestrelpy.operations.rests":
+        "tests/unit/protocol/test_replies.py: replies wait for what they rest on",
     "kestrelpy.protocol.ports":
         "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.protocol.room":

@@ -2,7 +2,7 @@
 
 from kestrelpy.protocol.verbs.admin import answer_plain
 from kestrelpy.protocol.verbs.browse import Browser
-from kestrelpy.protocol.verbs.children import ack_up_to, delete_child
+from kestrelpy.protocol.verbs.children import ack_up_to
 from kestrelpy.protocol.verbs.delete_item import remove, withdraw
 from kestrelpy.protocol.verbs.end_lease import find_lease
 from kestrelpy.protocol.verbs.get import GetHandler
@@ -16,7 +16,6 @@ __all__ = [
     "ack_up_to",
     "answer_plain",
     "confirm",
-    "delete_child",
     "find_lease",
     "monitor",
     "remove",

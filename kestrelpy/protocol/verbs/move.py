@@ -16,15 +16,15 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import Admin, Queue, TransferRequest
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.core import Queue, TransferRequest
+from kestrelpy.errors import ClientError, Refused, ServerError
+from kestrelpy.operations import QueueAdmin
 from kestrelpy.protocol.parse import Plain, check_name, parent_of
 from kestrelpy.protocol.ports import Talk
 
 # Of one request; a client with more to move asks again, and knows its progress.
 MOVED_MAX: Final = 10_000
 _ALL: Final = b"all"
-_PER_SLICE: Final = 500
 
 
 def move(talk: Talk, command: Plain, now_ms: int) -> None:
@@ -69,18 +69,15 @@ def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
 def _redrive_each(
     talk: Talk, command: Plain, queue: Queue, ids: deque[int]
 ) -> Iterator[bytes]:
-    """Put dead letters back to their own queue: one record each, in slices."""
-    count, now_ms, admin = 0, talk.last_command_ms, Admin(queue)
-    while ids and not queue.deleted and queue.log.failure is None and not queue.log.no_room:
-        for _ in range(min(len(ids), _PER_SLICE)):
-            count += admin.redrive(ids.popleft(), now_ms) is not None
-        if queue.reader.waiters:
-            queue.reader.serve(now_ms)
-        yield b""
-    if queue.log.no_room and not count:
-        talk.refuse(ServerError(queue.log.no_room), command.noreply)
-    elif not command.noreply:
-        talk.replies.hold(b"%d\r\n" % count, queue.log, queue.log.lsn_appended)
+    """Put dead letters back to their own queue, in slices, and reply."""
+    admin = QueueAdmin(talk.broker, talk.host)
+    try:
+        count, rests = yield from admin.redrive(queue, ids, talk.last_command_ms)
+    except Refused as refused:
+        talk.refuse(refused, command.noreply)
+        return
+    if not command.noreply:
+        talk.replies.hold(b"%d\r\n" % count, *rests)
 
 
 def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | None:
