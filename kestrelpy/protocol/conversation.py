@@ -15,9 +15,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import Broker, Queue, TransferRequest, Waiter
-from kestrelpy.errors import Refused, ServerError, fitted
-from kestrelpy.operations import QueueAdmin
+from kestrelpy.core import Broker, TransferRequest, Waiter
+from kestrelpy.errors import Refused, fitted
+from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import (
     Bad,
@@ -46,7 +46,6 @@ from kestrelpy.protocol.verbs import (
     ack_up_to,
     answer_plain,
     confirm,
-    find_lease,
     monitor,
     remove,
     withdraw,
@@ -308,23 +307,21 @@ class Conversation:
 
     def _confirm(self, command: Delete, now_ms: int) -> None:
         """Close the lease that the token of `delete q/token=N` names."""
-        queue = self.broker.queues.get(command.name)
-        if queue is not None and queue.log.failure is not None:
-            queue.raise_failed()
-        lease = find_lease(command.token, queue, now_ms)
-        lsn = queue.reader.confirm(lease, now_ms) if queue is not None and lease is not None else 0
+        ends = LeaseEnd(self.broker)
+        queue = ends.queue(command.name)
+        lease = ends.named(queue, command.token, now_ms)
+        rests = None
+        if queue is not None and lease is not None:
+            rests = ends.confirm(queue, lease, now_ms)
         if not command.noreply:
-            self._say_ended(b"DELETED\r\n", queue if lease is not None else None, lsn)
+            self._say_ended(b"DELETED\r\n", rests)
 
-    def _say_ended(self, word: bytes, queue: Queue | None, lsn: int) -> None:
-        """Reply with `word` when the record is written, or synced if the queue's policy asks for
-        that."""
-        if queue is None:
+    def _say_ended(self, word: bytes, rests: Rests | None) -> None:
+        """Reply with `word` when it is true."""
+        if rests is None:
             self.replies.say(b"NOT_FOUND\r\n")
-        elif queue.policy.confirms_synced:
-            self.replies.hold(word, queue.log, lsn)
         else:
-            self.replies.hold(word, queue.log, 0, lsn)
+            self.replies.hold(word, *rests)
 
     def _delete(self, command: Delete, now_ms: int) -> None:
         rests = QueueAdmin(self.broker, self.host).delete(command.name, now_ms)
@@ -339,22 +336,19 @@ class Conversation:
         self.replies.hold(b"DELETED\r\n", *last)
 
     def _touch(self, command: Touch, now_ms: int) -> None:
-        queue = self.broker.queues.get(command.name)
-        if queue is not None and queue.log.failure is not None:
-            queue.raise_failed()
+        ends = LeaseEnd(self.broker)
+        queue = ends.queue(command.name)
         if command.token:
-            lease = find_lease(command.token, queue, now_ms)
+            lease = ends.named(queue, command.token, now_ms)
         else:
             lease = self.get_handler.oldest(queue)
             if queue is not None and queue.reader in self.holder.overdue:
                 lease = None
-        lsn = 0
+        rests = None
         if queue is not None and lease is not None:
-            if lease.by_token and queue.log.no_room:
-                raise ServerError(queue.log.no_room)
-            lsn = queue.reader.renew(lease, command.seconds * 1000, now_ms)
+            rests = ends.renew(queue, lease, command.seconds * 1000, now_ms)
         if not command.noreply:
-            self._say_ended(b"TOUCHED\r\n", queue if lease is not None else None, lsn)
+            self._say_ended(b"TOUCHED\r\n", rests)
 
     def _bad(self, command: Bad, now_ms: int) -> None:
         if command.log:

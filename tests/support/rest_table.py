@@ -341,6 +341,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.verbs.browse.Answer protocol.verbs.browse.BrowseRead
         protocol.verbs.browse_displaced.DisplacedRead operations.rests.Gate
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
+        operations.lease_end.LeaseEnd operations.moving.Moving
         operations.removal.Removal operations.rests.Rests
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor

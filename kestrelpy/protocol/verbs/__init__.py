@@ -4,7 +4,6 @@ from kestrelpy.protocol.verbs.admin import answer_plain
 from kestrelpy.protocol.verbs.browse import Browser
 from kestrelpy.protocol.verbs.children import ack_up_to
 from kestrelpy.protocol.verbs.delete_item import remove, withdraw
-from kestrelpy.protocol.verbs.end_lease import find_lease
 from kestrelpy.protocol.verbs.get import GetHandler
 from kestrelpy.protocol.verbs.monitor import confirm, monitor
 from kestrelpy.protocol.verbs.set import SetHandler
@@ -16,7 +15,6 @@ __all__ = [
     "ack_up_to",
     "answer_plain",
     "confirm",
-    "find_lease",
     "monitor",
     "remove",
     "withdraw",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from kestrelpy.core import AckUpTo, Broker, ChildQueue, Queue, refuse_beyond
 from kestrelpy.errors import ClientError, Refused, ServerError
+from kestrelpy.operations import ended
 from kestrelpy.protocol.parse import Target, Upto, parent_of
 from kestrelpy.protocol.ports import Talk
 
@@ -131,12 +132,8 @@ def _go_on(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> Iterator[b
 
 
 def _say_done(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> None:
-    if command.noreply:
-        return
-    if queue.policy.confirms_synced:
-        talk.replies.hold(b"DELETED\r\n", queue.log, upto.lsn)
-    else:
-        talk.replies.hold(b"DELETED\r\n", queue.log, 0, upto.lsn)
+    if not command.noreply:
+        talk.replies.hold(b"DELETED\r\n", *ended(queue, upto.lsn))
 
 
 def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> ChildQueue:

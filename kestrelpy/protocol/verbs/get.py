@@ -20,6 +20,7 @@ from kestrelpy.errors import (
     ServerError,
     Unread,
 )
+from kestrelpy.operations import LeaseEnd, ended
 from kestrelpy.protocol.parse import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies, say
@@ -31,7 +32,7 @@ from kestrelpy.protocol.verbs.children import (
     mention_since,
     note_request,
 )
-from kestrelpy.protocol.verbs.end_lease import end_lease, find_lease, note_nothing_open
+from kestrelpy.protocol.verbs.end_lease import end_lease, note_nothing_open
 from kestrelpy.protocol.verbs.get_wait import PendingGet, peek_reply, retry_unread, why_unread
 from kestrelpy.protocol.verbs.streams import check_stream, show_stream
 from kestrelpy.protocol.verbs.value_line import full_value, value
@@ -168,7 +169,7 @@ class GetHandler:
         if queue is not None and not target.peeks and queue.log.failure is not None:
             queue.raise_failed()
         if token:
-            lease = find_lease(token, queue, now_ms)
+            lease = LeaseEnd.named(queue, token, now_ms)
             if lease is None:
                 raise InvalidToken(token, target.name)
         else:
@@ -235,7 +236,7 @@ class GetHandler:
             else:
                 awaited = queue.log
                 lsn = end_lease(target, lease, queue.reader, now_ms)
-                stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)
+                _, stored, written = ended(queue, lsn)
             if not target.opens:
                 say(to, end, awaited, stored, written)
                 return
