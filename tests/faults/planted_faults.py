@@ -285,7 +285,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "when the log fails, what was held is said as if it were true",
         REPLIES,
-        '                data = _failed(log.failure) if data or data is SILENT else b""\n',
+        '                data = self._failed(log.failure) if data or data is SILENT else b""\n',
         "",
         TESTS_OF_THE_WIRE,
     ),

@@ -5,11 +5,13 @@ from kestrelpy.protocol.verbs.browse import Browser
 from kestrelpy.protocol.verbs.children import ack_up_to, delete_child
 from kestrelpy.protocol.verbs.delete_item import remove, withdraw
 from kestrelpy.protocol.verbs.end_lease import find_lease
-from kestrelpy.protocol.verbs.get import GetHandler
+from kestrelpy.protocol.verbs.get import OPEN_FIRST, GetHandler
 from kestrelpy.protocol.verbs.monitor import confirm, monitor
-from kestrelpy.protocol.verbs.set import SetHandler
+from kestrelpy.protocol.verbs.set import STORED, SetHandler
 
 __all__ = [
+    "OPEN_FIRST",
+    "STORED",
     "Browser",
     "GetHandler",
     "SetHandler",
