@@ -73,8 +73,9 @@ class Next:
 
     def _steps(self, talk: Talk, handler: GetHandler, now_ms: int) -> Iterator[bytes]:
         name, replies = self._name, talk.replies
-        # The last of them is closed by the fetch itself: refused with it, or done with it.
-        self._confirm(talk, len(open_leases(talk, name)) - (not self._peeks), now_ms)
+        if talk.host.mode != "quiescent":  # then the fetch is refused, and nothing is confirmed
+            # A get closes the last of them itself.
+            self._confirm(talk, len(open_leases(talk, name)) - (not self._peeks), now_ms)
         form = replies.form = ItemForm(name, talk.host.max_open_reads)
         target = Target(name, name, _PEEK if self._peeks else _NEXT, self._wait_ms)
         rest = handler.fetch(Fetch([target], False), now_ms)
