@@ -68,7 +68,7 @@ def flaky(self: Task, word: str, failures: int) -> None:
 @app.task(name="shop.step", bind=True, max_retries=5)
 def step(self: Task, number: int, failures: int = 0) -> int:
     note(f"step {number} {self.request.retries}")
-    time.sleep(0.02)
+    time.sleep(0.05)
     if self.request.retries < failures:
         raise self.retry(countdown=0.2)
     return number + 1
