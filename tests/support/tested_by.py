@@ -82,8 +82,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.protocol.room":
         "tests/unit/server/connections/test_memory.py: the memory it waits for is the server's",
-    "kestrelpy.protocol.text.requests":
-        f"{_TRANSCRIPTS}: what each request of the text port replies, in text.txt",
     "kestrelpy.protocol.text.wire":
         f"{_TRANSCRIPTS}: the parser and the form of the text port together, in text.txt",
     "kestrelpy.protocol.wire":
