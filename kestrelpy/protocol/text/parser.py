@@ -45,10 +45,10 @@ from kestrelpy.protocol.wire import Script
 PUT_ITEMS_MAX: Final = 1024  # Kestrel's
 # The items of one put together, unless its queue takes a larger item.
 PUT_BYTES_MAX: Final = 8 << 20
-# What is left of a put may be of any size: room is asked for by the piece.
+# The rest of a put may have any size: the connection asks for room piece by piece.
 _PIECE_BYTES: Final = 64 << 10
 _END_OF_PUT: Final = re.compile(rb"\n\r?\n")
-_END_BYTES_KEPT: Final = 2  # of it, when the rest has not come
+_END_BYTES_KEPT: Final = 2  # the most of it that can come without its last byte
 _NUMBER_DIGITS_MAX: Final = 10
 _NO_OPTIONS: Final = frozenset[str]()
 
