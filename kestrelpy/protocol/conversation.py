@@ -28,7 +28,6 @@ from kestrelpy.protocol.parse import (
     Formed,
     Lines,
     Monitor,
-    Parser,
     Plain,
     Remove,
     Store,
@@ -50,6 +49,7 @@ from kestrelpy.protocol.verbs import (
     remove,
     withdraw,
 )
+from kestrelpy.protocol.wire import MEMCACHE, Requests, Script, Wire
 
 log = logging.getLogger("kestrelpy.conversation")
 
@@ -76,14 +76,15 @@ class Conversation:
     )  # fmt: skip
 
     def __init__(
-        self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int
-    ) -> None:
+        self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int,
+        wire: Wire = MEMCACHE,
+    ) -> None:  # fmt: skip
         self.broker = broker
         self.host = host
         self._elapsed = host.elapsed
-        self.replies = Replies(self)
+        self.replies = Replies(self, wire.usual)
         self.set_handler = SetHandler(self)
-        self.parser = Parser(self.set_handler.limit_of, lines)
+        self.parser: Requests = wire.requests(self.set_handler.limit_of, lines)
         self.get_handler = GetHandler(self, peer)
         self.holder = self.get_handler.holder
         self.stream: Iterator[bytes] | None = None
@@ -154,8 +155,8 @@ class Conversation:
             if command is None:
                 return
             self.last_command_ms = now_ms
-            if self.replies.form is not None:
-                self.replies.form = None
+            if self.replies.form is not self.replies.usual:
+                self.replies.form = self.replies.usual
             try:
                 if isinstance(command, Store):
                     self.set_handler.store(command, now_ms)
@@ -169,7 +170,7 @@ class Conversation:
             except Refused as refused:
                 self.refuse(refused, command.noreply)
 
-    def _execute(self, command: Command, now_ms: int) -> None:
+    def _execute(self, command: Command | Script, now_ms: int) -> None:
         if isinstance(command, Delete):
             (self._confirm if command.token else self._delete)(command, now_ms)
         elif isinstance(command, Upto):
@@ -195,6 +196,8 @@ class Conversation:
                 self.stream = self.get_handler.fetch(command.command, now_ms)
             else:
                 self._execute(command.command, now_ms)
+        elif not isinstance(command, Store | Fetch):
+            self.stream = command.run(self, self.get_handler, now_ms)
 
     @property
     def is_blocked(self) -> bool:

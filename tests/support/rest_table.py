@@ -210,6 +210,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "protocol.log_limit.LogLimit": {"_logged": "lines of the last minute, bounded"},
     "protocol.log_limit._Logged": {"at_ms left": CLOCK},
     "protocol.parse.parser.Parser": {"_lines": CACHE, "_data _at _searched": BUFFER},
+    "protocol.text.parser.TextParser": {"_data _at _searched": BUFFER},
     "protocol.verbs.browse.Browser": {
         "at_end": "its client says no more",
         "_positions": "where this connection read last, bounded",
@@ -346,6 +347,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm
+        protocol.text.form.ItemForm protocol.text.form.PutForm protocol.text.requests.Batch
+        protocol.text.requests.Next protocol.text.requests.PutBegin
+        protocol.text.requests.PutEnd protocol.text.requests.Shutdown
     """,
     _AT_START: """
         journal.tools.live_set.LiveSet journal.tools.live_set.ReaderItems
@@ -373,7 +377,8 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.options.Tokens protocol.parse.options.Begin protocol.parse.options.View
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine protocol.parse.commands.Form
-        protocol.parse.meta._Silent
+        protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire
+        protocol.wire.Memcache
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
@@ -403,6 +408,7 @@ _VALUES: Final[dict[str, str]] = {
         operations.ports.Site operations.ports.ItemReader
         protocol.ports.Host protocol.ports.Room
         protocol.ports.Talk protocol.ports.Work operations.rests.Awaited
+        protocol.wire.Requests protocol.wire.Script protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.Holder
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnConnection
     """,

@@ -29,6 +29,7 @@ from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Talk, Work
+from kestrelpy.protocol.wires import wire_named
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import put_in_force
@@ -88,6 +89,7 @@ class ServerHarness:
         self.is_leaving = False
         self.reload_failure = ""
         self.clients: dict[str, Client] = {}
+        self.on_text: set[str] = set()  # clients of these names come by the text port
         self.dirty: list[JournalLog] = []
         self.writes = True
         self.syncs = True
@@ -267,7 +269,10 @@ class ServerHarness:
         """The connection of that name; a new one if it has none."""
         client = self.clients.get(name)
         if client is None:
-            conversation = Conversation(self.broker, self, name, self.lines, self.now_ms)
+            wire = wire_named("text" if name in self.on_text else "memcache")
+            conversation = Conversation(
+                self.broker, self, name, self.lines, self.now_ms, wire
+            )
             client = self.clients[name] = Client(conversation)
         return client
 

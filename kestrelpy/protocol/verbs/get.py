@@ -37,6 +37,7 @@ from kestrelpy.protocol.verbs.get_wait import PendingGet, peek_reply, retry_unre
 from kestrelpy.protocol.verbs.streams import check_stream, show_stream
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
+OPEN_FIRST: Final = "close or abort the open item first"
 _END: Final = b"END\r\n"
 STEP_KEYS: Final = 8  # of one get, before other connections have their turn: half a millisecond
 UNREAD_MS: Final = 100  # until one key of several is tried again after a failed read
@@ -187,9 +188,9 @@ class GetHandler:
                 return lease
             ends_one = target.ending is not None and lease is not None and lease.holder is holder
             if len(holder.leases) - ends_one >= self.host.max_open_reads:
-                raise ClientError("close or abort the open item first")
+                raise ClientError(OPEN_FIRST)
         elif lease is not None and target.takes:
-            raise ClientError("close or abort the open item first")
+            raise ClientError(OPEN_FIRST)
         return lease
 
     def _forgive(self, target: Target, queue: Queue | None) -> bool:

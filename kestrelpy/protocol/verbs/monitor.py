@@ -27,7 +27,7 @@ def monitor(
     talk: Talk, handler: GetHandler, command: Monitor, now_ms: int
 ) -> Iterator[bytes]:
     """Answer a monitor; while it has to wait it yields nothing, and the caller resumes it."""
-    until_ms = now_ms + command.seconds * 1000
+    until_ms = now_ms + command.wait_ms
     most = talk.host.max_open_reads
     left = min(command.most or most, most)
     known = set(talk.holder.leases)
