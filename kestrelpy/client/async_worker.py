@@ -183,11 +183,14 @@ class AsyncWorker:
             await self.close()
 
     async def fetch(self) -> AsyncItem | None:
-        """Fetch an item; return None if none came within `wait`.
+        """Fetch an item; return None if none came within `wait`, or after `stop`.
 
         Raises OSError if the server cannot be reached, Refused if it refuses.
         """
         try:
+            await self._fetching.connect()  # first, so that `stop` finds a wait that it can end
+            if self._stopping.is_set():
+                return None
             opened_at = time.monotonic()
             answer = await self._fetching.ask(f"gets {self._settings.open_key()}")
         except OSError:

@@ -124,6 +124,41 @@ async def test_stop_ends_a_wait(daemon: DaemonProcess) -> None:
     await asyncio.wait_for(running, 10)
 
 
+async def test_stop_begins_no_wait_while_every_slot_is_taken(
+    daemon: DaemonProcess, queue: str
+) -> None:
+    worker = worker_of(daemon, queue, items=2, wait="10m")
+    handled = []
+    stopped = asyncio.Event()
+
+    async def handle(item: AsyncItem) -> None:
+        handled.append(item.body)
+        await stopped.wait()
+
+    running = asyncio.create_task(worker.run(handle))
+    await until(lambda: counts(daemon, queue)["leased"] == 2)
+    worker.stop()
+    stopped.set()
+    await asyncio.wait_for(running, 30)
+
+    assert handled == [b"one", b"two"]
+    assert left(daemon, queue) == []
+
+
+async def test_stop_begins_no_wait_while_the_worker_connects(daemon: DaemonProcess) -> None:
+    put(daemon, "connecting", b"x")
+    left(daemon, "connecting")
+    worker = worker_of(daemon, "connecting", wait="10m")
+
+    async def handle(item: AsyncItem) -> None:
+        raise AssertionError
+
+    running = asyncio.create_task(worker.run(handle))
+    await asyncio.sleep(0)  # it has begun to connect
+    worker.stop()
+    await asyncio.wait_for(running, 30)
+
+
 async def test_an_item_has_its_facts_and_ends_once(daemon: DaemonProcess) -> None:
     daemon.client().set("facts/key=a,b", b"\0\r\n\xff", flags=7)
     async with worker_of(daemon, "facts", lease=20) as worker:
