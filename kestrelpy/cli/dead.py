@@ -18,7 +18,14 @@ from rich.text import Text
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.remote import NONE, connected, date, printable, require_queue
+from kestrelpy.cli.remote import (
+    NONE,
+    connected,
+    date,
+    printable,
+    require_queue,
+    state_word,
+)
 
 _AT_ONCE: Final = 500  # removals in flight: they share a sync
 _WIDE: Final = 1000
@@ -36,8 +43,8 @@ def ls(at: At, queue: str, as_json: bool) -> None:
         print(json.dumps(list(deaths.values())))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("id", "attempts", "bytes", "died", "state", "reason"):
-        is_number = title in ("id", "attempts", "bytes")
+    for title in ("number", "attempts", "bytes", "died", "state", "reason"):
+        is_number = title in ("number", "attempts", "bytes")
         table.add_column(title, justify="right" if is_number else "left", no_wrap=True)
     for number, death in deaths.items():
         died_ms = death["died_ms"]
@@ -81,8 +88,9 @@ def deaths_of(client: Client, queue: str) -> dict[int, Death]:
     prefix, found = f"queue_{queue}_dead_", dict[int, Death]()
     for key, value in client.stats(f"{queue}/dead").items():
         number, _, fact = key.decode("ascii").removeprefix(prefix).partition("_")
-        death = found.setdefault(int(number), {"id": int(number)})
-        death[fact] = _decoded(value)
+        death = found.setdefault(int(number), {"number": int(number)})
+        word = _decoded(value)
+        death[fact] = state_word(str(word)) if fact == "state" else word
     return found
 
 

@@ -30,6 +30,7 @@ from kestrelpy.client.connection import (
     CONNECT_SECONDS,
     DEFAULT_SERVER,
     Address,
+    max_attempts_in,
     reason,
 )
 from kestrelpy.client.item import INSISTENT, Found, LeasedItem, LeaseLost, State, delay_word
@@ -221,6 +222,7 @@ class AsyncWorker:
         else:
             words = self._settings.retry.words(item.attempts, random.random())
             await self._end(item, State.ABORTED, words)
+            await self._note_death(item)
         return item._state
 
     def stop(self) -> None:
@@ -292,6 +294,16 @@ class AsyncWorker:
             await item.confirm()
         except LeaseLost as error:
             log.warning("%s: the leased item may be handled again: %s", self.queue, error)
+
+    async def _note_death(self, item: AsyncItem) -> None:
+        """Note it if the queue's own `max_attempts` made the failed item a dead letter."""
+        if item._state is not State.ABORTED:
+            return
+        with contextlib.suppress(OSError, Refused):  # it is only a word in the log
+            answer = await self._ending.ask(f"stats {self.queue}/settings")
+            most = max_attempts_in(answer.check().facts, self.queue)
+            if most is not None and item.attempts + 1 >= most:
+                item._state = State.BURIED
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -32,7 +32,12 @@ def test_a_paused_queue_leases_nothing_until_it_is_resumed(
     kestrelpy("put", "still", "x")
 
     paused = kestrelpy("queues", "pause", "still")
-    refused = kestrelpy("get", "still")
+    refused = [
+        kestrelpy("get", "still"), kestrelpy("get", "still", "--wait", "10ms"),
+        kestrelpy("get", "still/dead"),
+        kestrelpy("work", "still", "--once", "--wait", "10ms", "--", "cat"),
+    ]  # fmt: skip
+    seen = kestrelpy("peek", "still").out
     table = kestrelpy("queues", "ls").out.decode()
     [row] = [line for line in table.splitlines() if line.startswith("still ")]
     why = shown(kestrelpy, "still", 1)["why"]
@@ -41,7 +46,9 @@ def test_a_paused_queue_leases_nothing_until_it_is_resumed(
     assert (paused.code, paused.out) == (
         0, b"still is paused: it stores, confirms and shows, and leases nothing\n",
     )  # fmt: skip
-    assert refused.is_sentence(1)
+    said = "kestrelpy: still is paused and leases no item (kestrelpy queues resume still)\n"
+    assert [(each.code, each.err) for each in refused] == [(1, said)] * 4
+    assert seen == b"x"
     assert row.split()[-1] == why == "paused"
     assert (resumed.code, resumed.out) == (0, b"still leases again\n")
     assert kestrelpy("get", "still").out == b"x"
@@ -65,25 +72,29 @@ def test_an_item_is_shown_with_why_it_is_not_delivered(
         client.set("seen", body, flags=7)
     client.get("seen/open")
 
-    lent, ready = shown(kestrelpy, "seen", 1), shown(kestrelpy, "seen", 2)
+    leased, ready = shown(kestrelpy, "seen", 1), shown(kestrelpy, "seen", 2)
     text = kestrelpy("item", "show", "seen", "2").out.decode()
     client.get("seen/close")
     gone = kestrelpy("item", "show", "seen", "1")
-    never = kestrelpy("item", "show", "seen", "3")
+    never = [
+        kestrelpy("item", "show", "seen", "3"), kestrelpy("item", "retry", "seen", "3"),
+        kestrelpy("item", "cancel", "seen", "3", "--yes"),
+    ]  # fmt: skip
 
-    assert (lent["state"], lent["bytes"], lent["attempts"]) == ("lent", 5, 0)
-    assert str(lent["why"]).startswith("lent to 127.0.0.1:")
-    assert (ready["id"], ready["state"], ready["why"]) == (2, "ready", "it is next")
+    assert (leased["state"], leased["bytes"], leased["attempts"]) == ("leased", 5, 0)
+    assert str(leased["why"]).startswith("leased to 127.0.0.1:")
+    assert next(iter(ready)) == "number"
+    assert (ready["number"], ready["state"], ready["why"]) == (2, "ready", "it is next")
     assert ready["key"] is ready["holder"] is None
     rows = dict(line.split(maxsplit=1) for line in text.splitlines())
-    assert (rows["id"], rows["state"], rows["why"], rows["bytes"]) == (
+    assert (rows["number"], rows["state"], rows["why"], rows["bytes"]) == (
         "2", "ready", "it is next", "6",
     )  # fmt: skip
     assert "holder" not in rows
     assert (gone.code, gone.err) == (1, "")
     assert b"gone" in gone.out
-    assert never.is_sentence(2)
-    assert "item 3 of seen is not assigned yet, the latest is 2" in never.err
+    said = "kestrelpy: queue seen has no item 3, the latest is 2\n"
+    assert [(each.code, each.err) for each in never] == [(1, said)] * 3
 
 
 def test_a_waiting_item_is_cancelled_after_a_yes(
@@ -96,15 +107,15 @@ def test_a_waiting_item_is_cancelled_after_a_yes(
 
     no = kestrelpy("item", "cancel", "cancelled", "2", stdin=b"n\n")
     yes = kestrelpy("item", "cancel", "cancelled", "2", stdin=b"y\n")
-    lent = kestrelpy("item", "cancel", "cancelled", "1", "--yes")
+    leased = kestrelpy("item", "cancel", "cancelled", "1", "--yes")
     again = kestrelpy("item", "cancel", "cancelled", "2", stdin=b"y\n")
 
     assert no.code == 1
     assert b"Item 2 of cancelled (1 bytes) goes. Remove it? [y/N]" in no.out
     assert yes.code == 0, yes
     assert yes.out.endswith(b"removed item 2 of cancelled\n")
-    assert lent.is_sentence(1)
-    assert "item 1 of cancelled does not wait: lent, lent to " in lent.err
+    assert leased.is_sentence(1)
+    assert "item 1 of cancelled does not wait: leased, leased to " in leased.err
     assert again.is_sentence(1)
     assert "item 2 of cancelled does not wait: gone" in again.err
     assert counts(daemon, "cancelled")["items"] == 1
@@ -120,10 +131,10 @@ def test_the_dead_are_listed_with_their_reasons(
     kestrelpy("queues", "create", "unhurt")
     none = kestrelpy("dead", "ls", "unhurt")
 
-    assert [(d["id"], d["attempts"], d["reason"], d["bytes"], d["state"]) for d in deaths] == [
+    assert [(d["number"], d["attempts"], d["reason"], d["bytes"], d["state"]) for d in deaths] == [
         (1, 1, "abort", 3, "dead"), (2, 1, "abort", 5, "dead"),
     ]  # fmt: skip
-    assert head.split() == ["id", "attempts", "bytes", "died", "state", "reason"]
+    assert head.split() == ["number", "attempts", "bytes", "died", "state", "reason"]
     assert [row.split()[:3] + row.split()[-2:] for row in rows] == [
         ["1", "1", "3", "dead", "abort"], ["2", "1", "5", "dead", "abort"],
     ]  # fmt: skip

@@ -199,6 +199,22 @@ async def test_a_failed_item_waits_and_is_dead_after_max_attempts(
     assert counts(daemon, queue)["dead"] == 1
 
 
+async def test_a_dead_letter_that_the_queue_made_is_named(
+    daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon.client().set(f"{queue}/declare", b"max_attempts = 1")
+    worker = worker_of(daemon, queue)
+
+    async def handle(item: AsyncItem) -> None:
+        worker.stop()
+        raise RuntimeError("no such account")
+
+    with caplog.at_level(logging.WARNING):
+        await asyncio.wait_for(worker.run(handle), 30)
+
+    assert f"{queue}: buried: no such account" in caplog.text
+
+
 async def test_leases_are_renewed_while_items_are_handled(
     daemon: DaemonProcess, queue: str
 ) -> None:
