@@ -28,7 +28,7 @@ from tests.process.cli.command import Command
         (["dead", "purge", "q", "7", "x"], 'NUMBER: "x" must be a whole number of at least 1'),
         (["queues", "create", "jobs/foo=1"], "\"jobs/foo=1\" is not a queue's name"),
         (["queues", "create", "j", "--set", "jobs/foo=1"], "must be key=value"),
-        (["get", "jobs/foo=1"], "unknown option foo, known are abort after"),
+        (["get", "jobs/foo=1"], "unknown option foo, docs/protocol.md lists all of them"),
         (["get", "jobs/opne"], "unknown option opne, did you mean open?"),
         (["completion", "tcsh"], "there is no completion for 'tcsh', but for bash, zsh, fish"),
     ],
