@@ -53,10 +53,13 @@ def show(at: At, queue: str, number: int, as_json: bool) -> bool:
     if as_json:
         print(json.dumps(facts))
     else:
-        width = max(map(len, facts)) - len("_ms")
-        for name, value in facts.items():
-            if value is not None:
-                print(f"{name.removesuffix('_ms'):<{width}}  {_shown(name, value)}")
+        rows = {
+            name.removesuffix("_ms"): _shown(name, value)
+            for name, value in facts.items() if value is not None
+        }  # fmt: skip
+        width = max(map(len, rows))
+        for name, word in rows.items():
+            print(f"{name:<{width}}  {word}")
     return facts["state"] != "gone"
 
 

@@ -42,7 +42,7 @@ class Which:
 
 
 def redrive(at: At, which: Which, rate: str | None, dry_run: bool, yes: bool) -> None:
-    """Make dead items available again; raise CommandError if a named one is not dead."""
+    """Make dead letters available again; raise CommandError if a named one is not dead."""
     if bool(which.numbers) == which.everything:
         raise CommandError("dead redrive: say which items, or --all of them")
     if which.to == "":
@@ -76,7 +76,7 @@ def redrive(at: At, which: Which, rate: str | None, dry_run: bool, yes: bool) ->
         else:
             print(f"redrove {dead_items(0)} of {queue} {back}")
     if missing:
-        raise CommandError(f"{queue}: not among the dead: {listed(missing)}", NOTHING)
+        raise CommandError(f"{queue}: not among the dead letters: {listed(missing)}", NOTHING)
 
 
 def move(

@@ -92,7 +92,9 @@ def test_an_item_is_shown_with_why_it_is_not_delivered(
     )  # fmt: skip
     assert "holder" not in rows
     assert (gone.code, gone.err) == (1, "")
-    assert b"gone" in gone.out
+    assert gone.out == (
+        b"number  1\nstate   gone\nwhy     confirmed, expired or removed\n"
+    )
     said = "kestrelpy: queue seen has no item 3, the latest is 2\n"
     assert [(each.code, each.err) for each in never] == [(1, said)] * 3
 
@@ -138,7 +140,7 @@ def test_the_dead_are_listed_with_their_reasons(
     assert [row.split()[:3] + row.split()[-2:] for row in rows] == [
         ["1", "1", "3", "dead", "abort"], ["2", "1", "5", "dead", "abort"],
     ]  # fmt: skip
-    assert (none.code, none.out, none.err) == (0, b"", "no dead items in unhurt\n")
+    assert (none.code, none.out, none.err) == (0, b"", "no dead letters in unhurt\n")
 
 
 def test_the_dead_are_purged_one_some_or_all(kestrelpy: Command, daemon: DaemonProcess) -> None:
@@ -155,12 +157,12 @@ def test_the_dead_are_purged_one_some_or_all(kestrelpy: Command, daemon: DaemonP
     assert neither.is_sentence(2)
     assert "say which items, or --all of them" in neither.err
     assert no.code == 1
-    assert b"600 dead items of frail-2 go for good. Remove? [y/N]" in no.out
-    assert (some.code, some.out) == (0, b"purged 2 dead items of frail-2\n")
-    assert (missing.code, missing.out) == (1, b"purged 1 dead item of frail-2\n")
+    assert b"600 dead letters of frail-2 go for good. Remove? [y/N]" in no.out
+    assert (some.code, some.out) == (0, b"purged 2 dead letters of frail-2\n")
+    assert (missing.code, missing.out) == (1, b"purged 1 dead letter of frail-2\n")
     assert missing.is_sentence(1)
-    assert "frail-2: not among the dead: 3" in missing.err
-    assert (everything.code, everything.out) == (1, b"purged 596 dead items of frail-2\n")
+    assert "frail-2: not among the dead letters: 3" in missing.err
+    assert (everything.code, everything.out) == (1, b"purged 596 dead letters of frail-2\n")
     assert "frail-2: they are leased, so they stay: 1" in everything.err
     assert counts(daemon, "frail-2")["dead"] == 1
     client.get("frail-2/close")

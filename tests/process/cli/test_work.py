@@ -280,7 +280,7 @@ def test_the_lease_is_renewed_while_the_command_runs(
 
 
 def reasons(daemon: DaemonProcess, queue: str) -> list[bytes]:
-    """Return the reasons of the dead items of this queue."""
+    """Return the reasons of the dead letters of this queue."""
     said = daemon.client().stats(f"{queue}/dead")
     return [word for key, word in said.items() if key.endswith(b"_reason")]
 
