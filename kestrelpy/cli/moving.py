@@ -148,8 +148,11 @@ def _contains(
 ) -> bool:
     if text in str(why or ""):
         return True
-    found, marker = client.gets(f"{queue}/peek/after={number - 1}")
-    if found is None or int(marker) != number:
+    marker = client.stats(f"{queue}/item={number}").get(b"marker")
+    if not isinstance(marker, int):  # it is gone meanwhile
+        return False
+    found, at = client.gets(f"{queue}/peek/after={marker - 1}")
+    if found is None or int(at) != marker:
         return False
     body, _ = found  # and its flags
     return text.encode("utf-8", "surrogateescape") in body

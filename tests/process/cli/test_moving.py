@@ -64,6 +64,23 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
     assert counts(daemon, "mended")["items"] == 8
 
 
+def test_a_filter_reads_the_bodies_of_items_that_were_delayed(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    client.set("late-poison/declare", b"max_attempts = 1")
+    client.set("late-poison/delay=200ms", b"needle")
+    kill(client, "late-poison", [b"early"])
+    assert client.get("late-poison/open/t=10s") == b"needle"
+    client.get("late-poison/abort")
+
+    dry = kestrelpy("dead", "redrive", "late-poison", "--all", "--filter", "needle", "--dry-run")
+
+    assert dry.out.decode().splitlines() == [
+        "would redrive 1 dead letter of late-poison back to its end", "  1  abort",
+    ]  # fmt: skip
+
+
 def test_a_number_of_items_or_all_are_moved_in_their_order(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
