@@ -173,21 +173,21 @@ def test_a_delayed_item_says_until_when_and_is_available_when_it_is_retried(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     client = Client(("127.0.0.1", daemon.port), default_noreply=False)
-    assert client.set("later/at=9999999999", b"x")
+    assert client.set("much-later/at=9999999999", b"x")
 
-    before = shown(kestrelpy, "later", 1)
-    for_people = kestrelpy("item", "show", "later", "1")
-    nothing = kestrelpy("get", "later")
-    retried = kestrelpy("item", "retry", "later", "1")
-    again = kestrelpy("item", "retry", "later", "1")
+    before = shown(kestrelpy, "much-later", 1)
+    for_people = kestrelpy("item", "show", "much-later", "1")
+    nothing = kestrelpy("get", "much-later")
+    retried = kestrelpy("item", "retry", "much-later", "1")
+    again = kestrelpy("item", "retry", "much-later", "1")
 
     assert (before["state"], before["why"]) == ("delayed", "delayed until 9999999999000")
     assert b"delayed until 2286-11-20 17:46:39Z\n" in for_people.out
     assert nothing.is_sentence(1)
-    assert (retried.code, retried.out) == (0, b"item 1 of later is available\n")
+    assert (retried.code, retried.out) == (0, b"item 1 of much-later is available\n")
     assert again.is_sentence(1)
-    assert "item 1 of later is not delayed: ready" in again.err
-    assert kestrelpy("get", "later").out == b"x"
+    assert "item 1 of much-later is not delayed: ready" in again.err
+    assert kestrelpy("get", "much-later").out == b"x"
 
 
 def test_a_retry_of_a_dead_item_names_the_redrive(
