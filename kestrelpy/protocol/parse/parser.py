@@ -351,7 +351,11 @@ class Parser:
             return None
         else:
             noreply = self._pending is not None and self._pending.noreply
-            return Bad(b"CLIENT_ERROR bad data chunk", closes=True, noreply=noreply)
+            line = b"CLIENT_ERROR bad data chunk"
+            if self._parts is not None:
+                many = len(self._parts)
+                line += b": %d bytes were announced, and no line end follows them" % many
+            return Bad(line, closes=True, noreply=noreply)
         self._searched = self._at
         command, self._pending = self._pending, None
         parts, self._parts = self._parts, None
