@@ -637,7 +637,8 @@ FAULTS: tuple[Fault, ...] = (
         "journal/write/preallocation.py",
         "        return self.is_short or active is None or ",
         "        return True or active is None or ",
-        ("tests/unit/journal/write/test_writer.py", "tests/process/faults/test_full_disk.py"),
+        ("tests/unit/journal/write/test_preallocation.py",
+         "tests/process/faults/test_full_disk.py"),
     ),
     Fault(
         "a deleted queue leaves an earlier one of its name behind",

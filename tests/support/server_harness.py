@@ -381,7 +381,7 @@ class ServerHarness:
                 reader.ready.disk_refs.put_back()
                 moved |= bool(found)
             if reader.ready.beyond:
-                made = backlog.order(reader.ready.frontier)
+                made = backlog.next_read(reader.ready.frontier)
                 if made is not None:
                     life, order = made
                     backlog.arrived(life, *order.run(self.disk))
