@@ -11,8 +11,7 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo $$p && break; done)
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
-# A file is run by one process, so that what its tests share is made once.
-PYTEST := $(PY) -m pytest --dist loadfile --no-loadscope-reorder
+PYTEST := $(PY) -m pytest --no-loadscope-reorder
 # Tests at a time: one more than there are processors, because many wait for a disk or a clock.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)' 2>/dev/null || echo auto)
 TIME ?= 30m

@@ -14,10 +14,13 @@ _CUT: Final = b"..."
 
 
 def fitted(line: bytes) -> bytes:
-    """Return a reply line, cut where it is too long for a client's buffer."""
+    """Return a reply line; one that is too long for a client's buffer is cut between two words."""
     if len(line) <= _LINE_BYTES_MAX:
         return line
-    return line[: _LINE_BYTES_MAX - len(_CUT)] + _CUT
+    cut = line[: _LINE_BYTES_MAX - len(_CUT)]
+    words, _, rest = cut.rpartition(b" ")
+    # A word that is longer than half a line can only be cut itself.
+    return words + b" " + _CUT if len(rest) < _LINE_BYTES_MAX // 2 else cut + _CUT
 
 
 class Refused(Exception):

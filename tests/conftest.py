@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 from tests.support.soak import SEED_MAX, Soak, share, whole_time
 
@@ -21,9 +22,10 @@ settings.register_profile("search", deadline=None, print_blob=True)
 settings.register_profile("house", settings.get_profile("search"), derandomize=True)
 
 
-# Long files begin first, so that none is left for one process at the end. What kill tests leave
-# behind is audited under Spark.
-FIRST = ("tests/process/kill", "tests/unit/spark", "tests/simulation", "tests/model")
+# One process has these, in this sequence: they share one Spark, which audits what kill tests leave.
+TOGETHER = ("tests/process/kill", "tests/unit/spark")
+# Long files begin first, so that none is left for one process at the end.
+FIRST = (*TOGETHER, "tests/simulation", "tests/model", "tests/process/cli")
 
 
 def is_soak(config: pytest.Config) -> bool:
@@ -52,6 +54,20 @@ def _rank(item: pytest.Item) -> int:
         if item.nodeid.startswith(folder):
             return rank
     return len(FIRST)
+
+
+class FilesTogether(LoadFileScheduling):
+    """A file is run by one process, so that what its tests share is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return what is run by one process: the file of this test, or all of TOGETHER."""
+        scope: str = super()._split_scope(nodeid)
+        return TOGETHER[0] if scope.startswith(TOGETHER) else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FilesTogether:
+    return FilesTogether(config, log)
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ class ReadAhead:
 
     # -- reading ----------------------------------------------------------------------------
 
-    def order(self, item: int) -> tuple[int, SegmentRead] | None:
+    def next_read(self, item: int) -> tuple[int, SegmentRead] | None:
         """Return the next bytes to read, so that `item` and later ones can be taken; None: nothing
         now.
 

@@ -18,7 +18,14 @@ from rich.text import Text
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.remote import NONE, connected, date, printable, require_queue
+from kestrelpy.cli.remote import (
+    NONE,
+    connected,
+    date,
+    printable,
+    require_queue,
+    state_word,
+)
 
 _AT_ONCE: Final = 500  # removals in flight: they share a sync
 _WIDE: Final = 1000
@@ -27,7 +34,7 @@ Death = dict[str, str | int | None]
 
 
 def ls(at: At, queue: str, as_json: bool) -> None:
-    """Print every dead item; raise CommandError."""
+    """Print every dead letter; raise CommandError."""
     with connected(at) as client:
         deaths = deaths_of(client, queue)
         if not deaths:
@@ -36,8 +43,8 @@ def ls(at: At, queue: str, as_json: bool) -> None:
         print(json.dumps(list(deaths.values())))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("id", "attempts", "bytes", "died", "state", "reason"):
-        is_number = title in ("id", "attempts", "bytes")
+    for title in ("number", "attempts", "bytes", "died", "state", "reason"):
+        is_number = title in ("number", "attempts", "bytes")
         table.add_column(title, justify="right" if is_number else "left", no_wrap=True)
     for number, death in deaths.items():
         died_ms = death["died_ms"]
@@ -48,11 +55,11 @@ def ls(at: At, queue: str, as_json: bool) -> None:
     if deaths:
         Console(width=_WIDE).print(table)
     else:
-        print(f"no dead items in {queue}", file=sys.stderr)
+        print(f"no dead letters in {queue}", file=sys.stderr)
 
 
 def purge(at: At, queue: str, numbers: list[int], everything: bool, yes: bool) -> None:
-    """Remove these dead items, or all of them; raise CommandError if one of them stays."""
+    """Remove these dead letters, or all of them; raise CommandError if one of them stays."""
     if bool(numbers) == everything:
         raise CommandError("dead purge: say which items, or --all of them")
     with connected(at) as client:
@@ -71,18 +78,19 @@ def purge(at: At, queue: str, numbers: list[int], everything: bool, yes: bool) -
     print(f"purged {dead_items(len(known) - len(stay))} of {queue}")
     missing = [number for number in chosen if number not in deaths]
     if missing:
-        raise CommandError(f"{queue}: not among the dead: {listed(missing)}", NOTHING)
+        raise CommandError(f"{queue}: not among the dead letters: {listed(missing)}", NOTHING)
     if stay:
         raise CommandError(f"{queue}: they are leased, so they stay: {listed(stay)}", NOTHING)
 
 
 def deaths_of(client: Client, queue: str) -> dict[int, Death]:
-    """Return the server's facts of each dead item, by number, oldest first."""
+    """Return the server's facts of each dead letter, by number, oldest first."""
     prefix, found = f"queue_{queue}_dead_", dict[int, Death]()
     for key, value in client.stats(f"{queue}/dead").items():
         number, _, fact = key.decode("ascii").removeprefix(prefix).partition("_")
-        death = found.setdefault(int(number), {"id": int(number)})
-        death[fact] = _decoded(value)
+        death = found.setdefault(int(number), {"number": int(number)})
+        word = _decoded(value)
+        death[fact] = state_word(str(word)) if fact == "state" else word
     return found
 
 
@@ -94,8 +102,8 @@ def _decoded(value: bytes | int) -> str | int | None:
 
 
 def dead_items(count: int) -> str:
-    """Return the number of dead items in words."""
-    return "1 dead item" if count == 1 else f"{count} dead items"
+    """Return the number of dead letters in words."""
+    return "1 dead letter" if count == 1 else f"{count} dead letters"
 
 
 def listed(numbers: list[int], most: int = 20) -> str:

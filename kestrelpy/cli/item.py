@@ -12,16 +12,19 @@ from typing import Final
 from urllib.parse import unquote
 
 from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheClientError
 
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.remote import NONE, connected, date, no_queue, printable
+from kestrelpy.cli.remote import NONE, connected, date, no_queue, printable, state_word
+from kestrelpy.client import reason
 from kestrelpy.durations import format_duration_ms
 
 _DURATIONS: Final = frozenset({"age_ms", "lease_left_ms"})
 _DATES: Final = frozenset({"stored_ms", "expires_ms", "died_ms"})
-_UNTIL: Final = re.compile(r"((?:delayed|lent) .*?until )(\d+)")
+_UNTIL: Final = re.compile(r"((?:delayed|leased) .*?until )(\d+)")
+_NOT_ASSIGNED: Final = re.compile(r"item \d+ of .* is not assigned yet, the latest is (\d+)")
 _SAID: Final = {
     True: "is paused: it stores, confirms and shows, and leases nothing",
     False: "leases again",
@@ -50,10 +53,13 @@ def show(at: At, queue: str, number: int, as_json: bool) -> bool:
     if as_json:
         print(json.dumps(facts))
     else:
-        width = max(map(len, facts)) - len("_ms")
-        for name, value in facts.items():
-            if value is not None:
-                print(f"{name.removesuffix('_ms'):<{width}}  {_shown(name, value)}")
+        rows = {
+            name.removesuffix("_ms"): _shown(name, value)
+            for name, value in facts.items() if value is not None
+        }  # fmt: skip
+        width = max(map(len, rows))
+        for name, word in rows.items():
+            print(f"{name:<{width}}  {word}")
     return facts["state"] != "gone"
 
 
@@ -93,11 +99,18 @@ def _refused(
 
 
 def _facts(client: Client, queue: str, number: int) -> Facts:
-    """Return the server's facts of the item, `None` for an absent one."""
-    found = client.stats(f"{queue}/item={number}")
+    """Return the server's facts of the item, `None` for an absent one; raise CommandError."""
+    try:
+        found = client.stats(f"{queue}/item={number}")
+    except MemcacheClientError as error:
+        if not (latest := _NOT_ASSIGNED.fullmatch(reason(error))):
+            raise
+        text = f"queue {queue} has no item {number}, the latest is {latest[1]}"
+        raise CommandError(text, NOTHING) from None
     if not found:
         raise no_queue(queue)
-    return {key.decode("ascii"): _decoded(key, value) for key, value in found.items()}
+    facts = {key.decode("ascii"): _decoded(key, value) for key, value in found.items()}
+    return {"number": facts.pop("id"), **facts}
 
 
 def _decoded(key: bytes, value: bytes | int) -> str | int | None:
@@ -106,7 +119,9 @@ def _decoded(key: bytes, value: bytes | int) -> str | int | None:
     text = value.decode("ascii")
     if text == NONE:
         return None
-    return unquote(text.replace("_", " ")) if key == b"why" else unquote(text)
+    if key == b"why":
+        return re.sub("^lent ", "leased ", unquote(text.replace("_", " ")))
+    return state_word(text) if key == b"state" else unquote(text)
 
 
 def _shown(name: str, value: str | int) -> str:

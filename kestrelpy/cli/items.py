@@ -14,11 +14,15 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import quote_from_bytes
 
-from pymemcache.client.base import Client
-
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.remote import NoAnswer, connected, parse_wait_ms, require_queue
+from kestrelpy.cli.remote import (
+    NoAnswer,
+    connected,
+    nothing_to_lease,
+    parse_wait_ms,
+    require_queue,
+)
 from kestrelpy.durations import shown
 
 # Memcached's border: a larger number on the wire is a date.
@@ -96,7 +100,10 @@ def get(at: At, queue: str, wait: str | None) -> None:
     wait_ms = parse_wait_ms(wait, "--wait") if wait is not None else 0
     with connected(at, wait_ms) as client:
         waiting = f"/t={wait_ms}" if wait_ms else ""
-        _write_out(_found(client, queue, f"{queue}/open{waiting}"))
+        found = client.get(f"{queue}/open{waiting}")
+        if found is None:
+            raise nothing_to_lease(client, _name(queue))
+        _write_out(found[0])
         # Confirm only now: after a failed write the hang-up gives the item back.
         client.get(f"{queue}/close")
 
@@ -104,15 +111,16 @@ def get(at: At, queue: str, wait: str | None) -> None:
 def peek(at: At, queue: str) -> None:
     """Write the next item's body to standard output and leave it there; raise CommandError."""
     with connected(at) as client:
-        _write_out(_found(client, queue, f"{queue}/peek"))
+        found = client.get(f"{queue}/peek")
+        if found is None:
+            require_queue(client, _name(queue))
+            raise CommandError(f"{queue}: no item is ready", NOTHING)
+        _write_out(found[0])
 
 
-def _found(client: Client, queue: str, key: str) -> bytes:
-    found: tuple[bytes, int] | None = client.get(key)
-    if found is None:
-        require_queue(client, queue)
-        raise CommandError(f"{queue}: no item is ready", NOTHING)
-    return found[0]
+def _name(key: str) -> str:
+    """Return the queue of a key with options."""
+    return key.partition("/")[0]
 
 
 def _unix_seconds(text: str) -> str:

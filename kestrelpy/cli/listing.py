@@ -26,7 +26,7 @@ MODES: Final = ("up", "readonly", "quiescent")
 _COLUMNS: Final = {
     "items": "items",
     "bytes": "bytes",
-    "open": "open_transactions",
+    "leased": "leased",
     "delayed": "delayed",
     "dead": "dead",
     "waiters": "waiters",

@@ -42,7 +42,7 @@ class Which:
 
 
 def redrive(at: At, which: Which, rate: str | None, dry_run: bool, yes: bool) -> None:
-    """Make dead items available again; raise CommandError if a named one is not dead."""
+    """Make dead letters available again; raise CommandError if a named one is not dead."""
     if bool(which.numbers) == which.everything:
         raise CommandError("dead redrive: say which items, or --all of them")
     if which.to == "":
@@ -76,7 +76,7 @@ def redrive(at: At, which: Which, rate: str | None, dry_run: bool, yes: bool) ->
         else:
             print(f"redrove {dead_items(0)} of {queue} {back}")
     if missing:
-        raise CommandError(f"{queue}: not among the dead: {listed(missing)}", NOTHING)
+        raise CommandError(f"{queue}: not among the dead letters: {listed(missing)}", NOTHING)
 
 
 def move(
@@ -148,8 +148,11 @@ def _contains(
 ) -> bool:
     if text in str(why or ""):
         return True
-    found, marker = client.gets(f"{queue}/peek/after={number - 1}")
-    if found is None or int(marker) != number:
+    marker = client.stats(f"{queue}/item={number}").get(b"marker")
+    if not isinstance(marker, int):  # it is gone meanwhile
+        return False
+    found, at = client.gets(f"{queue}/peek/after={marker - 1}")
+    if found is None or int(at) != marker:
         return False
     body, _ = found  # and its flags
     return text.encode("utf-8", "surrogateescape") in body

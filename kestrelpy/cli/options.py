@@ -48,11 +48,11 @@ Watch = Annotated[
 Number = Annotated[
     int,
     typer.Argument(
-        metavar="ID", help="The item's number.", parser=whole("ID", 1), show_default=False
+        metavar="NUMBER", help="The item's number.", parser=whole("NUMBER", 1), show_default=False
     ),
 ]
 Numbers = Annotated[
     list[int] | None,
-    typer.Argument(metavar="ID", help="Numbers of items.", parser=whole("ID", 1)),
+    typer.Argument(metavar="NUMBER", help="Numbers of items.", parser=whole("NUMBER", 1)),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]

@@ -62,7 +62,9 @@ def _show(at: At, queue: str, as_json: bool) -> None:
         rows.add_row(key, Text(_word(value)), source)
     console().print(rows)
     print()
-    print_facts({**figures, "total": in_total(figures)})
+    total = in_total(figures)
+    figures.pop("open_transactions", None)  # Kestrel's name for leased
+    print_facts({**figures, "total": total})
 
 
 def flush(at: At, queue: str, yes: bool) -> None:

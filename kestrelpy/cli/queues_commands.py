@@ -154,8 +154,9 @@ def items_ls(
 ) -> None:
     """List the items of a queue in the order of their markers.
 
-    Ready and leased items, and done ones where the queue retains them. Delayed items have no marker
-    yet. Nothing is taken.
+    Ready and leased items, those that were given back with a delay, dead letters, and done items
+    where the queue retains them. Items stored with a delay have a marker when they are due. Nothing
+    is taken.
     """
     from kestrelpy.cli import browsing
 

@@ -84,10 +84,21 @@ def no_queue(queue: str) -> CommandError:
     return CommandError(f"no queue {queue}", NOTHING)
 
 
-def require_queue(client: Client, queue: str) -> None:
-    """Raise CommandError if there is no such queue."""
-    if not client.stats(queue):
+def require_queue(client: Client, queue: str) -> dict[bytes, bytes | int]:
+    """Return the facts of a queue; raise CommandError if there is no such queue."""
+    facts: dict[bytes, bytes | int] = client.stats(queue)
+    if not facts:
         raise no_queue(queue)
+    return facts
+
+
+def nothing_to_lease(client: Client, queue: str) -> CommandError:
+    """Return the error for a queue that leased no item; raise CommandError if it does not exist."""
+    facts = require_queue(client, queue)
+    if facts.get(f"queue_{queue}_paused".encode()):
+        text = f"{queue} is paused and leases no item (kestrelpy queues resume {queue})"
+        return CommandError(text, NOTHING)
+    return CommandError(f"{queue}: no item is ready", NOTHING)
 
 
 @contextmanager
@@ -118,6 +129,11 @@ def date(unix_ms: int) -> str:
     except (OverflowError, ValueError, OSError):  # an expiry may be beyond what calendars know
         return str(unix_ms)
     return moment.isoformat(" ", "seconds").replace("+00:00", "Z")
+
+
+def state_word(word: str) -> str:
+    """Return the state of an item for people: the wire says `lent` for a leased one."""
+    return "leased" if word == "lent" else word
 
 
 def printable(text: str) -> str:

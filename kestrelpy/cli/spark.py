@@ -107,10 +107,10 @@ def report(
 
     The figures of its plots are beside it as CSV.
     """
+    _check()
     from kestrelpy.spark.jobs.common.job import Request
     from kestrelpy.spark.jobs.report import report as job
 
-    _check()
     request = Request(tuple(paths), out, as_json, summary, master=master)
     raise typer.Exit(job.command(request, job.Look(title or job.TITLE, queues, interval)))
 
@@ -129,11 +129,11 @@ def _run(
     master: str | None,
 ) -> None:  # fmt: skip
     """Run one of the jobs and exit."""
+    _check()
     from importlib import import_module
 
     from kestrelpy.spark.jobs.common.job import Request, run
 
-    _check()
     work = import_module(f"kestrelpy.spark.jobs.{job}.{job}").work
     request = Request(tuple(paths), out, as_json, summary, examples, master)
     raise typer.Exit(run(job, work, request))

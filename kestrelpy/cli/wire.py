@@ -29,7 +29,7 @@ from pymemcache.exceptions import (
     MemcacheUnknownError,
 )
 
-from kestrelpy.cli.remote import NONE
+from kestrelpy.cli.remote import NONE, state_word
 
 Facts = dict[str, int | str]
 
@@ -119,7 +119,7 @@ def shown_items(client: Client, queue: str, after: int, most: int) -> list[Shown
 def _shown(words: list[str], body: bytes) -> Shown:
     _, _, flags, _, marker, stored, expires, attempts, state, key, id_ = words
     return Shown(
-        int(marker), state, int(attempts), int(stored),
+        int(marker), state_word(state), int(attempts), int(stored),
         None if expires == NONE else int(expires), int(flags),
         None if key == NONE else key,
         None if id_ == NONE else unquote(id_, errors="backslashreplace"), body,

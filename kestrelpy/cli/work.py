@@ -33,9 +33,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Final
 
+from kestrelpy.cli.at import DEFAULT_TIMEOUT, at
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.logs import log_to_stderr
-from kestrelpy.cli.remote import parse_address, parse_wait_ms, refusals
+from kestrelpy.cli.remote import (
+    connected,
+    nothing_to_lease,
+    parse_address,
+    parse_wait_ms,
+    refusals,
+)
 from kestrelpy.client import Item, LeaseLost, State, Worker
 
 log = logging.getLogger("kestrelpy.work")
@@ -99,7 +106,8 @@ def work(options: WorkOptions) -> None:
     if crew.failure is not None:
         raise crew.failure
     if options.once and not crew.begun:
-        raise CommandError(f"{options.queue}: no item is ready", NOTHING)
+        with connected(at(options.server, DEFAULT_TIMEOUT)) as client:
+            raise nothing_to_lease(client, options.queue)
     if (options.once or options.items_max is not None) and crew.failed:
         raise SystemExit(NOTHING)
 
@@ -270,7 +278,10 @@ class _Crew:
         except LeaseLost:
             return _LOST
         if state is State.BURIED:
-            return f"the item is a dead letter after {item.attempts + 1} attempts"
+            many = item.attempts + 1
+            return f"the item is a dead letter after {many} attempt{'s' if many > 1 else ''}"
+        if state is State.LOST:
+            return _LOST
         return "the item was given back"
 
     def _environment(self, item: Item) -> dict[str, str]:

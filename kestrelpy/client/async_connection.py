@@ -29,12 +29,16 @@ class AsyncConnection:
         self._reading: asyncio.Task[None] | None = None
         self._waiting: deque[asyncio.Future[Answer]] = deque()
 
+    async def connect(self) -> None:
+        """Connect if there is no connection. Raises OSError."""
+        await self._connected()
+
     async def ask(self, line: str) -> Answer:
         """Send a request without a body, and return its answer.
 
         Raises OSError (TimeoutError is one) if there is no connection or no answer.
         """
-        writer = await self._connect()
+        writer = await self._connected()
         answer = asyncio.get_running_loop().create_future()
         try:
             writer.write(line.encode("ascii", "replace") + b"\r\n")
@@ -65,7 +69,7 @@ class AsyncConnection:
             writer.close()
         self._fail(ConnectionError("the connection was closed"))
 
-    async def _connect(self) -> asyncio.StreamWriter:
+    async def _connected(self) -> asyncio.StreamWriter:
         async with self._connecting:  # one at a time
             if self._writer is None:
                 async with asyncio.timeout(self._connect_seconds):

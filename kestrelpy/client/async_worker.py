@@ -30,6 +30,7 @@ from kestrelpy.client.connection import (
     CONNECT_SECONDS,
     DEFAULT_SERVER,
     Address,
+    max_attempts_in,
     reason,
 )
 from kestrelpy.client.item import INSISTENT, Found, LeasedItem, LeaseLost, State, delay_word
@@ -183,11 +184,14 @@ class AsyncWorker:
             await self.close()
 
     async def fetch(self) -> AsyncItem | None:
-        """Fetch an item; return None if none came within `wait`.
+        """Fetch an item; return None if none came within `wait`, or after `stop`.
 
         Raises OSError if the server cannot be reached, Refused if it refuses.
         """
         try:
+            await self._fetching.connect()  # first, so that `stop` finds a wait that it can end
+            if self._stopping.is_set():
+                return None
             opened_at = time.monotonic()
             answer = await self._fetching.ask(f"gets {self._settings.open_key()}")
         except OSError:
@@ -218,6 +222,7 @@ class AsyncWorker:
         else:
             words = self._settings.retry.words(item.attempts, random.random())
             await self._end(item, State.ABORTED, words)
+            await self._note_death(item)
         return item._state
 
     def stop(self) -> None:
@@ -289,6 +294,16 @@ class AsyncWorker:
             await item.confirm()
         except LeaseLost as error:
             log.warning("%s: the leased item may be handled again: %s", self.queue, error)
+
+    async def _note_death(self, item: AsyncItem) -> None:
+        """Note it if the queue's own `max_attempts` made the failed item a dead letter."""
+        if item._state is not State.ABORTED:
+            return
+        with contextlib.suppress(OSError, Refused):  # it is only a word in the log
+            answer = await self._ending.ask(f"stats {self.queue}/settings")
+            most = max_attempts_in(answer.check().facts, self.queue)
+            if most is not None and item.attempts + 1 >= most:
+                item._state = State.BURIED
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from pymemcache.client.base import Client
@@ -113,6 +113,15 @@ def is_refused(error: BaseException, word: str) -> bool:
     return is_refusal and reason(error).startswith(word)
 
 
+def max_attempts_in(facts: Mapping[bytes, bytes | int], queue: str) -> int | None:
+    """Return `max_attempts` of the answer to `stats <queue>/settings`; None if it has no limit."""
+    value = facts.get(f"queue_{queue}_setting_max_attempts".encode(), b"")
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
 class Connection:
     """A connection for one thread at a time; any thread may call `end_wait`."""
 
@@ -140,6 +149,14 @@ class Connection:
         """
         facts = self._ask(lambda client: client.stats(f"{queue}/token={token}"))
         return int(facts.get(b"id", 0))
+
+    def max_attempts(self, queue: str) -> int | None:
+        """Return the queue's setting: so many failures make a dead letter; None: it has no limit.
+
+        Raises OSError or MemcacheError.
+        """
+        facts = self._ask(lambda client: client.stats(f"{queue}/settings"))
+        return max_attempts_in(facts, queue)
 
     def touch(self, key: str, seconds: int) -> bool:
         """Return True for TOUCHED, False for NOT_FOUND. Raises OSError or MemcacheError."""

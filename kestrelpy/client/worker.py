@@ -170,7 +170,8 @@ class Worker:
         """End an item that failed, as `run` does after an exception; return how it ended.
 
         It is given back, to be tried again after `retry_delay`, or is a dead letter with this text
-        as the reason after `max_attempts`.
+        as the reason after `max_attempts`. If the queue's own `max_attempts` is reached, it is a
+        dead letter as well, and the reason is `abort`.
         """
         if self._settings.retry.is_last(item.attempts):
             item.bury(error)
@@ -178,6 +179,7 @@ class Worker:
             # Which failures come back together is no secret: any random number will do.
             words = self._settings.retry.words(item.attempts, random.random())
             self._end(item, State.ABORTED, words)
+            self._note_death(item)
         return item._state
 
     def stop(self) -> None:
@@ -334,6 +336,15 @@ class Worker:
             with contextlib.suppress(LeaseLost):
                 became = self.fail(item, text).value
         log.warning("%s: %s: %s", self.queue, became, text)
+
+    def _note_death(self, item: Item) -> None:
+        """Note it if the queue's own `max_attempts` made the failed item a dead letter."""
+        if item._state is not State.ABORTED:
+            return
+        with contextlib.suppress(*PASSING, MemcacheClientError):  # it is only a word in the log
+            most = self._connection.max_attempts(self.queue)
+            if most is not None and item.attempts + 1 >= most:
+                item._state = State.BURIED
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds

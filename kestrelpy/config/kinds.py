@@ -108,6 +108,10 @@ def _read_queue(value: str) -> str:
     return str(value)
 
 
+def _read_port_or_off(value: object) -> int | None:
+    return None if value == "off" else _within(0, 65535, _read_number(value))
+
+
 def _number(low: int, high: int = _MAX_NUMBER, *, none: bool = False) -> PlainValidator:
     allowed = f"a whole number from {low} to {high}"
     return kind(allowed, lambda value: _within(low, high, _read_number(value)), none=none)
@@ -157,5 +161,8 @@ PathOrNone = Annotated[Path | None, kind("a path", _read_path, none=True)]
 PathNeeded = Annotated[Path, kind("a path", _read_path)]
 HostName = Annotated[str, kind("a host name or an address", _read_host)]
 Port = Annotated[int, _number(0, 65535)]
+PortOrOff = Annotated[
+    int | None, kind('a whole number from 0 to 65535, or "off"', _read_port_or_off)
+]
 MsOrForever = Annotated[int | None, kind(f'{_TIME}, or "forever"', _read_time_or_forever)]
 Retaining = Annotated[Retain, kind(RETAIN_FORM, read_retain)]

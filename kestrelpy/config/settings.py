@@ -39,6 +39,7 @@ from kestrelpy.config.kinds import (
     PathNeeded,
     PathOrNone,
     Port,
+    PortOrOff,
     QueueOrNone,
     Retaining,
     SegmentBytes,
@@ -68,6 +69,7 @@ class ServerConfig(_Section):
     host: HostName = "127.0.0.1"
     port: Port = 22133
     socket: PathOrNone = None
+    text_port: PortOrOff = None
     data_dir: PathNeeded = Path("data")
     max_connections: Count = 10_000
     max_queues: Count = 10_000
@@ -348,4 +350,4 @@ KNOWN: Final = {
     "aliases": _keys(AliasBlock),
 }
 # Words of the spec that this version does not act on yet: better refused than silently ignored.
-LATER: Final = {"server": "http_host http_port text_port"}
+LATER: Final = {"server": "http_host http_port"}

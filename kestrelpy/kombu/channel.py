@@ -34,6 +34,7 @@ _FANOUT_TYPES: Final = ("topic", "fanout")
 _TRANSIENT_SECONDS: Final = 300
 _PIDBOX: Final = ".pidbox"
 _EVENT_SECONDS: Final = 1.0
+_TRANSIENT: Final = 1  # the delivery mode of AMQP
 
 
 class Broker(Protocol):
@@ -161,11 +162,22 @@ class Channel(virtual.Channel):
     def _put_fanout(
         self, exchange: str, message: Mapping[str, Any], routing_key: str, **options: object
     ) -> None:
-        durable = self.state.exchanges.get(exchange, {}).get("durable", False)
+        declared = self.state.exchanges.get(exchange, {})
+        durable = declared.get("durable", False)
         seconds = expiry_seconds(message, time.time()) or (0 if durable else _TRANSIENT_SECONDS)
-        patience = None if durable else _EVENT_SECONDS
+        is_event = (
+            declared.get("type") == "topic"
+            and message["properties"].get("delivery_mode") == _TRANSIENT
+        )
+        patience = _EVENT_SECONDS if is_event or not durable else None
         name = exchange_name(exchange)
-        self.connection.store(name, _encoded(message), "", seconds, patience)
+        try:
+            self.connection.store(name, _encoded(message), "", seconds, patience)
+        except OSError:
+            # Celery repeats a heartbeat until the daemon is back, and holds a lock that its stop
+            # needs. So an event that cannot be sent is dropped.
+            if not is_event:
+                raise
 
     # -- consuming ----------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-"""The memcache text protocol: bytes to commands, commands to replies, one conversation per
-connection.
+"""The protocols of the daemon's ports: bytes to commands, commands to replies, one conversation per
+connection. The memcache text protocol, and Kestrel's own in `text`.
 
 One rule: no sockets, no files, no clock. Bytes and the time come in as arguments; a reply leaves
 when it is true.
@@ -9,17 +9,20 @@ from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.parse import Lines, check_name
 from kestrelpy.protocol.ports import Host, Room, Talk, Work
-from kestrelpy.protocol.replies import Gate
+from kestrelpy.protocol.wire import MEMCACHE, Wire
+from kestrelpy.protocol.wires import wire_named
 
 __all__ = [
+    "MEMCACHE",
     "Conversation",
-    "Gate",
     "Host",
     "Lines",
     "LogLimit",
     "Room",
     "Talk",
+    "Wire",
     "Work",
     "address_of",
     "check_name",
+    "wire_named",
 ]

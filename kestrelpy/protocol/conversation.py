@@ -15,8 +15,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import Broker, ChildQueue, Queue, TransferRequest, Waiter
-from kestrelpy.errors import ClientError, Refused, ServerError, fitted
+from kestrelpy.core import Broker, TransferRequest, Waiter
+from kestrelpy.errors import Refused, fitted
+from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import (
     Bad,
@@ -27,7 +28,6 @@ from kestrelpy.protocol.parse import (
     Formed,
     Lines,
     Monitor,
-    Parser,
     Plain,
     Remove,
     Store,
@@ -45,12 +45,11 @@ from kestrelpy.protocol.verbs import (
     ack_up_to,
     answer_plain,
     confirm,
-    delete_child,
-    find_lease,
     monitor,
     remove,
     withdraw,
 )
+from kestrelpy.protocol.wire import MEMCACHE, Requests, Script, Wire
 
 log = logging.getLogger("kestrelpy.conversation")
 
@@ -77,14 +76,15 @@ class Conversation:
     )  # fmt: skip
 
     def __init__(
-        self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int
-    ) -> None:
+        self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int,
+        wire: Wire = MEMCACHE,
+    ) -> None:  # fmt: skip
         self.broker = broker
         self.host = host
         self._elapsed = host.elapsed
-        self.replies = Replies(self)
+        self.replies = Replies(self, wire.usual)
         self.set_handler = SetHandler(self)
-        self.parser = Parser(self.set_handler.limit_of, lines)
+        self.parser: Requests = wire.requests(self.set_handler.limit_of, lines)
         self.get_handler = GetHandler(self, peer)
         self.holder = self.get_handler.holder
         self.stream: Iterator[bytes] | None = None
@@ -155,8 +155,8 @@ class Conversation:
             if command is None:
                 return
             self.last_command_ms = now_ms
-            if self.replies.form is not None:
-                self.replies.form = None
+            if self.replies.form is not self.replies.usual:
+                self.replies.form = self.replies.usual
             try:
                 if isinstance(command, Store):
                     self.set_handler.store(command, now_ms)
@@ -170,7 +170,7 @@ class Conversation:
             except Refused as refused:
                 self.refuse(refused, command.noreply)
 
-    def _execute(self, command: Command, now_ms: int) -> None:
+    def _execute(self, command: Command | Script, now_ms: int) -> None:
         if isinstance(command, Delete):
             (self._confirm if command.token else self._delete)(command, now_ms)
         elif isinstance(command, Upto):
@@ -196,6 +196,8 @@ class Conversation:
                 self.stream = self.get_handler.fetch(command.command, now_ms)
             else:
                 self._execute(command.command, now_ms)
+        elif not isinstance(command, Store | Fetch):
+            self.stream = command.run(self, self.get_handler, now_ms)
 
     @property
     def is_blocked(self) -> bool:
@@ -308,62 +310,48 @@ class Conversation:
 
     def _confirm(self, command: Delete, now_ms: int) -> None:
         """Close the lease that the token of `delete q/token=N` names."""
-        queue = self.broker.queues.get(command.name)
-        if queue is not None and queue.log.failure is not None:
-            queue.raise_failed()
-        lease = find_lease(command.token, queue, now_ms)
-        lsn = queue.reader.confirm(lease, now_ms) if queue is not None and lease is not None else 0
+        ends = LeaseEnd(self.broker)
+        queue = ends.queue(command.name)
+        lease = ends.named(queue, command.token, now_ms)
+        rests = None
+        if queue is not None and lease is not None:
+            rests = ends.confirm(queue, lease, now_ms)
         if not command.noreply:
-            self._say_ended(b"DELETED\r\n", queue if lease is not None else None, lsn)
+            self._say_ended(b"DELETED\r\n", rests)
 
-    def _say_ended(self, word: bytes, queue: Queue | None, lsn: int) -> None:
-        """Reply with `word` when the record is written, or synced if the queue's policy asks for
-        that."""
-        if queue is None:
+    def _say_ended(self, word: bytes, rests: Rests | None) -> None:
+        """Reply with `word` when it is true."""
+        if rests is None:
             self.replies.say(b"NOT_FOUND\r\n")
-        elif queue.policy.confirms_synced:
-            self.replies.hold(word, queue.log, lsn)
         else:
-            self.replies.hold(word, queue.log, 0, lsn)
+            self.replies.hold(word, *rests)
 
     def _delete(self, command: Delete, now_ms: int) -> None:
-        if not self.host.allow_delete:
-            raise ClientError("delete is not allowed on this server (allow_delete)")
-        if self.host.mode != "up":
-            raise ServerError(f"{self.host.mode}: this server deletes nothing now")
-        queue = self.broker.queues.get(command.name)
-        if queue is not None and queue.log.failure is not None:
-            queue.raise_failed()
-        if isinstance(queue, ChildQueue):
-            delete_child(self, command, queue, now_ms)
-            return
-        queue = self.broker.delete(command.name, now_ms)
+        rests = QueueAdmin(self.broker, self.host).delete(command.name, now_ms)
         if command.noreply:
             return
-        if queue is None:
+        if rests is None:
             self.replies.say(b"NOT_FOUND\r\n")
-        elif queue.is_tombstone:
-            self.replies.hold(b"DELETED\r\n", queue.log, queue.log.lsn_appended)
-        else:
-            self.replies.hold(b"DELETED\r\n", self.host.files_gone(queue), 1)
+            return
+        *others, last = rests
+        for each in others:
+            self.replies.rest_on(each.log, each.stored)
+        self.replies.hold(b"DELETED\r\n", *last)
 
     def _touch(self, command: Touch, now_ms: int) -> None:
-        queue = self.broker.queues.get(command.name)
-        if queue is not None and queue.log.failure is not None:
-            queue.raise_failed()
+        ends = LeaseEnd(self.broker)
+        queue = ends.queue(command.name)
         if command.token:
-            lease = find_lease(command.token, queue, now_ms)
+            lease = ends.named(queue, command.token, now_ms)
         else:
             lease = self.get_handler.oldest(queue)
             if queue is not None and queue.reader in self.holder.overdue:
                 lease = None
-        lsn = 0
+        rests = None
         if queue is not None and lease is not None:
-            if lease.by_token and queue.log.no_room:
-                raise ServerError(queue.log.no_room)
-            lsn = queue.reader.renew(lease, command.seconds * 1000, now_ms)
+            rests = ends.renew(queue, lease, command.seconds * 1000, now_ms)
         if not command.noreply:
-            self._say_ended(b"TOUCHED\r\n", queue if lease is not None else None, lsn)
+            self._say_ended(b"TOUCHED\r\n", rests)
 
     def _bad(self, command: Bad, now_ms: int) -> None:
         if command.log:

@@ -5,16 +5,16 @@ One rule: Protocols only, no code, so that each part can be read and tested with
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from journal.files import Files
-from journal.store import Put
-from kestrelpy.core import Broker, Holder, Item, Log, Queue, Timetable, TransferRequest
+from kestrelpy.core import Broker, Holder, Log, Timetable, TransferRequest
 from kestrelpy.errors import Refused
+from kestrelpy.operations import Gate, ItemReader, Site
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse import Store
-from kestrelpy.protocol.replies import Gate, Replies
+from kestrelpy.protocol.replies import Replies
 
 
 class Work(Protocol):
@@ -43,24 +43,12 @@ class Room(Protocol):
         """Release the room reserved for a reply that is not made now."""
 
 
-class Host(Protocol):
+class Host(Site, Protocol):
     """The server process, as a conversation sees it."""
 
-    version: str
-    server_id: str
-    started_ms: int
-    mode: str
     timetable: Timetable
     room: Room
     log_limit: LogLimit
-
-    @property
-    def allow_delete(self) -> bool:
-        """True if `delete` may remove a queue."""
-
-    @property
-    def allow_flush_all(self) -> bool:
-        """True if `flush_all` may empty every queue."""
 
     @property
     def allow_shutdown(self) -> bool:
@@ -79,40 +67,11 @@ class Host(Protocol):
     def shutdown(self, why: str) -> None:
         """Drain and end the process; the log says why."""
 
-    def files_gone(self, queue: Queue) -> Gate:
-        """Return the gate that opens when the files of the deleted queue are gone for good."""
-
-    def earlier_files_gone(self, queue: Queue) -> Gate | None:
-        """Return the gate that opens when no earlier queue of this name can come back; None if none
-        can."""
-
     def start_read(self, log: Log, work: Work, talk: Talk) -> None:
         """Run a read of this log on a thread, and wake the conversation when it is over."""
 
-    def declaration(self, name: bytes, body: bytes) -> bytes:
-        """Return the client's settings for this queue in the stored form; raise ClientError."""
-
-    def settings(self, name: bytes, declared: bytes) -> list[tuple[str, str, str]]:
-        """Return the settings in force for this queue, each with its value and its source."""
-
     def set_mode(self, mode: str) -> None:
         """Set the mode: up, readonly or quiescent."""
-
-
-class ItemReader(Protocol):
-    """Reads items that only the log has, for one conversation.
-
-    Each generator yields nothing while a read is under way, and is resumed when that is over.
-    """
-
-    def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
-        """Return the item; None if it cannot be read."""
-
-    def find(self, queue: Queue, id_: int) -> Generator[bytes, None, Put | None]:
-        """Return the put of the item; None if it is gone or cannot be read."""
-
-    def find_begin(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
-        """Return the marker of the first needed item that was stored at that time or later."""
 
 
 class Talk(Protocol):

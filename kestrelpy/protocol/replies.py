@@ -10,54 +10,14 @@ becomes the error; an empty reply, which only delays the next ones, stays empty.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Final
 
 from kestrelpy.errors import ServerError
+from kestrelpy.operations import Awaited, Gate
 from kestrelpy.protocol.parse import SILENT, Form
 
 # Item bytes that one connection may have in replies not yet sent and in sets not yet stored.
 HELD_BYTES_MAX: Final = 4 << 20
-
-
-class Awaited(Protocol):
-    """An object that a reply can wait for: a queue's log, or a `Gate`."""
-
-    @property
-    def lsn_written(self) -> int:
-        """The lsn up to which replies that wait for a write are true."""
-
-    @property
-    def lsn_stored(self) -> int:
-        """The lsn up to which replies that wait for a sync are true."""
-
-    @property
-    def failure(self) -> Exception | None:
-        """The reason why no further reply will become true; None if there is none."""
-
-    @property
-    def waiting_stored(self) -> set[object]:
-        """The conversations to wake when more is stored."""
-
-    @property
-    def waiting_written(self) -> set[object]:
-        """The conversations to wake when more is written."""
-
-
-class Gate:
-    """One piece of work that a reply waits for: files removed, a configuration read."""
-
-    __slots__ = ("failure", "lsn_stored", "lsn_written", "waiting_stored", "waiting_written")
-
-    def __init__(self) -> None:
-        self.lsn_written = 0
-        self.lsn_stored = 0
-        self.failure: Exception | None = None
-        self.waiting_stored: set[object] = set()
-        self.waiting_written: set[object] = set()
-
-    def open(self) -> None:
-        """The work is done: the replies that wait for it are true."""
-        self.lsn_written = self.lsn_stored = 1
 
 
 class JointReply:
@@ -123,24 +83,34 @@ class JointReply:
 
 
 class Replies:
-    """One connection's replies: those in `out` are true, those in `held` wait."""
+    """One connection's replies: those in `out` are true, those in `held` wait.
 
-    __slots__ = ("_conversation", "_rests", "form", "held", "out", "value_bytes")
+    `usual` is the form of its replies, None for memcache's own words.
+    """
 
-    def __init__(self, conversation: object) -> None:
+    __slots__ = (
+        "_conversation", "_rests", "form", "held", "joint", "out", "usual", "value_bytes"
+    )  # fmt: skip
+
+    def __init__(self, conversation: object, usual: Form | None = None) -> None:
         self._conversation = conversation
         self._rests: JointReply | None = None
-        self.form: Form | None = None  # of the replies to the present request
+        self.usual = usual
+        self.form = usual  # of the replies to the present request
+        self.joint: JointReply | None = None  # takes the replies of requests that get one together
         self.out: list[bytes] = []
         self.held: deque[tuple[bytes, Awaited, int, int]] = deque()
         self.value_bytes = 0  # of the items among them; the caller that adds an item counts it
 
     def say(self, data: bytes) -> None:
         """Add a reply that is true already; it leaves after the replies held before it."""
-        if self.form is not None:
-            data = self.form.reply(data)
         if self._rests is not None:
             self.hold(data, _THE_SAME, 0)
+            return
+        if self.form is not None:
+            data = self.form.reply(data)
+        if self.joint is not None:
+            self.joint.say(data)
         elif self.held:
             log = self.held[-1][1]
             self.held.append((data, log, 0, 0))
@@ -156,6 +126,9 @@ class Replies:
             both, self._rests = self._rests, None
             both.hold(data, log, stored, written)
             log, stored, written = both, 1, 0
+        if self.joint is not None:
+            self.joint.hold(data, log, stored, written)
+            return
         if log.lsn_stored < stored or log.lsn_written < written:
             held.append((data, log, stored, written))
             self._wait_for(log, stored, written)
@@ -183,9 +156,13 @@ class Replies:
                 if log.failure is None:
                     self._wait_for(log, stored, written)
                     return
-                data = _failed(log.failure) if data or data is SILENT else b""
+                data = self._failed(log.failure) if data or data is SILENT else b""
             out.append(data)
             held.popleft()
+
+    def _failed(self, failure: Exception) -> bytes:
+        data = ServerError(" ".join(str(failure).split())).line() + b"\r\n"
+        return data if self.usual is None else self.usual.reply(data)
 
     def _wait_for(self, log: Awaited, stored: int, written: int) -> None:
         if stored > log.lsn_stored:
@@ -197,7 +174,7 @@ class Replies:
         """Drop everything: the client is gone."""
         self.out.clear()
         self.held.clear()
-        self._rests = None
+        self._rests = self.joint = None
         self.value_bytes = 0
 
     def take(self) -> bytes:
@@ -225,7 +202,3 @@ def say(
 
 def _is_true(log: Awaited, stored: int, written: int) -> bool:
     return log.lsn_stored >= stored and log.lsn_written >= written
-
-
-def _failed(failure: Exception) -> bytes:
-    return ServerError(" ".join(str(failure).split())).line() + b"\r\n"

@@ -22,7 +22,8 @@ from journal.store import Sizes
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol import Gate, Lines, LogLimit, Room
+from kestrelpy.operations import Gate
+from kestrelpy.protocol import Lines, LogLimit, Room, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
     CannotListen,
@@ -200,10 +201,14 @@ class Daemon:
         listeners = self._listeners = Listeners(self._new_connection, max(min(BACKLOG, most), 1))
         try:
             handed = self._supervisor.sockets()
-            lines = await (
-                listeners.take_over(handed) if handed
-                else listeners.listen(server.host, server.port, server.socket)
-            )  # fmt: skip
+            if handed:
+                lines = await listeners.take_over(handed)
+                if not any(name == "text" for name, _ in handed):
+                    lines += await listeners.listen_text(server.host, server.text_port)
+            else:
+                lines = await listeners.listen(
+                    server.host, server.port, server.socket, server.text_port
+                )
             for line in lines:
                 self._say(line)
         except (BadInheritance, CannotListen) as error:
@@ -254,8 +259,8 @@ class Daemon:
 
     # -- connections ------------------------------------------------------------------------
 
-    def _new_connection(self) -> Connection:
-        return Connection(self)
+    def _new_connection(self, wire: Wire) -> Connection:
+        return Connection(self, wire)
 
     def admit(self, connection: Connection) -> bool:
         """Return whether the connection may stay."""
@@ -417,7 +422,7 @@ class Daemon:
 
 def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
     """Return the changed settings that no reload applies."""
-    for key in ("host", "port", "socket", "data_dir"):
+    for key in ("host", "port", "socket", "text_port", "data_dir"):
         if getattr(config.server, key) != getattr(began_with.server, key):
             yield f"[server] {key}"
     if config.journal != began_with.journal:

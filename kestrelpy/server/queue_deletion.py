@@ -20,7 +20,7 @@ from aiofiles.base import wrap
 from journal.errors import JournalFailed
 from kestrelpy.core import JournalLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol import Gate
+from kestrelpy.operations import Gate
 from kestrelpy.server import clock
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
     NOTIFY_SOCKET   datagrams: READY=1, RELOADING=1, STOPPING=1, STATUS=...; longer time at start
     WATCHDOG_USEC   WATCHDOG=1 twice in this time, from the loop that serves the clients
     LISTEN_FDS      listening sockets, from descriptor 3 on: they outlive the daemon, so that
-                    connections wait through a restart
+                    connections wait through a restart; LISTEN_FDNAMES: their names
 
 One rule: without these variables nothing happens, and no failure to notify stops the daemon.
 """
@@ -44,10 +44,14 @@ class Supervisor:
         self._inherited = int(count) if meant and count.isdecimal() else 0
         self._has_failed = False
 
-    def sockets(self) -> list[socket.socket]:
-        """Return the sockets that were handed over, none the second time; raise BadInheritance."""
+    def sockets(self) -> list[tuple[str, socket.socket]]:
+        """Return the sockets that were handed over, each with its name, none the second time; raise
+        BadInheritance."""
         last, self._inherited = FIRST_DESCRIPTOR + self._inherited, 0
-        return [self._socket(descriptor) for descriptor in range(FIRST_DESCRIPTOR, last)]
+        return [
+            (self._name(descriptor), self._socket(descriptor))
+            for descriptor in range(FIRST_DESCRIPTOR, last)
+        ]
 
     def ready(self, status: str) -> None:
         """The daemon serves, after a start or a reload."""
@@ -86,9 +90,12 @@ class Supervisor:
                 self._has_failed = True
                 log.warning("NOTIFY_SOCKET %s: %s", self._address.replace("\0", "@"), error)
 
-    def _socket(self, descriptor: int) -> socket.socket:
+    def _name(self, descriptor: int) -> str:
         number = descriptor - FIRST_DESCRIPTOR
-        name = self._names[number] if number < len(self._names) else ""
+        return self._names[number] if number < len(self._names) else ""
+
+    def _socket(self, descriptor: int) -> socket.socket:
+        name = self._name(descriptor)
         shown = f"LISTEN_FDS: descriptor {descriptor}{f' ({name})' if name else ''}"
         try:
             os.set_inheritable(descriptor, False)

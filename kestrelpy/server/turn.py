@@ -153,9 +153,9 @@ class Turn:
         """Advance the transfers."""
         moves = self._broker.moves
         moves.advance(now_ms)
-        for order in moves.take_over():
-            assert isinstance(order.owner, Conversation)
-            self.touch(order.owner)
+        for request in moves.take_over():
+            assert isinstance(request.owner, Conversation)
+            self.touch(request.owner)
         for line in moves.refusals:
             log.warning("%s", line)
         moves.refusals.clear()

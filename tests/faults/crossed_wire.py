@@ -139,7 +139,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         'confirms = "synced": a close is answered when it is written',
         "kestrelpy/protocol/verbs/get.py",
-        "stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)",
+        "_, stored, written = ended(queue, lsn)",
         "stored, written = 0, lsn",
         WIRE,
     ),
@@ -189,10 +189,9 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         'confirms = "synced": delete and touch by token are answered when written',
-        "kestrelpy/protocol/conversation.py",
-        "        elif queue.policy.confirms_synced:\n"
-        "            self.replies.hold(word, queue.log, lsn)\n",
-        "",
+        "kestrelpy/operations/lease_end.py",
+        "    return Rests(queue.log, lsn) if queue.policy.confirms_synced else",
+        "    return",
         WIRE,
     ),
     Fault(

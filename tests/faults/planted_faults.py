@@ -65,6 +65,7 @@ TESTS_OF_SHARES = (
     "tests/unit/server/test_shares.py", "tests/unit/server/connections/test_memory.py",
     "tests/unit/server/connections/test_connection.py", "tests/unit/protocol/test_conversation.py",
 )  # fmt: skip
+TESTS_OF_THE_TEXT_PORT = ("tests/unit/protocol/text", "tests/scenario/test_transcripts.py")
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -285,7 +286,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "when the log fails, what was held is said as if it were true",
         REPLIES,
-        '                data = _failed(log.failure) if data or data is SILENT else b""\n',
+        '                data = self._failed(log.failure) if data or data is SILENT else b""\n',
         "",
         TESTS_OF_THE_WIRE,
     ),
@@ -636,7 +637,8 @@ FAULTS: tuple[Fault, ...] = (
         "journal/write/preallocation.py",
         "        return self.is_short or active is None or ",
         "        return True or active is None or ",
-        ("tests/unit/journal/write/test_writer.py", "tests/process/faults/test_full_disk.py"),
+        ("tests/unit/journal/write/test_preallocation.py",
+         "tests/process/faults/test_full_disk.py"),
     ),
     Fault(
         "a deleted queue leaves an earlier one of its name behind",
@@ -1020,6 +1022,34 @@ FAULTS: tuple[Fault, ...] = (
         "turn.committer.is_preparing(target)",
         "target.journal.preallocation.is_under_way",
         ("tests/unit/server/test_queue_deletion.py",),
+    ),
+    Fault(
+        "the text port: the reply to a put does not wait for its items",
+        "kestrelpy/protocol/text/requests.py",
+        "replies.hold(self._form.total(), joint, 1)",
+        "replies.say(self._form.total())",
+        TESTS_OF_THE_TEXT_PORT,
+    ),
+    Fault(
+        "the text port: a put that fails on the way to the disk is counted as stored",
+        REPLIES,
+        "            self.joint.hold(data, log, stored, written)\n            return\n",
+        "            self.joint.say(data)\n            return\n",
+        TESTS_OF_THE_TEXT_PORT,
+    ),
+    Fault(
+        "the text port: an item with a line end stays leased to a client that never saw it",
+        "kestrelpy/protocol/text/requests.py",
+        "        if form.is_unfit and not self._peeks:\n",
+        "        if form.is_unfit and self._peeks:\n",
+        TESTS_OF_THE_TEXT_PORT,
+    ),
+    Fault(
+        "the text port: the items after a refused one are stored",
+        "kestrelpy/protocol/text/parser.py",
+        "        if form.refusal is not None:\n",
+        "        if form.refusal is not None and not form.stored:\n",
+        TESTS_OF_THE_TEXT_PORT,
     ),
 )
 

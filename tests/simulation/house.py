@@ -65,8 +65,8 @@ class SimConnection(Connection):
     __slots__ = ("serial",)
     _serials = count()
 
-    def __init__(self, door: Any) -> None:
-        super().__init__(door)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.serial = next(SimConnection._serials)
 
     def __hash__(self) -> int:

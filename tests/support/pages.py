@@ -34,7 +34,6 @@ _BLOCK: Final = re.compile(
     r"(?ms)^(?:<!-- not run: (?P<why>[^>]+) -->\n+)?```(?P<kind>[\w-]+)\n(?P<text>.*?)^```$"
 )
 _LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-_NOTE: Final = re.compile(r" {3,}.*$")  # what stands beside a client's line, for the reader
 _LEFT_OUT: Final = "…"
 _PORT: Final = "22133"
 _SECONDS: Final = 30
@@ -85,7 +84,7 @@ class Reader:
                 self._hear(raw, line[2:].encode())
             else:
                 assert line.startswith("  "), f"neither a client's line nor the daemon's: {line!r}"
-                raw.send(_NOTE.sub("", line[2:]).encode() + b"\r\n")
+                raw.send(line[2:].encode() + b"\r\n")
         raw.hang_up()
 
     def _connected_again(self, before: Raw) -> Raw:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = ("journal", "kestrelpy/core", "kestrelpy/protocol", "kestrelpy/server")
+ROOMS: Final = (
+    "journal", "kestrelpy/core", "kestrelpy/operations", "kestrelpy/protocol", "kestrelpy/server",
+)  # fmt: skip
 
 
 @cache

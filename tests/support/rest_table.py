@@ -210,6 +210,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "protocol.log_limit.LogLimit": {"_logged": "lines of the last minute, bounded"},
     "protocol.log_limit._Logged": {"at_ms left": CLOCK},
     "protocol.parse.parser.Parser": {"_lines": CACHE, "_data _at _searched": BUFFER},
+    "protocol.text.parser.TextParser": {"_data _at _searched": BUFFER},
     "protocol.verbs.browse.Browser": {
         "at_end": "its client says no more",
         "_positions": "where this connection read last, bounded",
@@ -333,12 +334,22 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.parse.commands.Bad protocol.parse.commands.Delete protocol.parse.commands.Fetch
         protocol.parse.commands.Plain protocol.parse.commands.Remove protocol.parse.commands.Store
         protocol.parse.commands.Touch protocol.parse.commands.Upto
-        protocol.parse.commands.Withdraw protocol.verbs.handoff.Given protocol.stats.item._Stored
+        protocol.parse.commands.Withdraw protocol.verbs.handoff.Given operations.facts.LeaseFacts
+        operations.facts.MarkerFacts operations.facts.QueueFacts operations.facts.ScheduleFacts
+        operations.facts.ServerFacts operations.item_facts.DeathFacts
+        operations.item_facts.GoneFacts operations.item_facts.Inspection
+        operations.item_facts.ItemFacts operations.item_facts._Stored
         protocol.verbs.browse.Answer protocol.verbs.browse.BrowseRead
-        protocol.verbs.browse_displaced.DisplacedRead protocol.replies.Gate
+        protocol.verbs.browse_displaced.DisplacedRead operations.rests.Gate
+        operations.queue_admin.Declared operations.queue_admin.QueueAdmin
+        operations.lease_end.LeaseEnd operations.moving.Moving
+        operations.removal.Removal operations.rests.Rests
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm
+        protocol.text.form.ItemForm protocol.text.form.PutForm protocol.text.requests.Batch
+        protocol.text.requests.Next protocol.text.requests.PutBegin
+        protocol.text.requests.PutEnd protocol.text.requests.Shutdown
     """,
     _AT_START: """
         journal.tools.live_set.LiveSet journal.tools.live_set.ReaderItems
@@ -366,7 +377,8 @@ _VALUES: Final[dict[str, str]] = {
         protocol.parse.options.Tokens protocol.parse.options.Begin protocol.parse.options.View
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine protocol.parse.commands.Form
-        protocol.parse.meta._Silent
+        protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire
+        protocol.wire.Memcache
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
@@ -393,8 +405,10 @@ _VALUES: Final[dict[str, str]] = {
         journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
-        protocol.ports.Host protocol.ports.ItemReader protocol.ports.Room
-        protocol.ports.Talk protocol.ports.Work protocol.replies.Awaited
+        operations.ports.Site operations.ports.ItemReader
+        protocol.ports.Host protocol.ports.Room
+        protocol.ports.Talk protocol.ports.Work operations.rests.Awaited
+        protocol.wire.Requests protocol.wire.Script protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.Holder
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnConnection
     """,

@@ -46,6 +46,11 @@ class Running:
     async def client(self) -> Peer:
         return Peer(*await asyncio.open_connection("127.0.0.1", self.port))
 
+    async def text_client(self) -> Peer:
+        """A client of the text port, which the configuration opens."""
+        line = next(line for line in self.lines if line.startswith("listening: text "))
+        return Peer(*await asyncio.open_connection("127.0.0.1", int(line.rpartition(":")[2])))
+
 
 class Peer:
     """A raw client."""

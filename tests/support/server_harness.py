@@ -27,11 +27,12 @@ from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
+from kestrelpy.operations.rests import Gate
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse.parser import Lines
 from kestrelpy.protocol.ports import Talk, Work
-from kestrelpy.protocol.replies import Gate
+from kestrelpy.protocol.wires import wire_named
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import Reload, put_in_force
@@ -91,6 +92,7 @@ class ServerHarness:
         self.is_leaving = False
         self.reload_failure = ""
         self.clients: dict[str, Client] = {}
+        self.on_text: set[str] = set()  # clients of these names come by the text port
         self.dirty: list[JournalLog] = []
         self.writes = True
         self.syncs = True
@@ -303,7 +305,10 @@ class ServerHarness:
         """The connection of that name; a new one if it has none."""
         client = self.clients.get(name)
         if client is None:
-            conversation = Conversation(self.broker, self, name, self.lines, self.now_ms)
+            wire = wire_named("text" if name in self.on_text else "memcache")
+            conversation = Conversation(
+                self.broker, self, name, self.lines, self.now_ms, wire
+            )
             client = self.clients[name] = Client(conversation)
         return client
 
@@ -412,7 +417,7 @@ class ServerHarness:
                 reader.ready.disk_refs.put_back()
                 moved |= bool(found)
             if reader.ready.beyond:
-                made = backlog.order(reader.ready.frontier)
+                made = backlog.next_read(reader.ready.frontier)
                 if made is not None:
                     life, order = made
                     backlog.arrived(life, *order.run(self.disk))

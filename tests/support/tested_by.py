@@ -78,10 +78,18 @@ TESTED_BY: Final[dict[str, str]] = {
             "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
         for name in ("channel", "fetcher", "sockets", "transport")
     },
+    "kestrelpy.operations.ports":
+        "tests/unit/operations/test_queue_admin.py: Protocols, without behaviour of their own",
+    "kestrelpy.operations.rests":
+        "tests/unit/protocol/test_replies.py: replies wait for what they rest on",
     "kestrelpy.protocol.ports":
         "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.protocol.room":
         "tests/unit/server/connections/test_memory.py: the memory it waits for is the server's",
+    "kestrelpy.protocol.text.wire":
+        f"{_TRANSCRIPTS}: the parser and the form of the text port together, in text.txt",
+    "kestrelpy.protocol.wire":
+        "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.protocol.verbs.browse_displaced":
         "tests/unit/core/fanout/test_retained_children.py: children have such markers",
     "kestrelpy.protocol.verbs.children":

@@ -16,6 +16,7 @@
     = hold writes               nothing is written until `= go`; `= hold syncs`: nothing synced
     = write   = sync   = go     one write, one sync by hand; as always from now on
     = fail write|sync [FOLDER]  the disk refuses from now on, `= mend`: no more
+    = text a                    a is a client of the text port: its lines end in LF alone
     = end a                     a says no more but still listens (half-closed)
     = stop reading a            a reads nothing, `= read a`: again
     = restart | kill | power cut    the server comes back, connections are gone
@@ -86,7 +87,7 @@ def act(scene: Scene, way: str, seed: int) -> ServerHarness:
         at = f"{scene.file}.txt:{number} ({way}, seed {seed})\n    {line}\n"
         sends = re.fullmatch(r"([a-z])>(>?) ?(.*)", line)
         if sends and told[1] == sends[1]:
-            told = (number, sends[1], told[2] + _sent(sends[3], bool(sends[2])))
+            told = (number, sends[1], told[2] + _sent(stage, sends[1], sends[3], bool(sends[2])))
             continue
         if told[1]:
             _deliver(stage, told[1], told[2], way, random)
@@ -94,7 +95,7 @@ def act(scene: Scene, way: str, seed: int) -> ServerHarness:
         if sends:
             waiting = stage.clients.get(sends[1])
             assert waiting is None or not waiting.sent, f"{at}    unexpected: {waiting.sent!r}"
-            told = (number, sends[1], _sent(sends[3], bool(sends[2])))
+            told = (number, sends[1], _sent(stage, sends[1], sends[3], bool(sends[2])))
         elif hears := re.fullmatch(r"([a-z])<(\*?)(?: (.*))?", line):
             _hear(stage, hears[1], bool(hears[2]), hears[3] or "", at)
         elif line.startswith("!"):
@@ -136,13 +137,14 @@ def _hear(stage: ServerHarness, name: str, among: bool, text: str, at: str) -> N
     said_closed = parts[-1:] == ["(closed)"]
     if said_closed:
         parts.pop()
-    expected = _lines(parts)
+    line_end = _line_end(stage, name)
+    expected = _lines(parts, line_end)
     if among:
-        lines = sent.split(b"\r\n")
-        for line in expected.split(b"\r\n")[:-1]:
+        lines = sent.split(line_end)
+        for line in expected.split(line_end)[:-1]:
             assert line in lines, f"{at}    not there: {line!r}\n    in: {sent!r}"
     else:
-        assert sent == expected, f"{at}    was: {_shown(sent)}"
+        assert sent == expected, f"{at}    was: {_shown(sent, line_end)}"
     assert closed == said_closed, f"{at}    {'closed' if closed else 'not closed'}"
 
 
@@ -185,6 +187,8 @@ def _direct(stage: ServerHarness, text: str, at: str) -> None:
     }
     if text in directions:
         directions[text]()
+    elif verb == "text":
+        stage.on_text.update(words)
     elif verb == "end":
         stage.end(rest)
     elif text.startswith("stop reading "):
@@ -196,12 +200,16 @@ def _direct(stage: ServerHarness, text: str, at: str) -> None:
         raise AssertionError(f"{at}    is no direction")
 
 
-def _sent(text: str, raw: bool) -> bytes:
-    return _bytes(text) if raw else _lines(text.split(" | "))
+def _line_end(stage: ServerHarness, name: str) -> bytes:
+    return b"\n" if name in stage.on_text else b"\r\n"
 
 
-def _lines(parts: list[str]) -> bytes:
-    return b"".join((b"" if part == "(empty)" else _bytes(part)) + b"\r\n" for part in parts)
+def _sent(stage: ServerHarness, name: str, text: str, raw: bool) -> bytes:
+    return _bytes(text) if raw else _lines(text.split(" | "), _line_end(stage, name))
+
+
+def _lines(parts: list[str], line_end: bytes) -> bytes:
+    return b"".join((b"" if part == "(empty)" else _bytes(part)) + line_end for part in parts)
 
 
 def _bytes(text: str) -> bytes:
@@ -217,6 +225,7 @@ def _setting(value: str) -> Any:
     return int(value) if value.isdigit() else value
 
 
-def _shown(data: bytes) -> str:
-    text = data.decode("latin-1").removesuffix("\r\n").replace("\r\n", " | ")
+def _shown(data: bytes, line_end: bytes) -> str:
+    end = line_end.decode()
+    text = data.decode("latin-1").removesuffix(end).replace(end, " | ")
     return repr(text if len(text) < 2000 else text[:2000] + "...")

@@ -26,6 +26,12 @@ def test_a_line_is_not_longer_than_what_a_client_takes() -> None:
         assert line.endswith(b"xxx" if size == 327 else b"x...")
 
 
+def test_a_long_line_is_cut_between_two_words() -> None:
+    line = ClientError("word " * 100).line()
+    assert 330 < len(line) <= 340
+    assert line.endswith(b" word ...")
+
+
 def test_a_token_that_names_no_lease_is_the_clients_race() -> None:
     said = InvalidToken(77, b"jobs").line()
     assert said == b"CLIENT_ERROR token 77 of jobs is not valid: confirmed, expired or never issued"

@@ -135,7 +135,8 @@ class Browse:
                 return out, out[-1].marker
             since_ms = 0
             out.append(item)
-        return out, last
+        # Items that come next have higher markers than all that were given.
+        return out, max(after, min(last, self._reader.latest_marker))
 
     def since(self, since_ms: int) -> int:
         """Return the marker to begin at so as to see all items stored at `since_ms` or later.

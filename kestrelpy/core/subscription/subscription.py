@@ -461,6 +461,9 @@ class Subscription(SubscriptionState):
 
         Drop nothing if that cannot make room: delayed items count, and stay. If too many items
         would go at once, it is enough that the ready list does not grow.
+
+        (A KNOWN LIMIT: a put that needs the bytes of more than DISCARDED_ITEMS_MAX items is
+        refused, though it has dropped that many. The client's next try goes on from there.)
         """
         policy, ready, delays = self.policy, self.ready, self.delays
         items_max = policy.max_items if policy.max_items is not None else _NO_LIMIT

@@ -111,12 +111,13 @@ class StoreLine:
     """The line of a `set`, `add`, `cas` or `replace`, before its body.
 
     `expected` is the version that the key must have; None if any will do. `is_plain` is True for a
-    set without an id and without a hand-off; it may have a key.
+    set without an id and without a hand-off; it may have a key. `lives_ms` is an expiry in
+    milliseconds from now, of a wire that has one: `expiry` is then its seconds (0: none).
     """
 
     __slots__ = (
         "declares", "epoch", "expected", "expiry", "flags", "form", "handoff", "id", "is_plain",
-        "key", "noreply", "scope", "size", "target", "verb",
+        "key", "lives_ms", "noreply", "scope", "size", "target", "verb",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +131,7 @@ class StoreLine:
         self.size = size
         self.noreply = noreply
         self.expected = expected
+        self.lives_ms = 0
         self.key = target.key
         self.id, self.scope, self.epoch, _, self.handoff = target.once
         self.declares = "declare" in target.options
@@ -143,6 +145,7 @@ class StoreLine:
         made.expiry, made.size, made.noreply = self.expiry, self.size, self.noreply
         made.scope, made.epoch, made.declares = self.scope, self.epoch, False
         made.is_plain = self.is_plain
+        made.lives_ms = 0
         made.form = None
         _, made.id, made.key, made.expected, handoff = varies
         made.handoff = self.handoff if handoff is None else handoff
@@ -263,11 +266,11 @@ class Plain:
 class Monitor:
     """`monitor q <seconds> [max]`: open items one after the other; `most` 0: as many as allowed."""
 
-    __slots__ = ("most", "name", "noreply", "seconds")
+    __slots__ = ("most", "name", "noreply", "wait_ms")
 
-    def __init__(self, name: bytes, seconds: int, most: int) -> None:
+    def __init__(self, name: bytes, wait_ms: int, most: int) -> None:
         self.name = name
-        self.seconds = seconds
+        self.wait_ms = wait_ms
         self.most = most
         self.noreply = False
 
@@ -297,7 +300,9 @@ class Formed:
 
     __slots__ = ("command", "form", "noreply")
 
-    def __init__(self, command: Fetch | Delete | Remove | Upto | Withdraw | Touch, form: Form):
+    def __init__(
+        self, command: Fetch | Delete | Remove | Upto | Withdraw | Touch | Confirm, form: Form
+    ) -> None:
         self.command = command
         self.form = form
         self.noreply = False

@@ -26,6 +26,7 @@ from kestrelpy.protocol.parse.commands import (
     StoreLine,
     Touch,
 )
+from kestrelpy.protocol.parse.foreign import FOREIGN, is_http, refuse_foreign, refuse_http
 from kestrelpy.protocol.parse.line_template import Cut, cut
 from kestrelpy.protocol.parse.meta import (
     META,
@@ -69,12 +70,6 @@ _FLAGS_BELOW: Final = 1 << 32
 _UNREADABLE: Final = 1 << 62  # a byte count that is none
 _NUMBER_BELOW: Final = 1 << 53
 
-# The first byte of a protocol that is not spoken here, and the log line that names the remedy.
-_FOREIGN: Final = {
-    0x80: "binary memcache protocol refused: set the client to the text (ASCII) protocol",
-    0x16: "TLS refused: this port speaks plain text, so turn TLS off in the client or let a proxy "
-    "in front of this port end it",
-}
 _STORING: Final = frozenset(b"set add replace append prepend cas".split())
 _STORING_INITIALS: Final = frozenset(b"%c" % letter for letter in b"sarpcSARPC")
 _PLAIN: Final = frozenset(
@@ -174,8 +169,8 @@ class Parser:
             return None
         end = data.find(b"\n", self._searched if self._searched > at else at)
         if end < 0 or end - at > LINE_BYTES_MAX:
-            if data[at] in _FOREIGN:
-                return _foreign(data[at])
+            if data[at] in FOREIGN:
+                return refuse_foreign(data[at])
             if len(data) - at > LINE_BYTES_MAX:
                 return Bad(b"CLIENT_ERROR line too long (limit 8192 bytes)", closes=True)
             self._searched = len(data)
@@ -200,14 +195,14 @@ class Parser:
                 known = self._lines.get(template)
                 if known is not None and not isinstance(known, StoreLine):
                     return known.naming(token, line)
-        if data[at] in _FOREIGN:
-            return _foreign(data[at])
+        if data[at] in FOREIGN:
+            return refuse_foreign(data[at])
         words = line.split()
         if not words:
             return Bad(b"ERROR")
         verb = words[0].lower()
-        if words[-1].startswith(b"HTTP/1.") or verb.startswith(b"host:"):
-            return _http()
+        if is_http(words):
+            return refuse_http("memcache")
         if verb in _STORING:
             return self._store(verb, words, line, varies)
         if verb in (b"get", b"gets"):
@@ -356,7 +351,11 @@ class Parser:
             return None
         else:
             noreply = self._pending is not None and self._pending.noreply
-            return Bad(b"CLIENT_ERROR bad data chunk", closes=True, noreply=noreply)
+            line = b"CLIENT_ERROR bad data chunk"
+            if self._parts is not None:
+                many = len(self._parts)
+                line += b": %d bytes were announced, and no line end follows them" % many
+            return Bad(line, closes=True, noreply=noreply)
         self._searched = self._at
         command, self._pending = self._pending, None
         parts, self._parts = self._parts, None
@@ -411,8 +410,8 @@ class Parser:
             return Bad(b"SERVER_ERROR " + NOT_SUPPORTED.encode(), noreply=noreply)
         if verb in _PLAIN:
             return Plain(verb, words[1 : len(words) - noreply], noreply)
-        if verb[0] in _FOREIGN:
-            return _foreign(verb[0])
+        if verb[0] in FOREIGN:
+            return refuse_foreign(verb[0])
         return Bad(b"ERROR", noreply=noreply)
 
     def _delete(self, words: list[bytes], noreply: bool) -> Command:
@@ -441,7 +440,8 @@ def _monitor(arguments: list[bytes]) -> Monitor:
     if len(arguments) not in (2, 3):
         raise ClientError("monitor needs a queue and seconds: monitor <queue> <seconds> [max]")
     most = _count("max", arguments[2], 1) if len(arguments) > 2 else 0
-    return Monitor(_queue_name("monitor", arguments[0]), _count("seconds", arguments[1], 0), most)
+    name, seconds = _queue_name("monitor", arguments[0]), _count("seconds", arguments[1], 0)
+    return Monitor(name, seconds * 1000, most)
 
 
 def _confirm(arguments: list[bytes], noreply: bool) -> Confirm:
@@ -480,11 +480,3 @@ def bad(refused: Refused, noreply: bool = False) -> Bad:
     """Return the reply to a line that is refused."""
     unknown = refused.option if isinstance(refused, UnknownOption) else ""
     return Bad(refused.line(), noreply=noreply, unknown=unknown)
-
-
-def _foreign(first: int) -> Bad:
-    return Bad(b"ERROR", closes=True, noreply=True, log=_FOREIGN[first])
-
-
-def _http() -> Bad:
-    return Bad(b"ERROR", closes=True, noreply=True, log="HTTP request refused on the memcache port")

@@ -51,6 +51,7 @@ _HOMES: Final = {
 }
 
 
+_PAGE: Final = "docs/protocol.md"
 # The longest option is half as long; the time of a comparison grows with both lengths.
 _MEANT_BYTES_MAX: Final = 20
 
@@ -64,10 +65,10 @@ class UnknownOption(ClientError):
 
 
 def nearest(option: str) -> str:
-    """Return the end of the refusal of an unknown option: the nearest known one, or all of them."""
+    """Return the end of the refusal of an unknown option: the nearest known one, or the page."""
     # A lower cutoff proposes `from` for foo.
     near = difflib.get_close_matches(option[:_MEANT_BYTES_MAX].lower(), _KNOWN, n=1, cutoff=0.6)
-    return f", did you mean {near[0]}?" if near else f", known are {' '.join(_KNOWN)}"
+    return f", did you mean {near[0]}?" if near else f", {_PAGE} lists all of them"
 
 
 def parse_target(raw: bytes, verb: str = "get") -> Target:

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kestrelpy.core import Admin, Broker, Queue
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.core import Broker, Queue
+from kestrelpy.errors import ClientError
+from kestrelpy.operations import QueueAdmin, Rests
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import Plain, check_name, parse_number, readable, refuse_later
 from kestrelpy.protocol.ports import Talk
@@ -32,7 +33,6 @@ from kestrelpy.protocol.verbs.move import move, redrive
 log = logging.getLogger("kestrelpy.conversation")
 
 MODES: Final = ("up", "readonly", "quiescent")
-_SWEEP_STEPS: Final = 1000
 
 
 def answer_plain(conversation: Talk, command: Plain, now_ms: int) -> None:
@@ -41,30 +41,17 @@ def answer_plain(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
-    name = _one_name(command)
-    _refuse_unless_up(conversation)
-    queue = conversation.broker.queues.get(name)
-    if queue is None:
-        _say(conversation, command, b"END\r\n")
-        return
-    lsn = queue.flush(now_ms)
-    if not command.noreply:
-        conversation.replies.hold(b"END\r\n", queue.log, lsn)
+    rests = _admin(conversation).flush(_one_name(command), now_ms)
+    _say_done(conversation, command, rests, b"END\r\n", b"END\r\n")
 
 
 def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
-    if not conversation.host.allow_flush_all:
-        raise ClientError("flush_all is not allowed on this server (allow_flush_all)")
-    _refuse_unless_up(conversation)
+    queues = _admin(conversation).all_to_flush()
     if command.words and command.words != [b"0"]:
         raise ClientError(
             f"flush_all takes no delay ({readable(b' '.join(command.words))}): it flushes at once; "
             "flush_all or flush_all 0 is allowed"
         )
-    queues = list(conversation.broker.queues.values())
-    for queue in queues:
-        if queue.log.failure is not None:
-            queue.raise_failed()
     peer = conversation.holder.name
     end = conversation.host.log_limit.take(f"{address_of(peer)} flush_all", now_ms)
     if end is not None:
@@ -88,29 +75,17 @@ def _flush_each(
 
 
 def _flush_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
-    queue = conversation.broker.queues.get(_one_name(command))
-    _refuse_unless_up(conversation)
-    if queue is not None and queue.log.failure is not None:
-        queue.raise_failed()
-    queues = [queue] if queue is not None else []
+    queues = _admin(conversation).to_sweep(_one_name(command))
     conversation.stream = _sweep_each(queues, command.noreply, now_ms)
 
 
 def _flush_all_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
-    _refuse_unless_up(conversation)
-    queues = list(conversation.broker.queues.values())
+    queues = _admin(conversation).to_sweep(None)
     conversation.stream = _sweep_each(queues, command.noreply, now_ms)
 
 
 def _sweep_each(queues: list[Queue], noreply: bool, now_ms: int) -> Iterator[bytes]:
-    count = 0
-    for queue in queues:
-        if queue.deleted or queue.log.failure is not None:
-            continue
-        before = queue.reader.counters.expired
-        while queue.reader.sweep(now_ms, _SWEEP_STEPS):
-            yield b""
-        count += queue.reader.counters.expired - before
+    count = yield from QueueAdmin.sweep(queues, now_ms)
     yield b"" if noreply else b"%d\r\n" % count
 
 
@@ -154,13 +129,9 @@ def _look(conversation: Talk, queue: Queue | None, option: bytes, now_ms: int) -
 
 
 def _pause(conversation: Talk, command: Plain, now_ms: int) -> None:
-    queue = conversation.broker.queues.get(_one_name(command))
-    if queue is None:
-        _say(conversation, command, b"NOT_FOUND\r\n")
-        return
-    lsn = Admin(queue).pause(command.verb == b"pause", now_ms)
-    if not command.noreply:
-        conversation.replies.hold(b"OK\r\n", queue.log, lsn)
+    is_paused = command.verb == b"pause"
+    rests = _admin(conversation).pause(_one_name(command), is_paused, now_ms)
+    _say_done(conversation, command, rests, b"OK\r\n", b"NOT_FOUND\r\n")
 
 
 def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
@@ -169,14 +140,8 @@ def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
         raise ClientError("retry needs a queue and an item: retry <queue> <number>")
     name, number = command.words
     check_name(name)
-    id_ = parse_number("item", readable(number))
-    _refuse_unless_up(conversation)
-    queue = conversation.broker.queues.get(name)
-    lsn = Admin(queue).retry(id_, now_ms) if queue is not None else None
-    if queue is None or lsn is None:
-        _say(conversation, command, b"NOT_FOUND\r\n")
-    elif not command.noreply:
-        conversation.replies.hold(b"OK\r\n", queue.log, lsn)
+    rests = _admin(conversation).retry(name, parse_number("item", readable(number)), now_ms)
+    _say_done(conversation, command, rests, b"OK\r\n", b"NOT_FOUND\r\n")
 
 
 def _dump_stats(conversation: Talk, command: Plain, now_ms: int) -> None:
@@ -242,9 +207,20 @@ def _one_name(command: Plain) -> bytes:
     return command.words[0]
 
 
-def _refuse_unless_up(conversation: Talk) -> None:
-    if conversation.host.mode != "up":
-        raise ServerError(f"{conversation.host.mode}: this server removes nothing now")
+def _admin(conversation: Talk) -> QueueAdmin:
+    return QueueAdmin(conversation.broker, conversation.host)
+
+
+def _say_done(
+    conversation: Talk, command: Plain, rests: Rests | None, done: bytes, nothing: bytes
+) -> None:
+    """Reply `done` when it is true, or `nothing` if nothing was there to do it to."""
+    if command.noreply:
+        return
+    if rests is None:
+        conversation.replies.say(nothing)
+    else:
+        conversation.replies.hold(done, *rests)
 
 
 def _say(conversation: Talk, command: Plain, data: bytes) -> None:

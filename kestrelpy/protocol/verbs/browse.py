@@ -133,25 +133,27 @@ class Answer:
         self.room -= sum(map(len, map(_body, puts)))
         return True
 
-    def data(self, kept: Browse, shape: Shape, unix_ms: int, end: bytes) -> tuple[bytes, int]:
+    def data(self, browse: Browse, shape: Shape, unix_ms: int, end: bytes) -> tuple[bytes, int]:
         """Return the items that are still retained, formatted, and the first marker; 0 if there are
         none."""
         puts, lines = self.puts, self.lines
         if not puts:
             return b"", 0
-        is_whole = kept.are_all(len(puts), puts[0][0], puts[-1][0])
+        is_whole = browse.are_all(len(puts), puts[0][0], puts[-1][0])
         if not is_whole or any(map(_expires, puts)):
             there = [
-                kept.has(put[0]) and not kept.has_expired(put[0], put[4], unix_ms) for put in puts
+                browse.has(put[0]) and not browse.has_expired(put[0], put[4], unix_ms)
+                for put in puts
             ]
             puts, lines = list(compress(puts, there)), list(compress(lines, there))
         if not puts:
             return b"", 0
         if shape.full:
-            is_plain = kept.is_plain and not any(put[6] or put[7] for put in puts)
+            is_plain = browse.is_plain and not any(put[6] or put[7] for put in puts)
             lines = [
                 b"%b%b\r\n%b\r\n" % (
-                    line, _PLAIN if is_plain else state_words(*kept.state(put[0]), put[6], put[7]),
+                    line,
+                    _PLAIN if is_plain else state_words(*browse.state(put[0]), put[6], put[7]),
                     put[5],
                 )
                 for line, put in zip(lines, puts, strict=True)
@@ -245,13 +247,13 @@ class Browser:
 
         While it has to wait it yields nothing, like `observe`.
         """
-        log, kept = queue.log, Browse(queue)
-        item, disk = kept.item(id_), on_disk(log)
+        log, browse = queue.log, Browse(queue)
+        item, disk = browse.item(id_), on_disk(log)
         if item is not None or disk is None:
             return item.put if item is not None else None
         place, lost = None, 0
         while lost < READINGS_MAX:
-            job = RangeScan.of(disk.journal, place, id_, id_, kept.ids, 1, ANSWER_BYTES_MAX)
+            job = RangeScan.of(disk.journal, place, id_, id_, browse.ids, 1, ANSWER_BYTES_MAX)
             if job is None or queue.deleted:
                 break
             reading = yield from self._run(disk, BrowseRead(job, Shape(b"", False, False)))
@@ -287,19 +289,19 @@ class Browser:
         self, queue: Queue, view: View, after: int, shape: Shape, end: bytes
     ) -> Generator[bytes, None, bytes]:
         """Return the retained items after the marker, formatted; empty if there are none."""
-        talk, kept = self._talk, Browse(queue)
+        talk, browse = self._talk, Browse(queue)
         answer = Answer(view.most, view.since_ms)
         while not queue.deleted:
-            kept.ids = queue.readable
-            log, first = queue.log, kept.first(after)
+            browse.ids = queue.readable
+            log, first = queue.log, browse.first(after)
             is_stored = first <= log.item_stored or log.lsn_stored >= log.lsn_appended
             if first and is_stored and not answer.is_full:
-                after = yield from self._more(queue, kept, first, answer, shape)
+                after = yield from self._more(queue, browse, first, answer, shape)
                 continue
             unix_ms = talk.last_command_ms + talk.broker.clock.offset_ms
-            data, shown = answer.data(kept, shape, unix_ms, end)
+            data, shown = answer.data(browse, shape, unix_ms, end)
             if data:
-                kept.note_gap(view.after, shown)
+                browse.note_gap(view.after, shown)
                 return data
             if answer.puts:  # all of them have gone meanwhile
                 answer = Answer(view.most, answer.since_ms)
@@ -312,22 +314,22 @@ class Browser:
         return b""
 
     def _more(
-        self, queue: Queue, kept: Browse, first: int, answer: Answer, shape: Shape
+        self, queue: Queue, browse: Browse, first: int, answer: Answer, shape: Shape
     ) -> Generator[bytes, None, int]:
         """Add the items from `first` on; return the marker up to which it looked."""
         log, wanted = queue.log, answer.most - len(answer.puts)
         if answer.most == 1 and not answer.since_ms:
-            item = kept.item(kept.id_of(first))
+            item = browse.item(browse.id_of(first))
             if item is not None:
                 puts = [item.put]
                 answer.add(puts, shape.lines(puts))
                 return first
         if (disk := on_disk(log)) is not None:
-            if (pairs := kept.released(first, log.item_stored, min(wanted, DISPLACED_MAX))):
+            if (pairs := browse.released(first, log.item_stored, min(wanted, DISPLACED_MAX))):
                 return (yield from self._read_displaced(disk, pairs, answer, shape))
-            return (yield from self._read(queue, kept, disk, first, answer, shape))
+            return (yield from self._read(queue, browse, disk, first, answer, shape))
         most = min(wanted, SLICE_ITEMS)
-        items, last = kept.range_scan(first - 1, most, answer.room, answer.since_ms)
+        items, last = browse.range_scan(first - 1, most, answer.room, answer.since_ms)
         puts = [item.put for item in items]
         if not puts or most < wanted:
             yield b""  # a long stretch or a long reply: other connections have their turn
@@ -336,7 +338,8 @@ class Browser:
     # -- reading ----------------------------------------------------------------------------
 
     def _read(
-        self, queue: Queue, kept: Browse, log: JournalLog, first: int, answer: Answer, shape: Shape
+        self, queue: Queue, browse: Browse, log: JournalLog, first: int, answer: Answer,
+        shape: Shape,
     ) -> Generator[bytes, None, int]:
         """Add the log's items from `first` on; return the marker up to which it looked.
 
@@ -349,7 +352,7 @@ class Browser:
         if other:
             last = min(last, other - 1)
         job = RangeScan.of(
-            journal, places.get(key), first, last, kept.ids, answer.most - len(answer.puts),
+            journal, places.get(key), first, last, browse.ids, answer.most - len(answer.puts),
             answer.room, answer.since_ms, reader.markers.hidden,
         )  # fmt: skip
         if job is None:
@@ -399,14 +402,14 @@ class Browser:
     def find_begin(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
         """Return the marker of the first needed item stored at that time or later; if there is
         none, the marker after the last stored one."""
-        shape, answer, kept = Shape(b"", False, False), Answer(1, since_ms), Browse(queue)
+        shape, answer, browse = Shape(b"", False, False), Answer(1, since_ms), Browse(queue)
         marker = yield from self.search(queue, since_ms, shape)
         while not queue.deleted and on_disk(queue.log) is not None:
-            kept.ids = ChildStart(queue).offered()
-            first = kept.first(marker - 1)
+            browse.ids = ChildStart(queue).offered()
+            first = browse.first(marker - 1)
             if not 0 < first <= queue.log.item_stored:
                 return first or marker
-            marker = 1 + (yield from self._more(queue, kept, first, answer, shape))
+            marker = 1 + (yield from self._more(queue, browse, first, answer, shape))
             if answer.puts:
                 return answer.puts[0][1]
         return marker

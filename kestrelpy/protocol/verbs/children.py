@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 
 from kestrelpy.core import AckUpTo, Broker, ChildQueue, Queue, refuse_beyond
 from kestrelpy.errors import ClientError, Refused, ServerError
-from kestrelpy.protocol.parse import Delete, Target, Upto, parent_of
+from kestrelpy.operations import ended
+from kestrelpy.protocol.parse import Target, Upto, parent_of
 from kestrelpy.protocol.ports import Talk
 
 
@@ -131,12 +132,8 @@ def _go_on(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> Iterator[b
 
 
 def _say_done(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> None:
-    if command.noreply:
-        return
-    if queue.policy.confirms_synced:
-        talk.replies.hold(b"DELETED\r\n", queue.log, upto.lsn)
-    else:
-        talk.replies.hold(b"DELETED\r\n", queue.log, 0, upto.lsn)
+    if not command.noreply:
+        talk.replies.hold(b"DELETED\r\n", *ended(queue, upto.lsn))
 
 
 def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> ChildQueue:
@@ -146,15 +143,3 @@ def _new_cursor(talk: Talk, command: Upto, now_ms: int) -> ChildQueue:
     if command.marker > latest:
         refuse_beyond(name, command.marker, latest)
     return _made(talk, name, command.marker + 1, now_ms)
-
-
-def delete_child(talk: Talk, command: Delete, child_queue: ChildQueue, now_ms: int) -> None:
-    """Execute `delete orders+audit`: it is allowed, and its journal has not failed."""
-    log, earlier = child_queue.log, talk.host.earlier_files_gone(child_queue.parent)
-    lsn = talk.broker.remove_child(child_queue, now_ms)
-    talk.broker.counters.queue_deletes += 1
-    if command.noreply:
-        return
-    if earlier is not None:  # it may have a child of the same name
-        talk.replies.rest_on(earlier, 1)
-    talk.replies.hold(b"DELETED\r\n", log, lsn)

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from kestrelpy.core import Broker, Log, Queue
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.core import Broker, Queue
+from kestrelpy.errors import ClientError
+from kestrelpy.operations import QueueAdmin
 from kestrelpy.protocol.parse import Store
 from kestrelpy.protocol.ports import Host, Talk
 
@@ -26,52 +27,14 @@ _UNESCAPED = "!$&'()*+,:;=@/"
 
 def declare(talk: Talk, command: Store, now_ms: int) -> None:
     """Execute `set q/declare`; raise Refused, and nothing has changed."""
-    if talk.host.mode != "up":
-        raise ServerError(f"{talk.host.mode}: this server stores nothing now")
-    line = command.line
+    admin, line = QueueAdmin(talk.broker, talk.host), command.line
+    admin.check_mode("stores")
     if line.expiry:
         raise ClientError("a declaration does not expire: its expiry is 0")
-    name, broker = line.target.name, talk.broker
-    if name in broker.aliases:
-        raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
-    declared = talk.host.declaration(name, command.body)
-    queue = broker.queues.get(name)
-    if queue is None:
-        queue = broker.create(name, now_ms, declared)
-        lsn = queue.declare(declared, queue.policy, now_ms)
-    elif queue.log.failure is not None:
-        queue.raise_failed()
-    elif declared == queue.declared:
-        lsn = queue.log.lsn_appended  # the first declaration may not be on disk yet
-    elif queue.declared:
-        _answer(talk, command, _NOT_STORED, queue.log, queue.log.lsn_appended)
-        return
-    else:
-        lsn = _declare_later(broker, queue, declared, now_ms)
-    _answer(talk, command, _STORED, queue.log, lsn)
-
-
-def _declare_later(broker: Broker, queue: Queue, declared: bytes, now_ms: int) -> int:
-    """Declare settings for an existing queue; return the record to wait for."""
-    if queue.log.no_room:
-        raise ServerError(queue.log.no_room)
-    policy = broker.policy_of(queue.name, declared)
-    if policy.keys != queue.policy.keys and queue.reader.live:
-        raise ClientError(
-            "key settings cannot change while the queue holds items: they can when it is empty"
-        )
-    if policy.durable != queue.policy.durable:
-        there = "on disk" if queue.policy.durable else "in memory"
-        raise ClientError(
-            f"durable cannot change while the queue exists, and it is {there}: delete it first"
-        )
-    return queue.declare(declared, policy, now_ms)
-
-
-def _answer(talk: Talk, command: Store, word: bytes, log: Log, lsn: int) -> None:
+    declared = admin.declare(line.target.name, command.body, now_ms)
     if not command.noreply:
-        talk.replies.hold(word, log, lsn)
-    elif word == _NOT_STORED:
+        talk.replies.hold(_STORED if declared.is_in_force else _NOT_STORED, *declared.rests)
+    elif not declared.is_in_force:
         talk.broker.counters.refused_quietly += 1
 
 

@@ -1,6 +1,6 @@
-"""The lease that a request ends, and how.
+"""How a `get` ends a lease.
 
-One rule: a token names one lease of its own queue, from any connection, or none at all.
+One rule: a request that ends nothing is counted, because its client is mistaken.
 """
 
 from __future__ import annotations
@@ -12,11 +12,6 @@ from kestrelpy.protocol.parse import Ending, Target
 from kestrelpy.protocol.ports import Talk
 
 log = logging.getLogger("kestrelpy.conversation")
-
-
-def find_lease(token: int, queue: Queue | None, now_ms: int) -> Lease | None:
-    """Return the lease of this queue that the token names; None if there is none, or it is over."""
-    return queue.reader.by_token.find(token, now_ms) if queue is not None else None
 
 
 def end_lease(target: Target, lease: Lease, reader: Subscription, now_ms: int) -> int:

@@ -20,6 +20,7 @@ from kestrelpy.errors import (
     ServerError,
     Unread,
 )
+from kestrelpy.operations import LeaseEnd, ended
 from kestrelpy.protocol.parse import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies, say
@@ -31,11 +32,12 @@ from kestrelpy.protocol.verbs.children import (
     mention_since,
     note_request,
 )
-from kestrelpy.protocol.verbs.end_lease import end_lease, find_lease, note_nothing_open
+from kestrelpy.protocol.verbs.end_lease import end_lease, note_nothing_open
 from kestrelpy.protocol.verbs.get_wait import PendingGet, peek_reply, retry_unread, why_unread
 from kestrelpy.protocol.verbs.streams import check_stream, show_stream
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
+OPEN_FIRST: Final = "close or abort the open item first"
 _END: Final = b"END\r\n"
 STEP_KEYS: Final = 8  # of one get, before other connections have their turn: half a millisecond
 UNREAD_MS: Final = 100  # until one key of several is tried again after a failed read
@@ -168,7 +170,7 @@ class GetHandler:
         if queue is not None and not target.peeks and queue.log.failure is not None:
             queue.raise_failed()
         if token:
-            lease = find_lease(token, queue, now_ms)
+            lease = LeaseEnd.named(queue, token, now_ms)
             if lease is None:
                 raise InvalidToken(token, target.name)
         else:
@@ -186,9 +188,9 @@ class GetHandler:
                 return lease
             ends_one = target.ending is not None and lease is not None and lease.holder is holder
             if len(holder.leases) - ends_one >= self.host.max_open_reads:
-                raise ClientError("close or abort the open item first")
+                raise ClientError(OPEN_FIRST)
         elif lease is not None and target.takes:
-            raise ClientError("close or abort the open item first")
+            raise ClientError(OPEN_FIRST)
         return lease
 
     def _forgive(self, target: Target, queue: Queue | None) -> bool:
@@ -235,7 +237,7 @@ class GetHandler:
             else:
                 awaited = queue.log
                 lsn = end_lease(target, lease, queue.reader, now_ms)
-                stored, written = (lsn, 0) if queue.policy.confirms_synced else (0, lsn)
+                _, stored, written = ended(queue, lsn)
             if not target.opens:
                 say(to, end, awaited, stored, written)
                 return

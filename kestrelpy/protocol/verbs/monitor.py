@@ -14,6 +14,7 @@ from typing import Final
 
 from kestrelpy.core import Lease, Subscription
 from kestrelpy.errors import LeaseExpired
+from kestrelpy.operations import ended
 from kestrelpy.protocol.parse import Confirm, Fetch, Monitor, Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.verbs.get import GetHandler
@@ -26,7 +27,7 @@ def monitor(
     talk: Talk, handler: GetHandler, command: Monitor, now_ms: int
 ) -> Iterator[bytes]:
     """Answer a monitor; while it has to wait it yields nothing, and the caller resumes it."""
-    until_ms = now_ms + command.seconds * 1000
+    until_ms = now_ms + command.wait_ms
     most = talk.host.max_open_reads
     left = min(command.most or most, most)
     known = set(talk.holder.leases)
@@ -76,9 +77,5 @@ def confirm(talk: Talk, command: Confirm, now_ms: int) -> None:
     lsn = 0
     for lease in leases[: command.count]:
         lsn = queue.reader.confirm(lease, now_ms)
-    if command.noreply:
-        return
-    if queue.policy.confirms_synced:
-        talk.replies.hold(_END, queue.log, lsn)
-    else:
-        talk.replies.hold(_END, queue.log, 0, lsn)
+    if not command.noreply:
+        talk.replies.hold(_END, *ended(queue, lsn))

@@ -16,15 +16,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import Admin, Queue, TransferRequest
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.core import Queue, TransferRequest
+from kestrelpy.errors import ClientError, Refused
+from kestrelpy.operations import MOVED_MAX, Moving, QueueAdmin
 from kestrelpy.protocol.parse import Plain, check_name, parent_of
 from kestrelpy.protocol.ports import Talk
 
-# Of one request; a client with more to move asks again, and knows its progress.
-MOVED_MAX: Final = 10_000
 _ALL: Final = b"all"
-_PER_SLICE: Final = 500
 
 
 def move(talk: Talk, command: Plain, now_ms: int) -> None:
@@ -39,7 +37,8 @@ def move(talk: Talk, command: Plain, now_ms: int) -> None:
         raise ClientError("move needs two queues, and these are one")
     queue = _source(talk, command, name, target)
     if queue is not None:
-        _begin(talk, command, TransferRequest(queue, target, None, count, owner=talk))
+        request = Moving(talk.broker, talk.host).move(queue, target, count, talk)
+        _await(talk, command, request)
 
 
 def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
@@ -63,24 +62,22 @@ def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
     if target == name:
         talk.stream = _redrive_each(talk, command, queue, ids)
     else:
-        _begin(talk, command, TransferRequest(queue, target, ids, owner=talk))
+        request = Moving(talk.broker, talk.host).redrive(queue, target, ids, talk)
+        _await(talk, command, request)
 
 
 def _redrive_each(
     talk: Talk, command: Plain, queue: Queue, ids: deque[int]
 ) -> Iterator[bytes]:
-    """Put dead letters back to their own queue: one record each, in slices."""
-    count, now_ms, admin = 0, talk.last_command_ms, Admin(queue)
-    while ids and not queue.deleted and queue.log.failure is None and not queue.log.no_room:
-        for _ in range(min(len(ids), _PER_SLICE)):
-            count += admin.redrive(ids.popleft(), now_ms) is not None
-        if queue.reader.waiters:
-            queue.reader.serve(now_ms)
-        yield b""
-    if queue.log.no_room and not count:
-        talk.refuse(ServerError(queue.log.no_room), command.noreply)
-    elif not command.noreply:
-        talk.replies.hold(b"%d\r\n" % count, queue.log, queue.log.lsn_appended)
+    """Put dead letters back to their own queue, in slices, and reply."""
+    admin = QueueAdmin(talk.broker, talk.host)
+    try:
+        count, rests = yield from admin.redrive(queue, ids, talk.last_command_ms)
+    except Refused as refused:
+        talk.refuse(refused, command.noreply)
+        return
+    if not command.noreply:
+        talk.replies.hold(b"%d\r\n" % count, *rests)
 
 
 def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | None:
@@ -89,32 +86,25 @@ def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | N
         check_name(each.partition(b"/")[0])
         if b"/" in each:
             raise ClientError(f"{command.verb.decode('ascii')} takes queues without options")
-    if parent_of(target) and target != name:
-        raise ClientError("items are moved to a queue, and this is a fan-out child of one")
-    if target in talk.broker.aliases:
-        raise ClientError(f"items are moved to a queue, and {target.decode('ascii')} is an alias")
-    if talk.host.mode != "up":
-        raise ServerError(f"{talk.host.mode}: this server moves nothing now")
-    queue = talk.broker.queues.get(name)
-    if queue is None:
-        if not command.noreply:
-            talk.replies.say(b"NOT_FOUND\r\n")
-    elif queue.log.failure is not None:
-        queue.raise_failed()
+    moving = Moving(talk.broker, talk.host)
+    queue = moving.source(name, target, is_child=bool(parent_of(target)))
+    if queue is None and not command.noreply:
+        talk.replies.say(b"NOT_FOUND\r\n")
     return queue
 
 
-def _begin(talk: Talk, command: Plain, request: TransferRequest) -> None:
-    talk.broker.moves.request(request)
+def _await(talk: Talk, command: Plain, request: TransferRequest) -> None:
     talk.await_transfer(request)
     talk.stream = _answer(talk, command, request)
 
 
 def _answer(talk: Talk, command: Plain, request: TransferRequest) -> Iterator[bytes]:
     """Reply with the result; the request is over."""
-    assert request.is_over
-    if request.refusal and not request.moved:
-        talk.refuse(request.refused or ServerError(request.refusal), command.noreply)
-    elif not command.noreply:
-        talk.replies.say(b"%d\r\n" % request.moved)
+    try:
+        moved = Moving.outcome(request)
+    except Refused as refused:
+        talk.refuse(refused, command.noreply)
+    else:
+        if not command.noreply:
+            talk.replies.say(b"%d\r\n" % moved)
     yield b""

@@ -93,12 +93,12 @@ class SetHandler:
                 self._say_refused(_refusal(line, NOT_FOUND), command.noreply, None)
                 return
         if line.is_plain and not line.key and queue.policy.keys.rule is None:  # nearly all are
-            expires_ms = line.expiry and _expires_ms(line.expiry, now_ms + broker.clock.offset_ms)
+            expires_ms = line.expiry and _expires_ms(line, now_ms + broker.clock.offset_ms)
             delay = line.target.delay
             lsn = queue.put(command.body, line.flags, expires_ms, now_ms, NO_KEY, None, delay)
         # most of those with a key; it overrides a key rule
         elif line.is_plain and len(line.key) == 1:
-            expires_ms = line.expiry and _expires_ms(line.expiry, now_ms + broker.clock.offset_ms)
+            expires_ms = line.expiry and _expires_ms(line, now_ms + broker.clock.offset_ms)
             lsn = queue.put(
                 command.body, line.flags, expires_ms, now_ms, line.key[0], None, line.target.delay,
                 None, line.expected,
@@ -191,7 +191,7 @@ class SetHandler:
         """Put the item in this queue and complete its hand-off; return the result of
         `Queue.put`."""
         broker = self.broker
-        expires_ms = _expires_ms(line.expiry, now_ms + broker.clock.offset_ms) if line.expiry else 0
+        expires_ms = _expires_ms(line, now_ms + broker.clock.offset_ms) if line.expiry else 0
         keys, key = queue.policy.keys, NO_KEY
         if line.key or keys.rule is not None:
             key = keys.key_of(queue.name, line.key, body)
@@ -249,8 +249,11 @@ def _refuse_child(line: StoreLine, name: bytes) -> None:
         )
 
 
-def _expires_ms(expiry: int, unix_ms: int) -> int:
+def _expires_ms(line: StoreLine, unix_ms: int) -> int:
     """Memcached's rule: up to 30 days relative, above that a date, negative: expired already."""
+    if line.lives_ms:
+        return unix_ms + line.lives_ms
+    expiry = line.expiry
     if expiry < 0:
         return max(1, unix_ms - 1)
     return unix_ms + expiry * 1000 if expiry <= _RELATIVE_SECONDS_MAX else expiry * 1000

@@ -90,10 +90,10 @@ def _walk(
 def _item(
     talk: Talk, browser: Browser, queue: Queue, id_: int
 ) -> Generator[bytes, None, Item | None]:
-    kept = Browse(queue)
-    if queue.deleted or not kept.has(id_):
+    browse = Browse(queue)
+    if queue.deleted or not browse.has(id_):
         return None
-    item = kept.item(id_)
+    item = browse.item(id_)
     if item is not None:
         return item
     if id_ > queue.log.item_stored and queue.log.failure is None:
@@ -103,9 +103,9 @@ def _item(
 
 
 def _is_shown(talk: Talk, queue: Queue, item: Item) -> bool:
-    kept, unix_ms = Browse(queue), talk.last_command_ms + queue.clock.offset_ms
+    browse, unix_ms = Browse(queue), talk.last_command_ms + queue.clock.offset_ms
     return (
         not queue.deleted
-        and kept.has(item.id)
-        and not kept.has_expired(item.id, item.expires_ms, unix_ms)
+        and browse.has(item.id)
+        and not browse.has_expired(item.id, item.expires_ms, unix_ms)
     )

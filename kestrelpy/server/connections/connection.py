@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 
 from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
-from kestrelpy.protocol import Conversation, Host, Lines
+from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
@@ -26,6 +26,7 @@ WRITE_HIGH_BYTES: Final = 256 << 10
 # A client makes progress if this much of a body has come or of a reply has gone. While memory is
 # short it must make 50 KiB/s (`memory.STALL_MS`).
 PROGRESS_BYTES: Final = 256 << 10
+_TOO_MANY: Final = b"SERVER_ERROR too many connections\r\n"
 _NO_MEMORY: Final = (
     "no memory for this item: its body made no progress while connections held "
     "max_connection_memory"
@@ -53,12 +54,13 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_at_end", "_daemon", "_memory", "_moved_bytes", "_reading", "_reserved_bytes", "_shares",
-        "_transport", "_turn", "_unsent_bytes", "_unsent_mark", "conversation", "heard_ms",
+        "_transport", "_turn", "_unsent_bytes", "_unsent_mark", "_wire", "conversation", "heard_ms",
         "heavy_until_ms", "held_bytes", "is_lined_up", "is_local", "moved_ms",
     )  # fmt: skip
 
-    def __init__(self, daemon: DaemonPort) -> None:
+    def __init__(self, daemon: DaemonPort, wire: Wire = MEMCACHE) -> None:
         self._daemon = daemon
+        self._wire = wire
         self._turn = daemon.turn
         self._shares = daemon.turn.shares
         self._transport: asyncio.Transport | None = None
@@ -91,11 +93,12 @@ class Connection(asyncio.Protocol):
         self.is_local = sock is not None and sock.family == socket.AF_UNIX
         if not self._daemon.admit(self):
             if not self._daemon.is_leaving:
-                transport.write(b"SERVER_ERROR too many connections\r\n")
+                usual = self._wire.usual
+                transport.write(_TOO_MANY if usual is None else usual.reply(_TOO_MANY))
             transport.close()
             return
         self.conversation = Conversation(
-            self._daemon.broker, self._daemon, name, self._daemon.lines, clock.now_ms()
+            self._daemon.broker, self._daemon, name, self._daemon.lines, clock.now_ms(), self._wire
         )
         self.conversation.shell = self
 

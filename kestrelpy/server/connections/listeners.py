@@ -1,4 +1,4 @@
-"""The listening sockets of the daemon: a TCP port and, if wanted, a Unix socket.
+"""The listening sockets of the daemon: a TCP port and, if wanted, a Unix socket and a text port.
 
 One rule: a socket that another process answers on is left alone.
 """
@@ -10,8 +10,11 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from kestrelpy.protocol import MEMCACHE, Wire, wire_named
 
 # Sockets that were handed over are not ours to remove; before 3.13 no loop does that.
 _STAYS: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
@@ -22,48 +25,66 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """The listening sockets of one daemon. `read_ahead`: how many connections may come at once."""
+    """The listening sockets of one daemon. `backlog`: how many connections may come at once.
 
-    def __init__(self, protocol: Callable[[], asyncio.BaseProtocol], backlog: int) -> None:
-        self._protocol = protocol
+    `connect` makes a connection that speaks one protocol.
+    """
+
+    def __init__(self, connect: Callable[[Wire], asyncio.BaseProtocol], backlog: int) -> None:
+        self._connect = connect
         self._backlog = backlog
         self._servers: list[asyncio.AbstractServer] = []
         self._socket: Path | None = None  # the one we listen on
 
-    async def listen(self, host: str, port: int, path: Path | None) -> list[str]:
-        """Listen on the port and, with `path`, on a Unix socket; return a line for each.
+    async def listen(
+        self, host: str, port: int, path: Path | None, text_port: int | None = None
+    ) -> list[str]:
+        """Listen on the port and, if they are given, on a Unix socket and on a port for the text
+        protocol; return a line for each.
 
         Raise CannotListen.
         """
-        loop = asyncio.get_running_loop()
+        lines = await self._listen_tcp(MEMCACHE, host, port)
+        if path is not None:
+            await self._listen_unix(path)
+            lines.append(f"listening: memcache on {path}")
+        return lines + await self.listen_text(host, text_port)
+
+    async def listen_text(self, host: str, port: int | None) -> list[str]:
+        """Listen on the port for the text protocol, unless it is None; return a line for each
+        address. Raise CannotListen."""
+        return [] if port is None else await self._listen_tcp(wire_named("text"), host, port)
+
+    async def take_over(self, handed: Sequence[tuple[str, socket.socket]]) -> list[str]:
+        """Listen on sockets that were handed over, each with its name; return a line for each.
+
+        A socket of the name `text` speaks the text protocol. Raise CannotListen.
+        """
+        loop, lines = asyncio.get_running_loop(), list[str]()
+        for title, sock in handed:
+            wire = wire_named("text") if title == "text" else MEMCACHE
+            connect, name = partial(self._connect, wire), sock.getsockname()
+            try:
+                if sock.family == socket.AF_UNIX:
+                    listener = await loop.create_unix_server(connect, sock=sock, **_STAYS)
+                else:
+                    name = f"{name[0]}:{name[1]}"
+                    listener = await loop.create_server(connect, sock=sock)
+            except (OSError, ValueError) as error:
+                raise CannotListen(f"cannot listen on {name}, handed over: {error}") from error
+            self._servers.append(listener)
+            lines.append(f"listening: {wire.name} on {name}, handed over")
+        return lines
+
+    async def _listen_tcp(self, wire: Wire, host: str, port: int) -> list[str]:
+        loop, connect = asyncio.get_running_loop(), partial(self._connect, wire)
         try:
-            listener = await loop.create_server(self._protocol, host, port, backlog=self._backlog)
+            listener = await loop.create_server(connect, host, port, backlog=self._backlog)
         except OSError as error:
             raise CannotListen(f"cannot listen on {host}:{port}: {_why(error)}") from error
         self._servers.append(listener)
         names = [sock.getsockname()[:2] for sock in listener.sockets]
-        lines = [f"listening: memcache on {name[0]}:{name[1]}" for name in names]
-        if path is not None:
-            await self._listen_unix(path)
-            lines.append(f"listening: memcache on {path}")
-        return lines
-
-    async def take_over(self, handed: Sequence[socket.socket]) -> list[str]:
-        """Listen on sockets that were handed over; return a line for each. Raise CannotListen."""
-        loop, lines = asyncio.get_running_loop(), list[str]()
-        for sock in handed:
-            name = sock.getsockname()
-            try:
-                if sock.family == socket.AF_UNIX:
-                    listener = await loop.create_unix_server(self._protocol, sock=sock, **_STAYS)
-                else:
-                    name = f"{name[0]}:{name[1]}"
-                    listener = await loop.create_server(self._protocol, sock=sock)
-            except (OSError, ValueError) as error:
-                raise CannotListen(f"cannot listen on {name}, handed over: {error}") from error
-            self._servers.append(listener)
-            lines.append(f"listening: memcache on {name}, handed over")
-        return lines
+        return [f"listening: {wire.name} on {name[0]}:{name[1]}" for name in names]
 
     async def _listen_unix(self, path: Path) -> None:
         loop = asyncio.get_running_loop()
@@ -72,9 +93,8 @@ class Listeners:
                 if await _answers(path):
                     raise CannotListen(f"cannot listen on {path}: another process answers there")
                 path.unlink()  # left by a daemon that was killed
-            listener = await loop.create_unix_server(
-                self._protocol, str(path), backlog=self._backlog
-            )
+            connect = partial(self._connect, MEMCACHE)
+            listener = await loop.create_unix_server(connect, str(path), backlog=self._backlog)
         except OSError as error:
             raise CannotListen(f"cannot listen on {path}: {_why(error)}") from error
         self._servers.append(listener)

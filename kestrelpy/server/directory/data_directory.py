@@ -254,11 +254,11 @@ class DataDirectory:
         wanted = reader.ready_line.begin_fetch()
         reader.ready_line.fetched(target.store.some(wanted).run(self.patient).records.values())
         reader.ready.disk_refs.put_back()  # the others are read again, and reported
-        made = backlog.order(reader.ready.frontier) if reader.ready.beyond else None
+        made = backlog.next_read(reader.ready.frontier) if reader.ready.beyond else None
         if made is not None:
-            life, order = made
+            life, read = made
             try:
-                backlog.arrived(life, *order.run(self.patient))
+                backlog.arrived(life, *read.run(self.patient))
             except OSError as error:
                 backlog.failed(life, error)
         reader.ready_line.refill(unix_ms)

@@ -110,7 +110,7 @@ class ReadBack:
         ready, backlog = reader.ready, reader.log.read_ahead
         if not ready.beyond or backlog is None:
             return True
-        made = backlog.order(ready.frontier)
+        made = backlog.next_read(ready.frontier)
         if made is not None:
             self._start(target, self._read(reader, target, *made))
             return True
@@ -197,12 +197,12 @@ class ReadBack:
         self._loop.call_soon(self._read_done, reader)
 
     async def _read(
-        self, reader: Subscription, target: JournalLog, life: int, order: SegmentRead
+        self, reader: Subscription, target: JournalLog, life: int, read: SegmentRead
     ) -> None:
         backlog = reader.log.read_ahead
         assert backlog is not None, "what is read back was ordered of one"
         try:
-            start, data = await self._on_thread(order.run)(self._files)
+            start, data = await self._on_thread(read.run)(self._files)
         except OSError as error:
             backlog.failed(life, error)
             if is_shortage(error):

@@ -65,6 +65,20 @@ def flaky(self: Task, word: str, failures: int) -> None:
     note(f"did {word}")
 
 
+@app.task(name="shop.step", bind=True, max_retries=5)
+def step(self: Task, number: int, failures: int = 0) -> int:
+    note(f"step {number} {self.request.retries}")
+    time.sleep(0.05)
+    if self.request.retries < failures:
+        raise self.retry(countdown=0.2)
+    return number + 1
+
+
+@app.task(name="shop.end")
+def end(number: int, word: str) -> None:
+    note(f"end {word} {number}")
+
+
 @app.task(name="shop.when")
 def when(word: str) -> None:
     note(f"{word} {time.time()}")

@@ -1,4 +1,10 @@
-"""Thousands of tasks while workers and the daemon are killed: each runs, and nothing is left."""
+"""Thousands of tasks while workers and the daemon are killed: each runs, and nothing is left.
+
+Canvases keep results in Celery's file backend, the one that needs no server and no package. Its
+limits are not the broker's: it has no counter for a chord, so Celery asks once a second, by a task
+that it retries, whether all parts are done; and a result is not written in one step, so that a
+killed worker may leave an empty one, which counts as none until the task has run again.
+"""
 
 from __future__ import annotations
 
@@ -75,3 +81,52 @@ def test_no_task_is_lost_when_workers_and_the_daemon_are_killed(
         # The two workers have at most 4 * 2 tasks each in their hands when one, or the daemon, is
         # killed.
         assert twice <= 16 * (worker_kills + daemon_kills + 1), f"seed {seed}"
+
+
+CANVASES = """
+for n in range({chains}):
+    chain(step.s(1000 * n), step.s(failures=2), step.s(), end.s(str(n))).apply_async()
+    flaky.delay(str(n), 2)
+for n in range({chords}):
+    chord([add.s(1000 * n, part) for part in range(10)], total.s()).apply_async()
+"""
+
+
+def test_chains_chords_and_retries_end_when_workers_and_the_daemon_are_killed(
+    tmp_path: Path,
+) -> None:
+    chains, chords = 60, 6
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    kills = ["worker", "daemon", "worker", "daemon"]
+    rng.shuffle(kills)
+    with shop_of(tmp_path, lease="3s") as shop:
+        workers = [shop.start(jobs=2) for _ in range(2)]
+        shop.send(CANVASES.format(chains=chains, chords=chords))
+        least = chains * 9 + chords * 11  # lines, if nothing ran twice
+        for number, kill in enumerate(kills, 1):
+            mark = number * least // (len(kills) + 1)
+            shop.until(lambda mark=mark: len(shop.ran()) >= mark)
+            if kill == "worker":
+                victim = rng.randrange(len(workers))
+                shop.kill(workers[victim])
+                workers[victim] = shop.start(jobs=2)
+            else:
+                shop.daemon.kill()
+                shop.daemon.start()
+        ends = {f"end {n} {1000 * n + 3}" for n in range(chains)}
+        retried = {f"did {n}" for n in range(chains)}
+        totals = {f"total {10_000 * n + 45}" for n in range(chords)}
+
+        shop.until(lambda: ends | retried | totals <= set(shop.ran()))
+        shop.until(shop.is_empty)
+
+        ran = Counter(shop.ran())
+        told = {line for line in ran if line.startswith(("end ", "did ", "total "))}
+        assert told == ends | retried | totals, f"seed {seed}"  # nothing with a part of its results
+        assert shop.counts()["dead"] == 0
+        print(f"{sum(ran.values())} lines where {least} would do")
+        for worker in workers:
+            shop.stop(worker)
+        assert shop.is_empty()

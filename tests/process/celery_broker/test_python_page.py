@@ -32,7 +32,7 @@ class Reader:
     def put(self, *bodies: str) -> None:
         client = self.daemon.client()
         for body in bodies:
-            assert client.set("jobs", body.encode())
+            assert client.set("images", body.encode())
         client.close()
 
     def save(self, program: str) -> None:
@@ -64,9 +64,11 @@ class Reader:
         except AssertionError:
             raise AssertionError(out.read_text()) from None
 
-    def stop(self, process: subprocess.Popen[bytes]) -> None:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, (self.folder / "out").read_text()
+    def stop(self, process: subprocess.Popen[bytes], by: int = signal.SIGTERM) -> None:
+        process.send_signal(by)
+        out = self.folder / "out"
+        assert process.wait(30) == 0, out.read_text()
+        assert "Traceback" not in out.read_text()
 
 
 @pytest.fixture
@@ -86,32 +88,53 @@ def test_every_program_and_command_has_a_test_here() -> None:
     assert TEXT.count("```python") == len(PROGRAMS)
 
 
-def test_the_loop(reader: Reader) -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_the_loop_ends_by_a_signal(reader: Reader, by: int) -> None:
     reader.put("a", "b")
-    reader.run("loop.py")
+    process = reader.run("loop.py")
     reader.sees("handled b'a'", "handled b'b'")
-    eventually(lambda: counts(reader.daemon, "jobs")["open_transactions"] == 0)
+    reader.stop(process, by)
+    assert counts(reader.daemon, "images")["leased"] == 0
+
+
+def test_ctrl_c_without_a_handler_gives_the_item_back(reader: Reader) -> None:
+    reader.put("a")
+    process = reader.start(sys.executable, "-c", f"""
+import time
+from kestrelpy.client import Worker
+for item in Worker("images", ("127.0.0.1", {reader.daemon.port})):
+    print("handled", item.body, flush=True)
+    time.sleep(60)
+""")
+    reader.sees("handled b'a'")
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(30) != 0
+    reader.sees("KeyboardInterrupt")
+    left = counts(reader.daemon, "images")
+    assert (left["items"], left["leased"]) == (1, 0)
 
 
 def test_run_goes_on_after_exceptions(reader: Reader) -> None:
     reader.put("a", "5")
     process = reader.run("run.py")
     reader.sees("paid 5 attempts 0")
-    reader.stop(process)
-    assert counts(reader.daemon, "jobs")["dead"] == 1
+    reader.stop(process, signal.SIGINT)
+    assert counts(reader.daemon, "images")["dead"] == 1
 
 
 def test_the_facts_of_an_item(reader: Reader) -> None:
     reader.put("a")
     assert reader.run("facts.py").wait(30) == 0
-    reader.sees("jobs 1 0 no key True", "<Item of jobs: token=")
-    assert counts(reader.daemon, "jobs")["delayed"] == 1
+    reader.sees("images 1 0 no key True", "<Item of images: token=")
+    assert counts(reader.daemon, "images")["delayed"] == 1
 
 
 def test_a_command_per_item(reader: Reader) -> None:
     reader.put("a", "b")
     process = reader.start(*shlex.split(COMMANDS[0]))
-    reader.sees("jobs 1: a", "jobs 2: b")
+    reader.sees("images 1: a", "images 2: b")
     reader.stop(process)
 
 
@@ -119,8 +142,8 @@ def test_many_items_at_a_time(reader: Reader) -> None:
     reader.put(*(str(number) for number in range(30)))
     process = reader.run("many.py")
     reader.sees(*(f"handled b'{number}'" for number in range(30)))
-    reader.stop(process)
-    assert counts(reader.daemon, "jobs")["open_transactions"] == 0
+    reader.stop(process, signal.SIGINT)
+    assert counts(reader.daemon, "images")["open_transactions"] == 0
 
 
 def test_celery(reader: Reader) -> None:

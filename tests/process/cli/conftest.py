@@ -19,6 +19,8 @@ max_items = 1
 max_attempts = 1
 [queues."frail-2"]
 max_attempts = 1
+[queues."frail-3"]
+max_attempts = 1
 """
 
 

@@ -23,7 +23,7 @@ def test_items_are_listed_in_order_and_stay(kestrelpy: Command, daemon: DaemonPr
     assert head.split() == [
         "marker", "state", "attempts", "bytes", "stored", "expires", "key", "id", "body",
     ]  # fmt: skip
-    assert first.split()[:4] == ["1", "lent", "0", "6B"]
+    assert first.split()[:4] == ["1", "leased", "0", "6B"]
     assert first.endswith("body 0")
     assert second.split()[:4] == ["2", "ready", "0", "6B"]
     assert [each["marker"] for each in every] == list(range(1, 1201))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.process.cli.command import Command, counts, eventually
+from tests.process.cli.terminal import Terminal
 from tests.support.daemon import DaemonProcess
+
+SOURCE = Path(__file__).parents[3]
 
 BINARY = bytes(range(256)) + b"\r\nEND\r\n"
 
@@ -59,6 +63,16 @@ def test_peek_leaves_the_item_where_it_is(kestrelpy: Command, daemon: DaemonProc
     assert kestrelpy("peek", "shown").out == b"body"
     assert kestrelpy("get", "shown", "--peek").out == b"body"
     assert counts(daemon, "shown")["items"] == 1
+
+
+def test_a_body_at_a_terminal_ends_its_line(kestrelpy: Command, tmp_path: Path) -> None:
+    for body in ("no line end", "a line\n", ""):
+        kestrelpy("put", "screened", stdin=body.encode())
+        words = [sys.executable, "-m", "kestrelpy", "get", "screened"]
+        environment = {"KESTRELPY_SERVER": kestrelpy.server, "PYTHONPATH": str(SOURCE)}
+        with Terminal(words, tmp_path, environment) as terminal:
+            assert terminal.end() == 0
+            assert terminal.text.replace("\r\n", "\n") == body.removesuffix("\n") + "\n"
 
 
 def test_get_waits_for_an_item(kestrelpy: Command, daemon: DaemonProcess) -> None:

@@ -47,7 +47,7 @@ def test_queues_are_listed_with_their_counts(kestrelpy: Command, daemon: DaemonP
     assert queues["listed"]["items"] == 1
     assert queues["listed"]["bytes"] == 3
     assert queues["listed"]["open_transactions"] == 1
-    assert head.split()[:4] == ["queue", "items", "bytes", "open"]
+    assert head.split()[:4] == ["queue", "items", "bytes", "leased"]
     assert row.split()[:4] == ["listed", "1", "3B", "1"]
 
 

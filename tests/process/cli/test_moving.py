@@ -48,20 +48,37 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
 
     assert neither.is_sentence(2)
     assert dry.out.decode().splitlines() == [
-        "would redrive 2 dead items of poison back to its end", "  11  abort", "  13  the needle",
+        "would redrive 2 dead letters of poison back to its end", "  11  abort", "  13  the needle",
     ]  # fmt: skip
     assert no.code == 1
-    assert b"13 dead items of poison go to again. Redrive? [y/N]" in no.out
-    assert (some.code, some.out) == (0, b"redrove 2 dead items of poison to again\n")
+    assert b"13 dead letters of poison go to again. Redrive? [y/N]" in no.out
+    assert (some.code, some.out) == (0, b"redrove 2 dead letters of poison to again\n")
     assert all_of(client, "again") == [b"2", b"0", b"3"]
-    assert (missing.code, missing.out) == (1, b"redrove 1 dead item of poison to again\n")
-    assert "poison: not among the dead: 3" in missing.err
-    assert found.out == b"redrove 2 dead items of poison to found\n"
+    assert (missing.code, missing.out) == (1, b"redrove 1 dead letter of poison to again\n")
+    assert "poison: not among the dead letters: 3" in missing.err
+    assert found.out == b"redrove 2 dead letters of poison to found\n"
     assert all_of(client, "found") == [b"with needle", b"reason"]
-    assert rest.out == b"redrove 8 dead items of poison to mended\n"
-    assert none.out == b"redrove 0 dead items of poison to mended\n"
+    assert rest.out == b"redrove 8 dead letters of poison to mended\n"
+    assert none.out == b"redrove 0 dead letters of poison to mended\n"
     assert counts(daemon, "poison")["dead"] == 0
     assert counts(daemon, "mended")["items"] == 8
+
+
+def test_a_filter_reads_the_bodies_of_items_that_were_delayed(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    client.set("late-poison/declare", b"max_attempts = 1")
+    client.set("late-poison/delay=200ms", b"needle")
+    kill(client, "late-poison", [b"early"])
+    assert client.get("late-poison/open/t=10s") == b"needle"
+    client.get("late-poison/abort")
+
+    dry = kestrelpy("dead", "redrive", "late-poison", "--all", "--filter", "needle", "--dry-run")
+
+    assert dry.out.decode().splitlines() == [
+        "would redrive 1 dead letter of late-poison back to its end", "  1  abort",
+    ]  # fmt: skip
 
 
 def test_a_number_of_items_or_all_are_moved_in_their_order(

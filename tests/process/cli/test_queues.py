@@ -101,6 +101,9 @@ def test_show_has_settings_with_their_sources_and_live_figures(
     lines = kestrelpy("queues", "show", "shown.now").out.decode().splitlines()
     rows = [line.split() for line in lines if line]
     found = json.loads(kestrelpy("queues", "show", "shown.now", "--json").out)
+    names = {line.split()[0] for line in lines if line}
+    assert "leased" in names and "open_transactions" not in names
+    assert found["figures"]["open_transactions"] == found["figures"]["leased"] == 0
 
     assert rows[0] == ["setting", "value", "from"]
     assert ["max_items", "5", "declared"] in rows

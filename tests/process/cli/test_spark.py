@@ -47,16 +47,19 @@ def test_without_java_one_sentence_says_how_to_install_it(
     assert "Install Java" in ended.err
 
 
-def test_without_pyspark_one_sentence_says_how_to_install_it(
-    kestrelpy: Command, tmp_path: Path
+@pytest.mark.parametrize("package", ["pyspark", "numpy", "pandas", "pyarrow"])
+@pytest.mark.parametrize("job", ["audit", "lifecycle", "report"])
+def test_without_a_package_one_sentence_says_how_to_install_it(
+    kestrelpy: Command, tmp_path: Path, job: str, package: str
 ) -> None:
-    (tmp_path / "hidden" / "pyspark").mkdir(parents=True)
-    (tmp_path / "hidden" / "pyspark" / "__init__.py").write_text("raise ImportError('none')\n")
+    (tmp_path / "hidden" / package).mkdir(parents=True)
+    (tmp_path / "hidden" / package / "__init__.py").write_text("raise ImportError('none')\n")
     source = str(Path(__file__).parents[3])
 
     ended = kestrelpy(
-        "spark", "audit", str(tmp_path), PYTHONPATH=f"{tmp_path / 'hidden'}:{source}"
-    )
+        "spark", job, str(tmp_path), "--out", "out",
+        PYTHONPATH=f"{tmp_path / 'hidden'}:{source}",
+    )  # fmt: skip
 
     assert ended.is_sentence(2), ended
     assert "pip install 'kestrelpy[spark]'" in ended.err

@@ -81,6 +81,17 @@ def test_what_failed_max_attempts_times_is_a_dead_letter(
     ]
 
 
+def test_what_failed_as_often_as_the_queue_allows_is_called_a_dead_letter(
+    kestrelpy: Command, daemon: DaemonProcess
+) -> None:
+    daemon.client().set("frail-3", b"x")
+
+    ended = kestrelpy("work", "frail-3", "--once", "--", "false")
+
+    assert "the item is a dead letter after 1 attempt\n" in ended.err
+    assert counts(daemon, "frail-3")["dead"] == 1
+
+
 def test_a_failed_item_does_not_hold_up_those_behind_it(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
@@ -120,6 +131,12 @@ def test_a_command_may_leave_its_input_alone(kestrelpy: Command, daemon: DaemonP
 
 
 def test_once_with_nothing_there_is_exit_code_1(kestrelpy: Command) -> None:
+    ended = kestrelpy("work", "nothing", "--once", "--wait", "10ms", "--", "cat")
+
+    assert ended.is_sentence(1), ended
+    assert "no queue nothing" in ended.err
+
+    kestrelpy("queues", "create", "nothing")
     ended = kestrelpy("work", "nothing", "--once", "--wait", "10ms", "--", "cat")
 
     assert ended.is_sentence(1), ended
@@ -263,7 +280,7 @@ def test_the_lease_is_renewed_while_the_command_runs(
 
 
 def reasons(daemon: DaemonProcess, queue: str) -> list[bytes]:
-    """Return the reasons of the dead items of this queue."""
+    """Return the reasons of the dead letters of this queue."""
     said = daemon.client().stats(f"{queue}/dead")
     return [word for key, word in said.items() if key.endswith(b"_reason")]
 

@@ -124,6 +124,41 @@ async def test_stop_ends_a_wait(daemon: DaemonProcess) -> None:
     await asyncio.wait_for(running, 10)
 
 
+async def test_stop_begins_no_wait_while_every_slot_is_taken(
+    daemon: DaemonProcess, queue: str
+) -> None:
+    worker = worker_of(daemon, queue, items=2, wait="10m")
+    handled = []
+    stopped = asyncio.Event()
+
+    async def handle(item: AsyncItem) -> None:
+        handled.append(item.body)
+        await stopped.wait()
+
+    running = asyncio.create_task(worker.run(handle))
+    await until(lambda: counts(daemon, queue)["leased"] == 2)
+    worker.stop()
+    stopped.set()
+    await asyncio.wait_for(running, 30)
+
+    assert handled == [b"one", b"two"]
+    assert left(daemon, queue) == []
+
+
+async def test_stop_begins_no_wait_while_the_worker_connects(daemon: DaemonProcess) -> None:
+    put(daemon, "connecting", b"x")
+    left(daemon, "connecting")
+    worker = worker_of(daemon, "connecting", wait="10m")
+
+    async def handle(item: AsyncItem) -> None:
+        raise AssertionError
+
+    running = asyncio.create_task(worker.run(handle))
+    await asyncio.sleep(0)  # it has begun to connect
+    worker.stop()
+    await asyncio.wait_for(running, 30)
+
+
 async def test_an_item_has_its_facts_and_ends_once(daemon: DaemonProcess) -> None:
     daemon.client().set("facts/key=a,b", b"\0\r\n\xff", flags=7)
     async with worker_of(daemon, "facts", lease=20) as worker:
@@ -162,6 +197,22 @@ async def test_a_failed_item_waits_and_is_dead_after_max_attempts(
     assert f"{queue}: given back: not yet" in caplog.text
     assert f"{queue}: buried: not yet" in caplog.text
     assert counts(daemon, queue)["dead"] == 1
+
+
+async def test_a_dead_letter_that_the_queue_made_is_named(
+    daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon.client().set(f"{queue}/declare", b"max_attempts = 1")
+    worker = worker_of(daemon, queue)
+
+    async def handle(item: AsyncItem) -> None:
+        worker.stop()
+        raise RuntimeError("no such account")
+
+    with caplog.at_level(logging.WARNING):
+        await asyncio.wait_for(worker.run(handle), 30)
+
+    assert f"{queue}: buried: no such account" in caplog.text
 
 
 async def test_leases_are_renewed_while_items_are_handled(

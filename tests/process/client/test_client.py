@@ -337,6 +337,22 @@ def test_an_item_that_failed_max_attempts_times_is_a_dead_letter(
     assert f"{queue}: buried: no such account" in caplog.text
 
 
+def test_run_names_a_dead_letter_that_the_queue_made(
+    daemon: DaemonProcess, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon.client().set(f"{queue}/declare", b"max_attempts = 1")
+    worker = worker_of(daemon, queue)
+
+    def handle(item: Item) -> None:
+        worker.stop()
+        raise RuntimeError("no such account")
+
+    with caplog.at_level(logging.WARNING):
+        worker.run(handle)
+
+    assert f"{queue}: buried: no such account" in caplog.text
+
+
 def test_run_pauses_longer_with_each_failure_in_a_row(
     daemon: DaemonProcess, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

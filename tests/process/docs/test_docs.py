@@ -26,6 +26,12 @@ SHOWN = {"text", "ini", "php", "ruby", "perl", "js", "java", "go", "haproxy", "y
          "dockerfile", "json", "console", "transcript"}  # fmt: skip
 README_BYTES_MAX = 8 << 10
 CONFIG = '[server]\nallow_shutdown = false\n[queue_defaults]\nretry_delay = "0s"\n'
+# The pages that a newcomer types from start to end, on one daemon.
+TYPED = ("guide", "python", "command-line", "operations")
+QUEUE = re.compile(
+    r'(?m)^  (?:set|add|cas|gets?) (\w+)|Worker\("(\w+)"'
+    r"|\bkestrelpy (?:put|get|peek|work|queues create) (\w+)"
+)
 each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 
 
@@ -46,6 +52,26 @@ def test_each_block_of_a_page_says_what_it_is(path: Path) -> None:
     assert kinds <= RUN | SHOWN
     fences = sum(line.startswith("```") for line in path.read_text().splitlines())
     assert fences == 2 * len(list(blocks(path.read_text()))), "a block without a language"
+
+
+@each_page
+def test_a_line_to_type_has_nothing_beside_it(path: Path) -> None:
+    typed = [
+        line for block in blocks(path.read_text()) if block.kind == "nc"
+        for line in block.text.splitlines() if not line.startswith("< ")
+    ]  # fmt: skip
+    assert [line for line in typed if re.search(r"\S {2,}", line)] == []
+
+
+def test_each_page_to_type_has_queues_of_its_own() -> None:
+    pages: dict[str, set[str]] = {}
+    for path in [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in TYPED)]:
+        for block in blocks(path.read_text()):
+            for found in QUEUE.finditer(block.text):
+                pages.setdefault(found[1] or found[2] or found[3], set()).add(path.name)
+
+    assert pages["jobs"] == {"README.md"}
+    assert {name: on for name, on in pages.items() if len(on) > 1} == {}
 
 
 @pytest.mark.parametrize("path", [*PAGES, *OTHERS], ids=lambda path: path.name)

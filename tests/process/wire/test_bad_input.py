@@ -55,7 +55,8 @@ def test_what_is_wrong_is_named_and_the_body_swallowed(
         (b"set q 0 0 x\r\n", b"CLIENT_ERROR bad byte count: set <key> <flags> <expiry> <bytes>"),
         (b"set q 0 0 -5\r\n", b"CLIENT_ERROR bad byte count: set <key> <flags> <expiry> <bytes>"),
         (b"set q 0 0 9999999999\r\n", b"CLIENT_ERROR bad byte count: above 1 GiB"),
-        (b"set q 0 0 2\r\nhello\r\n", b"CLIENT_ERROR bad data chunk"),
+        (b"set q 0 0 2\r\nhello\r\n", b"CLIENT_ERROR bad data chunk: 2 bytes were announced, "
+         b"and no line end follows them"),
         (b"x" * 8193, b"CLIENT_ERROR line too long (limit 8192 bytes)"),
     ],
 )

@@ -31,6 +31,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         "host": "127.0.0.1",
         "port": 22133,
         "socket": None,
+        "text_port": None,
         "data_dir": tmp_path / "data",
         "max_connections": 10_000,
         "max_queues": 10_000,
@@ -82,6 +83,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         host = "::1"
         port = 0
         socket = "run/kestrel.sock"
+        text_port = 2222
         data_dir = "lib/kestrelpy"
         max_connections = 5
         max_queues = 6
@@ -130,6 +132,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         "host": "::1",
         "port": 0,
         "socket": file.parent / "run/kestrel.sock",
+        "text_port": 2222,
         "data_dir": file.parent / "lib/kestrelpy",
         "max_connections": 5,
         "max_queues": 6,

@@ -124,7 +124,7 @@ def test_what_cannot_be_read_back_now_is_neither_passed_over_nor_named() -> None
     taken: list[bytes] = []
     failures = 0
     for _ in range(100):
-        made = backlog.order(len(taken) + 1)
+        made = backlog.next_read(len(taken) + 1)
         if made is not None:
             life, order = made
             try:

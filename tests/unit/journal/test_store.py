@@ -35,9 +35,9 @@ def test_another_reader_has_a_place_of_its_own() -> None:
     writer.put_all(b"first")
 
     other = writer.store.another_read_ahead()
-    assert writer.store.read_ahead.order(1) is not None
+    assert writer.store.read_ahead.next_read(1) is not None
     assert not other.is_reading
-    assert other.order(1) is not None
+    assert other.next_read(1) is not None
 
 
 def test_a_segment_goes_when_nothing_in_it_is_alive() -> None:

@@ -8,7 +8,8 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrelpy.protocol.replies import Gate, JointReply, Replies
+from kestrelpy.operations.rests import Gate
+from kestrelpy.protocol.replies import JointReply, Replies
 
 
 class Log:

@@ -15,6 +15,7 @@ from tests.support.running import ANSWER_SECONDS, Peer, running
 CONFIG = """
 [server]
 max_open_reads = 3
+text_port = 0
 [queue_defaults]
 lease = "30m"
 max_attempts = 2
@@ -47,6 +48,16 @@ async def get(peer: Peer, key: str) -> bool:
     while line != b"END\r\n":
         line = await peer.line()
     return found
+
+
+async def work_in_text(peer: Peer) -> None:
+    """What the text port can do; an item is open in the end."""
+    for request, answer in (
+        (b"put jobs:\none\ntwo\n\n", b"+2\n"), (b"put refused\n\n", b"-put needs a colon"),
+        (b"get jobs\n", b":"), (b"peek jobs\n", b":"), (b"get absent 1\n", b"*\n"),
+        (b"monitor lines 0\n", b"*\n"), (b"get jobs\n", b":"), (b"nonsense\n", b"-Unknown"),
+    ):  # fmt: skip
+        assert (await peer.ask(request)).startswith(answer)
 
 
 async def work(peer: Peer) -> None:
@@ -97,6 +108,10 @@ async def test_nothing_is_left_when_all_is_gone_nor_after_a_restart(tmp_path: Pa
             if is_new:
                 peer = await server.client()
                 await work(peer)
+                texting = await server.text_client()
+                await work_in_text(texting)
+                texting.writer.close()
+                await until(lambda daemon=daemon: len(daemon._connections) == 1)
                 await empty(peer, daemon)
                 peer.writer.close()
             try:
@@ -111,6 +126,8 @@ async def test_the_look_meets_every_class_that_stays(tmp_path: Path) -> None:
         daemon, peer = server.daemon, await server.client()
         assert daemon is not None
         await work(peer)
+        texting = await server.text_client()
+        await work_in_text(texting)
         walk = Walk()
         walk.run(daemon)
         assert sorted(MAY_HOLD.keys() - walk.classes - NOT_MET) == []

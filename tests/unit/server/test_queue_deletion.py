@@ -15,7 +15,7 @@ import pytest
 
 from journal.files import Handle
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.protocol.replies import Gate
+from kestrelpy.operations.rests import Gate
 from kestrelpy.server.queue_deletion import QueueDeletions
 from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault

@@ -150,8 +150,9 @@ def handed(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> Supervisor:
 def test_a_socket_is_handed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         made = handed(monkeypatch, os.dup(server.fileno()))
-        (sock,) = made.sockets()
+        ((name, sock),) = made.sockets()
 
+        assert name == "jobs.socket"
         assert sock.getsockname() == server.getsockname()
         assert not os.get_inheritable(sock.fileno())
         assert made.sockets() == []

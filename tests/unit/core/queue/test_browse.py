@@ -92,7 +92,7 @@ def test_a_look_goes_through_a_bounded_stretch(
     items, last = q.kept.range_scan(0, 1, PLENTY, 0)
     assert ([i.id for i in items], last) == ([1], 1)
     items, last = q.kept.range_scan(4, 2, PLENTY, 0)
-    assert ([i.id for i in items], last) == ([5], 12)
+    assert ([i.id for i in items], last) == ([5], 5)
 
 
 @pytest.mark.parametrize("many", [1, 7, 100])
@@ -144,3 +144,12 @@ def test_an_item_that_was_delayed_hides_none_from_a_look_since_a_time() -> None:
     begin = q.kept.since(since_ms)
 
     assert q.seen(after=begin - 1, since_ms=since_ms) == [b"2", b"3", b"1", b"5", b"6", b"7"]
+
+
+def test_a_look_at_the_end_leaves_out_nothing_that_comes_next(q: InMemory) -> None:
+    """Others may put items before the observer looks again."""
+    items, last = q.kept.range_scan(3, 100, PLENTY, 0)
+    assert ([item.id for item in items], last) == ([4, 5], 5)
+    assert q.kept.range_scan(5, 100, PLENTY, 0) == ([], 5)
+    q.put(b"6")
+    assert q.seen(after=last) == [b"6"]

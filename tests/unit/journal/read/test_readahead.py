@@ -48,7 +48,7 @@ def read_all(
             assert record.item >= item, "rising"
             item = record.item + 1
             yield record.item, record.body
-        made = backlog.order(item)
+        made = backlog.next_read(item)
         if made is not None:
             life, order = made
             try:
@@ -315,13 +315,13 @@ def test_what_is_not_written_yet_is_neither_read_nor_lost() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     writer.put(b"1")
     backlog = writer.store.read_ahead
-    assert backlog.order(1) is None
+    assert backlog.next_read(1) is None
     assert writer.store.one(1) is None
     assert backlog.lost_up_to(1) == 0
     writer.commit()
     assert list(read_all(backlog, disk_of(writer))) == [(1, b"1")]
     writer.put(b"2")
-    assert backlog.order(2) is None
+    assert backlog.next_read(2) is None
     assert backlog.lost_up_to(2) == 0
     writer.commit()
     assert list(read_all(backlog, disk_of(writer), 2)) == [(2, b"2")]
@@ -334,7 +334,7 @@ def test_a_segment_that_goes_while_it_is_read_is_not_damage(piece: int) -> None:
         if not segment.item_last:
             continue
         backlog = ReadAhead(writer.journal)
-        made = backlog.order(segment.item_first)
+        made = backlog.next_read(segment.item_first)
         assert made is not None
         life, _ = made
         kept = list(writer.journal.segment_list.segments)
@@ -350,7 +350,7 @@ def test_a_segment_that_goes_while_it_is_read_is_not_damage(piece: int) -> None:
 def test_what_was_ordered_before_a_reset_is_not_taken() -> None:
     writer = filled(10, 4)
     backlog = ReadAhead(writer.journal)
-    made = backlog.order(1)
+    made = backlog.next_read(1)
     assert made is not None
     life, order = made
     backlog.reset()
@@ -363,7 +363,7 @@ def test_at_rest_it_keeps_its_place_and_no_bytes() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     writer.put_all(b"1", b"2")
     backlog = writer.store.read_ahead
-    made = backlog.order(1)
+    made = backlog.next_read(1)
     assert made is not None
     backlog.arrived(made[0], *made[1].run(disk_of(writer)))
     assert [r.item for r in backlog.take(1, 9)] == [1, 2]
@@ -384,12 +384,12 @@ def test_of_a_record_larger_than_a_piece_just_the_rest_is_read_next(
     large = next(r for r in records_of(writer) if r.item == 1)
     backlog = ReadAhead(writer.journal)
 
-    made = backlog.order(1)
+    made = backlog.next_read(1)
     assert made is not None
     life, order = made
     backlog.arrived(life, *order.run(disk_of(writer)))
     assert backlog.take(1, 9) == []
-    made = backlog.order(1)
+    made = backlog.next_read(1)
 
     assert made is not None
     assert made[1].start + made[1].size == large.offset + HEADER_BYTES + len(large.body)

@@ -87,8 +87,8 @@ def test_an_unknown_option_is_answered_with_the_nearest_known_one() -> None:
     assert nearest(caught.value.option) == ", did you mean open?"
     assert nearest("OPEN") == ", did you mean open?"
     assert nearest("dely") == ", did you mean delay?"
-    assert nearest("foo").startswith(", known are abort ")
-    assert nearest("x" * 10_000).startswith(", known are abort after at at_version ")
+    for far in ("foo", "x" * 10_000):
+        assert nearest(far) == ", docs/protocol.md lists all of them"
 
 
 def test_an_option_that_goes_elsewhere_says_where() -> None:

@@ -23,22 +23,3 @@ def test_a_long_list_of_the_dead_comes_in_slices_and_whole(monkeypatch: pytest.M
     assert len(pieces) == 5
     assert b"".join(pieces) == said
     assert said.count(b"_reason abort\r\n") == 10
-
-
-def test_those_before_an_item_are_counted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "_COUNTED_PER_SLICE", 2)
-    stage = ServerHarness()
-    stage.set_queue(max_attempts=2)
-    for _ in range(20):
-        stage.say("a", b"set jobs 0 0 1", b"x")
-    for name in "cdefghi":
-        stage.say(name, b"get jobs/open")
-    for name in "cde":
-        stage.hang_up(name)
-        stage.say(name, b"get jobs/open")
-    for name in "cd":
-        stage.hang_up(name)  # twice: they are dead
-
-    said = stage.say("b", b"stats jobs/item=20")
-
-    assert b"STAT why behind_12_others\r\n" in said  # 19, less 5 leased and 2 dead

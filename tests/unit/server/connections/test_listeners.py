@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from kestrelpy.protocol import Wire
 from kestrelpy.server.connections.listeners import CannotListen, Listeners
+
+
+def silent(wire: Wire) -> asyncio.Protocol:
+    return asyncio.Protocol()
 
 
 async def test_a_closed_listener_accepts_no_connection_on_port_or_socket(
     tmp_path: Path,
 ) -> None:
-    listeners = Listeners(asyncio.Protocol, 5)
+    listeners = Listeners(silent, 5)
     path = tmp_path / "socket"
     lines = await listeners.listen("127.0.0.1", 0, path)
     port = int(lines[0].rpartition(":")[2])
@@ -33,7 +38,7 @@ async def test_a_closed_listener_accepts_no_connection_on_port_or_socket(
 
 
 async def test_a_socket_of_another_process_is_left_alone(tmp_path: Path) -> None:
-    first, second = Listeners(asyncio.Protocol, 5), Listeners(asyncio.Protocol, 5)
+    first, second = Listeners(silent, 5), Listeners(silent, 5)
     path = tmp_path / "socket"
     await first.listen("127.0.0.1", 0, path)
 
@@ -43,7 +48,7 @@ async def test_a_socket_of_another_process_is_left_alone(tmp_path: Path) -> None
     assert path.is_socket()
     first.close()
     second.close()
-    third = Listeners(asyncio.Protocol, 5)
+    third = Listeners(silent, 5)
     await asyncio.sleep(0)
     await third.listen("127.0.0.1", 0, path)  # a file left by a killed daemon does not matter
     third.close()
@@ -60,7 +65,7 @@ async def test_a_socket_whose_owner_hangs_is_left_to_him(tmp_path: Path) -> None
                 waiting = opened.enter_context(socket.socket(socket.AF_UNIX))
                 waiting.setblocking(False)
                 waiting.connect(str(path))
-        listeners = Listeners(asyncio.Protocol, 5)
+        listeners = Listeners(silent, 5)
 
         with pytest.raises(CannotListen, match="another process answers there"):
             await listeners.listen("127.0.0.1", 0, path)

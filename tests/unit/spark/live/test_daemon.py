@@ -201,7 +201,7 @@ def test_a_restart_meanwhile_is_not_noticed(
     spark: SparkSession, daemon: DaemonProcess, raw: Raw
 ) -> None:
     put(raw, "jobs", range(1, 301))
-    frame = read(spark, daemon, fetchRetries=10, fetchRetryInterval="200ms")
+    frame = read(spark, daemon, fetchRetries=150, fetchRetryInterval="200ms")
     assert frame.rdd.getNumPartitions() == 1
 
     daemon.kill()

@@ -1,0 +1,280 @@
+"""What a server, its queues, leases and schedules say of themselves: facts, in no wire's words.
+
+Health has these states, for each queue and, as the worst of them, for the server:
+
+    ok  ->  out_of_files  no descriptor or memory to open a file with: it is tried again, nothing
+                        is lost, and it ends by itself
+        ->  disk_full   no room to prepare a segment or less than min_disk_free: nothing new is
+                        stored, fetching and confirming go on, and it ends by itself
+        ->  abandoned   a child has items, and no client asked for any for a day: they stay on disk
+        ->  failed      a write or a sync failed: nothing is acknowledged until a restart
+
+The fields stand in the order in which every wire gives them: Kestrel's first, then ours. None means
+that there is no such thing, or that it is not known.
+
+One rule: every number is read from its owner at the time of the request.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+from kestrelpy.core import Broker, Browse, ChildQueue, Lease, Log, Queue, Running, Subscription
+from kestrelpy.operations.ports import Site
+
+State = Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
+_WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "out_of_files", "abandoned")
+
+
+class ServerFacts(NamedTuple):
+    """Facts of the whole server. `uptime` and `time` are in seconds, `bytes` of ready bodies."""
+
+    uptime: int
+    time: int
+    version: str
+    curr_items: int
+    total_items: int
+    bytes: int
+    curr_connections: int
+    total_connections: int
+    cmd_get: int
+    cmd_set: int
+    cmd_peek: int
+    get_hits: int
+    get_misses: int
+    bytes_read: int
+    bytes_written: int
+    queue_creates: int
+    queue_deletes: int
+    queue_expires: int
+    server_id: str
+    refused_noreply: int
+    health: State
+
+
+class QueueFacts(NamedTuple):
+    """Facts of a queue or a child. `age`, of the oldest item that waits, is in ms; `reason` says
+    why it is not ok, and is None if it is."""
+
+    items: int
+    bytes: int
+    total_items: int
+    logsize: int
+    expired_items: int
+    mem_items: int
+    mem_bytes: int
+    age: int
+    discarded: int
+    waiters: int
+    open_transactions: int
+    transactions: int
+    canceled_transactions: int
+    total_flushes: int
+    delayed: int
+    leased: int
+    dead: int
+    redelivered: int
+    lease_expired: int
+    duplicates: int
+    keys_in_flight: int
+    keys_blocked: int
+    closes_without_open: int
+    gaps: int
+    children: int
+    paused: bool
+    failed: bool
+    state: State
+    reason: str | None
+
+
+class MarkerFacts(NamedTuple):
+    """The stored markers that an observer can read: the earliest (the next one if there is none),
+    and the latest (0: none yet)."""
+
+    marker_earliest: int
+    marker_latest: int
+    generation: int
+    kept_bytes: int
+
+
+class LeaseFacts(NamedTuple):
+    """One lease. `token` is None if no client has seen it, `age_ms` if only the log knows it."""
+
+    id: int
+    marker: int
+    token: int | None
+    attempts: int
+    lease_left_ms: int | None
+    age_ms: int | None
+    holder: str
+    state: Literal["dead", "lent"]
+
+
+class ScheduleFacts(NamedTuple):
+    """One schedule. `next` and `last` are seconds since 1970."""
+
+    queue: str
+    cron: str
+    timezone: str
+    catch_up: str
+    next: int | None
+    last: int
+    waiting: int
+    state: str
+
+
+def state_of(log: Log) -> State:
+    """Return the state of a queue's journal."""
+    if log.failure is not None:
+        return "failed"
+    if log.no_room:
+        return "out_of_files" if log.is_short else "disk_full"
+    return "ok"
+
+
+def _state(queue: Queue, now_ms: int) -> State:
+    """Return the state of a queue or a child."""
+    state = state_of(queue.log)
+    if state == "ok" and queue.reader.unread:
+        state = "out_of_files"
+    if state == "ok" and isinstance(queue, ChildQueue) and queue.is_abandoned(now_ms):
+        state = "abandoned"
+    return state
+
+
+def health(broker: Broker, now_ms: int) -> State:
+    """Return the worst state of any queue."""
+    states = {_state(queue, now_ms) for queue in broker.queues.values()}
+    return next((state for state in _WORST_FIRST if state in states), "ok")
+
+
+def _reason(queue: Queue, now_ms: int) -> str:
+    """Return why it is not ok."""
+    log = queue.log
+    text = str(log.failure) if log.failure is not None else log.no_room or queue.reader.unread
+    if not text and isinstance(queue, ChildQueue):
+        text = queue.why_abandoned(now_ms)
+    return text
+
+
+def server_facts(broker: Broker, site: Site, now_ms: int) -> ServerFacts:
+    """Return the facts of the server; the time it takes grows with the number of queues."""
+    counters, queues = broker.counters, broker.queues.values()
+    unix_ms = now_ms + broker.clock.offset_ms
+    return ServerFacts(
+        uptime=(now_ms - site.started_ms) // 1000,
+        time=unix_ms // 1000,
+        version=site.version,
+        curr_items=sum(q.reader.ready.count for q in queues),
+        total_items=sum(q.total_items for q in queues),
+        bytes=sum(q.reader.ready.bytes for q in queues),
+        curr_connections=counters.connections,
+        total_connections=counters.connections_total,
+        cmd_get=counters.cmd_get,
+        cmd_set=counters.cmd_set,
+        cmd_peek=counters.cmd_peek,
+        get_hits=counters.get_hits,
+        get_misses=counters.get_misses,
+        bytes_read=counters.bytes_read,
+        bytes_written=counters.bytes_written,
+        queue_creates=counters.queue_creates,
+        queue_deletes=counters.queue_deletes,
+        queue_expires=counters.queue_expires,
+        server_id=site.server_id,
+        refused_noreply=counters.refused_quietly,
+        health=health(broker, now_ms),
+    )
+
+
+def queue_facts(queue: Queue, now_ms: int) -> QueueFacts:
+    """Return the facts of a queue or a child."""
+    reader = queue.reader
+    ready, keyed, counters = reader.ready, reader.key_gate, reader.counters
+    oldest = ready.first(), next(iter(keyed.whole.values()), None)
+    stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
+    age_ms = now_ms + queue.clock.offset_ms - stored_ms if stored_ms else 0
+    state = _state(queue, now_ms)
+    return QueueFacts(
+        items=ready.count,
+        bytes=ready.bytes,
+        total_items=queue.total_items,
+        logsize=queue.log.disk_bytes(),
+        expired_items=counters.expired,
+        mem_items=ready.resident + len(keyed.whole) + len(reader.leases),
+        mem_bytes=ready.resident_bytes + keyed.whole_bytes + reader.leased_bytes,
+        age=max(age_ms, 0),
+        discarded=counters.discarded,
+        waiters=reader.waiters.count,
+        open_transactions=len(reader.leases),
+        transactions=counters.opened,
+        canceled_transactions=counters.cancelled,
+        total_flushes=counters.flushes,
+        delayed=reader.delays.count,
+        leased=len(reader.leases),
+        dead=len(reader.dead),
+        redelivered=counters.redelivered,
+        lease_expired=counters.lease_expired,
+        duplicates=counters.duplicates,
+        keys_in_flight=keyed.in_flight,
+        keys_blocked=keyed.keys.blocked_values,
+        closes_without_open=counters.closes_without_open,
+        gaps=counters.gaps,
+        children=len(queue.children),
+        paused=reader.paused,
+        failed=state == "failed",
+        state=state,
+        reason=_reason(queue, now_ms) if state != "ok" else None,
+    )
+
+
+def marker_facts(queue: Queue) -> MarkerFacts:
+    """Return the markers of a queue or a child."""
+    latest = min(queue.last_number, queue.log.item_stored)
+    first = Browse(queue).first(0)
+    retained = queue.log.retained_bytes() if queue.retained else queue.reader.live_bytes
+    return MarkerFacts(
+        marker_earliest=first if 0 < first <= latest else latest + 1,
+        marker_latest=latest,
+        generation=queue.generation,
+        kept_bytes=retained,
+    )
+
+
+def lease_facts(queue: Queue, lease: Lease, now_ms: int) -> LeaseFacts:
+    """Return the facts of a lease of this queue."""
+    item, unix_ms = lease.item, now_ms + queue.clock.offset_ms
+    return LeaseFacts(
+        id=item.id,
+        marker=item.marker,
+        token=lease.token if is_shown(queue.reader, lease) else None,
+        attempts=lease.attempts,
+        lease_left_ms=left_ms(lease, now_ms),
+        age_ms=max(unix_ms - item.stored_ms, 0) if item.stored_ms else None,
+        holder=lease.holder.name,
+        state="dead" if lease.dead else "lent",
+    )
+
+
+def left_ms(lease: Lease, now_ms: int) -> int | None:
+    """Return the time that the lease has left; None: it ends when its holder hangs up."""
+    return None if lease.deadline_ms is None else max(lease.deadline_ms - now_ms, 0)
+
+
+def is_shown(reader: Subscription, lease: Lease) -> bool:
+    """True if a client has seen its token, which then names it from any connection."""
+    return reader.leases.by_token(lease.token) is lease
+
+
+def schedule_facts(running: Running) -> ScheduleFacts:
+    """Return the next run of a schedule, and its progress."""
+    schedule = running.schedule
+    return ScheduleFacts(
+        queue=schedule.queue.decode("ascii"),
+        cron=schedule.line,
+        timezone=schedule.timezone,
+        catch_up=schedule.catch_up.value,
+        next=running.next_s,
+        last=running.done_s,
+        waiting=len(running.waiting),
+        state=running.state,
+    )

@@ -1,0 +1,53 @@
+"""Leases that a client confirms or renews, by their token or as its own.
+
+    token ──▶ `named`: the lease of that queue, or None: confirmed, expired or never issued
+    lease ──▶ `confirm`, `renew` ──▶ `Rests`
+
+One rule: the end of a lease is told when its record is written, or synced if the queue's policy
+says so (`confirms`).
+"""
+
+from __future__ import annotations
+
+from kestrelpy.core import Broker, Lease, Queue
+from kestrelpy.errors import ServerError
+from kestrelpy.operations.rests import Rests
+
+
+def ended(queue: Queue, lsn: int) -> Rests:
+    """Return what the end of a lease of this queue rests on; `lsn` is its record."""
+    return Rests(queue.log, lsn) if queue.policy.confirms_synced else Rests(queue.log, 0, lsn)
+
+
+class LeaseEnd:
+    """Ends and renews leases of the queues of one server."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def queue(self, name: bytes) -> Queue | None:
+        """Return the queue; None: there is none. Raise ServerError if its journal has failed."""
+        queue = self._broker.queues.get(name)
+        if queue is not None and queue.log.failure is not None:
+            queue.raise_failed()
+        return queue
+
+    @staticmethod
+    def named(queue: Queue | None, token: int, now_ms: int) -> Lease | None:
+        """Return the lease of this queue that the token names; None: there is none, or it is
+        over."""
+        return queue.reader.by_token.find(token, now_ms) if queue is not None else None
+
+    @staticmethod
+    def confirm(queue: Queue, lease: Lease, now_ms: int) -> Rests:
+        """End the lease: its item is done."""
+        return ended(queue, queue.reader.confirm(lease, now_ms))
+
+    @staticmethod
+    def renew(queue: Queue, lease: Lease, lease_ms: int, now_ms: int) -> Rests:
+        """Let the lease end `lease_ms` from now; raise ServerError if its record has no room."""
+        if lease.by_token and queue.log.no_room:
+            raise ServerError(queue.log.no_room)
+        return ended(queue, queue.reader.renew(lease, lease_ms, now_ms))

@@ -1,0 +1,185 @@
+"""What an operator does to queues: flush, sweep, pause, retry, redrive, declare, delete.
+
+    check the server's mode and the queue's journal ──▶ act ──▶ `Rests`, or None: there is none
+
+Long work is a generator that yields PAUSE between its slices, so that others have their turn.
+
+One rule: an operation either acts and returns what its result rests on, or raises Refused and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable
+from typing import Final, NamedTuple
+
+from kestrelpy.core import Admin, Broker, ChildQueue, Queue
+from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.operations.ports import PAUSE, Site
+from kestrelpy.operations.rests import Rests
+
+_SWEEP_STEPS: Final = 1000
+_REDRIVEN_PER_SLICE: Final = 500
+
+
+class Declared(NamedTuple):
+    """The result of a declaration: False, if the queue was declared otherwise before."""
+
+    is_in_force: bool
+    rests: Rests
+
+
+class QueueAdmin:
+    """The operations on the queues of one server."""
+
+    __slots__ = ("_broker", "_site")
+
+    def __init__(self, broker: Broker, site: Site) -> None:
+        self._broker = broker
+        self._site = site
+
+    def check_mode(self, does: str) -> None:
+        """Raise ServerError unless the server is up; `does` says what it does not do now."""
+        if self._site.mode != "up":
+            raise ServerError(f"{self._site.mode}: this server {does} nothing now")
+
+    # -- items ------------------------------------------------------------------------------
+
+    def flush(self, name: bytes, now_ms: int) -> Rests | None:
+        """Remove all items that are ready or delayed; None: there is no such queue."""
+        self.check_mode("removes")
+        queue = self._broker.queues.get(name)
+        return Rests(queue.log, queue.flush(now_ms)) if queue is not None else None
+
+    def all_to_flush(self) -> list[Queue]:
+        """Return all queues, if all of them may be flushed; raise Refused."""
+        if not self._site.allow_flush_all:
+            raise ClientError("flush_all is not allowed on this server (allow_flush_all)")
+        self.check_mode("removes")
+        queues = list(self._broker.queues.values())
+        for queue in queues:
+            if queue.log.failure is not None:
+                queue.raise_failed()
+        return queues
+
+    def to_sweep(self, name: bytes | None) -> list[Queue]:
+        """Return the queue to be swept, if there is one; None: all queues. Raise Refused."""
+        self.check_mode("removes")
+        if name is None:
+            return list(self._broker.queues.values())
+        queue = self._broker.queues.get(name)
+        if queue is None:
+            return []
+        if queue.log.failure is not None:
+            queue.raise_failed()
+        return [queue]
+
+    @staticmethod
+    def sweep(queues: Iterable[Queue], now_ms: int) -> Generator[bytes, None, int]:
+        """End the expired items of these queues; return how many."""
+        count = 0
+        for queue in queues:
+            if queue.deleted or queue.log.failure is not None:
+                continue
+            before = queue.reader.counters.expired
+            while queue.reader.sweep(now_ms, _SWEEP_STEPS):
+                yield PAUSE
+            count += queue.reader.counters.expired - before
+        return count
+
+    def retry(self, name: bytes, id_: int, now_ms: int) -> Rests | None:
+        """Make a delayed item available now; None: no such item is delayed there."""
+        self.check_mode("removes")
+        queue = self._broker.queues.get(name)
+        lsn = Admin(queue).retry(id_, now_ms) if queue is not None else None
+        return Rests(queue.log, lsn) if queue is not None and lsn is not None else None
+
+    def redrive(
+        self, queue: Queue, ids: deque[int], now_ms: int
+    ) -> Generator[bytes, None, tuple[int, Rests]]:
+        """Put dead letters back to their own queue; return how many. Raise ServerError if there is
+        no room for the first."""
+        count, admin = 0, Admin(queue)
+        while ids and not queue.deleted and queue.log.failure is None and not queue.log.no_room:
+            for _ in range(min(len(ids), _REDRIVEN_PER_SLICE)):
+                count += admin.redrive(ids.popleft(), now_ms) is not None
+            if queue.reader.waiters:
+                queue.reader.serve(now_ms)
+            yield PAUSE
+        if queue.log.no_room and not count:
+            raise ServerError(queue.log.no_room)
+        return count, Rests(queue.log, queue.log.lsn_appended)
+
+    # -- queues -----------------------------------------------------------------------------
+
+    def pause(self, name: bytes, paused: bool, now_ms: int) -> Rests | None:
+        """Lease nothing from now on, or lease again; None: there is no such queue."""
+        queue = self._broker.queues.get(name)
+        if queue is None:
+            return None
+        return Rests(queue.log, Admin(queue).pause(paused, now_ms))
+
+    def delete(self, name: bytes, now_ms: int) -> list[Rests] | None:
+        """Delete a queue or a child; None: there is none. The result rests on all of the list.
+
+        Raise Refused.
+        """
+        if not self._site.allow_delete:
+            raise ClientError("delete is not allowed on this server (allow_delete)")
+        self.check_mode("deletes")
+        queue = self._broker.queues.get(name)
+        if queue is not None and queue.log.failure is not None:
+            queue.raise_failed()
+        if isinstance(queue, ChildQueue):
+            return self._delete_child(queue, now_ms)
+        deleted = self._broker.delete(name, now_ms)
+        if deleted is None:
+            return None
+        if deleted.is_tombstone:
+            return [Rests(deleted.log, deleted.log.lsn_appended)]
+        return [Rests(self._site.files_gone(deleted), 1)]
+
+    def _delete_child(self, child: ChildQueue, now_ms: int) -> list[Rests]:
+        log, earlier = child.log, self._site.earlier_files_gone(child.parent)
+        lsn = self._broker.remove_child(child, now_ms)
+        self._broker.counters.queue_deletes += 1
+        # Files of an earlier queue may have a child of the same name.
+        return [*([Rests(earlier, 1)] if earlier is not None else []), Rests(log, lsn)]
+
+    def declare(self, name: bytes, body: bytes, now_ms: int) -> Declared:
+        """Declare the settings of a queue, which is made if there is none; raise Refused."""
+        self.check_mode("stores")
+        broker = self._broker
+        if name in broker.aliases:
+            raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
+        declared = self._site.declaration(name, body)
+        queue = broker.queues.get(name)
+        if queue is None:
+            queue = broker.create(name, now_ms, declared)
+            lsn = queue.declare(declared, queue.policy, now_ms)
+        elif queue.log.failure is not None:
+            queue.raise_failed()
+        elif declared == queue.declared or queue.declared:
+            # The first declaration may not be on disk yet.
+            rests = Rests(queue.log, queue.log.lsn_appended)
+            return Declared(declared == queue.declared, rests)
+        else:
+            lsn = self._declare_later(queue, declared, now_ms)
+        return Declared(True, Rests(queue.log, lsn))
+
+    def _declare_later(self, queue: Queue, declared: bytes, now_ms: int) -> int:
+        """Declare settings for an existing queue; return the record to wait for."""
+        if queue.log.no_room:
+            raise ServerError(queue.log.no_room)
+        policy = self._broker.policy_of(queue.name, declared)
+        if policy.keys != queue.policy.keys and queue.reader.live:
+            raise ClientError(
+                "key settings cannot change while the queue holds items: they can when it is empty"
+            )
+        if policy.durable != queue.policy.durable:
+            there = "on disk" if queue.policy.durable else "in memory"
+            raise ClientError(
+                f"durable cannot change while the queue exists, and it is {there}: delete it first"
+            )
+        return queue.declare(declared, policy, now_ms)

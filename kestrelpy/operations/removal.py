@@ -1,0 +1,86 @@
+"""Single items removed on request: a waiting item is cancelled, a dead letter purged.
+
+    it waits ──▶ cancelled            leased, dead, gone ──▶ None
+    the item stored under an id ──▶ the same: the id itself stays remembered, so that a repeated
+                                    put does not bring the item back
+    a dead letter that is not leased ──▶ purged
+
+One rule: the record of a removal holds the item's size, so an item that only the log has is read
+first; its state is checked again after the read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from journal.store import Put
+from kestrelpy.core import NO_KEY, Admin, Broker, Browse, Queue, Waiting
+from kestrelpy.errors import ServerError
+from kestrelpy.operations.ports import ItemReader, Site
+from kestrelpy.operations.rests import Rests
+
+
+class Removal:
+    """Removes items of one queue, for one client.
+
+    `clock` returns the steady time in ms: it goes on while an item is read.
+    """
+
+    __slots__ = ("_clock", "_queue", "_reader")
+
+    def __init__(self, queue: Queue, reader: ItemReader, clock: Callable[[], int]) -> None:
+        self._queue = queue
+        self._reader = reader
+        self._clock = clock
+
+    @staticmethod
+    def check(broker: Broker, site: Site, name: bytes) -> Queue | None:
+        """Return the queue, if items may be removed there; None: there is none. Raise Refused."""
+        if site.mode != "up":
+            raise ServerError(f"{site.mode}: this server removes nothing now")
+        queue = broker.queues.get(name)
+        if queue is not None and queue.log.failure is not None:
+            queue.raise_failed()
+        return queue
+
+    def purge(self, id_: int) -> Rests | None:
+        """Remove a dead letter; None: it is not dead, or it is leased."""
+        lsn = Admin(self._queue).purge(id_, self._clock())
+        return Rests(self._queue.log, lsn) if lsn is not None else None
+
+    def is_logged(self, id_: int) -> bool:
+        """True if the item has to be read before it is cancelled: `read_and_cancel`."""
+        return Admin(self._queue).waiting(id_, self._clock()) is Waiting.LOGGED
+
+    def unstored(self, id_: int) -> Rests | None:
+        """Return what must be on disk before the item can be read; None: nothing."""
+        log = self._queue.log
+        return Rests(log, log.lsn_appended) if id_ > log.item_stored else None
+
+    def read_and_cancel(self, id_: int) -> Generator[bytes, None, Rests | None]:
+        """Read an item and remove it; None: it does not wait any more."""
+        queue = self._queue
+        put = yield from self._reader.find(queue, id_)
+        if queue.log.failure is not None:
+            queue.raise_failed()
+        unix_ms = self._clock() + queue.clock.offset_ms
+        if put is not None and Browse(queue).has_expired(id_, put[4], unix_ms):
+            return None  # it is removed when a consumer reaches it
+        if put is None and self.is_logged(id_):
+            self._raise_unreadable(id_)
+        return self.cancel(id_, put)
+
+    def cancel(self, id_: int, put: Put | None = None) -> Rests | None:
+        """Remove an item that waits; None: it does not. `put` is what the log says of it."""
+        queue, now_ms = self._queue, self._clock()
+        where = Admin(queue).waiting(id_, now_ms)
+        if where is Waiting.LOST:
+            self._raise_unreadable(id_)
+        if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED) or queue.deleted:
+            return None
+        size, key = (len(put[5]), put[6]) if put is not None else (0, NO_KEY)
+        return Rests(queue.log, Admin(queue).cancel(id_, size, now_ms, key))
+
+    def _raise_unreadable(self, id_: int) -> None:
+        name = self._queue.name.decode("ascii")
+        raise ServerError(f"item {id_} of {name} cannot be read, so it stays: see the log")

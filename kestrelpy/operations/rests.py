@@ -1,0 +1,57 @@
+"""What the result of an operation rests on: nobody is told of it before that is on disk.
+
+One rule: an operation returns its result with what it rests on, and never waits itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Awaited(Protocol):
+    """An object that a reply can wait for: a queue's log, or a `Gate`."""
+
+    @property
+    def lsn_written(self) -> int:
+        """The lsn up to which replies that wait for a write are true."""
+
+    @property
+    def lsn_stored(self) -> int:
+        """The lsn up to which replies that wait for a sync are true."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """The reason why no further reply will become true; None if there is none."""
+
+    @property
+    def waiting_stored(self) -> set[object]:
+        """The conversations to wake when more is stored."""
+
+    @property
+    def waiting_written(self) -> set[object]:
+        """The conversations to wake when more is written."""
+
+
+class Rests(NamedTuple):
+    """A result is true once `log` has stored and written these lsns."""
+
+    log: Awaited
+    stored: int
+    written: int = 0
+
+
+class Gate:
+    """One piece of work that a reply waits for: files removed, a configuration read."""
+
+    __slots__ = ("failure", "lsn_stored", "lsn_written", "waiting_stored", "waiting_written")
+
+    def __init__(self) -> None:
+        self.lsn_written = 0
+        self.lsn_stored = 0
+        self.failure: Exception | None = None
+        self.waiting_stored: set[object] = set()
+        self.waiting_written: set[object] = set()
+
+    def open(self) -> None:
+        """The work is done: the replies that wait for it are true."""
+        self.lsn_written = self.lsn_stored = 1

@@ -1,0 +1,25 @@
+"""The text wire, as a conversation sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kestrelpy.protocol.parse import Form, Lines
+from kestrelpy.protocol.text.form import TextForm
+from kestrelpy.protocol.text.parser import TextParser
+from kestrelpy.protocol.wire import Requests
+
+
+class TextWire:
+    """Kestrel's simple text protocol."""
+
+    name = "text"
+    usual: Form | None = TextForm()
+
+    def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
+        """Return the parser of a new connection; it caches no lines."""
+        return TextParser(limit_of)
+
+
+TEXT: Final = TextWire()

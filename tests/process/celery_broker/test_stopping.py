@@ -1,0 +1,25 @@
+"""A worker that is told to stop ends, also while the daemon is away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.process.celery_broker.workers import shop_of
+
+pytest.importorskip("celery", reason="celery is not installed: pip install 'kestrelpy[celery]'")
+
+
+@pytest.mark.parametrize("pool", ["solo", "prefork"])
+def test_a_worker_stops_while_the_daemon_is_away(tmp_path: Path, pool: str) -> None:
+    with shop_of(tmp_path) as shop:
+        worker = shop.start("-l", "info", pool=pool)
+        shop.until(lambda: "ready." in shop.logs())
+        shop.daemon.kill()
+        # So long that heartbeats, which come every two seconds, have failed.
+        shop.until(lambda: shop.logs().count("trying again") >= 6)
+
+        shop.stop(worker)
+
+        assert worker.returncode == 0, shop.logs()
