@@ -51,6 +51,7 @@ class Daemon:
         command = [
             self.python, "-m", "kestrelpy", "serve", "--config", "kestrelpy.toml",
             "--data-dir", "data", "--host", "127.0.0.1", "--port", str(self.port),
+            "--http-port", "off",
         ]  # fmt: skip
         kept = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
         environment = kept | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

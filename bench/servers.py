@@ -97,7 +97,7 @@ class Kestrelpy:
         return "kestrelpy has no __main__ yet; left out."
 
     def command(self, folder: Path, port: int) -> list[str]:
-        listen = ["--host", "127.0.0.1", "--port", "0", "--http-port", "0"]
+        listen = ["--host", "127.0.0.1", "--port", "0", "--http-port", "off"]
         return [self.python, "-m", "kestrelpy", "serve", *listen, "--data-dir", str(folder)]
 
     def listening(self, port: int, output: str) -> int | None:

@@ -46,6 +46,7 @@ FLOORS = {
     "kestrelpy.protocol": 3,
     "kestrelpy.config": 4,
     "kestrelpy.server": 4,
+    "kestrelpy.http": 4,
     "kestrelpy.spark": 4,
     "pyspark_kestrel": 4,
     "kestrelpy.cli": 5,

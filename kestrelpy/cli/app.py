@@ -32,7 +32,7 @@ from kestrelpy.cli.options import (
 )
 from kestrelpy.cli.queues_commands import items, queues, schedules
 from kestrelpy.cli.spark import spark
-from kestrelpy.cli.usage import sentence, whole
+from kestrelpy.cli.usage import port_or_off, sentence, whole
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -131,8 +131,12 @@ def serve(
         ),
     ] = None,
     http_port: Annotated[
-        int, typer.Option(hidden=True, parser=whole("--http-port", 0, 65535))
-    ] = 0,
+        str | None,
+        typer.Option(
+            metavar="PORT", help="Port for HTTP, or off; 0: any free one.",
+            parser=port_or_off("--http-port"),
+        ),
+    ] = None,
 ) -> None:
     """Run the daemon.
 
@@ -140,9 +144,7 @@ def serve(
     """
     from kestrelpy.cli import serve as daemon
 
-    if http_port:
-        raise CommandError("--http-port: HTTP is not in this version yet; leave it out")
-    flags = {"data_dir": data_dir, "host": host, "port": port}
+    flags = {"data_dir": data_dir, "host": host, "port": port, "http_port": http_port}
     daemon.serve(config, {("server", key): value for key, value in flags.items()})
 
 

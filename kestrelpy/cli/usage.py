@@ -33,6 +33,21 @@ def sentence(error: TyperException) -> str:
     return f"{text[:1].lower()}{text[1:]} ({command} -h shows what it takes)"
 
 
+def port_or_off(name: str) -> Callable[[str | int], int | str]:
+    """Return a parser of a port, or of the word `off`; it raises CommandError."""
+    port = whole(name, 0, 65535)
+
+    def parse(text: str | int) -> int | str:
+        if text == "off":
+            return text
+        try:
+            return port(text)
+        except CommandError as error:
+            raise CommandError(f'{error}, or "off"') from None
+
+    return parse
+
+
 def whole(name: str, least: int, most: int | None = None) -> Callable[[str | int], int]:
     """Return a parser of whole numbers for an option or argument; it raises CommandError."""
     allowed = f"of at least {least}" if most is None else f"from {least} to {most}"

@@ -17,6 +17,7 @@ from kestrelpy.durations import format_size_bytes, parse_duration_ms, parse_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30  # no segment is over a GiB, so no item or batch is
 _TIMES_MAX: Final = 1000
+_PROJECT_LENGTH_MAX: Final = 256
 _MAX_NUMBER: Final = 2**53 - 1  # the bound of all our numbers, on the wire as well
 
 
@@ -73,6 +74,22 @@ def _read_fields(value: object) -> tuple[str, ...]:
 
 def _read_host(value: str) -> str:
     if not re.fullmatch("[!-~]+", value):
+        raise ValueError
+    return str(value)
+
+
+def _read_hosts(value: object) -> tuple[str, ...]:
+    if isinstance(value, Words):
+        return tuple(map(_read_host, value.split()))
+    if not isinstance(value, list | tuple):
+        raise TypeError
+    return tuple(map(_read_host, value))
+
+
+def _read_project(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    if not value or len(value) > _PROJECT_LENGTH_MAX or not value.isprintable():
         raise ValueError
     return str(value)
 
@@ -159,6 +176,13 @@ QueueOrNone = Annotated[
 ]  # fmt: skip
 PathOrNone = Annotated[Path | None, kind("a path", _read_path, none=True)]
 PathNeeded = Annotated[Path, kind("a path", _read_path)]
+HostNames = Annotated[
+    tuple[str, ...], kind('a list of host names, for instance ["queue.example"]', _read_hosts)
+]
+ProjectOrNone = Annotated[
+    str | None,
+    kind(f"a project of 1 to {_PROJECT_LENGTH_MAX} characters", _read_project, none=True),
+]
 HostName = Annotated[str, kind("a host name or an address", _read_host)]
 Port = Annotated[int, _number(0, 65535)]
 PortOrOff = Annotated[

@@ -24,7 +24,7 @@ from kestrelpy.config.children import parent_of, why_no_child
 from kestrelpy.config.kinds import Words
 from kestrelpy.config.mistakes import ConfigError, as_written
 from kestrelpy.config.schedules import NAME, NAME_FORM, NEEDED
-from kestrelpy.config.settings import KNOWN, LATER, Config, Place
+from kestrelpy.config.settings import KNOWN, Config, Place
 
 FILE_NAME: Final = "kestrelpy.toml"
 SYSTEM_FILE: Final = Path("/etc/kestrelpy/kestrelpy.toml")
@@ -226,13 +226,10 @@ def _why_unknown_at(above: list[str], key: str) -> str:
 def why_unknown(section: str, key: str) -> str:
     """Return why a section has no such key, with the keys it has; empty if it has."""
     known = KNOWN.get(section, [])
-    later = LATER.get("queue_defaults" if section == "queues" else section, "").split()
     if key in known:
         return ""
     allowed = f"allowed are {', '.join(known)}"
-    if key in later:
-        return f"is not available in this version yet; {allowed}"
     homes = [f"it belongs in [{name}]; " for name in KNOWN[""] if key in KNOWN[name]]
-    near = difflib.get_close_matches(key[:60], [*known, *later], 1)
+    near = difflib.get_close_matches(key[:60], known, 1)
     hints = homes[:1] or [f"the nearest is {each}; " for each in near]
     return f"is not a known key; {''.join(hints)}{allowed}"

@@ -27,6 +27,7 @@ from kestrelpy.config.kinds import (
     Count,
     CountOrNone,
     HostName,
+    HostNames,
     ItemBytes,
     KeyFields,
     KeyFormat,
@@ -40,6 +41,7 @@ from kestrelpy.config.kinds import (
     PathOrNone,
     Port,
     PortOrOff,
+    ProjectOrNone,
     QueueOrNone,
     Retaining,
     SegmentBytes,
@@ -70,6 +72,10 @@ class ServerConfig(_Section):
     port: Port = 22133
     socket: PathOrNone = None
     text_port: PortOrOff = None
+    http_host: HostName = "127.0.0.1"
+    http_port: PortOrOff = 2223
+    http_allowed_hosts: HostNames = ()
+    default_project: ProjectOrNone = None
     data_dir: PathNeeded = Path("data")
     max_connections: Count = 10_000
     max_queues: Count = 10_000
@@ -349,5 +355,3 @@ KNOWN: Final = {
     "schedules": _keys(ScheduleBlock),
     "aliases": _keys(AliasBlock),
 }
-# Words of the spec that this version does not act on yet: better refused than silently ignored.
-LATER: Final = {"server": "http_host http_port"}

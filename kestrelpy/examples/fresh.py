@@ -59,6 +59,7 @@ class Server:
         command = [
             sys.executable, "-m", "kestrelpy", "serve",
             "--config", str(self.folder / "kestrelpy.toml"), "--port", str(self.address[1]),
+            "--http-port", "off",
         ]  # fmt: skip
         with out.open("w") as stdout, log.open("a") as stderr:
             self.process = subprocess.Popen(

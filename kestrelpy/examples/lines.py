@@ -87,6 +87,7 @@ class Run:
         if kind == "daemon":
             command += ["kestrelpy", "serve", "--config", str(self.config_file())]
             command += ["--data-dir", str(self.folder / "data"), "--port", str(self.port)]
+            command += ["--http-port", "off"]
         elif kind == "worker":
             results = str(self.folder / f"worker-{number}")
             command += ["kestrelpy.examples.worker", QUEUE, results, *server]

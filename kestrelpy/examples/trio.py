@@ -63,6 +63,7 @@ class Daemon:
             sys.executable, "-m", "kestrelpy", "serve",
             "--config", str(self.folder / "kestrelpy.toml"),
             "--data-dir", str(self.folder / "data"), "--port", str(self.port),
+            "--http-port", "off",
         ]  # fmt: skip
         with out.open("w") as stdout, log.open("a") as stderr:
             self._process = subprocess.Popen(command, stdout=stdout, stderr=stderr)

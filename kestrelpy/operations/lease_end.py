@@ -9,7 +9,7 @@ says so (`confirms`).
 
 from __future__ import annotations
 
-from kestrelpy.core import Broker, Lease, Queue
+from kestrelpy.core import Broker, Delay, Lease, Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.rests import Rests
 
@@ -44,6 +44,21 @@ class LeaseEnd:
     def confirm(queue: Queue, lease: Lease, now_ms: int) -> Rests:
         """End the lease: its item is done."""
         return ended(queue, queue.reader.confirm(lease, now_ms))
+
+    @staticmethod
+    def give_back(
+        queue: Queue, lease: Lease, now_ms: int, reason: bytes, delay: Delay | None = None
+    ) -> Rests:
+        """End the lease: its item is available again, at once or after the delay.
+
+        `reason` is ABORTED, which counts an attempt, or DEFERRED, which does not.
+        """
+        return ended(queue, queue.reader.nack(lease, now_ms, reason, delay))
+
+    @staticmethod
+    def bury(queue: Queue, lease: Lease, why: bytes, now_ms: int) -> Rests:
+        """End the lease: its item is a dead letter, for this reason."""
+        return ended(queue, queue.reader.dead_letter(lease, now_ms, why))
 
     @staticmethod
     def renew(queue: Queue, lease: Lease, lease_ms: int, now_ms: int) -> Rests:

@@ -1,4 +1,4 @@
-"""The server process and its log reader, as the operations see them.
+"""The server process, its log reader and its clients, as the operations see them.
 
 One rule: no code but Protocols, so that each part can be read and tested without the whole.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, Protocol
 
+from journal.files import Files
 from journal.store import Put
-from kestrelpy.core import Item, Queue
+from kestrelpy.core import Broker, Holder, Item, Log, Queue, Waiter
 from kestrelpy.operations.rests import Gate
 
 # A generator yields this between two slices of long work, and while a read is under way.
@@ -44,6 +45,59 @@ class Site(Protocol):
     def earlier_files_gone(self, queue: Queue) -> Gate | None:
         """Return the gate that opens when no earlier queue of this name can come back; None if none
         can."""
+
+
+class Caller(Protocol):
+    """One client, as the turn sees it: a connection, or a request of its own.
+
+    The turn lets it go on when more of what it waits for is true: a record is stored, a wait or a
+    read is over.
+    """
+
+    is_touched: bool  # True if it goes on in the next turn
+    holder: Holder
+
+    def resume(self, waiter: Waiter, now_ms: int) -> None:
+        """Take the result of a wait that is over."""
+
+    def flush(self, now_ms: int) -> None:
+        """Send what is true, and go on with what waited for it."""
+
+    def abort(self) -> None:
+        """End at once, after a bug."""
+
+
+class Work(Protocol):
+    """A blocking piece of work for a thread."""
+
+    is_over: bool
+    error: OSError | None
+
+    def run(self, files: Files) -> None:
+        """Do the work; it may be called again. It never raises: it stores an `error`.
+
+        The caller sets `is_over` on the loop.
+        """
+
+
+class Shape(Protocol):
+    """How a wire words the items that it shows."""
+
+    def lines(self, puts: list[Put]) -> list[bytes]:
+        """Return each item, worded as far as its record tells; it runs on a thread."""
+
+
+class Client(Caller, Protocol):
+    """A caller that reads items by their markers."""
+
+    broker: Broker
+    last_command_ms: int  # the time of this turn, as far as its requests know it
+
+    def start_read(self, log: Log, work: Work) -> None:
+        """Run a read of this log on a thread, and go on when it is over."""
+
+    def await_stored(self, log: Log, lsn: int) -> None:
+        """Go on when the log has stored this record, or has failed."""
 
 
 class ItemReader(Protocol):

@@ -25,11 +25,11 @@ class Awaited(Protocol):
 
     @property
     def waiting_stored(self) -> set[object]:
-        """The conversations to wake when more is stored."""
+        """The callers to wake when more is stored."""
 
     @property
     def waiting_written(self) -> set[object]:
-        """The conversations to wake when more is written."""
+        """The callers to wake when more is written."""
 
 
 class Rests(NamedTuple):

@@ -5,10 +5,11 @@ One rule: no sockets, no files, no clock. Bytes and the time come in as argument
 when it is true.
 """
 
+from kestrelpy.operations import check_name
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit, address_of
-from kestrelpy.protocol.parse import Lines, check_name
-from kestrelpy.protocol.ports import Host, Room, Talk, Work
+from kestrelpy.protocol.parse import Lines
+from kestrelpy.protocol.ports import Host, Room, Talk
 from kestrelpy.protocol.wire import MEMCACHE, Wire
 from kestrelpy.protocol.wires import wire_named
 
@@ -21,7 +22,6 @@ __all__ = [
     "Room",
     "Talk",
     "Wire",
-    "Work",
     "address_of",
     "check_name",
     "wire_named",

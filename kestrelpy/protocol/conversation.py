@@ -15,9 +15,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import Broker, TransferRequest, Waiter
+from kestrelpy.core import Broker, Log, TransferRequest, Waiter
 from kestrelpy.errors import Refused, fitted
-from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests
+from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests, Work
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import (
     Bad,
@@ -36,7 +36,7 @@ from kestrelpy.protocol.parse import (
     Withdraw,
     nearest,
 )
-from kestrelpy.protocol.ports import Host
+from kestrelpy.protocol.ports import Host, Shell
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
 from kestrelpy.protocol.verbs import (
     Browser,
@@ -51,7 +51,7 @@ from kestrelpy.protocol.verbs import (
 )
 from kestrelpy.protocol.wire import MEMCACHE, Requests, Script, Wire
 
-log = logging.getLogger("kestrelpy.conversation")
+_log = logging.getLogger("kestrelpy.conversation")
 
 # Replies in flight per connection: enough for any pipeline, small enough for ten thousand
 # connections.
@@ -94,7 +94,7 @@ class Conversation:
         self.paused = False
         self._is_handing_off = False  # True if the next command waits for the reply of a hand-off
         self.is_touched = False
-        self.shell: object = None
+        self.shell: Shell | None = None
         self.wants_bytes = 0  # bytes of memory that a reply waits for
         self.last_command_ms = now_ms
         self._transfer: TransferRequest | None = None
@@ -108,6 +108,16 @@ class Conversation:
         self.run(now_ms, until)
         if len(data) > FED_BYTES_KEPT:
             self.parser.forget()
+
+    def flush(self, now_ms: int) -> None:
+        """Send the replies that are true; continue with the requests that waited for them."""
+        if self.shell is not None:
+            self.shell.flush_output(now_ms)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self.shell is not None:
+            self.shell.abort()
 
     def take_in(self, data: bytes) -> None:
         """Take bytes in; the commands in them are executed by the next `go_on`."""
@@ -273,6 +283,14 @@ class Conversation:
         """Return the browser of this conversation."""
         return self.get_handler.browser()
 
+    def start_read(self, log: Log, work: Work) -> None:
+        """Run a read of this log on a thread, and go on when it is over."""
+        self.host.start_read(log, work, self)
+
+    def await_stored(self, log: Log, lsn: int) -> None:
+        """Go on when the log has stored this record, or has failed."""
+        self.replies.hold(b"", log, lsn)
+
     def await_transfer(self, request: TransferRequest) -> None:
         """Execute no further command until this transfer request is over."""
         self._transfer = request
@@ -288,7 +306,7 @@ class Conversation:
         """Note the end of the client's input. The client may be gone, so a wait ends here."""
         self.get_handler.note_eof()
 
-    def end_wait(self, waiter: Waiter, now_ms: int) -> None:
+    def resume(self, waiter: Waiter, now_ms: int) -> None:
         """Answer a wait that is over; the commands that came meanwhile are executed by `go_on`."""
         if self.replies.form is not None:
             self.replies.form.unix_ms = now_ms + self.broker.clock.offset_ms
@@ -372,4 +390,4 @@ class Conversation:
         peer = self.holder.name
         end = self.host.log_limit.take(address_of(peer), self.last_command_ms)
         if end is not None:
-            log.warning("%s: %s%s", peer, text, end)
+            _log.warning("%s: %s%s", peer, text, end)

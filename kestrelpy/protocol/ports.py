@@ -8,26 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from journal.files import Files
-from kestrelpy.core import Broker, Holder, Log, Timetable, TransferRequest
+from kestrelpy.core import Log, Timetable, TransferRequest
 from kestrelpy.errors import Refused
-from kestrelpy.operations import Gate, ItemReader, Site
+from kestrelpy.operations import Caller, Client, Gate, ItemReader, Site, Work
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.protocol.parse import Store
 from kestrelpy.protocol.replies import Replies
-
-
-class Work(Protocol):
-    """A blocking piece of work for a thread."""
-
-    is_over: bool
-    error: OSError | None
-
-    def run(self, files: Files) -> None:
-        """Do the work; it may be called again. It never raises: it stores an `error`.
-
-        The caller sets `is_over` on the loop.
-        """
 
 
 class Room(Protocol):
@@ -67,25 +53,32 @@ class Host(Site, Protocol):
     def shutdown(self, why: str) -> None:
         """Drain and end the process; the log says why."""
 
-    def start_read(self, log: Log, work: Work, talk: Talk) -> None:
-        """Run a read of this log on a thread, and wake the conversation when it is over."""
+    def start_read(self, log: Log, work: Work, caller: Caller) -> None:
+        """Run a read of this log on a thread, and wake the caller when it is over."""
 
     def set_mode(self, mode: str) -> None:
         """Set the mode: up, readonly or quiescent."""
 
 
-class Talk(Protocol):
+class Shell(Protocol):
+    """The connection around a conversation."""
+
+    def flush_output(self, now_ms: int) -> None:
+        """Send the replies that are true; continue with the requests that waited for them."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
+class Talk(Client, Protocol):
     """A conversation, as its verbs see it."""
 
-    broker: Broker
     host: Host
     replies: Replies
     stream: Iterator[bytes] | None  # the rest of a long reply
     closing: bool
-    shell: object
+    shell: Shell | None
     wants_bytes: int
-    last_command_ms: int
-    holder: Holder
 
     def store(self, command: Store, now_ms: int) -> None:
         """Execute a set, add, cas or replace; raise Refused."""

@@ -23,7 +23,7 @@ from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.operations import Gate
-from kestrelpy.protocol import Lines, LogLimit, Room, Wire
+from kestrelpy.protocol import Lines, LogLimit, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
     CannotListen,
@@ -34,6 +34,7 @@ from kestrelpy.server.connections import (
 )
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory import DataDirectory, Found, name_what_is_open
+from kestrelpy.server.http_door import HttpDoor
 from kestrelpy.server.journals import Committer, JournalJobs
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
@@ -47,6 +48,11 @@ log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
+# Settings of [server] that no reload applies.
+_AT_START: Final = (
+    "host", "port", "socket", "text_port", "http_host", "http_port", "http_allowed_hosts",
+    "default_project", "data_dir",
+)  # fmt: skip
 _NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
 
 
@@ -58,6 +64,7 @@ class Daemon:
     """One running server. It is the host of every conversation."""
 
     version = kestrelpy.__version__
+    now_ms = staticmethod(clock.now_ms)
 
     def __init__(
         self,
@@ -88,8 +95,8 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._next_reload: Gate | None = None  # requested, and not begun
         self._listeners = Listeners(self._new_connection, BACKLOG)
-        self._shares = share(OWN, 1, 1)
-        self._lowered = ""  # the last warning about it
+        self._shares, self._lowered = share(OWN, 1, 1), ""  # the last warning about it
+        self._http = HttpDoor(lambda: self._shares.connections)
         self._began_with = config
         self.broker = Broker(
             self.policies.of, self._make_log, ClockOffset(clock.wall_clock_offset_ms()),
@@ -209,6 +216,10 @@ class Daemon:
                 lines = await listeners.listen(
                     server.host, server.port, server.socket, server.text_port
                 )
+            if server.http_port is not None:
+                lines += await self._http.listen(
+                    self, server.http_host, server.http_port, server.http_allowed_hosts
+                )
             for line in lines:
                 self._say(line)
         except (BadInheritance, CannotListen) as error:
@@ -219,6 +230,7 @@ class Daemon:
         self.is_leaving = True
         self._supervisor.stopping()
         self._listeners.close()
+        self._http.close()
         for task in list(self._tasks):
             task.cancel()
         for connection in list(self._connections):
@@ -226,10 +238,13 @@ class Daemon:
                 connection.conversation.leave()
                 self.turn.touch(connection.conversation)
         deadline = self._loop.time() + DRAIN_SECONDS
-        while self._connections and self._loop.time() < deadline:
+        while self._loop.time() < deadline:
+            if not self._connections and self._http.is_empty:
+                break
             await asyncio.sleep(0.01)
         for connection in self._connections:
             connection.abort()
+        self._http.abort()
         self.journal_jobs.close()
         await self.committer.drain(DRAIN_SECONDS)
         self.turn.stop()
@@ -269,7 +284,7 @@ class Daemon:
         most = self._shares.connections
         if connection.is_local:
             most += self._shares.reserved
-        if self.is_leaving or len(self._connections) >= most:
+        if self.is_leaving or len(self._connections) + self._http.connections >= most:
             return False
         self._connections.add(connection)
         counters.connections = len(self._connections)
@@ -422,7 +437,7 @@ class Daemon:
 
 def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
     """Return the changed settings that no reload applies."""
-    for key in ("host", "port", "socket", "text_port", "data_dir"):
+    for key in _AT_START:
         if getattr(config.server, key) != getattr(began_with.server, key):
             yield f"[server] {key}"
     if config.journal != began_with.journal:

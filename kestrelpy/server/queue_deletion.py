@@ -139,9 +139,9 @@ class QueueDeletions:
         target.advance()
         self._touch(target.waiting_stored | target.waiting_written)
 
-    def _touch(self, conversations: set[object]) -> None:
+    def _touch(self, callers: set[object]) -> None:
         assert self.turn is not None
-        self.turn.touch_all(conversations)
+        self.turn.touch_all(callers)
         self.turn.schedule()  # for the transfers
 
     def _is_needed(self, queue: Queue, target: JournalLog) -> bool:

@@ -19,7 +19,7 @@ from typing import Final, Protocol, cast
 
 from journal.errors import JournalFailed
 from kestrelpy.core import Broker, JournalLog, Queue, Subscription, Waiter
-from kestrelpy.protocol import Conversation, Talk
+from kestrelpy.operations import Caller
 from kestrelpy.server import clock
 from kestrelpy.server.commit_delay import CommitDelay
 from kestrelpy.server.journals import Committer, JournalJobs, LaterSyncs, OpenJournals, Shortage
@@ -36,11 +36,8 @@ READS_MAX: Final = 16
 REST_SECONDS: Final = 1.0
 
 
-class TurnConnection(Sharer, Protocol):
-    """A connection, as the turn sees it."""
-
-    def flush_output(self, now_ms: int) -> None:
-        """Send the replies that are true."""
+class TurnSharer(Sharer, Protocol):
+    """A connection with more than its share, as the turn sees it."""
 
     def go_on(self, now_ms: int, until: float) -> None:
         """Execute more, until that moment of the clock `elapsed`."""
@@ -63,7 +60,7 @@ class Turn:
         self._loop = loop
         self._dirty = dirty
         self._removed = removed
-        self._touched: list[Conversation] = []
+        self._touched: list[Caller] = []
         self._is_scheduled = False
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
@@ -81,11 +78,11 @@ class Turn:
         self.shares = Shares(clock.elapsed)
         self._to_resume: deque[Waiter] = deque()  # ended waits that are not answered yet
 
-    def touch(self, conversation: Conversation) -> None:
-        """Look at this connection in the next turn: it may have something to send."""
-        if not conversation.is_touched:
-            conversation.is_touched = True
-            self._touched.append(conversation)
+    def touch(self, caller: Caller) -> None:
+        """Let this caller go on in the next turn: more may be true for it."""
+        if not caller.is_touched:
+            caller.is_touched = True
+            self._touched.append(caller)
         if not self._is_scheduled:
             self.schedule()
 
@@ -142,10 +139,9 @@ class Turn:
         waiters += self._broker.take_to_resume()
         while waiters:
             waiter = waiters.popleft()
-            conversation = waiter.conversation
-            assert isinstance(conversation, Conversation)
-            conversation.end_wait(waiter, now_ms)
-            self.touch(conversation)
+            caller = cast(Caller, waiter.caller)
+            caller.resume(waiter, now_ms)
+            self.touch(caller)
             if clock.elapsed() >= until:
                 break
 
@@ -154,8 +150,7 @@ class Turn:
         moves = self._broker.moves
         moves.advance(now_ms)
         for request in moves.take_over():
-            assert isinstance(request.owner, Conversation)
-            self.touch(request.owner)
+            self.touch(cast(Caller, request.owner))
         for line in moves.refusals:
             log.warning("%s", line)
         moves.refusals.clear()
@@ -294,23 +289,22 @@ class Turn:
             self.touch_all(stored)
 
     def _flush_output(self, now_ms: int) -> None:
-        """Send all true replies of each connection with one write."""
+        """Let each caller send what has become true; a connection does so with one write."""
         self.shares.renew()
         touched = self._touched
         self._touched = []
-        for conversation in touched:
-            conversation.is_touched = False
-            connection = cast(TurnConnection, conversation.shell)
+        for caller in touched:
+            caller.is_touched = False
             try:
-                connection.flush_output(now_ms)
-            except Exception:  # a bug: this connection ends, the others do not
-                log.exception("sending replies to %s", conversation.holder.name)
-                connection.abort()
+                caller.flush(now_ms)
+            except Exception:  # a bug: this caller ends, the others do not
+                log.exception("sending replies to %s", caller.holder.name)
+                caller.abort()
 
     def _share_out(self, now_ms: int) -> None:
         """Go on with connections that have more than their share, within the limits of a turn."""
         for sharer, until in self.shares.take(now_ms, self.commit_delay.is_hurried):
-            connection = cast(TurnConnection, sharer)
+            connection = cast(TurnSharer, sharer)
             try:
                 connection.go_on(now_ms, until)
             except Exception:  # a bug: this connection ends, the others do not
@@ -362,21 +356,19 @@ class Turn:
             reader.serve(now_ms)
         self.schedule()
 
-    def browse_read(self, talk: Talk) -> None:
-        """The read of this conversation's browser is over."""
-        assert isinstance(talk, Conversation)
-        self.touch(talk)
+    def browse_read(self, caller: Caller) -> None:
+        """The read of this caller is over."""
+        self.touch(caller)
 
     def segment_ready(self, target: JournalLog) -> None:
         """There is a segment to write to, or one that may be opened again."""
         target.mark()
         self.schedule()
 
-    def touch_all(self, conversations: set[object]) -> None:
-        """Look at these conversations in the next turn."""
-        for conversation in conversations:
-            assert isinstance(conversation, Conversation)
-            self.touch(conversation)
+    def touch_all(self, callers: set[object]) -> None:
+        """Let these callers go on in the next turn."""
+        for caller in callers:
+            self.touch(cast(Caller, caller))
 
     # -- time -------------------------------------------------------------------------------
 

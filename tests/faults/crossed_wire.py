@@ -139,8 +139,8 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         'confirms = "synced": a close is answered when it is written',
         "kestrelpy/protocol/verbs/get.py",
-        "_, stored, written = ended(queue, lsn)",
-        "stored, written = 0, lsn",
+        "_, stored, written = end_lease(target, lease, queue, now_ms)",
+        "written = max(end_lease(target, lease, queue, now_ms)[1:])",
         WIRE,
     ),
     Fault(
@@ -166,9 +166,9 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         'confirms = "synced": a lease by token is shown unsynced',
-        "kestrelpy/protocol/verbs/get.py",
+        "kestrelpy/operations/leasing.py",
         "            if reader.policy.confirms_synced:\n"
-        "                stored = max(stored, lease.lsn)\n",
+        "                stored = max(stored, written)\n",
         "",
         WIRE,
     ),

@@ -12,6 +12,7 @@ JOURNAL = "journal/write/writer.py"
 FILES = "journal/files.py"
 REPLIES = "kestrelpy/protocol/replies.py"
 FETCHING = "kestrelpy/protocol/verbs/get.py"
+LEASING = "kestrelpy/operations/leasing.py"
 READER = "kestrelpy/core/subscription/subscription.py"
 UPKEEP = "journal/compaction/maintenance.py"
 KEYS = "kestrelpy/core/index/key_locks.py"
@@ -126,7 +127,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "out of files: an observer is told that there is nothing",
-        "kestrelpy/protocol/verbs/browse.py",
+        "kestrelpy/operations/reading.py",
         "        if error is not None and is_shortage(error):\n",
         "        if error is not None and not error:\n",
         TESTS_OF_A_SHORTAGE,
@@ -292,9 +293,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "an item is handed out before it is synced",
-        FETCHING,
-        "        stored = max(stored, item.lsn)\n",
-        "",
+        LEASING,
+        "        stored, written = lease.item.lsn, 0\n",
+        "        stored, written = 0, 0\n",
         TESTS_OF_THE_WIRE,
     ),
     Fault(
@@ -306,9 +307,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a token is shown before its range is reserved on disk",
-        FETCHING,
-        "                stored = max(stored, reader.tokens_lsn)\n",
-        "                pass\n",
+        LEASING,
+        "            stored = max(stored, reader.tokens_lsn)\n",
+        "            pass\n",
         TESTS_OF_THE_WIRE,
     ),
     Fault(
@@ -382,9 +383,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a lease by token is shown before it is written",
-        FETCHING,
-        "            written = max(written, lease.lsn)\n",
-        "            pass\n",
+        LEASING,
+        "            written = lease.lsn\n",
+        "            written = 0\n",
         TESTS_OF_THE_WIRE,
     ),
     Fault(

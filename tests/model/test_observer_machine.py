@@ -67,7 +67,7 @@ class ObserverMachine(RuleBasedStateMachine):
             "kestrelpy.core.queue.browse._SPAN_LEAST": 3,
             "kestrelpy.core.subscription.ready_line._SLACK_BYTES": 200,
             "kestrelpy.core.index.dead_letters.KEPT_BYTES_MAX": 0,
-            "kestrelpy.protocol.verbs.browse.ANSWER_BYTES_MAX": answer,
+            "kestrelpy.operations.reading.PAGE_BYTES_MAX": answer,
         })  # fmt: skip
         self.stage = ServerHarness()
         self.stage.set_queue(

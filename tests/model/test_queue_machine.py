@@ -175,7 +175,7 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             self.serial += 1
             self.waiters[self.serial] = self.q.wait(who, wait_ms, want, dead, by_token_ms)
-            self.waiters[self.serial].conversation = self.serial
+            self.waiters[self.serial].caller = self.serial
             due_ms = self.model.now_ms + wait_ms
             self.model.waits.append(Wait(self.serial, want, who, dead, due_ms, by_token_ms))
 
@@ -421,7 +421,7 @@ class QueueMachine(RuleBasedStateMachine):
         got = []
         of_the_dead = {number: waiter.dead for number, waiter in self.waiters.items()}
         for waiter in woken:
-            number = waiter.conversation
+            number = waiter.caller
             assert isinstance(number, int)
             item = waiter.lease.item if waiter.lease is not None else waiter.item
             got.append((number, item.body if item is not None else None))

@@ -108,7 +108,8 @@ def test_the_installed_command_serves_puts_and_gets(installed: Path, tmp_path: P
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("KESTRELPY_", "PYTHON"))}
     assert run(installed, "--version").stdout == f"kestrelpy {kestrelpy.__version__}\n"
     daemon = subprocess.Popen(
-        [installed, "serve", "--data-dir", "data", "--port", "0"], cwd=tmp_path, env=clean,
+        [installed, "serve", "--data-dir", "data", "--port", "0", "--http-port", "off"],
+        cwd=tmp_path, env=clean,
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert daemon.stdout is not None

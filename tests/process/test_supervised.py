@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.launcher import Launcher
 
-SERVE = ("serve", "--data-dir", "data", "--port", "0")
+SERVE = ("serve", "--data-dir", "data", "--port", "0", "--http-port", "off")
 
 
 def asked(connection: socket.socket, request: bytes, end: bytes) -> bytes:

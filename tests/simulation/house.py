@@ -49,7 +49,7 @@ def configuration(
             "batch_max_bytes": random.choice(_BATCHES),
         }
     )
-    server: dict[str, Any] = {"data_dir": "/data"}
+    server: dict[str, Any] = {"data_dir": "/data", "http_port": "off"}
     memory = random.choice((None, 1, 300, 3000))
     if "max_memory_bytes" in type(blank.queue_defaults).model_fields and memory is not None:
         queues = {name: {"max_memory": memory, **block} for name, block in queues.items()}

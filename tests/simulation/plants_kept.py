@@ -17,7 +17,7 @@ from kestrelpy.core.index.retained_ids import RetainedIds
 from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.replay import replay
 from kestrelpy.core.subscription.subscription import READY, Subscription
-from kestrelpy.protocol.verbs.browse import Answer
+from kestrelpy.operations.reading import Page
 from tests.simulation.plants import Around, around
 
 _SOMETIMES: Final = 11
@@ -111,12 +111,12 @@ def what_is_done_called_ready() -> Any:
 
 def one_left_out_of_many() -> Any:
     def make(real: Around) -> Around:
-        def add(answer: Answer, puts: list[Any], lines: list[bytes]) -> bool:
-            return bool(real(answer, puts[:3] + puts[4:], lines[:3] + lines[4:]))
+        def add(page: Page, puts: list[Any], lines: list[bytes]) -> bool:
+            return bool(real(page, puts[:3] + puts[4:], lines[:3] + lines[4:]))
 
         return add
 
-    return around(Answer, "add", make)
+    return around(Page, "add", make)
 
 
 PLANTS_KEPT: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...]] = (

@@ -264,7 +264,7 @@ class CoreHarness:
 
     def answers(self) -> list[tuple[str, bytes | None]]:
         """Who of those who wait was answered since the last time, and with what, in order."""
-        return [(str(w.conversation), body_of(w)) for w in self.broker.take_to_resume()]
+        return [(str(w.caller), body_of(w)) for w in self.broker.take_to_resume()]
 
     def pause(self, paused: bool = True) -> int:
         return Admin(self.queue).pause(paused, self.now_ms)

@@ -17,14 +17,19 @@ from pymemcache.client.base import Client
 
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
+_HTTP_LISTENER = re.compile(r"http on 127\.0\.0\.1:(\d+)")
 _LISTENER = re.compile(r"memcache on 127\.0\.0\.1:(\d+)")
 
 
 class DaemonProcess:
     """`kestrelpy serve` on `data_dir`. Start it again after a kill: it listens on the same port."""
 
-    def __init__(self, data_dir: Path, *, config: str = "", port: int = 0) -> None:
+    def __init__(
+        self, data_dir: Path, *, config: str = "", port: int = 0, http_port: str = "off"
+    ) -> None:
+        """`http_port` is "0" for any free port."""
         self.data_dir = data_dir
+        self.http_port = http_port
         self.port = port
         self.ready_line = ""
         self.lines: list[str] = []
@@ -47,6 +52,7 @@ class DaemonProcess:
         command = [
             *prefix, sys.executable, "-m", "kestrelpy", "serve", "--config", str(self._config),
             "--data-dir", str(self.data_dir), "--port", str(self.port),
+            "--http-port", self.http_port,
         ]  # fmt: skip
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
         self._process = subprocess.Popen(
@@ -60,6 +66,8 @@ class DaemonProcess:
             found = _LISTENER.search(line)
             if found:
                 self.port = int(found[1])
+            if http := _HTTP_LISTENER.search(line):
+                self.http_port = http[1]
             if line.startswith("ready"):
                 self.ready_line = line
                 break

@@ -211,10 +211,11 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "protocol.log_limit._Logged": {"at_ms left": CLOCK},
     "protocol.parse.parser.Parser": {"_lines": CACHE, "_data _at _searched": BUFFER},
     "protocol.text.parser.TextParser": {"_data _at _searched": BUFFER},
-    "protocol.verbs.browse.Browser": {
-        "at_end": "its client says no more",
-        "_positions": "where this connection read last, bounded",
+    "protocol.verbs.browse.Browser": {"at_end": "its client says no more"},
+    "operations.reading.LogReader": {
+        "_positions": "where this client read last, bounded",
     },
+    "server.http_door.HttpDoor": {},
     "protocol.replies.Replies": {},
     "protocol.verbs.set.SetHandler": {"stored_bytes _noreply_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
@@ -339,8 +340,10 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.facts.ServerFacts operations.item_facts.DeathFacts
         operations.item_facts.GoneFacts operations.item_facts.Inspection
         operations.item_facts.ItemFacts operations.item_facts._Stored
-        protocol.verbs.browse.Answer protocol.verbs.browse.BrowseRead
-        protocol.verbs.browse_displaced.DisplacedRead operations.rests.Gate
+        operations.reading.ItemRead operations.reading.NoShape operations.reading.Page
+        operations.displaced_read.DisplacedRead operations.rests.Gate
+        operations.children.Children operations.leasing.Leasing operations.storing.Storing
+        operations.storing.Terms
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
         operations.lease_end.LeaseEnd operations.moving.Moving
         operations.removal.Removal operations.rests.Rests
@@ -407,10 +410,11 @@ _VALUES: Final[dict[str, str]] = {
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
         operations.ports.Site operations.ports.ItemReader
         protocol.ports.Host protocol.ports.Room
-        protocol.ports.Talk protocol.ports.Work operations.rests.Awaited
+        protocol.ports.Talk protocol.ports.Shell operations.rests.Awaited
+        operations.ports.Caller operations.ports.Client operations.ports.Shape operations.ports.Work
         protocol.wire.Requests protocol.wire.Script protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.Holder
-        server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnConnection
+        server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,
     "held by its task alone; it keeps the names that it found at its last look": """
         server.connections.sweep.ConnectionSweep

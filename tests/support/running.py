@@ -19,8 +19,11 @@ ANSWER_SECONDS = 20.0
 class Running:
     """One daemon on a free port with its configuration in a file."""
 
-    def __init__(self, folder: Path, files: Files | None = None, config: str = "") -> None:
+    def __init__(
+        self, folder: Path, files: Files | None = None, config: str = "", http_port: str = "off"
+    ) -> None:
         self._folder = folder
+        self._http_port = http_port
         self._files = files
         self.config_file = folder / "kestrelpy.toml"
         self.config_file.write_text(config)
@@ -30,6 +33,7 @@ class Running:
     def _load(self) -> Config:
         overrides: dict[tuple[str, str], object] = {
             ("server", "port"): 0,
+            ("server", "http_port"): self._http_port,
             ("server", "data_dir"): str(self._folder / "data"),
         }
         return load_config(self.config_file, environ={}, overrides=overrides)

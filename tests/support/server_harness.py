@@ -357,9 +357,9 @@ class ServerHarness:
             moved = True
         self.schedules.look(self.now_ms)
         for waiter in broker.take_to_resume():
-            conversation = waiter.conversation
+            conversation = waiter.caller
             assert isinstance(conversation, Conversation)
-            conversation.end_wait(waiter, self.now_ms)
+            conversation.resume(waiter, self.now_ms)
             moved = True
         if broker.moves.is_active:
             moved |= self._move()

@@ -78,6 +78,14 @@ TESTED_BY: Final[dict[str, str]] = {
             "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
         for name in ("channel", "fetcher", "sockets", "transport")
     },
+    "kestrelpy.http.ports":
+        "tests/unit/http/test_call.py: Protocols, without behaviour of their own",
+    "kestrelpy.operations.children":
+        "tests/unit/protocol/test_beginning.py: the first mention of a child, by what clients say",
+    "kestrelpy.operations.leasing":
+        "tests/unit/protocol/verbs/test_get.py: leases, by what clients say",
+    "kestrelpy.operations.storing":
+        f"{_TRANSCRIPTS}: each condition of a set, in storing.txt, once.txt and others",
     "kestrelpy.operations.ports":
         "tests/unit/operations/test_queue_admin.py: Protocols, without behaviour of their own",
     "kestrelpy.operations.rests":
@@ -90,7 +98,7 @@ TESTED_BY: Final[dict[str, str]] = {
         f"{_TRANSCRIPTS}: the parser and the form of the text port together, in text.txt",
     "kestrelpy.protocol.wire":
         "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
-    "kestrelpy.protocol.verbs.browse_displaced":
+    "kestrelpy.operations.displaced_read":
         "tests/unit/core/fanout/test_retained_children.py: children have such markers",
     "kestrelpy.protocol.verbs.children":
         "tests/unit/protocol/test_beginning.py: the verbs of children, by what clients say",

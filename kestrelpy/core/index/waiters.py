@@ -42,17 +42,17 @@ class Waiter:
     `lease` or `item` is the answer, and `owner` the subscription that it came from. With neither,
     no item came in time, or the request was `refused` for this reason. With `lease_ms` the item is
     leased by token. `done_lsn` is the record that ended the delivery of a plain get.
-    `conversation` belongs to the shell; the core hands it back. An observer waits for a marker
+    `caller` belongs to the shell; the core hands it back. An observer waits for a marker
     above `after`; its answer is `owner` alone.
     """
 
     __slots__ = (
-        "after", "conversation", "dead", "done", "done_lsn", "holder", "item", "lease", "lease_ms",
+        "after", "caller", "dead", "done", "done_lsn", "holder", "item", "lease", "lease_ms",
         "line", "name", "owner", "refused", "timer", "want",
     )  # fmt: skip
 
     def __init__(
-        self, want: Want, name: bytes, holder: Holder, dead: bool, conversation: object,
+        self, want: Want, name: bytes, holder: Holder, dead: bool, caller: object,
         after: int = 0, lease_ms: int = 0,
     ) -> None:  # fmt: skip
         self.after = after
@@ -62,7 +62,7 @@ class Waiter:
         self.name = name
         self.holder = holder
         self.dead = dead
-        self.conversation = conversation
+        self.caller = caller
         self.done = False
         self.lease: Lease | None = None
         self.item: Item | None = None

@@ -77,11 +77,11 @@ class Log(Protocol):
 
     @property
     def waiting_stored(self) -> set[object]:
-        """The conversations that wait for `lsn_stored` to rise."""
+        """The callers that wait for `lsn_stored` to rise."""
 
     @property
     def waiting_written(self) -> set[object]:
-        """The conversations that wait for `lsn_written` to rise."""
+        """The callers that wait for `lsn_written` to rise."""
 
     @property
     def identity(self) -> bytes:

@@ -83,6 +83,11 @@ class Subscription(SubscriptionState):
 
     # -- leasing ----------------------------------------------------------------------------
 
+    @property
+    def next_token(self) -> int:
+        """The token of the next lease; 0: it is not reserved yet."""
+        return self._next_token if self._next_token < self._tokens_below else 0
+
     def open(
         self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
     ) -> Lease | None:

@@ -21,7 +21,6 @@ from kestrelpy.protocol.parse.commands import (
 )
 from kestrelpy.protocol.parse.foreign import FOREIGN, is_http, refuse_foreign, refuse_http
 from kestrelpy.protocol.parse.meta import SILENT
-from kestrelpy.protocol.parse.names import check_name, parent_of, readable
 from kestrelpy.protocol.parse.options import View, parse_number
 from kestrelpy.protocol.parse.parser import LINE_BYTES_MAX, Lines, Parser, bad
 from kestrelpy.protocol.parse.set_conditions import Handoff
@@ -30,7 +29,7 @@ from kestrelpy.protocol.parse.target import nearest, refuse_later
 __all__ = [
     "FOREIGN", "LINE_BYTES_MAX", "SILENT", "Bad", "Command", "Confirm", "Delete", "Ending", "Fetch",
     "Form", "Formed", "Handoff", "Lines", "Monitor", "Parser", "Plain", "Remove", "Store",
-    "StoreLine", "Target", "Touch", "Upto", "View", "Withdraw", "bad", "check_name", "is_http",
-    "nearest", "parent_of", "parse_number", "readable", "refuse_foreign", "refuse_http",
+    "StoreLine", "Target", "Touch", "Upto", "View", "Withdraw", "bad", "is_http",
+    "nearest", "parse_number", "refuse_foreign", "refuse_http",
     "refuse_later",
 ]  # fmt: skip

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.operations import readable
 from kestrelpy.protocol.parse.commands import Fetch, Formed, Touch
-from kestrelpy.protocol.parse.names import readable
 from kestrelpy.protocol.parse.target import parse_deletion, parse_lease, parse_naming
 
 META: Final = frozenset({b"mg", b"md", b"ma"})  # those without a body

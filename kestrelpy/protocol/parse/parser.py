@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kestrelpy.errors import ClientError, Refused, ServerError
+from kestrelpy.operations import check_name
 from kestrelpy.protocol.parse.commands import (
     Bad,
     Command,
@@ -35,7 +36,6 @@ from kestrelpy.protocol.parse.meta import (
     parse_meta_set,
     parse_seconds,
 )
-from kestrelpy.protocol.parse.names import check_name
 from kestrelpy.protocol.parse.options import TOKEN_DIGITS_MAX, cut_token
 from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
 from kestrelpy.protocol.parse.target import (

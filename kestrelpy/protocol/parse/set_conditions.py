@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 from kestrelpy.durations import shown
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse.names import check_name
+from kestrelpy.operations import check_name
 from kestrelpy.protocol.parse.options import MARKER_BELOW, TOKEN_BELOW
 
 WORDS: Final = frozenset({"id", "scope", "epoch", "expect", "confirm"})

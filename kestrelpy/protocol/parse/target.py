@@ -11,9 +11,9 @@ from urllib.parse import unquote_to_bytes
 
 from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
+from kestrelpy.operations import check_name, parent_of, readable
 from kestrelpy.protocol.parse import set_conditions as once
 from kestrelpy.protocol.parse.commands import Delete, Remove, Target, Upto, Withdraw
-from kestrelpy.protocol.parse.names import check_name, parent_of, readable
 from kestrelpy.protocol.parse.options import (
     DELAY_OPTIONS,
     KEY_OPTION,

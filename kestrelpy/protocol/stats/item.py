@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kestrelpy.core import Queue
-from kestrelpy.operations import Inspection, check_assigned, death_facts
-from kestrelpy.protocol.parse import parse_number, readable
+from kestrelpy.operations import Inspection, check_assigned, death_facts, readable
+from kestrelpy.protocol.parse import parse_number
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.stats.stats import lines, words
 

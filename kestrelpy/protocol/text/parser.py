@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kestrelpy.errors import ClientError, Refused
+from kestrelpy.operations import check_name, readable
 from kestrelpy.protocol.parse import (
     FOREIGN,
     LINE_BYTES_MAX,
@@ -32,9 +33,7 @@ from kestrelpy.protocol.parse import (
     StoreLine,
     Target,
     bad,
-    check_name,
     is_http,
-    readable,
     refuse_foreign,
     refuse_http,
 )

@@ -11,9 +11,9 @@ from typing import Final
 
 from kestrelpy.core import Broker, Queue
 from kestrelpy.errors import ClientError
-from kestrelpy.operations import QueueAdmin, Rests
+from kestrelpy.operations import QueueAdmin, Rests, check_name, readable
 from kestrelpy.protocol.log_limit import address_of
-from kestrelpy.protocol.parse import Plain, check_name, parse_number, readable, refuse_later
+from kestrelpy.protocol.parse import Plain, parse_number, refuse_later
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply
 from kestrelpy.protocol.stats import (

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kestrelpy.core import AckUpTo, Broker, ChildQueue, Queue, refuse_beyond
-from kestrelpy.errors import ClientError, Refused, ServerError
-from kestrelpy.operations import ended
-from kestrelpy.protocol.parse import Target, Upto, parent_of
+from kestrelpy.core import AckUpTo, ChildQueue, Queue, refuse_beyond
+from kestrelpy.errors import Refused, ServerError
+from kestrelpy.operations import Children, ended
+from kestrelpy.protocol.parse import Target, Upto
 from kestrelpy.protocol.ports import Talk
 
 
@@ -65,32 +65,8 @@ def mention_since(
         yield from stream
 
 
-def child_to_store_in(broker: Broker, name: bytes, now_ms: int) -> Queue:
-    """Return the child, created if it is new, like its parent; raise ClientError if a mention does
-    not create it.
-
-    The stored item follows the record that names the child, and so does a refusal.
-    """
-    return _mention(broker, name, None, now_ms)
-
-
-def _mention(broker: Broker, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
-    owner = parent_of(name)
-    if owner in broker.aliases:
-        raise ClientError(f"{owner.decode('ascii')} is an alias, and has no children")
-    child_queue = broker.mention(name, now_ms, begin)
-    if child_queue is None:
-        raise ClientError(
-            f"{name.decode('ascii')} is not there, and fanout_create is off: children of "
-            f"{owner.decode('ascii')} are those that the configuration names"
-        )
-    return child_queue
-
-
 def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
-    if talk.host.mode != "up":
-        raise ServerError(f"{talk.host.mode}: this server makes no fan-out child now")
-    child_queue = _mention(talk.broker, name, begin, now_ms)
+    child_queue = Children(talk.broker, talk.host).mention(name, begin, now_ms)
     talk.replies.rest_on(child_queue.log, child_queue.child.named_lsn)
     return child_queue
 

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import logging
 
-from kestrelpy.core import ABORTED, DEFERRED, Lease, Queue, Subscription
+from kestrelpy.core import ABORTED, DEFERRED, Lease, Queue
+from kestrelpy.operations import LeaseEnd, Rests
 from kestrelpy.protocol.parse import Ending, Target
 from kestrelpy.protocol.ports import Talk
 
 log = logging.getLogger("kestrelpy.conversation")
 
 
-def end_lease(target: Target, lease: Lease, reader: Subscription, now_ms: int) -> int:
-    """End the lease as the request says; return the record to wait for."""
+def end_lease(target: Target, lease: Lease, queue: Queue, now_ms: int) -> Rests:
+    """End the lease as the request says; return what the reply rests on."""
     if target.ending is Ending.CONFIRM:
-        return reader.confirm(lease, now_ms)
+        return LeaseEnd.confirm(queue, lease, now_ms)
     if target.why is not None:
-        return reader.dead_letter(lease, now_ms, target.why)
+        return LeaseEnd.bury(queue, lease, target.why, now_ms)
     reason = ABORTED if target.ending is Ending.GIVE_BACK else DEFERRED
-    return reader.nack(lease, now_ms, reason, target.delay)
+    return LeaseEnd.give_back(queue, lease, now_ms, reason, target.delay)
 
 
 def note_nothing_open(talk: Talk, target: Target, queue: Queue | None) -> None:

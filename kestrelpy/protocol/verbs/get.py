@@ -20,7 +20,7 @@ from kestrelpy.errors import (
     ServerError,
     Unread,
 )
-from kestrelpy.operations import LeaseEnd, ended
+from kestrelpy.operations import LeaseEnd, Leasing
 from kestrelpy.protocol.parse import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies, say
@@ -47,7 +47,8 @@ class GetHandler:
     """The `get` side of one conversation."""
 
     __slots__ = (
-        "_browser", "_pending", "_talk", "at_end", "broker", "holder", "host", "replies", "waiter",
+        "_browser", "_leasing", "_pending", "_talk", "at_end", "broker", "holder", "host",
+        "replies", "waiter",
     )  # fmt: skip
 
     def __init__(self, talk: Talk, peer: str) -> None:
@@ -60,6 +61,7 @@ class GetHandler:
         self.at_end = False
         self._pending: PendingGet | None = None
         self._browser: Browser | None = None
+        self._leasing = Leasing(talk.broker, talk.host)
 
     @property
     def is_held_up(self) -> bool:
@@ -74,7 +76,7 @@ class GetHandler:
         """Answer the request, begin to wait, or refuse it; return the rest of a long reply."""
         targets = command.targets
         if self.host.mode == "quiescent" and any(t.takes or t.opens or t.peeks for t in targets):
-            raise ServerError("quiescent: this server hands out nothing now")
+            self._leasing.check_mode()
         if self.host.room.is_short and must_wait_for_room(self._talk, targets, now_ms):
             return with_room(self._talk, partial(self.fetch, command))
         if len(targets) == 1:
@@ -181,8 +183,8 @@ class GetHandler:
         if target.delay is not None and lease is not None and lease.dead:
             raise ClientError("a leased dead letter goes back to the dead letters at once")
         if target.lease_ms:
-            if queue is not None and queue.log.no_room:
-                raise ServerError(queue.log.no_room)
+            if queue is not None:
+                Leasing.check_room(queue)
         elif target.opens:
             if not holder.leases:
                 return lease
@@ -236,8 +238,7 @@ class GetHandler:
                     note_nothing_open(self._talk, target, queue)
             else:
                 awaited = queue.log
-                lsn = end_lease(target, lease, queue.reader, now_ms)
-                _, stored, written = ended(queue, lsn)
+                _, stored, written = end_lease(target, lease, queue, now_ms)
             if not target.opens:
                 say(to, end, awaited, stored, written)
                 return
@@ -279,12 +280,7 @@ class GetHandler:
             to.value_bytes += len(data)
             to.hold(data, queue.log, item.lsn)
             return True
-        if reader.waiters.count and reader.waiters.first(target.dead) is not None:
-            # other waiters come first, and a read may have been for all of them
-            reader.serve(now_ms)
-            if reader.waiters.first(target.dead) is not None:
-                return False
-        lease = reader.open(self.holder, now_ms, target.dead, target.lease_ms)
+        lease = Leasing.next(reader, self.holder, now_ms, target.dead, target.lease_ms)
         if lease is None:
             return False
         if not target.opens:
@@ -305,27 +301,19 @@ class GetHandler:
         written: int,
         to: Replies | JointReply,
     ) -> None:
-        item = lease.item
-        number = 0
-        stored = max(stored, item.lsn)
-        if numbered:
-            number = lease.token if target.opens else item.marker
-            if target.opens:
-                stored = max(stored, reader.tokens_lsn)
-                # a lease by token has been known by its token since it began
-                if not lease.by_token:
-                    reader.leases.show(lease)
-        if lease.by_token:
-            written = max(written, lease.lsn)
-            if reader.policy.confirms_synced:
-                stored = max(stored, lease.lsn)
+        item, opens = lease.item, target.opens
+        number = (lease.token if opens else item.marker) if numbered else 0
+        log, own_stored, own_written = Leasing.rests(
+            reader, lease, shows_token=numbered and opens
+        )
+        stored, written = max(stored, own_stored), max(written, own_written)
         if target.full:
             data = full_value(target.raw, item, end, number, LENT, lease.attempts)
         else:
             data = value(target.raw, item, end, number)
         to.value_bytes += len(data)
-        to.hold(data, reader.log, stored, written)
-        if target.opens:
+        to.hold(data, log, stored, written)
+        if opens:
             reader.ready_line.said(lease)
 
     def oldest(self, queue: Queue | None) -> Lease | None:

@@ -18,8 +18,8 @@ from typing import Final
 
 from kestrelpy.core import Queue, TransferRequest
 from kestrelpy.errors import ClientError, Refused
-from kestrelpy.operations import MOVED_MAX, Moving, QueueAdmin
-from kestrelpy.protocol.parse import Plain, check_name, parent_of
+from kestrelpy.operations import MOVED_MAX, Moving, QueueAdmin, check_name, parent_of
+from kestrelpy.protocol.parse import Plain
 from kestrelpy.protocol.ports import Talk
 
 _ALL: Final = b"all"

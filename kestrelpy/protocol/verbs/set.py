@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format import ItemHeader
+from journal.format import Origin
 from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NO_KEY, NOT_FOUND, Log, Queue
-from kestrelpy.errors import ClientError, Refused, ServerError
-from kestrelpy.protocol.parse import Store, StoreLine, parent_of
+from kestrelpy.errors import ClientError, Refused
+from kestrelpy.operations import Storing, Terms
+from kestrelpy.protocol.parse import Store, StoreLine
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply
-from kestrelpy.protocol.verbs.children import child_to_store_in
 from kestrelpy.protocol.verbs.declare import declare
 from kestrelpy.protocol.verbs.handoff import (
     Given,
@@ -53,13 +53,14 @@ _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an a
 class SetHandler:
     """The `set` side of one conversation. `stored_bytes` are in sets not yet answered."""
 
-    __slots__ = ("_noreply_bytes", "_talk", "broker", "host", "replies", "stored_bytes")
+    __slots__ = ("_noreply_bytes", "_storing", "_talk", "broker", "host", "replies", "stored_bytes")
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
         self.broker = talk.broker
         self.host = talk.host
         self.replies = talk.replies
+        self._storing = Storing(talk.broker, talk.host)
         self.stored_bytes = 0
         self._noreply_bytes = 0
 
@@ -73,7 +74,7 @@ class SetHandler:
             return
         broker.counters.cmd_set += 1
         if self.host.mode != "up":
-            raise ServerError(f"{self.host.mode}: this server stores nothing now")
+            self._storing.check_mode()
         name, found = line.target.name, None
         queue = broker.queues.get(name)
         if line.handoff is not None:
@@ -87,7 +88,7 @@ class SetHandler:
             if name in broker.aliases:
                 self._store_in_each(command, broker.aliases[name], now_ms)
                 return
-            queue = self._made(line, name, command.body, now_ms)
+            queue = self._storing.queue(name, self._terms(line, now_ms), command.body, now_ms)
             # it expects a version that was never written; a refusal leaves no queue behind
             if queue is None:
                 self._say_refused(_refusal(line, NOT_FOUND), command.noreply, None)
@@ -126,13 +127,13 @@ class SetHandler:
         line, broker, body = command.line, self.broker, command.body
         if line.expected is not None or line.verb not in (b"set", b"add"):
             raise ClientError("an alias has no versions: each of its queues has its own")
+        terms = self._terms(line, now_ms)
         for name in names:
-            if parent_of(name):
-                _refuse_child(line, name)
+            Storing.refuse_in_child(name, terms)
         done, did, errors = JointReply(), 0, list[Refused]()
         for name in names:
             try:
-                queue = broker.queues.get(name) or self._made(line, name, body, now_ms)
+                queue = self._storing.queue(name, terms, body, now_ms)
                 assert queue is not None
                 lsn = self._put(queue, line, body, None, now_ms)
             except Refused as refused:
@@ -190,47 +191,30 @@ class SetHandler:
     ) -> int:
         """Put the item in this queue and complete its hand-off; return the result of
         `Queue.put`."""
-        broker = self.broker
-        expires_ms = _expires_ms(line, now_ms + broker.clock.offset_ms) if line.expiry else 0
-        keys, key = queue.policy.keys, NO_KEY
-        if line.key or keys.rule is not None:
-            key = keys.key_of(queue.name, line.key, body)
-        header = None
-        if found is not None:
-            header = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, found.origin))
-        elif line.id:
-            header = _new(ItemHeader, (line.id, line.scope, line.epoch, 0, 0, None))
-        number, delay, expects = queue.next_number, line.target.delay, line.expected
-        if line.verb == b"set":
-            lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, header, expects)
-        elif line.only_if_empty:
-            lsn = queue.add(body, line.flags, expires_ms, now_ms, key, delay=delay, header=header)
-        else:
-            expects = _expected_version(line) if line.key else None
-            lsn = queue.put(body, line.flags, expires_ms, now_ms, key, None, delay, header, expects)
+        number, origin = queue.next_number, found.origin if found is not None else None
+        lsn = Storing.put(queue, body, self._terms(line, now_ms, origin), now_ms)
         if found is not None and lsn >= 0 and not (queue.passes_on and is_for_nobody(queue)):
-            broker.moves.in_flight.hand_off(found.source, found.lease, queue, number, lsn, now_ms)
+            moves = self.broker.moves
+            moves.in_flight.hand_off(found.source, found.lease, queue, number, lsn, now_ms)
         return lsn
 
-    def _made(self, line: StoreLine, name: bytes, body: bytes, now_ms: int) -> Queue | None:
-        """Create the queue for a set that will not be refused; None if it expects a version."""
-        if parent_of(name):
-            _refuse_child(line, name)
-        if line.key and _expected_version(line):
-            return None
-        broker = self.broker
-        policy, size = broker.policy_of(name, b""), len(body)
-        if size > policy.max_item_bytes:
-            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
-        policy.keys.key_of(name, line.key, body)
-        if parent_of(name):
-            return child_to_store_in(broker, name, now_ms)
-        return broker.create(name, now_ms)
+    def _terms(self, line: StoreLine, now_ms: int, origin: Origin | None = None) -> Terms:
+        unix_ms = now_ms + self.broker.clock.offset_ms
+        return _new(
+            Terms,
+            (
+                line.flags, _expires_ms(line, unix_ms) if line.expiry else 0, line.key,
+                line.target.delay, line.id, line.scope, line.epoch, _expected_version(line),
+                line.only_if_empty, origin,
+            ),
+        )  # fmt: skip
 
 
 def _expected_version(line: StoreLine) -> int | None:
     """Return the version that its key must have; None if any will do."""
-    if line.verb == b"add" and line.key:
+    if not line.key:
+        return None
+    if line.verb == b"add":
         return 0
     return ANY_VERSION if line.verb == b"replace" else line.expected
 
@@ -238,15 +222,6 @@ def _expected_version(line: StoreLine) -> int | None:
 def _refusal(line: StoreLine, why: int) -> bytes:
     """Return the reply for an item that was not stored."""
     return _WORDS.get((line.verb, why), NOT_STORED)
-
-
-def _refuse_child(line: StoreLine, name: bytes) -> None:
-    """Raise ClientError for ids and versions in a child, before anything is created."""
-    if line.id or (line.key and _expected_version(line) is not None):
-        raise ClientError(
-            f"{name.decode('ascii')} is a child: ids and versions are its parent's, name that "
-            "instead"
-        )
 
 
 def _expires_ms(line: StoreLine, unix_ms: int) -> int:

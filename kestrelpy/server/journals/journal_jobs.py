@@ -36,7 +36,7 @@ from journal.store import (
     SnapshotJob,
 )
 from kestrelpy.core import JournalLog, Log, Subscription, on_disk
-from kestrelpy.protocol import Talk, Work
+from kestrelpy.operations import Caller, Work
 from kestrelpy.server.journals.read_back import ReadBack
 from kestrelpy.server.journals.shortage import Shortage, Sleep
 
@@ -80,11 +80,11 @@ class JournalJobs:
         read: Callable[[Subscription], None],
         compacted: Callable[[JournalLog], None],
         outdated: Callable[[JournalLog, list[str]], None],
-        browse_read: Callable[[Talk], None],
+        browse_read: Callable[[Caller], None],
         shortage: Shortage | None = None,
     ) -> None:
         """`outdated` gets the segments that another one replaces; `browse_read` gets the
-        conversation whose read has ended."""
+        caller whose read has ended."""
         self._shortage = shortage or Shortage(loop)
         self._sleep: Sleep = asyncio.sleep
         self._files = files
@@ -110,13 +110,13 @@ class JournalJobs:
         """Schedule the next read of `reader`; return False if it cannot read yet."""
         return self._reading.schedule_read(reader)
 
-    def start_read(self, log: Log, work: Work, talk: Talk) -> None:
-        """Start a read for this conversation's browser."""
+    def start_read(self, log: Log, work: Work, caller: Caller) -> None:
+        """Start a read for this caller."""
         target = on_disk(log)
         assert target is not None, "a queue in memory has nothing to be read"
-        self._start(target, self._browse(work, talk))
+        self._start(target, self._browse(work, caller))
 
-    async def _browse(self, work: Work, talk: Talk) -> None:
+    async def _browse(self, work: Work, caller: Caller) -> None:
         try:
             for _ in range(BROWSE_TRIES_MAX):
                 await wrap(work.run)(self._files, executor=self._browsers)
@@ -128,7 +128,7 @@ class JournalJobs:
         finally:
             if not self._ending.is_set():  # at the end no reply leaves any more
                 work.is_over = True
-                self._browse_read(talk)
+                self._browse_read(caller)
 
     def _name(self, reader: Subscription, target: JournalLog) -> None:
         """Log the damage that reads have found, and keep a copy of it."""

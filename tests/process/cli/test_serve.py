@@ -46,7 +46,7 @@ def test_serve_says_where_it_listens_then_ready_and_ends_with_0(
         tmp_path, f'[server]\nsocket = "{path}"\n[queue_defaults]\narchive_to = "old/all"'
     )
     process = kestrelpy.start(
-        "serve", "--config", where, "--data-dir", "d", "--port", "0", "--http-port", "0"
+        "serve", "--config", where, "--data-dir", "d", "--port", "0", "--http-port", "off"
     )
     tcp, unix, ready = first_lines(process)
     process.send_signal(signal.SIGTERM)
@@ -86,13 +86,13 @@ def test_a_wrong_configuration_is_one_sentence_a_problem(
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1:0: "),
         (["--data-dir", "/dev/null"], "/dev/null: Not a directory"),
         (["--data-dir", "/proc/none/d"], "/proc/none/d: No such file or directory"),
-        (["--http-port", "8080"], "--http-port: HTTP is not in this version yet"),
+        (["--http-port", "x"], '--http-port: "x" must be a whole number from 0 to 65535, or "off"'),
     ],
 )
 def test_every_reason_not_to_start_is_one_sentence(
     kestrelpy: Command, words: list[str], said: str
 ) -> None:
-    port = [] if "--port" in words else ["--port", "0"]
+    port = [] if "--port" in words else ["--port", "0", "--http-port", "off"]
 
     ended = kestrelpy("serve", *port, *words)
 
@@ -104,7 +104,7 @@ def test_every_reason_not_to_start_is_one_sentence(
 def test_a_port_in_use_is_one_sentence(kestrelpy: Command) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = kestrelpy("serve", "--port", str(port))
+        ended = kestrelpy("serve", "--port", str(port), "--http-port", "off")
 
     assert ended.is_sentence(2), ended
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ended.err
@@ -115,7 +115,9 @@ def test_a_second_daemon_on_a_directory_is_one_sentence(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     with DaemonProcess(tmp_path / "data") as first:
-        ended = kestrelpy("serve", "--port", "0", "--data-dir", str(tmp_path / "data"))
+        ended = kestrelpy(
+            "serve", "--port", "0", "--http-port", "off", "--data-dir", str(tmp_path / "data")
+        )
 
         assert ended.is_sentence(2), ended
         assert f"{tmp_path}/data: another kestrelpy is using this data directory" in ended.err
@@ -147,7 +149,7 @@ def test_the_log_follows_the_configuration_and_its_reload(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     where = config(tmp_path, '[server]\nlog_format = "json"')
-    process = kestrelpy.start("serve", "--config", where, "--port", "0")
+    process = kestrelpy.start("serve", "--config", where, "--port", "0", "--http-port", "off")
     assert process.stderr is not None
     said = [json.loads(line)["message"] for line in first_lines(process)]
     port = int(said[0].rpartition(":")[2])
@@ -175,7 +177,7 @@ def test_every_line_is_json_when_the_configuration_says_so(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     where = config(tmp_path, f'[server]\nlog_format = "json"\nsocket = "{tmp_path}/s"')
-    process = kestrelpy.start("serve", "--config", where, "--port", "0")
+    process = kestrelpy.start("serve", "--config", where, "--port", "0", "--http-port", "off")
     out = first_lines(process)
     port = int(json.loads(out[0])["message"].rpartition(":")[2])
     client = Client(("127.0.0.1", port), timeout=SECONDS, default_noreply=False)
@@ -188,7 +190,10 @@ def test_every_line_is_json_when_the_configuration_says_so(
     client.raw_command("reload")
     process.send_signal(signal.SIGINT)
     ended = kestrelpy.finish(process)
-    again = kestrelpy("serve", "--config", where, "--port", "0", "--host", "nosuchhost.invalid")
+    again = kestrelpy(
+        "serve", "--config", where, "--port", "0", "--http-port", "off",
+        "--host", "nosuchhost.invalid",
+    )  # fmt: skip
 
     lines = [json.loads(line) for line in (*out, *ended.err.splitlines())]
     messages = [line["message"] for line in lines]
@@ -207,7 +212,7 @@ def test_every_line_is_json_when_the_configuration_says_so(
 
 def test_a_stop_by_a_client_names_the_client(kestrelpy: Command, tmp_path: Path) -> None:
     where = config(tmp_path, "[server]\nallow_shutdown = true")
-    process = kestrelpy.start("serve", "--config", where, "--port", "0")
+    process = kestrelpy.start("serve", "--config", where, "--port", "0", "--http-port", "off")
     port = int(first_lines(process)[0].rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port)) as client:
         peer = "{}:{}".format(*client.getsockname())
@@ -223,7 +228,7 @@ def test_a_refused_reload_leaves_the_log_as_it_is(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     where = config(tmp_path, "")
-    process = kestrelpy.start("serve", "--config", where, "--port", "0")
+    process = kestrelpy.start("serve", "--config", where, "--port", "0", "--http-port", "off")
     port = int(first_lines(process)[0].rpartition(":")[2])
     client = Client(("127.0.0.1", port), timeout=SECONDS, default_noreply=False)
     client.set("jobs/key=A", b"x")

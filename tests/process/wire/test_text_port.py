@@ -226,7 +226,10 @@ def test_a_port_in_use_ends_the_start_with_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run(
-            [sys.executable, "-m", "kestrelpy", "serve", "--data-dir", str(tmp_path)],
+            [
+                sys.executable, "-m", "kestrelpy", "serve", "--data-dir", str(tmp_path),
+                "--http-port", "off",
+            ],
             env={
                 **os.environ, "KESTRELPY_SERVER_PORT": "0", "KESTRELPY_SERVER_TEXT_PORT": str(port)
             },
@@ -243,7 +246,7 @@ from pathlib import Path
 from kestrelpy.config import Config
 from kestrelpy.server import Daemon
 async def main():
-    config = Config.model_validate({"server": {"port": 0, "data_dir": sys.argv[1]} | eval(sys.argv[2])})
+    config = Config.model_validate({"server": {"port": 0, "http_port": "off", "data_dir": sys.argv[1]} | eval(sys.argv[2])})
     daemon = Daemon(config, lambda: config, print)
     await daemon.start()
     await daemon.stop()
@@ -284,7 +287,7 @@ def test_a_reload_says_that_the_port_waits_for_the_next_start(tmp_path: Path) ->
 def test_a_socket_of_the_name_text_that_is_handed_over_speaks_text(tmp_path: Path) -> None:
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     ports = [each.getsockname()[1] for each in listeners]
-    serve = ("serve", "--data-dir", "data")
+    serve = ("serve", "--data-dir", "data", "--http-port", "off")
     with Launcher(tmp_path, listeners) as launcher:
         launcher.start(*serve, LISTEN_FDNAMES="kestrelpy.socket:text")
         launcher.await_note("READY=1")
@@ -299,7 +302,9 @@ def test_a_socket_of_the_name_text_that_is_handed_over_speaks_text(tmp_path: Pat
 
 def test_the_text_port_is_opened_beside_sockets_that_are_handed_over(tmp_path: Path) -> None:
     with Launcher(tmp_path, [socket.create_server(("127.0.0.1", 0))]) as launcher:
-        launcher.start("serve", "--data-dir", "data", KESTRELPY_SERVER_TEXT_PORT="0")
+        launcher.start(
+            "serve", "--data-dir", "data", "--http-port", "off", KESTRELPY_SERVER_TEXT_PORT="0"
+        )
         launcher.await_note("READY=1")
         _, out = launcher.stop()
     assert len(re.findall(r"^listening: text on 127\.0\.0\.1:\d+$", out, re.M)) == 1

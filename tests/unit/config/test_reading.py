@@ -32,6 +32,10 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         "port": 22133,
         "socket": None,
         "text_port": None,
+        "http_host": "127.0.0.1",
+        "http_port": 2223,
+        "http_allowed_hosts": (),
+        "default_project": None,
         "data_dir": tmp_path / "data",
         "max_connections": 10_000,
         "max_queues": 10_000,
@@ -84,6 +88,10 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         port = 0
         socket = "run/kestrel.sock"
         text_port = 2222
+        http_host = "::1"
+        http_port = "off"
+        http_allowed_hosts = ["queue.example"]
+        default_project = "main"
         data_dir = "lib/kestrelpy"
         max_connections = 5
         max_queues = 6
@@ -133,6 +141,10 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         "port": 0,
         "socket": file.parent / "run/kestrel.sock",
         "text_port": 2222,
+        "http_host": "::1",
+        "http_port": None,
+        "http_allowed_hosts": ("queue.example",),
+        "default_project": "main",
         "data_dir": file.parent / "lib/kestrelpy",
         "max_connections": 5,
         "max_queues": 6,

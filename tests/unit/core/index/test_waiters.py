@@ -313,7 +313,7 @@ def told(q: CoreHarness) -> list[object]:
     """Who was told in this turn, and that there is something."""
     woken = q.broker.take_to_resume()
     assert all(each.owner is q.reader for each in woken)
-    return [each.conversation for each in woken]
+    return [each.caller for each in woken]
 
 
 def store(q: CoreHarness) -> None:

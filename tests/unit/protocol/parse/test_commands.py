@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelpy.errors import ClientError
+from kestrelpy.operations import check_name
 from kestrelpy.protocol.parse.commands import Ending
-from kestrelpy.protocol.parse.names import check_name
 from kestrelpy.protocol.parse.target import parse_naming, parse_target
 
 

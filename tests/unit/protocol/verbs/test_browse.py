@@ -8,7 +8,6 @@ import pytest
 
 from journal.write.segment_file import Segment, Sizes
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.protocol.verbs.browse import Answer
 from tests.support.memory_disk import Fault
 from tests.support.server_harness import ServerHarness
 
@@ -175,7 +174,7 @@ def test_a_journal_that_failed_still_shows_what_it_stored(stage: ServerHarness) 
 def test_an_observer_remembers_its_places_in_a_few_queues_only(
     stage: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kestrelpy.protocol.verbs.browse._PLACES_MAX", 3)
+    monkeypatch.setattr("kestrelpy.operations.reading._PLACES_MAX", 3)
     for n in range(9):
         stage.say("producer", b"set q%d 0 0 1" % n, b"x")
         assert b"VALUE" in stage.say("a", b"gets q%d/peek/after=0/n=2" % n)
@@ -191,17 +190,10 @@ def test_a_line_with_a_marker_is_not_cached(stage: ServerHarness) -> None:
     assert not [line for line in stage.lines if b"after" in line]
 
 
-def test_an_answer_takes_no_second_item_that_is_larger_than_its_room() -> None:
-    answer = Answer(9, 0)
-    assert answer.add([(1, 1, 0, 0, 0, b"x" * (3 << 20))], [b""])
-    assert not answer.add([(2, 2, 0, 0, 0, b"x" * (2 << 20))], [b""])
-    assert answer.is_full
-
-
 def test_a_long_answer_of_a_queue_in_memory_takes_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kestrelpy.protocol.verbs.browse.SLICE_ITEMS", 4)
+    monkeypatch.setattr("kestrelpy.operations.reading.SLICE_ITEMS", 4)
     stage = ServerHarness()
     stage.set_queue(durable=False)
     for n in range(1, COUNT + 1):

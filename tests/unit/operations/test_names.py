@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse.names import NAME_BYTES_MAX, check_name, parent_of, readable
+from kestrelpy.operations.names import NAME_BYTES_MAX, check_name, parent_of, readable
 
 
 @pytest.mark.parametrize(

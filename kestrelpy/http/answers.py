@@ -1,0 +1,63 @@
+"""Answers: JSON, and errors as `{title, description}`.
+
+    ClientError ──▶ 400      ServerError ──▶ 503      InvalidToken ──▶ 404
+
+One rule: an error is one sentence that says what, where and what is allowed.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from kestrelpy.errors import ClientError, InvalidToken, Refused
+
+_encode: Final = msgspec.json.Encoder().encode
+JSON: Final = "application/json"
+MISTAKE: Final = "the server made a mistake; its log says which"
+
+
+class HttpError(Exception):
+    """A refusal with a status of its own."""
+
+    def __init__(self, status: int, description: str, **more: Any) -> None:
+        super().__init__(description)
+        self.status = status
+        self.description = description
+        self.more = more  # further members of the answer
+
+
+def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return this value as JSON."""
+    return Response(_encode(value), status, headers, JSON)
+
+
+def nothing(status: int = 204, headers: dict[str, str] | None = None) -> Response:
+    """Return an answer without a body."""
+    return Response(b"", status, headers)
+
+
+def error_body(status: int, description: str, more: dict[str, Any] | None = None) -> bytes:
+    """Return the body of an error."""
+    title = HTTPStatus(status).phrase
+    return _encode({"title": title, "description": description, **(more or {})})
+
+
+def status_of(error: Refused) -> int:
+    """Return the status of a refusal by the core."""
+    if isinstance(error, InvalidToken):
+        return 404
+    return 400 if isinstance(error, ClientError) else 503
+
+
+def refused(error: Refused | HttpError) -> Response:
+    """Return the answer to a request that was refused."""
+    if isinstance(error, HttpError):
+        return Response(
+            error_body(error.status, error.description, error.more), error.status, None, JSON
+        )
+    status = status_of(error)
+    return Response(error_body(status, str(error)), status, None, JSON)

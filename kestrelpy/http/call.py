@@ -1,0 +1,179 @@
+"""One HTTP request within the turns of the server: it acts, then waits until its answer is true.
+
+    handler ──▶ acts on the core ──▶ `until`: the turn writes and syncs ──▶ the answer leaves
+                      │
+                      ├── `wait`: the next item, or the time is over
+                      └── `run`: long work in slices, reads on a thread
+
+One rule: a handler answers only after `until` returned. The end of the client is an exception at
+each wait (`Gone`), so that a handler can give back what nobody received.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+from kestrelpy.core import Holder, Log, Waiter, Want
+from kestrelpy.errors import ServerError
+from kestrelpy.http.ports import HttpHost
+from kestrelpy.operations import Rests, Work
+
+_T = TypeVar("_T")
+_NO_MARKER: Final = 1 << 63  # no marker comes after it
+
+
+class Gone(Exception):
+    """The client has hung up: nobody receives the answer."""
+
+
+class Call:
+    """One request. It is the caller that the turn wakes."""
+
+    __slots__ = (
+        "_future", "_is_reading", "_rests", "_waiter", "broker", "holder", "host", "is_gone",
+        "is_leaving", "is_touched", "last_command_ms",
+    )  # fmt: skip
+
+    def __init__(self, host: HttpHost, peer: str) -> None:
+        self.host = host
+        self.broker = host.broker
+        self.holder = Holder(peer)
+        self.is_touched = False
+        self.is_gone = False
+        self.is_leaving = False  # True if the server stops: no wait goes on
+        self.last_command_ms = host.now_ms()
+        self._future: asyncio.Future[None] | None = None
+        self._rests: Rests | None = None  # of a slice of work
+        self._is_reading: Work | None = None
+        self._waiter: Waiter | None = None
+
+    # -- the caller that the turn wakes -------------------------------------------------------
+
+    def resume(self, waiter: Waiter, now_ms: int) -> None:
+        """Take the result of a wait that is over; `flush` wakes the handler."""
+        self.last_command_ms = now_ms
+
+    def flush(self, now_ms: int) -> None:
+        """Go on: more may be true."""
+        self.last_command_ms = now_ms
+        self._wake()
+
+    def abort(self) -> None:
+        """End at once, after a bug."""
+        self.hang_up()
+
+    def start_read(self, log: Log, work: Work) -> None:
+        """Run a read of this log on a thread, and go on when it is over."""
+        self._is_reading = work
+        self.host.start_read(log, work, self)
+
+    def await_stored(self, log: Log, lsn: int) -> None:
+        """Go on when the log has stored this record, or has failed."""
+        self._rests = Rests(log, lsn)
+
+    # -- for handlers -----------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Return the time, for the next action."""
+        self.last_command_ms = self.host.now_ms()
+        return self.last_command_ms
+
+    async def until(self, *all_rests: Rests) -> None:
+        """Return when all of these records are written and stored; raise ServerError if a log
+        failed, Gone."""
+        for log, stored, written in all_rests:
+            while log.lsn_stored < stored or log.lsn_written < written:
+                if log.failure is not None:
+                    raise ServerError(" ".join(str(log.failure).split()))
+                is_sync = log.lsn_stored < stored
+                waiting = log.waiting_stored if is_sync else log.waiting_written
+                waiting.add(self)
+                await self._woken()
+
+    async def run(self, steps: Generator[bytes, None, _T]) -> _T:
+        """Run long work to its end, other work in between; return its result."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            if (work := self._is_reading) is not None:
+                while not work.is_over:
+                    await self._woken()
+                self._is_reading = None
+            elif (rests := self._rests) is not None:
+                self._rests = None
+                await self._tried(rests)
+            else:
+                self.host.turn.schedule()
+                await asyncio.sleep(0)
+                self._check()
+            self.now_ms()
+
+    async def wait(
+        self, want: Want, name: bytes, due_ms: int, *, dead: bool = False, after: int = 0,
+        lease_ms: int = 0,
+    ) -> Waiter:  # fmt: skip
+        """Wait until `due_ms` for an item, behind those who came before; return the wait that is
+        over. Raise Gone: an item that came is given back, and its attempt is not counted."""
+        waiter = self.broker.wait(
+            want, name, self.holder, dead, self, due_ms, after, lease_ms
+        )
+        self._waiter = waiter
+        try:
+            while not waiter.done:
+                if self.is_leaving:
+                    self.broker.give_up(waiter)
+                    break
+                await self._woken()
+        except BaseException:
+            if not waiter.done:
+                self.broker.give_up(waiter)
+            raise
+        finally:
+            self._waiter = None
+        return waiter
+
+    async def pause(self, name: bytes, due_ms: int) -> None:
+        """Go on at `due_ms`."""
+        await self.wait(Want.OBSERVE, name, due_ms, after=_NO_MARKER)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def hang_up(self) -> None:
+        """The client is gone: every wait ends with Gone."""
+        self.is_gone = True
+        self._wake()
+
+    def leave(self) -> None:
+        """The server stops: no wait for items goes on, and what is under way is answered."""
+        self.is_leaving = True
+        self._wake()
+
+    async def _tried(self, rests: Rests) -> None:
+        log = rests.log
+        while log.lsn_stored < rests.stored and log.failure is None:
+            log.waiting_stored.add(self)
+            await self._woken()
+
+    async def _woken(self) -> None:
+        """Wait for the next `flush`; the caller looks whether there is something new."""
+        self._check()
+        self.host.turn.schedule()
+        future = self._future = asyncio.get_running_loop().create_future()
+        try:
+            await future
+        finally:
+            self._future = None
+        self._check()
+
+    def _check(self) -> None:
+        if self.is_gone:
+            raise Gone
+
+    def _wake(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)

@@ -1,0 +1,212 @@
+"""What stands before every route: who asks, from where, and how much.
+
+    scope ──▶ Host ──▶ origin ──▶ path ──▶ body, bounded ──▶ the application ──▶ headers of safety
+                │         │         │           │
+                └─ 421    └─ 403    └─ 400      └─ 413
+
+It is a plain ASGI application around the routes: middleware of the framework triples the cost of a
+request.
+
+One rule: no page of another site can make a browser change or read anything here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from kestrelpy.http.answers import JSON, MISTAKE, error_body
+from kestrelpy.http.call import Call, Gone
+from kestrelpy.http.door import App, HttpConnection, Receive, Scope, Send
+from kestrelpy.http.ports import HttpHost
+
+log = logging.getLogger("kestrelpy.http")
+
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+_LOCAL_NAMES: Final = frozenset({b"localhost"})
+# On every answer; a page of ours says more in its own Content-Security-Policy.
+SAFETY_HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+
+class Rejected(Exception):
+    """A request that no route sees."""
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+
+
+class Guard:
+    """The application that uvicorn's protocol calls."""
+
+    __slots__ = ("_allowed_hosts", "_app", "_body_max", "_host")
+
+    def __init__(
+        self, app: App, host: HttpHost, allowed_hosts: frozenset[str],
+        body_max: Callable[[str], int],
+    ) -> None:  # fmt: skip
+        """`body_max` returns the limit of a body, in bytes, for a path."""
+        self._app = app
+        self._host = host
+        self._allowed_hosts = frozenset(name.lower().encode() for name in allowed_hosts)
+        self._body_max = body_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        connection: HttpConnection = scope["connection"]
+        call = connection.call = Call(self._host, _peer(scope))
+        if connection.transport.is_closing():
+            return
+        if self._host.is_leaving:
+            call.leave()
+        began = False
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                headers = message["headers"] = list(message.get("headers", ()))
+                named = {name for name, _ in headers}
+                headers += [pair for pair in SAFETY_HEADERS if pair[0] not in named]
+            await send(message)
+
+        try:
+            self._check(scope)
+            body = await self._body(scope, receive)
+            scope["call"] = call
+
+            async def replay() -> MutableMapping[str, Any]:
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            await self._app(scope, replay, answer)
+        except Rejected as rejected:
+            await _say(answer, rejected.status, str(rejected))
+        except Gone:
+            pass
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # a bug: this request ends, the others do not
+            log.exception("%s %s", scope["method"], scope["path"])
+            if not began:
+                await _say(answer, 500, MISTAKE)
+        finally:
+            self._host.turn.schedule()
+
+    # -- checks -----------------------------------------------------------------------------
+
+    def _check(self, scope: Scope) -> None:
+        method = scope["method"]
+        if method not in _METHODS:
+            raise Rejected(405, f"{method[:16]} is not a method of this server")
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1:
+            raise Rejected(400, "one Host header is needed")
+        self._check_host(scope, hosts[0])
+        self._check_origin(scope, method, hosts[0])
+        _check_path(scope)
+
+    def _check_host(self, scope: Scope, value: bytes) -> None:
+        name, _ = _split_host(value)
+        if name in _LOCAL_NAMES or name in self._allowed_hosts:
+            return
+        server = scope.get("server")
+        if server and name == server[0].lower().encode():
+            return
+        raise Rejected(
+            421,
+            "the Host header names another server: localhost, the address that the server listens "
+            "on and http_allowed_hosts are allowed",
+        )
+
+    @staticmethod
+    def _check_origin(scope: Scope, method: str, host: bytes) -> None:
+        site = origin = accept = b""
+        for name, value in scope["headers"]:
+            if name == b"sec-fetch-site":
+                site = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"accept":
+                accept = value
+        if method in _SAFE and b"text/event-stream" not in accept:
+            return
+        if site and site not in (b"same-origin", b"none"):
+            raise Rejected(403, "a page of another site may not ask this server for anything")
+        if origin:
+            parts = urlsplit(origin.decode("latin-1"))
+            if parts.scheme != scope["scheme"] or parts.netloc.lower().encode() != host.lower():
+                raise Rejected(403, "a page of another site may not ask this server for anything")
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        most = self._body_max(scope["path"])
+        for name, value in scope["headers"]:
+            if name == b"content-length" and (not value.isdigit() or int(value) > most):
+                await self._refuse_body(scope, most)
+            elif name == b"expect" and value.lower() != b"100-continue":
+                raise Rejected(417, "Expect: 100-continue is the only expectation known")
+        parts, size = list[bytes](), 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            if part := message["body"]:
+                parts.append(part)
+                size += len(part)
+                if size > most:
+                    await self._refuse_body(scope, most)
+            if not message["more_body"]:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @staticmethod
+    async def _refuse_body(scope: Scope, most: int) -> None:
+        scope["connection"].cycle.keep_alive = False  # the rest of it is not read
+        raise Rejected(413, f"the body is too large: at most {most} bytes are allowed here")
+
+
+def _check_path(scope: Scope) -> None:
+    raw: bytes = scope["raw_path"]
+    if b"%" not in raw:
+        return
+    path = unquote_to_bytes(raw)
+    try:
+        scope["path"] = path.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Rejected(400, "the path is not UTF-8") from None
+    if b"\0" in path:
+        raise Rejected(400, "the path has a NUL byte")
+
+
+def _split_host(value: bytes) -> tuple[bytes, bytes]:
+    """Return the name in lower case, and the port."""
+    value = value.strip().lower()
+    if value.startswith(b"["):
+        name, _, port = value[1:].partition(b"]")
+        return name, port.removeprefix(b":")
+    name, _, port = value.partition(b":")
+    return name, port
+
+
+def _peer(scope: Scope) -> str:
+    client = scope.get("client")
+    return f"http {client[0]}:{client[1]}" if client else "http"
+
+
+async def _say(send: Send, status: int, description: str) -> None:
+    body = error_body(status, description)
+    await send({
+        "type": "http.response.start", "status": status,
+        "headers": [
+            (b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body)),
+        ],
+    })  # fmt: skip
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,237 @@
+"""Items and leases for people with curl, by plain queue names.
+
+    POST   /queues/jobs/items?key=A&delay=5s          ──▶ 201 {"id": 7}
+    POST   /queues/jobs/leases?count=2&wait=10s       ──▶ 200 {"leases": [...]}
+    PATCH  /queues/jobs/leases/1048577?lease=60s      ──▶ 204  renewed      (delay=: deferred)
+    DELETE /queues/jobs/leases/1048577                ──▶ 204  confirmed    (abort, bury=: ended)
+
+One rule: as on the memcache wire, 201 means that the item is on disk, and a lease ends only by its
+token, its time, or the end of its item.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from math import ceil
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from journal.format import text_of
+from kestrelpy.core import ABORTED, DEFERRED, DUPLICATE, Delay, Lease
+from kestrelpy.errors import InvalidToken
+from kestrelpy.http.answers import HttpError, answer, nothing
+from kestrelpy.http.call import Call, Gone
+from kestrelpy.http.leases import LeaseTaker, Taken
+from kestrelpy.http.values import duration_ms, queue_name, whole
+from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms
+
+COUNT_MAX: Final = 100
+WAIT_MS_MAX: Final = 60_000
+LEASE_MS: Final = 30_000
+_FLAGS_MAX: Final = (1 << 32) - 1
+_TOKEN_MAX: Final = (1 << 53) - 1
+_REASON_BYTES_MAX: Final = 1024
+_DATE_MS_BELOW: Final = 1 << 53
+_RAW: Final = "application/octet-stream"
+
+router: Final = APIRouter(tags=["queues"])
+_QUEUE: Final = "/queues/{queue}"
+
+
+@router.post(_QUEUE + "/items", status_code=201, summary="Store the body as one item")
+async def post_item(
+    request: Request,
+    queue: str,
+    key: str = Query("", description="Values of its key, with commas between them."),
+    id_: str = Query("", alias="id", description="Its id: stored once within the queue's window."),
+    delay: str = Query("", description="Available after this time, for instance 5s."),
+    at: str = Query("", description="Available at this time, in unix seconds."),
+    expires: str = Query("", description="Its life, for instance 1h."),
+    flags: str = Query("0", description="memcache's flags."),
+) -> Response:
+    """Answer 201 when the item is on disk; 200 if its id was seen before."""
+    call: Call = request.scope["call"]
+    name = queue_name(queue)
+    now_ms = call.now_ms()
+    unix_ms = now_ms + call.broker.clock.offset_ms
+    once = id_ or request.headers.get("idempotency-key", "")
+    terms = Terms(
+        flags=whole("flags", flags, 0, _FLAGS_MAX),
+        expires_ms=unix_ms + duration_ms("expires", expires) if expires else 0,
+        key=_key_values(request), delay=_delay(delay, at), id=once.encode(),
+    )  # fmt: skip
+    body = await request.body()
+    storing = Storing(call.broker, call.host)
+    storing.check_mode()
+    if name in call.broker.aliases:
+        raise HttpError(400, f"{queue} is an alias: name one of its queues")
+    _check_size(call, name, len(body))
+    target = storing.queue(name, terms, body, now_ms)
+    assert target is not None, "no version is asked for"
+    number = target.next_number
+    lsn = storing.put(target, body, terms, now_ms)
+    call.broker.counters.cmd_set += 1
+    log = target.log
+    await call.until(Rests(log, lsn if lsn >= 0 else log.lsn_appended))
+    if lsn >= 0:
+        return answer({"id": number}, 201)
+    if lsn == DUPLICATE:
+        return answer({"duplicate": True})
+    raise HttpError(503, f"queue {queue} is full")
+
+
+@router.post(_QUEUE + "/leases", summary="Lease the next items")
+async def post_leases(
+    request: Request,
+    queue: str,
+    count: str = Query("1", description=f"How many at most, up to {COUNT_MAX}."),
+    wait: str = Query("0", description="How long to wait for the first, up to 60s."),
+    lease: str = Query("30s", description="How long the leases last."),
+) -> Response:
+    """Answer with the leases and their items; with `Accept: application/octet-stream` with the
+    body of one item, its token in `Lease-Token`, or 204."""
+    call: Call = request.scope["call"]
+    name = queue_name(queue)
+    lease_ms = duration_ms("lease", lease)
+    if not lease_ms:
+        raise HttpError(400, "lease: a duration above 0 is allowed")
+    is_raw = _RAW in request.headers.get("accept", "")
+    most = 1 if is_raw else whole("count", count, 1, COUNT_MAX)
+    taker = LeaseTaker(call, name, lease_ms)
+    taken = await taker.take(most, duration_ms("wait", wait, WAIT_MS_MAX))
+    if taken is None:
+        return nothing() if is_raw else answer({"leases": []})
+    try:
+        await call.until(*taken.rests)
+    except Gone:
+        taken.give_back(call.now_ms())
+        raise
+    return _raw(taken) if is_raw else answer({"leases": _shown(taken, call.now_ms())})
+
+
+@router.patch(_QUEUE + "/leases/{token}", status_code=204, summary="Renew a lease, or defer")
+async def patch_lease(
+    request: Request,
+    queue: str,
+    token: str,
+    lease: str = Query("30s", description="The lease lasts for this time from now."),
+    delay: str = Query("", description="End the lease; the item is available after this time."),
+) -> Response:
+    """Renew the lease; with `delay` give the item back for later, without counting an attempt."""
+    call: Call = request.scope["call"]
+    name, lease_ms = queue_name(queue), duration_ms("lease", lease)
+    later = Delay(duration_ms("delay", delay)) if delay else None
+    ends = LeaseEnd(call.broker)
+    now_ms = call.now_ms()
+    found, held = _named(ends, name, token, now_ms)
+    if later is not None:
+        await call.until(ends.give_back(found, held, now_ms, DEFERRED, later))
+    elif not lease_ms:
+        raise HttpError(400, "lease: a duration above 0 is allowed")
+    else:
+        await call.until(ends.renew(found, held, lease_ms, now_ms))
+    return nothing()
+
+
+@router.delete(_QUEUE + "/leases/{token}", status_code=204, summary="Confirm an item")
+async def delete_lease(
+    request: Request,
+    queue: str,
+    token: str,
+    abort: str | None = Query(None, description="Give the item back instead: it counts."),
+    bury: str | None = Query(None, description="Make it a dead letter instead, for this reason."),
+) -> Response:
+    """Confirm the item; with `abort` give it back, with `bury=<why>` make it a dead letter."""
+    call: Call = request.scope["call"]
+    name, ends = queue_name(queue), LeaseEnd(call.broker)
+    if abort is not None and bury is not None:
+        raise HttpError(400, "abort and bury contradict each other")
+    why = (bury or "abort").encode()
+    if len(why) > _REASON_BYTES_MAX:
+        raise HttpError(400, f"bury: the reason has {len(why)} bytes (limit {_REASON_BYTES_MAX})")
+    now_ms = call.now_ms()
+    found, held = _named(ends, name, token, now_ms)
+    if bury is not None:
+        rests = ends.bury(found, held, why, now_ms)
+    elif abort is not None:
+        rests = ends.give_back(found, held, now_ms, ABORTED)
+    else:
+        rests = ends.confirm(found, held, now_ms)
+    await call.until(rests)
+    return nothing()
+
+
+def _named(ends: LeaseEnd, name: bytes, token: str, now_ms: int) -> tuple[Any, Lease]:
+    """Return the queue and the lease that the token names; raise InvalidToken."""
+    number = whole("token", token, 1, _TOKEN_MAX)
+    queue = ends.queue(name)
+    lease = ends.named(queue, number, now_ms)
+    if queue is None or lease is None:
+        raise InvalidToken(number, name)
+    return queue, lease
+
+
+def _check_size(call: Call, name: bytes, size: int) -> None:
+    queue = call.broker.queues.get(name)
+    policy = queue.policy if queue is not None else call.broker.policy_of(name, b"")
+    if size > policy.max_item_bytes:
+        raise HttpError(413, f"item too large ({size} bytes, limit {policy.max_item_bytes})")
+
+
+def _key_values(request: Request) -> tuple[bytes, ...]:
+    """Return the values of key=; a comma within one is sent as %2C."""
+    raw: bytes = request.scope["query_string"]
+    for part in raw.split(b"&"):
+        word, _, value = part.partition(b"=")
+        if word == b"key" and value:
+            values = value.replace(b"+", b" ").split(b",")
+            return tuple(text_of(unquote_to_bytes(each)) for each in values)
+    return ()
+
+
+def _delay(delay: str, at: str) -> Delay | None:
+    if delay and at:
+        raise HttpError(400, "delay and at contradict each other")
+    if delay:
+        return Delay(duration_ms("delay", delay))
+    if not at:
+        return None
+    try:
+        due_ms = ceil(float(at) * 1000)
+    except (ValueError, OverflowError):
+        due_ms = -1
+    if not 0 <= due_ms < _DATE_MS_BELOW:
+        raise HttpError(400, "at: unix seconds are allowed, for instance 1789000000.5")
+    return Delay(due_ms, True)
+
+
+def body_member(body: bytes) -> dict[str, str]:
+    """Return the body as text, or in base64 if it is not UTF-8."""
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(body).decode()}
+
+
+def _shown(taken: Taken, now_ms: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "token": lease.token, "id": lease.item.id, "attempts": lease.attempts,
+            "flags": lease.item.flags, "lease_left_ms": left_ms(lease, now_ms),
+            **body_member(lease.item.body),
+        }
+        for lease in taken.leases
+    ]  # fmt: skip
+
+
+def _raw(taken: Taken) -> Response:
+    lease = taken.leases[0]
+    headers = {
+        "Lease-Token": str(lease.token), "Item-Id": str(lease.item.id),
+        "Item-Attempts": str(lease.attempts), "Item-Flags": str(lease.item.flags),
+    }  # fmt: skip
+    return Response(lease.item.body, 200, headers, _RAW)

@@ -1,0 +1,100 @@
+"""Storing one item: in which queue, under which conditions, and the record to wait for.
+
+    name ──▶ its queue, made if it is new ──▶ key, id, version ──▶ put ──▶ lsn, or why not
+
+One rule: a request that is refused leaves no queue behind.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from journal.format import ItemHeader, Origin
+from kestrelpy.core import NO_KEY, Broker, Delay, Queue
+from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.operations.children import Children
+from kestrelpy.operations.names import parent_of
+from kestrelpy.operations.ports import Site
+
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
+
+
+class Terms(NamedTuple):
+    """On which conditions an item is stored, and what stands beside its body.
+
+    `key` has the values that the producer names. `expects` goes with a key, and is the version that
+    it must have, ANY_VERSION: one at least; None: any will do. `expires_ms` is on the wall clock,
+    0: never.
+    """
+
+    flags: int = 0
+    expires_ms: int = 0
+    key: tuple[bytes, ...] = ()
+    delay: Delay | None = None
+    id: bytes = b""
+    scope: bytes = b""
+    epoch: int = 0
+    expects: int | None = None
+    only_if_empty: bool = False
+    origin: Origin | None = None
+
+    @property
+    def needs_version(self) -> bool:
+        """True if something must have been written under its key before."""
+        return bool(self.expects)
+
+
+class Storing:
+    """Stores items in the queues of one server."""
+
+    __slots__ = ("_broker", "_children", "_site")
+
+    def __init__(self, broker: Broker, site: Site) -> None:
+        self._broker = broker
+        self._site = site
+        self._children = Children(broker, site)
+
+    def check_mode(self) -> None:
+        """Raise ServerError unless the server stores items now."""
+        if self._site.mode != "up":
+            raise ServerError(f"{self._site.mode}: this server stores nothing now")
+
+    def queue(self, name: bytes, terms: Terms, body: bytes, now_ms: int) -> Queue | None:
+        """Return the queue, made if it is new; None: there is none, and the item needs a version
+        of its key. Raise Refused for what its put would refuse, before there is a queue."""
+        queue = self._broker.queues.get(name)
+        if queue is not None:
+            return queue
+        self.refuse_in_child(name, terms)
+        if terms.needs_version:
+            return None
+        policy, size = self._broker.policy_of(name, b""), len(body)
+        if size > policy.max_item_bytes:
+            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
+        policy.keys.key_of(name, terms.key, body)
+        if parent_of(name):
+            return self._children.to_store_in(name, now_ms)
+        return self._broker.create(name, now_ms)
+
+    @staticmethod
+    def refuse_in_child(name: bytes, terms: Terms) -> None:
+        """Raise ClientError for ids and versions in a child, before anything is made."""
+        if (terms.id or terms.expects is not None) and parent_of(name):
+            raise ClientError(
+                f"{name.decode('ascii')} is a child: ids and versions are its parent's, name that "
+                "instead"
+            )
+
+    @staticmethod
+    def put(queue: Queue, body: bytes, terms: Terms, now_ms: int) -> int:
+        """Store the item; return its record, or why it was not stored, as `Queue.put` does."""
+        keys, key = queue.policy.keys, NO_KEY
+        if terms.key or keys.rule is not None:
+            key = keys.key_of(queue.name, terms.key, body)
+        header = None
+        if terms.id or terms.origin is not None:
+            header = _new(ItemHeader, (terms.id, terms.scope, terms.epoch, 0, 0, terms.origin))
+        flags, expires_ms, delay = terms.flags, terms.expires_ms, terms.delay
+        if terms.only_if_empty:
+            return queue.add(body, flags, expires_ms, now_ms, key, delay=delay, header=header)
+        return queue.put(body, flags, expires_ms, now_ms, key, None, delay, header, terms.expects)

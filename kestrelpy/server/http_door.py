@@ -1,0 +1,68 @@
+"""HTTP within the daemon: loaded only if it is on, with a part of the connections for itself.
+
+One rule: with http_port = "off" nothing of it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kestrelpy.server.connections import CannotListen
+
+if TYPE_CHECKING:
+    from kestrelpy.http import Door, HttpHost
+
+# HTTP may have at most this part of the connections.
+_PART: Final = 4
+
+
+class HttpDoor:
+    """The HTTP side of one daemon. `allowance` returns how many connections it may have now."""
+
+    def __init__(self, allowance: Callable[[], int]) -> None:
+        self._allowance = allowance
+        self._door: Door | None = None
+        self.connections = 0
+
+    async def listen(
+        self, host: HttpHost, address: str, port: int, allowed_hosts: tuple[str, ...]
+    ) -> list[str]:
+        """Listen; return a line for each address. Raise CannotListen."""
+        from kestrelpy.http import open_door
+
+        door = open_door(host, self, frozenset(allowed_hosts))
+        try:
+            names = await door.listen(address, port)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise CannotListen(f"cannot listen on {address}:{port} for HTTP: {why}") from error
+        self._door = door
+        return [f"listening: http on {name}:{port}" for name, port in names]
+
+    def may_enter(self) -> bool:
+        """Return whether one more connection may stay, and count it."""
+        if self.connections >= max(self._allowance() // _PART, 1):
+            return False
+        self.connections += 1
+        return True
+
+    def leave(self) -> None:
+        """Forget a connection that is gone."""
+        self.connections -= 1
+
+    def close(self) -> None:
+        """Take no new connections, and let the others answer what is under way."""
+        if self._door is not None:
+            self._door.close()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no connection is left."""
+        return self._door is None or self._door.is_empty
+
+    def abort(self) -> None:
+        """Close all connections at once."""
+        if self._door is not None:
+            self._door.abort()

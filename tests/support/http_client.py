@@ -1,0 +1,49 @@
+"""A daemon in this process that speaks HTTP, and its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+
+from tests.support.running import ANSWER_SECONDS, Peer, Running
+
+
+class Web:
+    """One daemon with HTTP: `client` is an httpx client of it."""
+
+    def __init__(self, server: Running, client: httpx.AsyncClient, port: int) -> None:
+        self.server = server
+        self.client = client
+        self.port = port
+
+    async def raw(self, data: bytes) -> bytes:
+        """Send these bytes on a connection of their own; what comes back until it is closed."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(data)
+        answer = await asyncio.wait_for(reader.read(), ANSWER_SECONDS)
+        writer.close()
+        return answer
+
+    async def memcache(self) -> Peer:
+        """A raw client of the memcache port."""
+        return await self.server.client()
+
+
+@contextlib.asynccontextmanager
+async def web(folder: Path, config: str = "") -> AsyncIterator[Web]:
+    """Run a daemon with HTTP on a free port."""
+    server = await Running(folder, config=config, http_port="0").start()
+    assert server.daemon is not None
+    line = next(line for line in server.lines if line.startswith("listening: http "))
+    port = int(line.rpartition(":")[2])
+    try:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", timeout=ANSWER_SECONDS
+        ) as client:
+            yield Web(server, client, port)
+    finally:
+        await server.daemon.stop()

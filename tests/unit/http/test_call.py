@@ -1,0 +1,79 @@
+"""A request within the turns of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kestrelpy.errors import ServerError
+from kestrelpy.http.call import Call, Gone
+from kestrelpy.operations import PAUSE, Gate, Rests
+
+
+def call() -> Call:
+    host: Any = SimpleNamespace(
+        broker=None, now_ms=lambda: 1000, turn=SimpleNamespace(schedule=lambda: None)
+    )
+    return Call(host, "http test")
+
+
+async def begun(waits: Any) -> asyncio.Task[Any]:
+    task = asyncio.ensure_future(waits)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return cast("asyncio.Task[Any]", task)
+
+
+async def test_until_returns_when_the_record_is_stored() -> None:
+    one, gate = call(), Gate()
+    task = await begun(one.until(Rests(gate, 1)))
+    one.flush(1)
+    await asyncio.sleep(0)
+    assert not task.done()
+    assert gate.waiting_stored == {one}
+    gate.open()
+    one.flush(2)
+    await task
+
+
+async def test_until_raises_when_the_log_has_failed() -> None:
+    one, gate = call(), Gate()
+    task = await begun(one.until(Rests(gate, 1)))
+    gate.failure = OSError("gone")
+    one.flush(1)
+    with pytest.raises(ServerError, match="gone"):
+        await task
+
+
+async def test_a_client_that_hangs_up_ends_each_wait() -> None:
+    one = call()
+    task = await begun(one.until(Rests(Gate(), 1)))
+    one.hang_up()
+    with pytest.raises(Gone):
+        await task
+    with pytest.raises(Gone):
+        await one.until(Rests(Gate(), 1))
+
+
+async def test_long_work_leaves_turns_to_others() -> None:
+    steps, seen = 0, 0
+
+    def work() -> Any:
+        nonlocal steps
+        for steps in range(1, 6):
+            yield PAUSE
+        return "done"
+
+    async def other() -> None:
+        nonlocal seen
+        while steps < 5:
+            seen = max(seen, steps)
+            await asyncio.sleep(0)
+
+    task = await begun(other())
+    assert await call().run(work()) == "done"
+    await task
+    assert seen >= 3

@@ -1,0 +1,71 @@
+"""What a request may cost before a route sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.http import door
+from tests.support.http_client import web
+
+HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414),
+        (HEAD + b"a: " + b"x" * 33000 + b"\r\n\r\n", 431),
+        (HEAD + b"".join(b"a%d: b\r\n" % n for n in range(9000)) + b"\r\n", 431),
+        (HEAD + b"a: " + b"x" * 200_000, 431),
+        (b"nonsense\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (b"POST /queues/a/items HTTP/1.1\r\nHost: localhost\r\n"
+         b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    ],
+)  # fmt: skip
+async def test_too_much_or_nonsense_is_refused_and_the_connection_ends(
+    tmp_path: Path, data: bytes, status: int
+) -> None:
+    async with web(tmp_path) as server:
+        said = await server.raw(data)
+        assert said.startswith(b"HTTP/1.1 %d " % status), said[:200]
+        assert b'"description"' in said
+        assert (await server.client.get("/")).status_code == 200
+
+
+async def test_a_head_or_a_body_that_does_not_come_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "PATIENCE_SECONDS", 0.2)
+    async with web(tmp_path) as server:
+        assert (await server.raw(HEAD)).startswith(b"HTTP/1.1 408 ")
+        begun = b"POST /queues/a/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"
+        assert await server.raw(begun) == b""
+        assert (await server.client.get("/")).status_code == 200
+
+
+async def test_requests_in_one_packet_are_answered_in_order(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        said = await server.raw(
+            b"".join(
+                b"POST /queues/jobs/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n%b\r\n%d"
+                % (b"Connection: close\r\n" if n == 5 else b"", n)
+                for n in range(6)
+            )
+        )
+        assert [part[:8] for part in said.split(b"\r\n\r\n")[1:]] == [b'{"id":%d}' % n for n in range(1, 7)]
+
+
+async def test_a_server_that_stops_ends_waits_and_answers_them(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        waits = asyncio.ensure_future(server.client.post("/queues/jobs/leases?wait=60s"))
+        await asyncio.sleep(0.2)
+        assert server.server.daemon is not None
+        server.server.daemon.is_leaving = False
+        await server.server.daemon._http_leave() if hasattr(server.server.daemon, "_http_leave") else None
+        server.server.daemon._http.close()
+        assert (await waits).json() == {"leases": []}

@@ -1,0 +1,31 @@
+"""Leases for an HTTP client come behind those who waited before, and from disk as well."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.support.http_client import web
+
+
+async def test_items_that_are_only_on_disk_are_read(tmp_path: Path) -> None:
+    config = '[queue_defaults]\nmax_memory = "1B"\n'
+    async with web(tmp_path, config) as server:
+        for number in range(30):
+            await server.client.post("/queues/jobs/items", content=b"%d" % number)
+        got = (await server.client.post("/queues/jobs/leases?count=20")).json()["leases"]
+        assert [int(each["body"]) for each in got] == list(range(20))
+
+
+async def test_who_waited_first_is_served_first(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        client = server.client
+        first, second = (
+            asyncio.ensure_future(client.post(f"/queues/jobs/leases?wait=20s&lease={n}s"))
+            for n in (50, 60)
+        )
+        await asyncio.sleep(0.2)
+        await client.post("/queues/jobs/items", content=b"a")
+        await asyncio.sleep(0)
+        await client.post("/queues/jobs/items", content=b"b")
+        assert [(await each).json()["leases"][0]["body"] for each in (first, second)] == ["a", "b"]

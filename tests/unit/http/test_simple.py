@@ -1,0 +1,103 @@
+"""Items and leases over HTTP, beside memcache on the same queues."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.support.http_client import web
+
+
+async def test_an_item_goes_in_over_one_wire_and_out_over_the_other(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        peer = await server.memcache()
+        done = await server.client.post("/queues/jobs/items", content=b"\0\xff\r\n", params={"flags": 7})
+        assert (done.status_code, done.json()) == (201, {"id": 1})
+        assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 7 4\r\n"
+        assert [await peer.line() for _ in range(3)] == [b"\0\xff\r\n", b"\r\n", b"END\r\n"]
+
+        assert await peer.ask(b"set jobs 9 0 2\r\nhi\r\n") == b"STORED\r\n"
+        got = await server.client.post("/queues/jobs/leases", headers={"Accept": "application/octet-stream"})
+        assert (got.status_code, got.content, got.headers["item-flags"]) == (200, b"hi", "9")
+        gone = await server.client.delete(f"/queues/jobs/leases/{got.headers['lease-token']}")
+        assert gone.status_code == 204
+        assert await peer.ask(b"get jobs\r\n") == b"END\r\n"
+
+
+async def test_leases_are_renewed_deferred_given_back_and_buried(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        client = server.client
+        for number in range(4):
+            await client.post("/queues/jobs/items", content=b"%d" % number)
+        got = (await client.post("/queues/jobs/leases?count=9&lease=60s")).json()["leases"]
+        assert [each["body"] for each in got] == ["0", "1", "2", "3"]
+        tokens = [each["token"] for each in got]
+        where = [f"/queues/jobs/leases/{token}" for token in tokens]
+        assert (await client.patch(f"{where[0]}?lease=2h")).status_code == 204
+        assert (await client.patch(f"{where[1]}?delay=1h")).status_code == 204
+        assert (await client.delete(f"{where[2]}?abort")).status_code == 204
+        assert (await client.delete(f"{where[3]}?bury=why")).status_code == 204
+        for each in where[1:]:
+            assert (await client.delete(each)).status_code == 404
+        again = (await client.post("/queues/jobs/leases?count=9")).json()["leases"]
+        assert [(each["body"], each["attempts"]) for each in again] == [("2", 1)]
+
+
+async def test_the_id_of_an_item_is_seen_once(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        url = "/queues/jobs/items"
+        codes = [
+            (await server.client.post(url, content=b"x", headers={"Idempotency-Key": "a"})).status_code,
+            (await server.client.post(f"{url}?id=a", content=b"x")).status_code,
+            (await server.client.post(f"{url}?id=b", content=b"x")).status_code,
+        ]
+        assert codes == [201, 200, 201]
+
+
+async def test_a_wait_ends_with_an_item_or_with_its_time(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        empty = await server.client.post("/queues/jobs/leases?wait=50ms")
+        assert (empty.status_code, empty.json()) == (200, {"leases": []})
+        waits = asyncio.ensure_future(server.client.post("/queues/jobs/leases?wait=20s"))
+        peer = await server.memcache()
+        while b"waiters 1" not in await stats(peer):
+            pass
+        assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        assert (await waits).json()["leases"][0]["body"] == "x"
+
+
+async def test_a_client_that_hangs_up_while_it_waits_takes_nothing(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        peer = await server.memcache()
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST /queues/jobs/leases?wait=60s HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while b"waiters 1" not in await stats(peer):
+            pass
+        writer.close()
+        while b"waiters 0" not in await stats(peer):
+            pass
+        assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
+
+
+async def stats(peer: object) -> bytes:
+    """What `stats` says of the queue jobs."""
+    said = b""
+    peer.writer.write(b"stats jobs\r\n")  # type: ignore[attr-defined]
+    while not said.endswith(b"END\r\n"):
+        said += await peer.line()  # type: ignore[attr-defined]
+    return said if b"waiters" in said else said + b"waiters 0"
+
+
+async def test_bad_values_are_one_sentence(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        for url in (
+            "/queues/a b/items", "/queues/jobs/items?flags=x", "/queues/jobs/items?delay=soon",
+            "/queues/jobs/items?delay=1s&at=5", "/queues/jobs/items?at=x",
+            "/queues/jobs/leases?count=0", "/queues/jobs/leases?count=101",
+            "/queues/jobs/leases?lease=0s", "/queues/jobs/leases?wait=61s",
+        ):
+            done = await server.client.post(url, content=b"x")
+            assert done.status_code == 400, url
+            assert done.json()["title"] == "Bad Request"
+            assert done.json()["description"], url
