@@ -32,6 +32,7 @@ HEAD_BYTES_MAX: Final = 32 << 10
 # The time for the head of a request, and for its body to make progress.
 PATIENCE_SECONDS: Final = 10.0
 KEEP_ALIVE_SECONDS: Final = 30
+LINGER_SECONDS: Final = 1.0
 BACKLOG: Final = 128
 
 Scope = MutableMapping[str, Any]
@@ -63,8 +64,8 @@ class HttpConnection(HttpToolsProtocol):
         self.call: Call | None = None
         self._admission = admission
         self._is_in = False
+        self._is_over = False  # True if it is refused, and only drops what comes
         self._head_bytes = 0  # of a head that is not whole
-        self._body_bytes = 0
         self._refusal: tuple[int, str] | None = None
         self._patience: asyncio.TimerHandle | None = None
 
@@ -89,7 +90,7 @@ class HttpConnection(HttpToolsProtocol):
             self.call.hang_up()
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self._is_over or self.transport.is_closing():
             return
         if self._patience is None:
             self._be_patient()
@@ -155,9 +156,10 @@ class HttpConnection(HttpToolsProtocol):
         """Answer with an error, unless an answer has begun, and close."""
         self._stop_patience()
         transport = self.transport
-        if transport.is_closing():
+        if self._is_over or transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
             body = error_body(status, description)
             phrase = _STATUS[status]
             transport.write(
@@ -165,7 +167,16 @@ class HttpConnection(HttpToolsProtocol):
                 b"connection: close\r\n\r\n%b"
                 % (status, phrase, JSON.encode(), len(body), body)
             )
-        transport.close()
+        self._is_over = True
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True  # it waits for its body
+            cycle.message_event.set()
+        if not transport.can_write_eof():
+            transport.close()
+            return
+        # What still comes is dropped for a moment: a reset would take the answer from the client.
+        transport.write_eof()
+        self._patience = self.loop.call_later(LINGER_SECONDS, transport.close)
 
     def _be_patient(self) -> None:
         self._stop_patience()
@@ -178,10 +189,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _lose_patience(self) -> None:
         self._patience = None
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.abort()  # its body does not come
-        else:
-            self._end(408, f"the request did not come within {PATIENCE_SECONDS:.0f} seconds")
+        self._end(408, f"the request did not come within {PATIENCE_SECONDS:.0f} seconds")
 
 
 _STATUS: Final = {

@@ -20,10 +20,14 @@ _READ_MS: Final = 2
 
 
 class Taken(NamedTuple):
-    """Leases of one queue, and what an answer with them rests on."""
+    """Leases of one queue with the bodies of their items, and what an answer rests on.
+
+    The bodies are kept here: the queue may drop them from memory once they are said.
+    """
 
     queue: Queue
     leases: list[Lease]
+    bodies: list[bytes]
     rests: list[Rests]
 
     def give_back(self, now_ms: int) -> None:
@@ -112,7 +116,8 @@ class LeaseTaker:
 
     def _add(self, queue: Queue, lease: Lease) -> None:
         if self._taken is None:
-            self._taken = Taken(queue, [], [])
+            self._taken = Taken(queue, [], [], [])
         self._taken.leases.append(lease)
+        self._taken.bodies.append(lease.item.body)
         self._taken.rests.append(Leasing.rests(queue.reader, lease, shows_token=True))
         queue.reader.ready_line.said(lease)

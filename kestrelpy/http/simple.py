@@ -222,9 +222,9 @@ def _shown(taken: Taken, now_ms: int) -> list[dict[str, Any]]:
         {
             "token": lease.token, "id": lease.item.id, "attempts": lease.attempts,
             "flags": lease.item.flags, "lease_left_ms": left_ms(lease, now_ms),
-            **body_member(lease.item.body),
+            **body_member(body),
         }
-        for lease in taken.leases
+        for lease, body in zip(taken.leases, taken.bodies, strict=True)
     ]  # fmt: skip
 
 
@@ -234,4 +234,4 @@ def _raw(taken: Taken) -> Response:
         "Lease-Token": str(lease.token), "Item-Id": str(lease.item.id),
         "Item-Attempts": str(lease.attempts), "Item-Flags": str(lease.item.flags),
     }  # fmt: skip
-    return Response(lease.item.body, 200, headers, _RAW)
+    return Response(taken.bodies[0], 200, headers, _RAW)

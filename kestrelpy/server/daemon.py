@@ -23,7 +23,7 @@ from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.operations import Gate
-from kestrelpy.protocol import Lines, LogLimit, Wire
+from kestrelpy.protocol import Lines, LogLimit, Room, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
     CannotListen,

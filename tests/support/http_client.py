@@ -46,4 +46,5 @@ async def web(folder: Path, config: str = "") -> AsyncIterator[Web]:
         ) as client:
             yield Web(server, client, port)
     finally:
-        await server.daemon.stop()
+        if not server.daemon.is_leaving:
+            await server.daemon.stop()

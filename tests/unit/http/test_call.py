@@ -63,7 +63,8 @@ async def test_long_work_leaves_turns_to_others() -> None:
 
     def work() -> Any:
         nonlocal steps
-        for steps in range(1, 6):
+        while steps < 5:
+            steps += 1
             yield PAUSE
         return "done"
 

@@ -9,7 +9,7 @@ from tests.support.http_client import web
 
 
 async def test_items_that_are_only_on_disk_are_read(tmp_path: Path) -> None:
-    config = '[queue_defaults]\nmax_memory = "1B"\n'
+    config = '[queue_defaults]\nmax_memory = 1\n'
     async with web(tmp_path, config) as server:
         for number in range(30):
             await server.client.post("/queues/jobs/items", content=b"%d" % number)

@@ -6,18 +6,23 @@ import asyncio
 from pathlib import Path
 
 from tests.support.http_client import web
+from tests.support.running import Peer
+
+ITEMS = "/queues/jobs/items"
+LEASES = "/queues/jobs/leases"
+RAW = {"Accept": "application/octet-stream"}
 
 
 async def test_an_item_goes_in_over_one_wire_and_out_over_the_other(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         peer = await server.memcache()
-        done = await server.client.post("/queues/jobs/items", content=b"\0\xff\r\n", params={"flags": 7})
+        done = await server.client.post(f"{ITEMS}?flags=7", content=b"\0\xff\r\n")
         assert (done.status_code, done.json()) == (201, {"id": 1})
         assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 7 4\r\n"
         assert [await peer.line() for _ in range(3)] == [b"\0\xff\r\n", b"\r\n", b"END\r\n"]
 
         assert await peer.ask(b"set jobs 9 0 2\r\nhi\r\n") == b"STORED\r\n"
-        got = await server.client.post("/queues/jobs/leases", headers={"Accept": "application/octet-stream"})
+        got = await server.client.post(LEASES, headers=RAW)
         assert (got.status_code, got.content, got.headers["item-flags"]) == (200, b"hi", "9")
         gone = await server.client.delete(f"/queues/jobs/leases/{got.headers['lease-token']}")
         assert gone.status_code == 204
@@ -45,23 +50,23 @@ async def test_leases_are_renewed_deferred_given_back_and_buried(tmp_path: Path)
 
 async def test_the_id_of_an_item_is_seen_once(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        url = "/queues/jobs/items"
-        codes = [
-            (await server.client.post(url, content=b"x", headers={"Idempotency-Key": "a"})).status_code,
-            (await server.client.post(f"{url}?id=a", content=b"x")).status_code,
-            (await server.client.post(f"{url}?id=b", content=b"x")).status_code,
+        said = [
+            await server.client.post(ITEMS, content=b"x", headers={"Idempotency-Key": "a"}),
+            await server.client.post(f"{ITEMS}?id=a", content=b"x"),
+            await server.client.post(f"{ITEMS}?id=b", content=b"x"),
         ]
-        assert codes == [201, 200, 201]
+        assert [each.status_code for each in said] == [201, 200, 201]
 
 
 async def test_a_wait_ends_with_an_item_or_with_its_time(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        empty = await server.client.post("/queues/jobs/leases?wait=50ms")
+        empty = await server.client.post(f"{LEASES}?wait=50ms")
         assert (empty.status_code, empty.json()) == (200, {"leases": []})
-        waits = asyncio.ensure_future(server.client.post("/queues/jobs/leases?wait=20s"))
+        await server.client.post(ITEMS, content=b"first")
+        await server.client.post(LEASES)
+        waits = asyncio.ensure_future(server.client.post(f"{LEASES}?wait=20s"))
         peer = await server.memcache()
-        while b"waiters 1" not in await stats(peer):
-            pass
+        await waiting(peer, 1)
         assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
         assert (await waits).json()["leases"][0]["body"] == "x"
 
@@ -69,24 +74,28 @@ async def test_a_wait_ends_with_an_item_or_with_its_time(tmp_path: Path) -> None
 async def test_a_client_that_hangs_up_while_it_waits_takes_nothing(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         peer = await server.memcache()
+        assert await peer.ask(b"set jobs 0 0 5\r\nfirst\r\n") == b"STORED\r\n"
+        await server.client.post(LEASES)
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST /queues/jobs/leases?wait=60s HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        while b"waiters 1" not in await stats(peer):
-            pass
+        await waiting(peer, 1)
         writer.close()
-        while b"waiters 0" not in await stats(peer):
-            pass
+        await waiting(peer, 0)
         assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
         assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
 
 
-async def stats(peer: object) -> bytes:
-    """What `stats` says of the queue jobs."""
-    said = b""
-    peer.writer.write(b"stats jobs\r\n")  # type: ignore[attr-defined]
-    while not said.endswith(b"END\r\n"):
-        said += await peer.line()  # type: ignore[attr-defined]
-    return said if b"waiters" in said else said + b"waiters 0"
+async def waiting(peer: Peer, count: int) -> None:
+    """Wait until `stats` says that so many clients wait."""
+    for _ in range(1000):
+        said = b""
+        peer.writer.write(b"stats\r\n")
+        while not said.endswith(b"END\r\n"):
+            said += await peer.line()
+        if b"STAT queue_jobs_waiters %d\r\n" % count in said:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(said)
 
 
 async def test_bad_values_are_one_sentence(tmp_path: Path) -> None:

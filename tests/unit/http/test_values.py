@@ -15,7 +15,7 @@ def test_a_bare_number_counts_seconds() -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "x", "5 s", "9" * 17, "\u0661"])
 def test_a_bad_duration_is_named(text: str) -> None:
-    with pytest.raises(HttpError, match="^wait: "):
+    with pytest.raises(HttpError, match=r"^wait: "):
         duration_ms("wait", text)
 
 
