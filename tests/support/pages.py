@@ -3,6 +3,7 @@
     ```nc       a conversation: `  ` a client's line, `< ` the daemon's, `$ nc` hang up and connect
     ```python   run in one namespace for each page
     ```sh       each `kestrelpy ...` is run; other commands are not
+    ```curl     `$ curl ...` and what it prints
     ```toml     a configuration without mistakes
 
 A comment `<!-- not run: why -->` before a block leaves it out. In a
@@ -36,6 +37,7 @@ _BLOCK: Final = re.compile(
 _LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _LEFT_OUT: Final = "…"
 _PORT: Final = "22133"
+_HTTP_PORT: Final = "2223"
 _SECONDS: Final = 30
 PYTHON_SECONDS: Final = 4  # a loop without an end is stopped then
 
@@ -67,7 +69,7 @@ class Reader:
 
     def run(self, block: Block) -> None:
         """Run one block; raise AssertionError with its place if it does not do what it says."""
-        run = {"nc": self._talk, "python": self._python, "sh": self._shell, "toml": self._toml}
+        run = {"nc": self._talk, "python": self._python, "sh": self._shell, "toml": self._toml, "curl": self._curl}
         try:
             run[block.kind](block.text)
         except Exception as error:
@@ -143,6 +145,22 @@ class Reader:
             wanted = re.search(r"exit code (\d+)", note)
             code = int(wanted[1]) if wanted else 0
             assert ended.returncode == code, f"{command}: {ended.stdout}{ended.stderr}"
+
+    def _curl(self, text: str) -> None:
+        answer = ""
+        for line in text.replace("\\\n", " ").splitlines():
+            if not line.startswith("$ "):
+                first, _, answer = answer.partition("\n")
+                pattern = re.escape(line).replace(re.escape(_LEFT_OUT), ".*")
+                assert re.fullmatch(pattern, first), f"the page has {line!r}, curl {first!r}"
+                continue
+            assert not answer, f"the page leaves out {answer!r}"
+            command = line[2:].replace(f":{_HTTP_PORT}", f":{self.daemon.http_port}")
+            answer = subprocess.run(
+                ["bash", "-c", command], capture_output=True, text=True, timeout=_SECONDS,
+                check=True, cwd=self.daemon.data_dir.parent,
+            ).stdout  # fmt: skip
+        assert not answer.strip("\n"), f"the page leaves out {answer!r}"
 
     def _toml(self, text: str) -> None:
         file = self.daemon.data_dir.parent / "page.toml"

@@ -20,7 +20,7 @@ OWN = {
     "python.md": "tests/process/celery_broker/test_python_page.py",
     "protocol.md": "tests/scenario/test_protocol_page.py",
 }
-RUN = {"nc", "python", "sh", "toml"}
+RUN = {"nc", "python", "sh", "toml", "curl"}
 # Configuration or code of other tools, and what a program prints; a reader types none of it.
 SHOWN = {"text", "ini", "php", "ruby", "perl", "js", "java", "go", "haproxy", "yaml", "bash",
          "dockerfile", "json", "console", "transcript"}  # fmt: skip
@@ -39,7 +39,10 @@ each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
     "path", [path for path in PAGES if path.name not in OWN], ids=lambda path: path.name
 )
 def test_the_code_on_a_page_does_what_it_says(path: Path, tmp_path: Path) -> None:
-    with DaemonProcess(tmp_path / "data", config=CONFIG) as daemon:
+    has_http = any(block.kind == "curl" for block in blocks(path.read_text()))
+    with DaemonProcess(
+        tmp_path / "data", config=CONFIG, http_port="0" if has_http else "off"
+    ) as daemon:
         reader = Reader(path, daemon)
         for block in blocks(path.read_text()):
             if block.kind in RUN and not block.why_not:
@@ -96,10 +99,16 @@ def test_each_page_is_linked_from_the_readme() -> None:
         ("python", "raise ValueError\n"),
         ("sh", "kestrelpy queues show nosuch\n"),
         ("toml", "[server]\nport = -1\n"),
+        ("curl", "$ curl -s localhost:2223/queues/a/items -d b\n"),
+        ("curl", '$ curl -s localhost:2223/queues/a/items -d b\n{"id":2}\n'),
     ],
 )
 def test_a_block_that_is_wrong_is_noticed(kind: str, text: str, tmp_path: Path) -> None:
-    with DaemonProcess(tmp_path / "data") as daemon, pytest.raises(AssertionError, match="line 3"):
+    port = "0" if kind == "curl" else "off"
+    with (
+        DaemonProcess(tmp_path / "data", http_port=port) as daemon,
+        pytest.raises(AssertionError, match="line 3"),
+    ):
         Reader(Path("page.md"), daemon).run(Block(kind, text, 3))
 
 
