@@ -69,7 +69,10 @@ class Reader:
 
     def run(self, block: Block) -> None:
         """Run one block; raise AssertionError with its place if it does not do what it says."""
-        run = {"nc": self._talk, "python": self._python, "sh": self._shell, "toml": self._toml, "curl": self._curl}
+        run = {
+            "nc": self._talk, "python": self._python, "sh": self._shell, "curl": self._curl,
+            "toml": self._toml,
+        }  # fmt: skip
         try:
             run[block.kind](block.text)
         except Exception as error:
