@@ -15,6 +15,7 @@ FOREIGN: Final = {
     0x16: "TLS refused: this port speaks plain text, so turn TLS off in the client or let a proxy "
     "in front of this port end it",
 }
+_REMEDY: Final = "HTTP has a port of its own (http_port)"
 
 
 def refuse_foreign(first: int) -> Bad:
@@ -29,4 +30,5 @@ def is_http(words: list[bytes]) -> bool:
 
 def refuse_http(port: str) -> Bad:
     """Return the refusal of an HTTP request by the port of this name."""
-    return Bad(b"ERROR", closes=True, noreply=True, log=f"HTTP request refused on the {port} port")
+    text = f"HTTP request refused on the {port} port: {_REMEDY}"
+    return Bad(b"ERROR", closes=True, noreply=True, log=text)

@@ -20,4 +20,5 @@ def test_a_request_is_not_taken_for_one(line: bytes) -> None:
 def test_the_connection_is_closed_without_a_word_and_the_log_says_why() -> None:
     for bad in (*map(refuse_foreign, FOREIGN), refuse_http("text")):
         assert bad.closes and bad.noreply and " refused" in bad.log
-    assert refuse_http("text").log == "HTTP request refused on the text port"
+    said = "HTTP request refused on the text port: HTTP has a port of its own (http_port)"
+    assert refuse_http("text").log == said
