@@ -54,7 +54,10 @@ def said(command: Command) -> tuple[object, ...]:
         return (kind, said(command.command), command.form.reply(b"STORED\r\n"))
     if isinstance(command, Plain):
         return (kind, command.verb, *command.words, command.noreply)
-    return (kind, command.line, command.closes, command.noreply, command.log)
+    if isinstance(command, Bad):
+        return (kind, command.line, command.closes, command.noreply, command.log)
+    values = (getattr(command, name) for name in type(command).__slots__)
+    return (kind, *(_target(each) if isinstance(each, Target) else each for each in values))
 
 
 def _target(target: Target) -> tuple[object, ...]:
