@@ -5,6 +5,7 @@ One rule: every error is `{title, description}`, whoever raised it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -41,6 +42,7 @@ def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str
     return Door(Guard(app, host, allowed_hosts, body_bytes_max), admission)
 
 
+@cache
 def make_app() -> FastAPI:
     """Return the application with all routes; a request brings its `Call` in its scope."""
     app = FastAPI(

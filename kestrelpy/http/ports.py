@@ -5,7 +5,6 @@ One rule: Protocols only, no code, so that each part can be read and tested with
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from kestrelpy.core import Broker, Log, Timetable
@@ -33,9 +32,8 @@ class HttpHost(Site, Protocol):
     def turn(self) -> TurnPort:
         """The turn of the loop."""
 
-    @property
-    def now_ms(self) -> Callable[[], int]:
-        """Returns milliseconds on a clock that never steps."""
+    def now_ms(self) -> int:
+        """Return milliseconds on a clock that never steps."""
 
     def start_read(self, log: Log, work: Work, caller: Caller) -> None:
         """Run a read of this log on a thread, and wake the caller when it is over."""

@@ -64,7 +64,6 @@ class Daemon:
     """One running server. It is the host of every conversation."""
 
     version = kestrelpy.__version__
-    now_ms = staticmethod(clock.now_ms)
 
     def __init__(
         self,
@@ -302,6 +301,10 @@ class Daemon:
         )  # fmt: skip
 
     # -- the host of conversations ----------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Return milliseconds on a clock that never steps."""
+        return clock.now_ms()
 
     @property
     def allow_delete(self) -> bool:

@@ -58,7 +58,7 @@ class Client:
         if self.world.is_closing_time:
             return
         if self.wire is None or self.wire.is_closed or self.wire.is_closing():
-            self.wire = self.world.connect()
+            self.wire = self.connect()
             self.holds, self.seen, self.sent, self.leaves = "", 0, 0, False
             self.later(500 if self.wire is not None else 20_000)
             return
@@ -72,6 +72,10 @@ class Client:
             self.do(self.wire)
             if self.thoughts == thoughts:
                 self.later(200)
+
+    def connect(self) -> Wire | None:
+        """A new connection, if anybody listens."""
+        return self.world.connect()
 
     def _wait(self, wire: Wire) -> None:
         """Something is not answered yet: wait, or leave. Look less often when it takes long."""

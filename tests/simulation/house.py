@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
 from types import SimpleNamespace
@@ -19,6 +19,8 @@ from unittest import mock
 
 from journal import patience
 from kestrelpy.config.settings import Config
+from kestrelpy.http.call import Call
+from kestrelpy.http.door import HttpConnection
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock, daemon
 from kestrelpy.server.connections.connection import Connection
@@ -35,7 +37,8 @@ _BATCHES: Final = (1024, 4096, 1 << 20)
 
 
 def configuration(
-    random: Random, queues: dict[str, dict[str, Any]], schedules: dict[str, Any]
+    random: Random, queues: dict[str, dict[str, Any]], schedules: dict[str, Any],
+    http: bool,
 ) -> Config:
     """Settings with sizes far below what is sensible, so that everything happens soon."""
     blank = Config()
@@ -49,7 +52,7 @@ def configuration(
             "batch_max_bytes": random.choice(_BATCHES),
         }
     )
-    server: dict[str, Any] = {"data_dir": "/data", "http_port": "off"}
+    server: dict[str, Any] = {"data_dir": "/data", "http_port": 0 if http else "off"}
     memory = random.choice((None, 1, 300, 3000))
     if "max_memory_bytes" in type(blank.queue_defaults).model_fields and memory is not None:
         queues = {name: {"max_memory": memory, **block} for name, block in queues.items()}
@@ -75,6 +78,17 @@ class SimConnection(Connection):
     __eq__ = object.__eq__
 
 
+def _numbered(init: Callable[..., None]) -> Callable[..., None]:
+    """Give each HTTP connection its number before anything puts it into a set."""
+    serials = count()
+
+    def numbered(connection: Any, *arguments: Any) -> None:
+        connection.serial = next(serials)
+        init(connection, *arguments)
+
+    return numbered
+
+
 class _Ear(logging.Handler):
     """Hears what the server writes to its log."""
 
@@ -89,8 +103,8 @@ class _Ear(logging.Handler):
         self._world.hear_log(record.levelno, text, bool(record.exc_info))
 
 
-def _hash_of(conversation: Conversation) -> int:
-    return int(conversation.holder.name.rpartition(":")[2])
+def _hash_of(caller: Conversation | Call) -> int:
+    return int(caller.holder.name.rpartition(":")[2])
 
 
 # Each look at the clock of shares takes as long, so that a share is over after some requests.
@@ -135,6 +149,9 @@ def patched(world: Simulation) -> Iterator[None]:
             (os, "urandom", chance.randbytes),
             (uuid, "uuid4", lambda: SimpleNamespace(hex=chance.randbytes(16).hex())),
             (Conversation, "__hash__", _hash_of),
+            (Call, "__hash__", _hash_of),
+            (HttpConnection, "__init__", _numbered(HttpConnection.__init__)),
+            (HttpConnection, "__hash__", lambda connection: connection.serial),
         ):
             stack.enter_context(mock.patch.object(where, name, stand_in))
         try:

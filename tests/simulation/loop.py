@@ -102,6 +102,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.turns_alone = 0
         self.jobs = 0
         self.listener: Listener | None = None
+        self.http_listener: Listener | None = None
         self._complain = complain
         self._check = check
         self._ready: deque[asyncio.Handle] = deque()
@@ -189,8 +190,12 @@ class SimLoop(asyncio.AbstractEventLoop):
     async def create_server(
         self, protocol_factory: Callable[[], asyncio.Protocol], *args: Any, **named: Any
     ) -> Listener:
-        self.listener = Listener(protocol_factory)
-        return self.listener
+        made = Listener(protocol_factory)
+        if self.listener is None:
+            self.listener = made
+        else:
+            self.http_listener = made
+        return made
 
     async def run_in_executor(
         self, executor: object, func: Callable[..., object], *args: Any

@@ -31,10 +31,11 @@ class Plan:
     ticks: bool = False  # is there a schedule?
     has_shortages: bool = False  # may there be times in which no file can be opened?
     later: Random = field(default_factory=Random)
+    http: bool = False  # are there clients of HTTP?
 
     @classmethod
-    def of(cls, random: Random, later: Random) -> Plan:
-        """A random one; `later` has to do with what came last."""
+    def of(cls, random: Random, later: Random, latest: Random) -> Plan:
+        """A random one; `later` has to do with what came later, `latest` with HTTP."""
         rules: dict[str, Rules] = {}
         settings: dict[str, dict[str, Any]] = {}
         for name in random.sample(("jobs", "mail", "logs"), random.choice((1, 2, 2, 3))):
@@ -46,8 +47,10 @@ class Plan:
         _versions(later, rules)
         crashes, faults = random.choice((0, 1, 2, 3, 5)), random.choice((0, 0.3, 0.7))
         ticks = random.random() < 0.4
-        config = configuration(random, settings, SETTINGS if ticks else {})
-        return cls(rules, crashes, faults, config, ticks, later.random() < 0.25, later)
+        http = latest.random() < 0.3
+        config = configuration(random, settings, SETTINGS if ticks else {}, http)
+        short = later.random() < 0.25
+        return cls(rules, crashes, faults, config, ticks, short, later, http)
 
     def new_faults(self, random: Random, disk: MemoryDisk, tell: Callable[[str], None]) -> None:
         """Perhaps a fault for the life that begins."""

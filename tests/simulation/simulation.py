@@ -30,8 +30,10 @@ from tests.simulation.clients import KINDS, new_thing
 from tests.simulation.drain import Drain
 from tests.simulation.historian import Historian
 from tests.simulation.house import patched
+from tests.simulation.http_clients import HTTP_KINDS
+from tests.simulation.http_wire import HttpWire
 from tests.simulation.ledger import Ledger
-from tests.simulation.loop import SimLoop, Threads, Timeline
+from tests.simulation.loop import Listener, SimLoop, Threads, Timeline
 from tests.simulation.plan import Plan
 from tests.simulation.ticks import wrong_with_ticks
 from tests.simulation.wire import Wire
@@ -88,7 +90,7 @@ class Simulation:
         self.random = Random(seed)
         self.timeline = Timeline()
         # What came later has a stream of its own, so that other runs are what they were.
-        self.plan = plan or Plan.of(self.random, Random(f"later {seed}"))
+        self.plan = plan or Plan.of(self.random, Random(f"later {seed}"), Random(f"http {seed}"))
         self.readers = list(self.plan.rules)  # queues and children
         self.queues = [name for name in self.readers if "+" not in name]
         self.story: list[str] = []
@@ -148,14 +150,24 @@ class Simulation:
 
     def connect(self) -> Wire | None:
         """A new connection, if anybody listens."""
+        return self._connect(Wire, self.loop and self.loop.listener)
+
+    def connect_http(self) -> Wire | None:
+        """The same over HTTP."""
+        wire = self._connect(HttpWire, self.loop and self.loop.http_listener)
+        if wire is not None:
+            self.count("connections of HTTP")
+        return wire
+
+    def _connect(self, kind: type[Wire], listener: Listener | None) -> Wire | None:
         loop = self.loop
-        if not self.is_up or loop is None or loop.is_over or loop.listener is None:
+        if not self.is_up or loop is None or loop.is_over or listener is None:
             return None
-        if not loop.listener.is_open:
+        if not listener.is_open:
             return None
         self._wires += 1
-        wire = Wire(loop, self.random, self.ledger, self._wires)
-        wire.connect(loop.listener.accept)
+        wire = kind(loop, self.random, self.ledger, self._wires)
+        wire.connect(listener.accept)
         self._graveyard.append(wire)
         return wire
 
@@ -323,6 +335,7 @@ class Simulation:
         self.start()
         kinds = (*KINDS, Historian) if self.ledger.shelves else KINDS
         kinds = (*kinds, Writer, Writer, Writer) if self.ledger.streams else kinds
+        kinds = (*kinds, *HTTP_KINDS) if self.plan.http else kinds
         clients = [kind(self, n) for n, kind in enumerate(kinds)]
         at = 0
         for _ in range(self.plan.crashes):

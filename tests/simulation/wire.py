@@ -61,11 +61,12 @@ class Wire(asyncio.Transport):
     def send(self, requests: list[Request], rest: bytes = b"") -> None:
         """Say these, and perhaps the beginning of one more; cut anywhere."""
         random = self._random
-        data = b"".join(request.data for request in requests) + rest
+        said = [self.encode(request) for request in requests]
+        data = b"".join(said) + rest
         ends = []
         at = 0
-        for request in requests:
-            at += len(request.data)
+        for request, words in zip(requests, said, strict=True):
+            at += len(words)
             ends.append((at, request))
         cuts = sorted({random.randint(1, len(data)) for _ in range(random.choice((0, 0, 1, 3)))})
         start = 0
@@ -73,6 +74,10 @@ class Wire(asyncio.Transport):
             whole = [request for end, request in ends if start < end <= stop]
             self._send_piece(data[start:stop], whole)
             start = stop
+
+    def encode(self, request: Request) -> bytes:
+        """As it goes over this wire."""
+        return request.data
 
     def _send_piece(self, data: bytes, whole: list[Request]) -> None:
         now = self._loop.timeline.us
@@ -88,8 +93,12 @@ class Wire(asyncio.Transport):
         while self._inbound and self._reads and not (self.is_closed or self._closing):
             data, whole = self._inbound.popleft()
             for request in whole:
-                self._ledger.arrived(self.talk, request)
+                self.note_arrival(request)
             self._protocol.data_received(data)
+
+    def note_arrival(self, request: Request) -> None:
+        """Its last byte is with the server, which executes it next."""
+        self._ledger.arrived(self.talk, request)
 
     def hang_up(self) -> None:
         """The client is gone; what is on the way may or may not arrive."""
@@ -140,8 +149,12 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         if not (self._closing or self.is_closed or self._loop.is_mute):
             self._closing = True
-            self._ledger.closed_by_server(self.talk)
+            self.note_close()
             self._loop.call_soon(self._lost)
+
+    def note_close(self) -> None:
+        """The server closes it, of its own accord."""
+        self._ledger.closed_by_server(self.talk)
 
     def abort(self) -> None:
         self.close()
