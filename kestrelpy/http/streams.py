@@ -153,12 +153,14 @@ async def get_stream(
     walk = StreamWalk(call, LogReader(call))
     if not first:
         first, most = max(walk.version(queue, key), 1), 1
+    before = await call.reserve(PAGE_BYTES_MAX)
     version, items = await call.run(walk.page(queue, key, first, most))
     rests = Rests(queue.log, queue.log.lsn_appended)
     call.broker.counters.get_hits += bool(items)
     call.broker.counters.get_misses += not items
     head = {"stream": name, "version": version}
     data = await call.run(_worded(head, name, items))
+    call.share.shrink(before + len(data))
     await call.until(rests)
     return Response(data, 200, {"ETag": f'"{version}"'} if version else None, JSON)
 
@@ -254,7 +256,9 @@ async def get_category(
     call.broker.counters.cmd_peek += 1
     scan = _Scan(call, category, EventShape(name, me, all_), not all_)
     while True:
+        before = await call.reserve(PAGE_BYTES_MAX)
         found = await scan.read(marker, most)
+        call.share.shrink(before + sum(map(len, found.lines)))
         marker = found.after
         if found.lines or not found.is_over or call.now_ms() >= due_ms or call.is_leaving:
             break
