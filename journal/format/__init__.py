@@ -7,7 +7,16 @@ from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.format.describe import BODY_BYTES_SHOWN, flush_spared, sentence, shown
 from journal.format.folder import folder_name, journal_folders, parse_folder_name
 from journal.format.item_header import ItemHeader, item_header_of, says_only_expiry
-from journal.format.key import KEY_BYTES_MAX, as_text, in_words, join, split, text_of, value_of
+from journal.format.key import (
+    KEY_BYTES_MAX,
+    as_text,
+    in_words,
+    join,
+    named_text,
+    split,
+    text_of,
+    value_of,
+)
 from journal.format.kinds import PLACING, UNNUMBERED, Kind, Tag
 from journal.format.lease import LeaseEntry, lease_entries
 from journal.format.meta import (
@@ -104,10 +113,10 @@ __all__ = [
     "decode_counts", "decode_meta", "delayed_entries", "encode", "encode_meta", "ended",
     "ended_bytes", "find_next", "flush_spared", "folder_name", "frame_bytes", "frame_end",
     "have_one_log", "in_words", "is_older_frame", "item_header_of", "join", "journal_folders",
-    "lease_entries", "line_drafts", "live_of", "moved", "named", "number_given", "number_in",
-    "opened", "origin_of", "padded", "parse_folder_name", "placed_entries", "raise_watermark",
-    "reader_states", "retained_of", "said_of_put", "says_only_expiry", "segment_name",
-    "segment_number", "segment_path", "sentence", "settled", "settled_by", "settled_many",
-    "shown", "split", "targets", "text_of", "usable_bytes", "value_of", "watermark_drafts",
-    "watermark_of_ids", "watermark_of_put", "watermarks_in",
+    "lease_entries", "line_drafts", "live_of", "moved", "named", "named_text", "number_given",
+    "number_in", "opened", "origin_of", "padded", "parse_folder_name", "placed_entries",
+    "raise_watermark", "reader_states", "retained_of", "said_of_put", "says_only_expiry",
+    "segment_name", "segment_number", "segment_path", "sentence", "settled", "settled_by",
+    "settled_many", "shown", "split", "targets", "text_of", "usable_bytes", "value_of",
+    "watermark_drafts", "watermark_of_ids", "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

@@ -66,6 +66,14 @@ def text_of(text: bytes) -> bytes:
     return _HEAD.pack(_TEXT, len(text)) + text  # as `_value` does: one is made for every such set
 
 
+def named_text(key: bytes) -> bytes | None:
+    """Return the text of a key that is one value named by a producer; None for any other key."""
+    if len(key) < _HEAD.size or key[0] != _TEXT:
+        return None
+    text = key[_HEAD.size :]
+    return text if _HEAD.unpack_from(key)[1] == len(text) else None
+
+
 def join(values: Iterable[bytes], unordered: bool) -> bytes:
     """Return a key of these values; `unordered`: their order makes no difference."""
     return b"".join(sorted(values) if unordered else values)

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import simple
+from kestrelpy.http import simple, streams
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, Door
 from kestrelpy.http.guard import Guard
@@ -53,13 +53,15 @@ def make_app() -> FastAPI:
         },
     )  # fmt: skip
     app.include_router(simple.router)
+    app.include_router(streams.router)
     app.add_api_route("/", _page, include_in_schema=False)
     return app
 
 
 def body_bytes_max(path: str) -> int:
     """Return the limit of a request's body, by its path."""
-    if path.startswith("/queues/") and path.endswith("/items"):
+    is_item = path.startswith("/queues/") and path.endswith("/items")
+    if is_item or path.startswith("/streams/"):
         return _ITEM_BYTES_MAX
     return _BODY_BYTES_MAX
 

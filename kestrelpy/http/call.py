@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from kestrelpy.core import Holder, Log, Waiter, Want
 from kestrelpy.errors import ServerError
+from kestrelpy.http.memory import Share
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import Rests, Work
 
@@ -33,10 +34,12 @@ class Call:
 
     __slots__ = (
         "_future", "_is_reading", "_rests", "_waiter", "broker", "holder", "host", "is_gone",
-        "is_leaving", "is_touched", "last_command_ms",
+        "is_leaving", "is_touched", "last_command_ms", "share",
     )  # fmt: skip
 
-    def __init__(self, host: HttpHost, peer: str) -> None:
+    def __init__(self, host: HttpHost, peer: str, share: Share) -> None:
+        """`share` is the memory of its connection."""
+        self.share = share
         self.host = host
         self.broker = host.broker
         self.holder = Holder(peer)
@@ -136,6 +139,19 @@ class Call:
         finally:
             self._waiter = None
         return waiter
+
+    async def reserve(self, size: int) -> int:
+        """Wait for room for an answer of this size; return what the connection held before, for
+        `shrink`. Raise ServerError, Gone."""
+        before = self.share.held
+        try:
+            if not await self.share.reserve(size):
+                raise ServerError("too many long answers at this moment: try again later")
+            self._check()
+        finally:
+            if self.is_gone:
+                self.share.shrink(0)
+        return before
 
     async def pause(self, name: bytes, due_ms: int) -> None:
         """Go on at `due_ms`."""

@@ -7,8 +7,8 @@
 The protocol class is uvicorn's, which bounds neither. Its server class is not used: it takes the
 signals, ends the process and waits for open streams.
 
-One rule: a client that sends too much, or nothing, costs a bounded amount of memory for a bounded
-time.
+One rule: a client that sends too much, or nothing, or reads nothing, costs a bounded amount of
+memory for a bounded time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from kestrelpy.http.answers import JSON, error_body
+from kestrelpy.http.memory import HttpMemory, Share
 
 if TYPE_CHECKING:
     from kestrelpy.http.call import Call
@@ -33,6 +34,12 @@ HEAD_BYTES_MAX: Final = 32 << 10
 PATIENCE_SECONDS: Final = 10.0
 KEEP_ALIVE_SECONDS: Final = 30
 LINGER_SECONDS: Final = 1.0
+# A client that reads nothing of its answer for this long is gone.
+STALL_SECONDS: Final = 10.0
+# Requests sent ahead, and the memory that each of them takes.
+PIPELINED_MAX: Final = 256
+_PIPELINED_PAUSE: Final = 16  # no more is read while there are as many
+_PIPELINED_BYTES: Final = 4 << 10
 BACKLOG: Final = 128
 
 Scope = MutableMapping[str, Any]
@@ -54,12 +61,18 @@ class Admission(Protocol):
     def leave(self) -> None:
         """Forget a connection that is gone."""
 
+    def memory_limit(self) -> int:
+        """Return how many bytes all connections together may hold."""
+
 
 class HttpConnection(HttpToolsProtocol):
     """One connection. `call` is the request that is being handled."""
 
-    def __init__(self, config: Config, state: ServerState, admission: Admission) -> None:
+    def __init__(
+        self, config: Config, state: ServerState, admission: Admission, memory: HttpMemory
+    ) -> None:
         super().__init__(config, state, {})
+        self.share = Share(memory)
         self.access_log = False
         self.call: Call | None = None
         self._admission = admission
@@ -68,6 +81,9 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes = 0  # of a head that is not whole
         self._refusal: tuple[int, str] | None = None
         self._patience: asyncio.TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None  # the request that is handled
+        self._stall: asyncio.TimerHandle | None = None
+        self._unsent = 0  # bytes of the answer at the last look
 
     # -- the connection ---------------------------------------------------------------------
 
@@ -85,7 +101,13 @@ class HttpConnection(HttpToolsProtocol):
             self._admission.leave()
         self._is_in = False
         self._stop_patience()
+        self._stop_stall()
+        self.pipeline.clear()
         super().connection_lost(exc)
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        self.share.shrink(0)
         if self.call is not None:
             self.call.hang_up()
 
@@ -100,6 +122,32 @@ class HttpConnection(HttpToolsProtocol):
             self._end(*self._refusal)
         elif self._head_bytes > URL_BYTES_MAX + HEAD_BYTES_MAX:
             self._end(431, f"headers too large: at most {HEAD_BYTES_MAX} bytes are allowed")
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._stop_stall()
+        self._stall = self.loop.call_later(STALL_SECONDS, self._look_at_stall)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_stall()
+        if self.call is None:
+            self.share.shrink(0)
+
+    def _look_at_stall(self) -> None:
+        """Close the connection if the client has read nothing since the last look."""
+        unsent, self._stall = self.transport.get_write_buffer_size(), None
+        if unsent >= self._unsent:
+            self.transport.abort()
+            return
+        self._unsent = unsent
+        self._stall = self.loop.call_later(STALL_SECONDS, self._look_at_stall)
+
+    def _stop_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def leave(self) -> None:
         """The server stops: answer what is under way, and close."""
@@ -128,11 +176,19 @@ class HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._refusal is None:
             super().on_headers_complete()
+            if self.pipeline:
+                self._hold(_PIPELINED_BYTES)
+                if len(self.pipeline) < _PIPELINED_PAUSE:
+                    self.flow.resume_reading()  # a client that waits may hang up
+                if len(self.pipeline) > PIPELINED_MAX:
+                    self._refusal = 400, f"at most {PIPELINED_MAX} requests may be sent ahead"
 
     def on_body(self, body: bytes) -> None:
         if self._refusal is None:
             self._head_bytes = 0
             self._be_patient()  # it makes progress
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._hold(len(body))
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -142,8 +198,18 @@ class HttpConnection(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self.call = None
+        self.call = self._running = None
+        if not self.flow.write_paused and not self.pipeline:
+            self.share.shrink(0)
         super().on_response_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _hold(self, size: int) -> None:
+        if not self.share.hold(size):
+            self._refusal = 503, "too many large requests at this moment: try again later"
 
     # -- bad requests -----------------------------------------------------------------------
 
@@ -158,7 +224,12 @@ class HttpConnection(HttpToolsProtocol):
         transport = self.transport
         if self._is_over or transport.is_closing():
             return
-        cycle = self.cycle
+        running, cycle = self._running, self.cycle
+        if running is not None and not running.more_body:
+            # It is about a later request: the one before it is answered, then it ends.
+            running.keep_alive, self._is_over = False, True
+            self.pipeline.clear()
+            return
         if cycle is None or cycle.response_complete or not cycle.response_started:
             body = error_body(status, description)
             phrase = _STATUS[status]
@@ -210,6 +281,7 @@ class Door:
         self._config.load()
         self._state = ServerState()
         self._admission = admission
+        self._memory = HttpMemory(admission.memory_limit)
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
@@ -219,7 +291,7 @@ class Door:
         return [each.getsockname()[:2] for each in self._server.sockets]
 
     def _new(self) -> HttpConnection:
-        return HttpConnection(self._config, self._state, self._admission)
+        return HttpConnection(self._config, self._state, self._admission, self._memory)
 
     def close(self) -> None:
         """Take no new connections, and let the others answer what is under way."""

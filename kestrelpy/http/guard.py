@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -27,6 +28,7 @@ log = logging.getLogger("kestrelpy.http")
 
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+_BAD_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _LOCAL_NAMES: Final = frozenset({b"localhost"})
 # On every answer; a page of ours says more in its own Content-Security-Policy.
 SAFETY_HEADERS: Final = (
@@ -64,7 +66,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         connection: HttpConnection = scope["connection"]
-        call = connection.call = Call(self._host, _peer(scope))
+        call = connection.call = Call(self._host, _peer(scope), connection.share)
         if connection.transport.is_closing():
             return
         if self._host.is_leaving:
@@ -175,6 +177,8 @@ class Guard:
 
 def _check_path(scope: Scope) -> None:
     raw: bytes = scope["raw_path"]
+    if _BAD_PERCENT.search(raw) or _BAD_PERCENT.search(scope["query_string"]):
+        raise Rejected(400, "a % in a URL is followed by two hexadecimal digits")
     if b"%" not in raw:
         return
     path = unquote_to_bytes(raw)

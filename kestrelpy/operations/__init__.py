@@ -21,11 +21,13 @@ from kestrelpy.operations.reading import PAGE_BYTES_MAX, LogReader, Page
 from kestrelpy.operations.removal import Removal
 from kestrelpy.operations.rests import Awaited, Gate, Rests
 from kestrelpy.operations.storing import Storing, Terms
+from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
     "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "Awaited", "Caller", "Children", "Client", "Gate",
     "Inspection", "ItemReader", "LeaseEnd", "Leasing", "LogReader", "Moving", "Page", "QueueAdmin",
-    "Removal", "Rests", "Site", "Storing", "Terms", "Work", "check_assigned", "check_name",
-    "death_facts", "ended", "lease_facts", "left_ms", "marker_facts", "parent_of", "queue_facts",
-    "readable", "schedule_facts", "server_facts", "state_of",
+    "Removal", "Rests", "Site", "Storing", "StreamStore", "StreamWalk", "Terms", "Work",
+    "check_assigned", "check_name", "check_stream", "death_facts", "ended", "lease_facts",
+    "left_ms", "marker_facts", "parent_of", "queue_facts", "readable", "schedule_facts",
+    "server_facts", "state_of",
 ]  # fmt: skip

@@ -95,7 +95,7 @@ class Daemon:
         self._next_reload: Gate | None = None  # requested, and not begun
         self._listeners = Listeners(self._new_connection, BACKLOG)
         self._shares, self._lowered = share(OWN, 1, 1), ""  # the last warning about it
-        self._http = HttpDoor(lambda: self._shares.connections)
+        self._http = HttpDoor(lambda: self._shares.connections, lambda: self.memory.limit)
         self._began_with = config
         self.broker = Broker(
             self.policies.of, self._make_log, ClockOffset(clock.wall_clock_offset_ms()),

@@ -14,15 +14,17 @@ from kestrelpy.server.connections import CannotListen
 if TYPE_CHECKING:
     from kestrelpy.http import Door, HttpHost
 
-# HTTP may have at most this part of the connections.
+# HTTP may have at most this part of the connections, and of the memory for connections.
 _PART: Final = 4
 
 
 class HttpDoor:
-    """The HTTP side of one daemon. `allowance` returns how many connections it may have now."""
+    """The HTTP side of one daemon. `allowance` returns how many connections all wires may have
+    now, `memory` how many bytes these may hold."""
 
-    def __init__(self, allowance: Callable[[], int]) -> None:
+    def __init__(self, allowance: Callable[[], int], memory: Callable[[], int]) -> None:
         self._allowance = allowance
+        self._memory = memory
         self._door: Door | None = None
         self.connections = 0
 
@@ -51,6 +53,10 @@ class HttpDoor:
     def leave(self) -> None:
         """Forget a connection that is gone."""
         self.connections -= 1
+
+    def memory_limit(self) -> int:
+        """Return how many bytes all connections together may hold."""
+        return self._memory() // _PART
 
     def close(self) -> None:
         """Take no new connections, and let the others answer what is under way."""

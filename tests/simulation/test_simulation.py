@@ -27,7 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 WANTED = {
     "clean ends", "crash kill", "crash power", "crash while starting", "starts failed",
     "fault create", "fault remove", "fault read", "fault sync",
-    "fault write", "gaps", "no gaps", "connections of HTTP", "shortage create", "shortage open", "shortage read",
+    "fault write", "gaps", "no gaps", "shortage create", "shortage open", "shortage read",
+    "connections of HTTP",
 }  # fmt: skip
 
 

@@ -343,7 +343,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.reading.ItemRead operations.reading.NoShape operations.reading.Page
         operations.displaced_read.DisplacedRead operations.rests.Gate
         operations.children.Children operations.leasing.Leasing operations.storing.Storing
-        operations.storing.Terms
+        operations.storing.Terms operations.streams.Appended operations.streams.StreamStore
+        operations.streams.StreamWalk operations.streams.Written
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
         operations.lease_end.LeaseEnd operations.moving.Moving
         operations.removal.Removal operations.rests.Rests

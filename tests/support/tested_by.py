@@ -88,6 +88,8 @@ TESTED_BY: Final[dict[str, str]] = {
         f"{_TRANSCRIPTS}: each condition of a set, in storing.txt, once.txt and others",
     "kestrelpy.operations.ports":
         "tests/unit/operations/test_queue_admin.py: Protocols, without behaviour of their own",
+    "kestrelpy.operations.streams":
+        "tests/unit/http/test_streams.py: versions, by what clients of both wires see",
     "kestrelpy.operations.rests":
         "tests/unit/protocol/test_replies.py: replies wait for what they rest on",
     "kestrelpy.protocol.ports":

@@ -34,7 +34,7 @@ from kestrelpy.protocol.verbs.children import (
 )
 from kestrelpy.protocol.verbs.end_lease import end_lease, note_nothing_open
 from kestrelpy.protocol.verbs.get_wait import PendingGet, peek_reply, retry_unread, why_unread
-from kestrelpy.protocol.verbs.streams import check_stream, show_stream
+from kestrelpy.protocol.verbs.streams import refuse_stream, show_stream
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 OPEN_FIRST: Final = "close or abort the open item first"
@@ -92,7 +92,7 @@ class GetHandler:
                 stream = mention_since(self._talk, target, partial(self.fetch, command))
                 return stream if next(stream, None) is not None else None
             if target.view is not None or target.key:
-                check_stream(target, queue)
+                refuse_stream(target, queue)
                 stream = self._observe(target, command.numbered, _END, self.replies)
                 return stream if next(stream, None) is not None else None
             queue = queue or mention_child(self._talk, target, now_ms)
@@ -109,7 +109,7 @@ class GetHandler:
                     "begins at a time is mentioned in a get of its own"
                 )
             queue = self.broker.queues.get(target.name)
-            check_stream(target, queue)
+            refuse_stream(target, queue)
             self._check(target, queue, now_ms)
             if why := why_unread(target, queue, now_ms):
                 raise Unread(why)

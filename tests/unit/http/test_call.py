@@ -10,6 +10,7 @@ import pytest
 
 from kestrelpy.errors import ServerError
 from kestrelpy.http.call import Call, Gone
+from kestrelpy.http.memory import HttpMemory, Share
 from kestrelpy.operations import PAUSE, Gate, Rests
 
 
@@ -17,7 +18,7 @@ def call() -> Call:
     host: Any = SimpleNamespace(
         broker=None, now_ms=lambda: 1000, turn=SimpleNamespace(schedule=lambda: None)
     )
-    return Call(host, "http test")
+    return Call(host, "http test", Share(HttpMemory(lambda: 1 << 20)))
 
 
 async def begun(waits: Any) -> asyncio.Task[Any]:

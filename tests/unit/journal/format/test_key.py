@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.format.key import as_text, in_words, is_whole, join, split, text_of, value_of
+from journal.format.key import (
+    as_text,
+    in_words,
+    is_whole,
+    join,
+    named_text,
+    split,
+    text_of,
+    value_of,
+)
 
 VALUES = st.one_of(
     st.text(max_size=4), st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(),
@@ -99,3 +108,9 @@ def test_keys_read_as_a_producer_names_them() -> None:
     assert in_words(key("17", "true", "", "0x01", "nan", "-")) == '"17","true","","0x01","nan","-"'
     assert in_words(b"") == ""
     assert as_text(key("a,b", "c d", "é", 1)) == "a,b,c d,é,1"
+
+
+def test_only_a_key_of_one_named_value_is_a_text() -> None:
+    assert named_text(text_of(b"A,B")) == b"A,B"
+    for key in (b"", b"A", value_of(1), text_of(b"A") + text_of(b"B"), text_of(b"A")[:-1]):
+        assert named_text(key) is None
