@@ -339,6 +339,13 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.facts.MarkerFacts operations.facts.QueueFacts operations.facts.ScheduleFacts
         operations.facts.ServerFacts operations.item_facts.DeathFacts
         operations.item_facts.GoneFacts operations.item_facts.Inspection
+        operations.facts.Totals operations.lists.connections.ConnectionFacts
+        operations.lists.deaths.DeathFilter operations.lists.deaths.Deaths
+        operations.lists.deaths.ListedDeath operations.lists.items.ItemList
+        operations.lists.items.ItemPage operations.lists.items.ListedItem
+        operations.lists.journals.JournalFacts operations.lists.keys.KeyFacts
+        operations.lists.keys.KeyPage operations.lists.queues.QueueOrder
+        operations.lists.queues.QueuePage
         operations.item_facts.ItemFacts operations.item_facts._Stored
         operations.reading.ItemRead operations.reading.NoShape operations.reading.Page
         operations.displaced_read.DisplacedRead operations.rests.Gate
