@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import simple
+from kestrelpy.http import admin, simple
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, Door
 from kestrelpy.http.guard import Guard
@@ -38,7 +38,8 @@ _PAGE: Final = """<!doctype html>
 def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
     """Return the door of this server, which does not listen yet."""
     app: Any = make_app()
-    return Door(Guard(app, host, allowed_hosts, body_bytes_max), admission)
+    guard = Guard(app, host, allowed_hosts, body_bytes_max)
+    return Door(guard, admission, app.state.jobs.close)
 
 
 def make_app() -> FastAPI:
@@ -50,7 +51,9 @@ def make_app() -> FastAPI:
             HTTPException: _http_exception, Exception: _bug,
         },
     )  # fmt: skip
+    app.state.jobs = admin.Jobs()
     app.include_router(simple.router)
+    app.include_router(admin.router)
     app.add_api_route("/", _page, include_in_schema=False)
     return app
 

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Final, TypeVar
 
-from kestrelpy.core import Holder, Log, Waiter, Want
+from kestrelpy.core import Holder, Log, TransferRequest, Waiter, Want
 from kestrelpy.errors import ServerError
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import Rests, Work
@@ -72,6 +72,11 @@ class Call:
     def await_stored(self, log: Log, lsn: int) -> None:
         """Go on when the log has stored this record, or has failed."""
         self._rests = Rests(log, lsn)
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if it waits for an item."""
+        return self._waiter is not None
 
     # -- for handlers -----------------------------------------------------------------------
 
@@ -136,6 +141,11 @@ class Call:
         finally:
             self._waiter = None
         return waiter
+
+    async def until_over(self, request: TransferRequest) -> None:
+        """Return when a transfer that this call owns is over. Raise Gone: it goes on."""
+        while not request.is_over:
+            await self._woken()
 
     async def pause(self, name: bytes, due_ms: int) -> None:
         """Go on at `due_ms`."""

@@ -6,13 +6,13 @@ One rule: with http_port = "off" nothing of it is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kestrelpy.server.connections import CannotListen
 
 if TYPE_CHECKING:
-    from kestrelpy.http import Door, HttpHost
+    from kestrelpy.http import Door, HttpConnection, HttpHost
 
 # HTTP may have at most this part of the connections.
 _PART: Final = 4
@@ -21,8 +21,10 @@ _PART: Final = 4
 class HttpDoor:
     """The HTTP side of one daemon. `allowance` returns how many connections it may have now."""
 
-    def __init__(self, allowance: Callable[[], int]) -> None:
+    def __init__(self, allowance: Callable[[], int], new_number: Callable[[], int]) -> None:
+        """`new_number` numbers the connections of all wires."""
         self._allowance = allowance
+        self.new_number = new_number
         self._door: Door | None = None
         self.connections = 0
 
@@ -51,6 +53,18 @@ class HttpDoor:
     def leave(self) -> None:
         """Forget a connection that is gone."""
         self.connections -= 1
+
+    def connected(self) -> Iterable[HttpConnection]:
+        """Return all connections."""
+        return self._door.connections() if self._door is not None else ()
+
+    def close_connection(self, number: int) -> bool:
+        """Close this connection at once; return False if there is none."""
+        for each in self.connected():
+            if each.number == number:
+                each.transport.abort()
+                return True
+        return False
 
     def close(self) -> None:
         """Take no new connections, and let the others answer what is under way."""
