@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import admin, simple
+from kestrelpy.http import admin, metrics, simple
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, Door
 from kestrelpy.http.guard import Guard
@@ -39,7 +39,12 @@ def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str
     """Return the door of this server, which does not listen yet."""
     app: Any = make_app()
     guard = Guard(app, host, allowed_hosts, body_bytes_max)
-    return Door(guard, admission, app.state.jobs.close)
+
+    def at_close() -> None:
+        app.state.jobs.close()
+        app.state.scrapes.close()
+
+    return Door(guard, admission, at_close)
 
 
 def make_app() -> FastAPI:
@@ -51,8 +56,9 @@ def make_app() -> FastAPI:
             HTTPException: _http_exception, Exception: _bug,
         },
     )  # fmt: skip
-    app.state.jobs = admin.Jobs()
+    app.state.jobs, app.state.scrapes = admin.Jobs(), metrics.Scrapes()
     app.include_router(simple.router)
+    app.include_router(metrics.router)
     app.include_router(admin.router)
     app.add_api_route("/", _page, include_in_schema=False)
     return app
