@@ -6,6 +6,7 @@ never calls out.
 
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.counters import Histogram, QueueCounters, ServerCounters, WireCounters
 from kestrelpy.core.index import Delay, Holder, Lease, Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
@@ -43,8 +44,9 @@ from kestrelpy.core.transfer import TransferRequest
 __all__ = [
     "ABORTED", "ANY_VERSION", "DEFERRED", "DELAYED", "DONE", "DUPLICATE", "EXISTS", "LENT",
     "NOT_FOUND", "NO_KEY", "READY", "TOKENS_PER_MS", "AckUpTo", "Admin", "Broker", "Browse",
-    "CatchUp", "ChildQueue", "ChildStart", "ClockOffset", "Delay", "Holder", "Item",
-    "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog", "Policy", "Queue", "Replay",
-    "Running", "Schedule", "SharedLog", "Subscription", "Timetable", "TransferRequest",
-    "Waiter", "Waiting", "Want", "item_of", "on_disk", "refuse_beyond",
+    "CatchUp", "ChildQueue", "ChildStart", "ClockOffset", "Delay", "Histogram", "Holder",
+    "Item", "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog", "Policy", "Queue",
+    "QueueCounters", "Replay", "Running", "Schedule", "ServerCounters", "SharedLog",
+    "Subscription", "Timetable", "TransferRequest", "Waiter", "Waiting", "Want", "WireCounters",
+    "item_of", "on_disk", "refuse_beyond",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ One rule: every error is `{title, description}`, whoever raised it.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -16,9 +16,9 @@ from starlette.responses import HTMLResponse, Response
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import simple, streams
+from kestrelpy.http import admin, metrics, simple, streams
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
-from kestrelpy.http.door import Admission, Door
+from kestrelpy.http.door import Admission, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
 from kestrelpy.http.ports import HttpHost
 
@@ -36,15 +36,35 @@ _PAGE: Final = """<!doctype html>
 """
 
 
+class Shared(NamedTuple):
+    """What the requests to one server share."""
+
+    jobs: admin.Jobs
+    scrapes: metrics.Scrapes
+
+    def close(self) -> None:
+        """End what is under way: the server stops."""
+        self.jobs.close()
+        self.scrapes.close()
+
+
 def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
     """Return the door of this server, which does not listen yet."""
-    app: Any = make_app()
-    return Door(Guard(app, host, allowed_hosts, body_bytes_max), admission)
+    app, shared = make_app(), Shared(admin.Jobs(), metrics.Scrapes())
+
+    async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["shared"] = shared
+        await app(scope, cast(Any, receive), cast(Any, send))
+
+    return Door(Guard(of_this_server, host, allowed_hosts, body_bytes_max), admission, shared.close)
 
 
 @cache
 def make_app() -> FastAPI:
-    """Return the application with all routes; a request brings its `Call` in its scope."""
+    """Return the application with all routes, for every server of this process.
+
+    A request brings its `Call`, and what its server shares, in its scope.
+    """
     app = FastAPI(
         title="kestrelpy", version=kestrelpy.__version__, docs_url=None, redoc_url=None,
         exception_handlers={
@@ -54,6 +74,8 @@ def make_app() -> FastAPI:
     )  # fmt: skip
     app.include_router(simple.router)
     app.include_router(streams.router)
+    app.include_router(metrics.router)
+    app.include_router(admin.router)
     app.add_api_route("/", _page, include_in_schema=False)
     return app
 

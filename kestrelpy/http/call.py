@@ -15,9 +15,17 @@ import asyncio
 from collections.abc import Generator
 from typing import Final, TypeVar
 
-from kestrelpy.core import Holder, Log, Waiter, Want
+from kestrelpy.core import (
+    DEFERRED,
+    Holder,
+    Log,
+    Subscription,
+    TransferRequest,
+    Waiter,
+    Want,
+)
 from kestrelpy.errors import ServerError
-from kestrelpy.http.memory import Share
+from kestrelpy.http.memory import UNBOUNDED, Share
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import Rests, Work
 
@@ -37,9 +45,9 @@ class Call:
         "is_leaving", "is_touched", "last_command_ms", "share",
     )  # fmt: skip
 
-    def __init__(self, host: HttpHost, peer: str, share: Share) -> None:
-        """`share` is the memory of its connection."""
-        self.share = share
+    def __init__(self, host: HttpHost, peer: str, share: Share | None = None) -> None:
+        """`share` is the memory of its connection; None: it is work of the server's own."""
+        self.share = share or Share(UNBOUNDED)
         self.host = host
         self.broker = host.broker
         self.holder = Holder(peer)
@@ -75,6 +83,11 @@ class Call:
     def await_stored(self, log: Log, lsn: int) -> None:
         """Go on when the log has stored this record, or has failed."""
         self._rests = Rests(log, lsn)
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if it waits for an item."""
+        return self._waiter is not None
 
     # -- for handlers -----------------------------------------------------------------------
 
@@ -135,6 +148,9 @@ class Call:
         except BaseException:
             if not waiter.done:
                 self.broker.give_up(waiter)
+            elif (lease := waiter.lease) is not None and lease in lease.holder.leases:
+                assert isinstance(lease.owner, Subscription)
+                lease.owner.nack(lease, self.now_ms(), DEFERRED)
             raise
         finally:
             self._waiter = None
@@ -152,6 +168,11 @@ class Call:
             if self.is_gone:
                 self.share.shrink(0)
         return before
+
+    async def until_over(self, request: TransferRequest) -> None:
+        """Return when a transfer that this call owns is over. Raise Gone: it goes on."""
+        while not request.is_over:
+            await self._woken()
 
     async def pause(self, name: bytes, due_ms: int) -> None:
         """Go on at `due_ms`."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from uvicorn.config import Config
@@ -24,6 +24,7 @@ from uvicorn.server import ServerState
 
 from kestrelpy.http.answers import JSON, error_body
 from kestrelpy.http.memory import HttpMemory, Share
+from kestrelpy.operations import ConnectionFacts
 
 if TYPE_CHECKING:
     from kestrelpy.http.call import Call
@@ -58,6 +59,9 @@ class Admission(Protocol):
     def may_enter(self) -> bool:
         """Return whether one more connection may stay, and count it."""
 
+    def new_number(self) -> int:
+        """Return the number of a new connection; no other has it."""
+
     def leave(self) -> None:
         """Forget a connection that is gone."""
 
@@ -76,6 +80,7 @@ class HttpConnection(HttpToolsProtocol):
         self.access_log = False
         self.call: Call | None = None
         self._admission = admission
+        self.number, self.peer = 0, ""
         self._is_in = False
         self._is_over = False  # True if it is refused, and only drops what comes
         self._head_bytes = 0  # of a head that is not whole
@@ -90,6 +95,9 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport without being one.
         self._is_in = self._admission.may_enter()
+        self.number = self._admission.new_number()
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
         super().connection_made(cast(asyncio.Transport, transport))
         if not self._is_in:
             self._end(503, "too many HTTP connections: try again later")
@@ -148,6 +156,15 @@ class HttpConnection(HttpToolsProtocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+
+    def facts(self, now_ms: int) -> ConnectionFacts:
+        """Return what there is to say of it."""
+        call = self.call
+        leases = len(call.holder.leases) if call is not None else 0
+        return ConnectionFacts(
+            self.number, "http", self.peer, leases, call is not None and call.is_waiting, None,
+            self.transport.get_write_buffer_size(),
+        )  # fmt: skip
 
     def leave(self) -> None:
         """The server stops: answer what is under way, and close."""
@@ -272,7 +289,11 @@ _STATUS: Final = {
 class Door:
     """The listener, and all of its connections."""
 
-    def __init__(self, app: App, admission: Admission) -> None:
+    def __init__(
+        self, app: App, admission: Admission, at_close: Callable[[], None] = lambda: None
+    ) -> None:
+        """`at_close` ends what goes on without a connection."""
+        self._at_close = at_close
         self._config = Config(
             cast(Any, app), loop="none", http="httptools", ws="none", lifespan="off",
             proxy_headers=False, log_config=None, access_log=False, server_header=False,
@@ -297,6 +318,7 @@ class Door:
         """Take no new connections, and let the others answer what is under way."""
         if self._server is not None:
             self._server.close()
+        self._at_close()
         for connection in list(self._state.connections):
             cast(HttpConnection, connection).leave()
 
@@ -304,6 +326,11 @@ class Door:
     def is_empty(self) -> bool:
         """True if no connection is left."""
         return not self._state.connections
+
+    def connections(self) -> Iterator[HttpConnection]:
+        """Yield all connections."""
+        for each in self._state.connections:
+            yield cast(HttpConnection, each)
 
     def abort(self) -> None:
         """Close all connections at once."""

@@ -77,6 +77,8 @@ class Guard:
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
+                status, statuses = message["status"], self._host.broker.counters.http_statuses
+                statuses[status] = statuses.get(status, 0) + 1
                 headers = message["headers"] = list(message.get("headers", ()))
                 named = {name for name, _ in headers}
                 headers += [pair for pair in SAFETY_HEADERS if pair[0] not in named]

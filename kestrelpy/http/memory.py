@@ -89,3 +89,6 @@ class Share:
         """Hold no more than this."""
         if held < self.held:
             self._memory.free(self, self.held - held)
+
+
+UNBOUNDED: Final = HttpMemory(lambda: 1 << 62)

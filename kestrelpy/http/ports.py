@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kestrelpy.core import Broker, Log, Timetable
-from kestrelpy.operations import Caller, Gate, Site, Work
+from kestrelpy.operations import Caller, ConnectionFacts, Gate, Site, Work
 
 
 class TurnPort(Protocol):
@@ -34,6 +34,27 @@ class HttpHost(Site, Protocol):
 
     def now_ms(self) -> int:
         """Return milliseconds on a clock that never steps."""
+
+    @property
+    def allow_shutdown(self) -> bool:
+        """True if a client may end the process."""
+
+    @property
+    def http_connections(self) -> int:
+        """The number of connections of this wire."""
+
+    @property
+    def recovery_seconds(self) -> float:
+        """The time that the start took to recover the queues."""
+
+    def connection_facts(self, after: int, most: int, now_ms: int) -> list[ConnectionFacts]:
+        """Return the connections with a number above `after`, in order, `most` at most."""
+
+    def close_connection(self, number: int) -> bool:
+        """Close this connection at once; return False if there is none."""
+
+    async def disk_free_bytes(self) -> int | None:
+        """Return the free bytes of the disk with the data; None: they cannot be known now."""
 
     def start_read(self, log: Log, work: Work, caller: Caller) -> None:
         """Run a read of this log on a thread, and wake the caller when it is over."""

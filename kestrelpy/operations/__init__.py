@@ -2,17 +2,49 @@
 
 from kestrelpy.operations.children import Children
 from kestrelpy.operations.facts import (
+    LeaseFacts,
+    QueueFacts,
+    ScheduleFacts,
+    ServerFacts,
+    State,
+    Totals,
     lease_facts,
     left_ms,
     marker_facts,
     queue_facts,
+    queue_state,
     schedule_facts,
     server_facts,
     state_of,
 )
-from kestrelpy.operations.item_facts import Inspection, check_assigned, death_facts
+from kestrelpy.operations.item_facts import (
+    GoneFacts,
+    Inspection,
+    ItemFacts,
+    check_assigned,
+    death_facts,
+)
 from kestrelpy.operations.lease_end import LeaseEnd, ended
 from kestrelpy.operations.leasing import Leasing
+from kestrelpy.operations.lists import (
+    ITEM_STATES,
+    QUEUE_SORTS,
+    ConnectionFacts,
+    DeathFilter,
+    Deaths,
+    ItemList,
+    ItemPage,
+    JournalFacts,
+    KeyFacts,
+    ListedDeath,
+    ListedItem,
+    QueueOrder,
+    journal_facts,
+    list_keys,
+    list_leases,
+    list_queues,
+    survey,
+)
 from kestrelpy.operations.moving import MOVED_MAX, Moving
 from kestrelpy.operations.names import check_name, parent_of, readable
 from kestrelpy.operations.ports import PAUSE, Caller, Client, ItemReader, Site, Work
@@ -24,10 +56,14 @@ from kestrelpy.operations.storing import Storing, Terms
 from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
-    "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "Awaited", "Caller", "Children", "Client", "Gate",
-    "Inspection", "ItemReader", "LeaseEnd", "Leasing", "LogReader", "Moving", "Page", "QueueAdmin",
-    "Removal", "Rests", "Site", "Storing", "StreamStore", "StreamWalk", "Terms", "Work",
-    "check_assigned", "check_name", "check_stream", "death_facts", "ended", "lease_facts",
-    "left_ms", "marker_facts", "parent_of", "queue_facts", "readable", "schedule_facts",
-    "server_facts", "state_of",
+    "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Awaited", "Caller",
+    "Children", "Client", "ConnectionFacts", "DeathFilter", "Deaths", "Gate", "GoneFacts",
+    "Inspection", "ItemFacts", "ItemList", "ItemPage", "ItemReader", "JournalFacts", "KeyFacts",
+    "LeaseEnd", "LeaseFacts", "Leasing", "ListedDeath", "ListedItem", "LogReader", "Moving",
+    "Page", "QueueAdmin", "QueueFacts", "QueueOrder", "Removal", "Rests", "ScheduleFacts",
+    "ServerFacts", "Site", "State", "Storing", "StreamStore", "StreamWalk", "Terms", "Totals",
+    "Work", "check_assigned", "check_name", "check_stream", "death_facts", "ended",
+    "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases", "list_queues",
+    "marker_facts", "parent_of", "queue_facts", "queue_state", "readable", "schedule_facts",
+    "server_facts", "state_of", "survey",
 ]  # fmt: skip

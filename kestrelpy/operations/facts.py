@@ -23,7 +23,18 @@ from kestrelpy.core import Broker, Browse, ChildQueue, Lease, Log, Queue, Runnin
 from kestrelpy.operations.ports import Site
 
 State = Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
-_WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "out_of_files", "abandoned")
+WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "out_of_files", "abandoned")
+
+
+class Totals(NamedTuple):
+    """The sums over all queues; `unwell` names the first queues that are not ok."""
+
+    queues: int
+    items: int
+    stored: int
+    bytes: int
+    health: State
+    unwell: list[str]
 
 
 class ServerFacts(NamedTuple):
@@ -132,7 +143,7 @@ def state_of(log: Log) -> State:
     return "ok"
 
 
-def _state(queue: Queue, now_ms: int) -> State:
+def queue_state(queue: Queue, now_ms: int) -> State:
     """Return the state of a queue or a child."""
     state = state_of(queue.log)
     if state == "ok" and queue.reader.unread:
@@ -140,12 +151,6 @@ def _state(queue: Queue, now_ms: int) -> State:
     if state == "ok" and isinstance(queue, ChildQueue) and queue.is_abandoned(now_ms):
         state = "abandoned"
     return state
-
-
-def health(broker: Broker, now_ms: int) -> State:
-    """Return the worst state of any queue."""
-    states = {_state(queue, now_ms) for queue in broker.queues.values()}
-    return next((state for state in _WORST_FIRST if state in states), "ok")
 
 
 def _reason(queue: Queue, now_ms: int) -> str:
@@ -157,17 +162,17 @@ def _reason(queue: Queue, now_ms: int) -> str:
     return text
 
 
-def server_facts(broker: Broker, site: Site, now_ms: int) -> ServerFacts:
-    """Return the facts of the server; the time it takes grows with the number of queues."""
-    counters, queues = broker.counters, broker.queues.values()
+def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> ServerFacts:
+    """Return the facts of the server, given the totals of its queues (`survey`)."""
+    counters = broker.counters
     unix_ms = now_ms + broker.clock.offset_ms
     return ServerFacts(
         uptime=(now_ms - site.started_ms) // 1000,
         time=unix_ms // 1000,
         version=site.version,
-        curr_items=sum(q.reader.ready.count for q in queues),
-        total_items=sum(q.total_items for q in queues),
-        bytes=sum(q.reader.ready.bytes for q in queues),
+        curr_items=totals.items,
+        total_items=totals.stored,
+        bytes=totals.bytes,
         curr_connections=counters.connections,
         total_connections=counters.connections_total,
         cmd_get=counters.cmd_get,
@@ -182,7 +187,7 @@ def server_facts(broker: Broker, site: Site, now_ms: int) -> ServerFacts:
         queue_expires=counters.queue_expires,
         server_id=site.server_id,
         refused_noreply=counters.refused_quietly,
-        health=health(broker, now_ms),
+        health=totals.health,
     )
 
 
@@ -193,7 +198,7 @@ def queue_facts(queue: Queue, now_ms: int) -> QueueFacts:
     oldest = ready.first(), next(iter(keyed.whole.values()), None)
     stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
     age_ms = now_ms + queue.clock.offset_ms - stored_ms if stored_ms else 0
-    state = _state(queue, now_ms)
+    state = queue_state(queue, now_ms)
     return QueueFacts(
         items=ready.count,
         bytes=ready.bytes,

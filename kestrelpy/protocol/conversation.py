@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kestrelpy.core import Broker, Log, TransferRequest, Waiter
-from kestrelpy.errors import Refused, fitted
+from kestrelpy.errors import ClientError, Refused, fitted
 from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests, Work
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import (
@@ -69,8 +69,8 @@ class Conversation:
     """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_elapsed", "_is_handing_off", "_suggests_ms", "_transfer", "broker", "closing",
-        "get_handler", "has_overrun", "holder", "host", "is_behind", "is_touched",
+        "_counters", "_elapsed", "_is_handing_off", "_suggests_ms", "_transfer", "broker",
+        "closing", "get_handler", "has_overrun", "holder", "host", "is_behind", "is_touched",
         "last_command_ms", "parser", "paused", "replies", "set_handler", "shell", "stream",
         "wants_bytes",
     )  # fmt: skip
@@ -81,6 +81,7 @@ class Conversation:
     ) -> None:  # fmt: skip
         self.broker = broker
         self.host = host
+        self._counters = broker.counters.wire(wire.name)
         self._elapsed = host.elapsed
         self.replies = Replies(self, wire.usual)
         self.set_handler = SetHandler(self)
@@ -164,6 +165,7 @@ class Conversation:
             command = parser.next()
             if command is None:
                 return
+            self._counters.commands += 1
             self.last_command_ms = now_ms
             if self.replies.form is not self.replies.usual:
                 self.replies.form = self.replies.usual
@@ -315,10 +317,17 @@ class Conversation:
 
     def refuse(self, refused: Refused, noreply: bool = False) -> None:
         """Reply with the refusal; with noreply only count it."""
+        self._count_error(isinstance(refused, ClientError))
         if noreply:
             self.broker.counters.refused_quietly += 1
         else:
             self.replies.say(refused.line() + b"\r\n")
+
+    def _count_error(self, is_clients: bool) -> None:
+        if is_clients:
+            self._counters.client_errors += 1
+        else:
+            self._counters.server_errors += 1
 
     def store(self, command: Store, now_ms: int) -> None:
         """Execute a set, add, cas or replace; raise Refused."""
@@ -372,6 +381,7 @@ class Conversation:
             self._say_ended(b"TOUCHED\r\n", rests)
 
     def _bad(self, command: Bad, now_ms: int) -> None:
+        self._count_error(not command.line.startswith(b"SERVER_ERROR"))
         if command.log:
             self._complain(command.log)
         if command.closes:

@@ -9,8 +9,10 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine, Iterator
+from heapq import nsmallest
 from itertools import islice
-from typing import Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from aiofiles.base import wrap
 
@@ -22,7 +24,7 @@ from journal.store import Sizes
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.operations import Gate
+from kestrelpy.operations import ConnectionFacts, Gate
 from kestrelpy.protocol import Lines, LogLimit, Room, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
@@ -43,6 +45,9 @@ from kestrelpy.server.reloading import Reload, refuse_at_start
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.supervisor import BadInheritance, Supervisor
 from kestrelpy.server.turn import Turn
+
+if TYPE_CHECKING:
+    from kestrelpy.http import HttpConnection
 
 log = logging.getLogger("kestrelpy")
 
@@ -81,12 +86,11 @@ class Daemon:
         self._load, self._taken = load, taken
         self._say, self._supervisor = say, supervisor or Supervisor({})
         self._files: Files = files or Disk()
-        journal = config.journal
         self.lines: Lines = {}
         self.mode, self.server_id = "up", ""
         self.log_limit = LogLimit()
         self.started_ms, self.elapsed = clock.now_ms(), clock.elapsed
-        self.is_leaving = False
+        self.is_leaving, self.recovery_seconds = False, 0.0
         self._connections: set[Connection] = set()
         self._dirty: list[JournalLog] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,15 +99,16 @@ class Daemon:
         self._next_reload: Gate | None = None  # requested, and not begun
         self._listeners = Listeners(self._new_connection, BACKLOG)
         self._shares, self._lowered = share(OWN, 1, 1), ""  # the last warning about it
-        self._http = HttpDoor(lambda: self._shares.connections, lambda: self.memory.limit)
+        self._http = HttpDoor(
+            lambda: self._shares.connections, lambda: self.memory.limit, self._new_number
+        )
         self._began_with = config
         self.broker = Broker(
             self.policies.of, self._make_log, ClockOffset(clock.wall_clock_offset_ms()),
             config.server.max_queues,
         )
         self._loop = loop = asyncio.get_running_loop()
-        sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
-        self.directory = DataDirectory(self._files, str(config.server.data_dir), sizes)
+        self.directory = _directory(config, self._files)
         self.deletions = QueueDeletions(self.broker, self.directory, self._start_task)
         self.files_gone = self.deletions.gate
         self.earlier_files_gone = self.deletions.earlier_files_gone
@@ -152,7 +157,9 @@ class Daemon:
         return_large_memory()
         prolonging = self._loop.create_task(self._supervisor.prolong_start())
         with collector_paused():
+            began = self.elapsed()
             found, sync_ms = await self._recover()
+            self.recovery_seconds = self.elapsed() - began
             for note in found.notes + self.policies.notes(self.broker):
                 log.warning("%s", note)
             for damage in found.damages:
@@ -186,6 +193,7 @@ class Daemon:
     async def _recover(self) -> tuple[Found, float]:
         """Lock the directory and recover it; return the result, and the time of a sync."""
         path = self.directory.path
+        self.committer.sync_us = self.broker.counters.sync_us
         try:
             await wrap(self.directory.lock)()
             self.server_id = self.directory.server_id
@@ -279,7 +287,7 @@ class Daemon:
     def admit(self, connection: Connection) -> bool:
         """Return whether the connection may stay."""
         counters = self.broker.counters
-        counters.connections_total += 1
+        connection.number = self._new_number()
         most = self._shares.connections
         if connection.is_local:
             most += self._shares.reserved
@@ -288,6 +296,39 @@ class Daemon:
         self._connections.add(connection)
         counters.connections = len(self._connections)
         return True
+
+    def _new_number(self) -> int:
+        counters = self.broker.counters
+        counters.connections_total += 1
+        return counters.connections_total
+
+    @property
+    def http_connections(self) -> int:
+        """The number of connections of HTTP."""
+        return self._http.connections
+
+    def connection_facts(self, after: int, most: int, now_ms: int) -> list[ConnectionFacts]:
+        """Return the connections with a number above `after`, in order, `most` at most."""
+        every: list[Connection | HttpConnection] = [*self._connections, *self._http.connected()]
+        some = nsmallest(
+            most, (each for each in every if each.number > after), key=attrgetter("number")
+        )
+        return [found for each in some if (found := each.facts(now_ms)) is not None]
+
+    def close_connection(self, number: int) -> bool:
+        """Close this connection at once; return False if there is none."""
+        for connection in self._connections:
+            if connection.number == number:
+                connection.abort()
+                return True
+        return self._http.close_connection(number)
+
+    async def disk_free_bytes(self) -> int | None:
+        """Return the free bytes of the disk with the data; None: they cannot be known now."""
+        try:
+            return await wrap(self._files.free)(str(self.directory.path))
+        except OSError:
+            return None
 
     def dismiss(self, connection: Connection) -> None:
         """Forget a connection that is gone."""
@@ -445,6 +486,13 @@ def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
             yield f"[server] {key}"
     if config.journal != began_with.journal:
         yield "[journal]"
+
+
+def _directory(config: Config, files: Files) -> DataDirectory:
+    """Return the data directory that the configuration names; nothing is opened yet."""
+    journal = config.journal
+    sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
+    return DataDirectory(files, str(config.server.data_dir), sizes)
 
 
 def _left_out(failed: dict[bytes, Exception]) -> str:

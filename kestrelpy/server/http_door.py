@@ -6,13 +6,13 @@ One rule: with http_port = "off" nothing of it is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kestrelpy.server.connections import CannotListen
 
 if TYPE_CHECKING:
-    from kestrelpy.http import Door, HttpHost
+    from kestrelpy.http import Door, HttpConnection, HttpHost
 
 # HTTP may have at most this part of the connections, and of the memory for connections.
 _PART: Final = 4
@@ -22,9 +22,14 @@ class HttpDoor:
     """The HTTP side of one daemon. `allowance` returns how many connections all wires may have
     now, `memory` how many bytes these may hold."""
 
-    def __init__(self, allowance: Callable[[], int], memory: Callable[[], int]) -> None:
+    def __init__(
+        self, allowance: Callable[[], int], memory: Callable[[], int],
+        new_number: Callable[[], int],
+    ) -> None:  # fmt: skip
+        """`new_number` numbers the connections of all wires."""
         self._allowance = allowance
         self._memory = memory
+        self.new_number = new_number
         self._door: Door | None = None
         self.connections = 0
 
@@ -57,6 +62,18 @@ class HttpDoor:
     def memory_limit(self) -> int:
         """Return how many bytes all connections together may hold."""
         return self._memory() // _PART
+
+    def connected(self) -> Iterable[HttpConnection]:
+        """Return all connections."""
+        return self._door.connections() if self._door is not None else ()
+
+    def close_connection(self, number: int) -> bool:
+        """Close this connection at once; return False if there is none."""
+        for each in self.connected():
+            if each.number == number:
+                each.transport.abort()
+                return True
+        return False
 
     def close(self) -> None:
         """Take no new connections, and let the others answer what is under way."""

@@ -216,11 +216,14 @@ class Turn:
         journal = target.journal
         committer = self.committer
         assert committer is not None
+        before = journal.commit.lsn_written
         try:
             journal.write(unix_ms)
         except Exception as error:  # a bug: this queue stops, the others do not
             log.exception("writing the journal of %s", journal.folder)
             journal.commit.fail(JournalFailed(f"{journal.folder}: {error!r}"))
+        if (written := journal.commit.lsn_written - before) > 0:
+            self._broker.counters.batch_records.add(written)
         target.advance()
         self.files.wrote(target, unix_ms)
         if journal.wants_preallocation:

@@ -101,12 +101,15 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.registry.lifecycle.Later": {},
     "core.registry.lifecycle.Lifecycle": {},
     "core.counters.QueueCounters": {
-        "expired discarded opened cancelled flushes redelivered lease_expired duplicates "
-        "closes_without_open gaps": TOTAL,
+        "expired discarded opened cancelled confirmed dead flushes redelivered lease_expired "
+        "duplicates closes_without_open gaps waiting_ms service_ms": TOTAL,
     },
+    "core.counters.Histogram": {"counts": TOTAL},
+    "core.counters.WireCounters": {"commands client_errors server_errors": TOTAL},
     "core.counters.ServerCounters": {
         "bytes_read bytes_written cmd_get cmd_peek cmd_set connections_total get_hits get_misses "
-        "queue_creates queue_deletes queue_expires refused_quietly": TOTAL,
+        "queue_creates queue_deletes queue_expires refused_quietly http_statuses "
+        "wires sync_us batch_records loop_lag_us": TOTAL,
     },
     "core.index.dead_letters.DeadLetters": {"_order": NUMBER},
     "core.index.delayed.Delays": {},
@@ -215,16 +218,17 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "operations.reading.LogReader": {
         "_positions": "where this client read last, bounded",
     },
-    "server.http_door.HttpDoor": {},
+    "server.http_door.HttpDoor": {"new_number": SETTING},
     "protocol.replies.Replies": {},
     "protocol.verbs.set.SetHandler": {"stored_bytes _noreply_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
     "server.journals.journal_jobs.JournalJobs": {},
     "server.journals.committer.Committer": {
         "_threads _idle": "sync threads stay until the process ends",
-        "reserve_bytes": SETTING,
+        "reserve_bytes": SETTING, "sync_us": INSIDE,
     },
     "server.connections.connection.Connection": {
+        "number": NAME,
         "_reading is_local": SETTING,
         "heavy_until_ms moved_ms heard_ms": CLOCK,
         "_at_end": "its client says no more",
@@ -234,7 +238,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.daemon.Daemon": {
         "mode server_id _lowered": SETTING,
         "lines": CACHE,
-        "started_ms": CLOCK,
+        "started_ms recovery_seconds": CLOCK,
         "_connections": INSIDE,
         "_tasks": WORKS,
     },
@@ -339,6 +343,13 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.facts.MarkerFacts operations.facts.QueueFacts operations.facts.ScheduleFacts
         operations.facts.ServerFacts operations.item_facts.DeathFacts
         operations.item_facts.GoneFacts operations.item_facts.Inspection
+        operations.facts.Totals operations.lists.connections.ConnectionFacts
+        operations.lists.deaths.DeathFilter operations.lists.deaths.Deaths
+        operations.lists.deaths.ListedDeath operations.lists.items.ItemList
+        operations.lists.items.ItemPage operations.lists.items.ListedItem
+        operations.lists.journals.JournalFacts operations.lists.keys.KeyFacts
+        operations.lists.keys.KeyPage operations.lists.queues.QueueOrder
+        operations.lists.queues.QueuePage
         operations.item_facts.ItemFacts operations.item_facts._Stored
         operations.reading.ItemRead operations.reading.NoShape operations.reading.Page
         operations.displaced_read.DisplacedRead operations.rests.Gate

@@ -86,6 +86,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/protocol/verbs/test_get.py: leases, by what clients say",
     "kestrelpy.operations.storing":
         f"{_TRANSCRIPTS}: each condition of a set, in storing.txt, once.txt and others",
+    "kestrelpy.operations.lists.connections":
+        "tests/unit/http/admin/test_server.py: no behaviour of its own, the facts of connections",
     "kestrelpy.operations.ports":
         "tests/unit/operations/test_queue_admin.py: Protocols, without behaviour of their own",
     "kestrelpy.operations.streams":

@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Final
 
 from journal.format import split
@@ -275,6 +276,14 @@ class KeyLocks:
         if not self.blocked_values:
             return []
         return [row.copy() for row in self._rows.values() if not isinstance(row, int)]
+
+    def some(self, start: int, most: int) -> list[tuple[bytes, int, int]]:
+        """Return values from this position on, `most` at most, each with the item that holds it
+        and the number of items that wait for it."""
+        return [
+            (value, row, 0) if isinstance(row, int) else (value, row.holder, len(row))
+            for value, row in islice(self._rows.items(), start, start + most)
+        ]
 
     def oldest(self) -> tuple[Blocked, bytes] | None:
         """Return the blocked item with the lowest place, and a value that it waits for."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import chain, islice
 
 from journal.format import LeaseEntry
 from journal.sets import IdSet
@@ -130,6 +131,12 @@ class Leases:
         """Return all leases as a new list."""
         granted, renewed = self._granted.leases, self._renewed.leases
         return [*granted.values(), *renewed.values(), *self._others.values()]
+
+    def some(self, start: int, most: int) -> list[Lease]:
+        """Return the leases from this position on, `most` at most, in the order of `all`."""
+        granted, renewed = self._granted.leases, self._renewed.leases
+        each = chain(granted.values(), renewed.values(), self._others.values())
+        return list(islice(each, start, start + most))
 
     def moving(self) -> list[Lease]:
         """Return the mover's leases, except those of dead letters."""

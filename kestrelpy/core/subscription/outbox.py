@@ -50,6 +50,7 @@ class Outbox:
         """Make a dead letter of an item that is out of the list; return the record to wait for."""
         state = self._state
         state._apply_dead(item.id, attempts, reason, unix_ms, item.size)
+        state.counters.dead += 1
         state.markers.remember(item.id, item.marker)
         state.dead.store(item, state.log.read_ahead is None)
         self.send_on((item.id,))

@@ -135,9 +135,17 @@ class Subscription(SubscriptionState):
         self.leases.grant(lease)
         if lease_ms:
             self.by_token.begin(lease, lease_ms)
-        self.counters.opened += 1
+        counters = self.counters
+        counters.opened += 1
         if attempts:
-            self.counters.redelivered += 1
+            counters.redelivered += 1
+        else:
+            waiting_ms = counters.waiting_ms or counters.begin()[0]
+            if (waited_ms := unix_ms - item.stored_ms) > 0:
+                waiting_ms[waited_ms.bit_length()] += 1
+                waiting_ms[-1] += waited_ms
+            else:
+                waiting_ms[0] += 1
         return lease
 
     def pop(self, now_ms: int) -> tuple[int, Item] | None:
@@ -212,6 +220,14 @@ class Subscription(SubscriptionState):
             self.key_gate.end(item)
         self._apply_done(item.id, item.size)
         unix_ms = now_ms + self.clock.offset_ms
+        counters = self.counters
+        counters.confirmed += 1
+        service_ms = counters.service_ms or counters.begin()[1]
+        if (served_ms := unix_ms - lease.began_ms) > 0:
+            service_ms[served_ms.bit_length()] += 1
+            service_ms[-1] += served_ms
+        else:
+            service_ms[0] += 1
         lsn = self.log.done(item, lease.attempts, lease.began_ms, unix_ms)
         if self.waiters.count and (item.key or self.policy.max_leased is not None):
             self.serve(now_ms)  # another item may be unblocked, or another lease allowed

@@ -18,6 +18,7 @@ from kestrelpy.operations import (
     queue_facts,
     schedule_facts,
     server_facts,
+    survey,
 )
 from kestrelpy.protocol.ports import Host
 
@@ -65,7 +66,8 @@ def _of_queue(queue: Queue, now_ms: int) -> Lines:
 
 def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
     """`stats` in slices."""
-    yield lines("", words(server_facts(broker, host, now_ms)))
+    totals = yield from survey(broker, now_ms)
+    yield lines("", words(server_facts(broker, host, totals, now_ms)))
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
         yield b"".join(

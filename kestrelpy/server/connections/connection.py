@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 
 from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
+from kestrelpy.operations import ConnectionFacts
 from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
@@ -55,7 +56,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_at_end", "_daemon", "_memory", "_moved_bytes", "_reading", "_reserved_bytes", "_shares",
         "_transport", "_turn", "_unsent_bytes", "_unsent_mark", "_wire", "conversation", "heard_ms",
-        "heavy_until_ms", "held_bytes", "is_lined_up", "is_local", "moved_ms",
+        "heavy_until_ms", "held_bytes", "is_lined_up", "is_local", "moved_ms", "number",
     )  # fmt: skip
 
     def __init__(self, daemon: DaemonPort, wire: Wire = MEMCACHE) -> None:
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol):
         self._at_end = False
         self.is_local = False  # through the Unix socket
         self.conversation: Conversation | None = None
+        self.number = 0  # among all connections since the start
         self.heavy_until_ms = 0
         self.is_lined_up = False
         self._memory = daemon.memory
@@ -125,6 +127,17 @@ class Connection(asyncio.Protocol):
         if conversation.parser.held_bytes >= UNCOUNTED_BYTES or self.held_bytes:
             self._count_memory(conversation)
         self._turn.touch(conversation)
+
+    def facts(self, now_ms: int) -> ConnectionFacts | None:
+        """Return what there is to say of it; None: it is gone."""
+        talk = self.conversation
+        if talk is None:
+            return None
+        idle_ms = max(now_ms - self.heard_ms, 0) if self.heard_ms else None
+        return ConnectionFacts(
+            self.number, self._wire.name, talk.holder.name, len(talk.holder.leases),
+            talk.is_waiting, idle_ms, self.held_bytes,
+        )  # fmt: skip
 
     def eof_received(self) -> bool:
         """Note the end of the client's input; its requests are still answered."""

@@ -59,7 +59,9 @@ class ConnectionSweep:
             pause = IDLE_SECONDS_MAX
             if idle_ms is not None:
                 pause = min(pause, max(idle_ms / 4000, 0.05))
+            due = clock.elapsed() + min(pause, MEMORY_SECONDS)
             await asyncio.sleep(min(pause, MEMORY_SECONDS))
+            self._broker.counters.loop_lag_us.add(int((clock.elapsed() - due) * 1_000_000))
             now_ms = clock.now_ms()
             self.look_at_memory(now_ms)
             await self._trim()

@@ -23,7 +23,8 @@ from aiofiles.base import wrap
 
 from journal.files import Files, Handle, is_shortage
 from journal.store import PreallocationJob, SyncJob, archived_path, recycled_path, retire
-from kestrelpy.core import JournalLog
+from kestrelpy.core import Histogram, JournalLog
+from kestrelpy.server import clock
 from kestrelpy.server.journals.shortage import Shortage
 
 log = logging.getLogger("kestrelpy.committer")
@@ -65,6 +66,7 @@ class Committer:
         self._prepare = wrap(PreallocationJob.prepare)
         self._retire = wrap(_retire)
         self.without_room: set[JournalLog] = set()
+        self.sync_us = Histogram()  # how long each sync took
         self.reserve_bytes = 0  # of the disk, left free by a new segment
 
     def sync(self, target: JournalLog) -> None:
@@ -88,6 +90,7 @@ class Committer:
                 return
             target, job = work
             error: OSError | None = None
+            began = clock.elapsed()
             try:
                 job.run()
             except OSError as failed:
@@ -95,11 +98,13 @@ class Committer:
             except Exception as failed:  # any error: not known to be on disk
                 error = OSError(errno.EIO, f"{type(failed).__name__}: {failed}")
             try:
-                self._loop.call_soon_threadsafe(self._report, target, error)
+                took_us = int((clock.elapsed() - began) * 1_000_000)
+                self._loop.call_soon_threadsafe(self._report, target, error, took_us)
             except RuntimeError:  # the loop is closed: there is no receiver
                 return
 
-    def _report(self, target: JournalLog, error: OSError | None) -> None:
+    def _report(self, target: JournalLog, error: OSError | None, took_us: int) -> None:
+        self.sync_us.add(took_us)
         self.in_flight -= 1
         self._idle += 1
         target.journal.finish_sync(error)

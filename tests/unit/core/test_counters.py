@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from kestrelpy.core.counters import QueueCounters, ServerCounters
+import pytest
+
+from kestrelpy.core.counters import (
+    HISTOGRAM_BITS,
+    Histogram,
+    QueueCounters,
+    ServerCounters,
+    new_histogram,
+)
 from tests.support.core_harness import WALL_MS, make_queue
 
 
 def counted(counters: QueueCounters) -> dict[str, int]:
-    """Those that are not zero."""
+    """Those that are not zero, without the histograms."""
     every = {name: getattr(counters, name) for name in QueueCounters.__slots__}
-    return {name: count for name, count in every.items() if count}
+    return {name: count for name, count in every.items() if type(count) is int and count}
 
 
 def test_every_counter_starts_at_zero() -> None:
     assert counted(QueueCounters()) == {}
     server = ServerCounters()
-    assert [getattr(server, name) for name in ServerCounters.__slots__] == [0] * len(
-        ServerCounters.__slots__
-    )
+    for name in ServerCounters.__slots__:
+        value = getattr(server, name)
+        assert value in (0, {}) or value.count == 0, name
 
 
 def test_deliveries_and_their_ends_are_counted() -> None:
@@ -30,7 +38,7 @@ def test_deliveries_and_their_ends_are_counted() -> None:
     q.pass_time(1000)
     q.take()
     assert counted(q.reader.counters) == {
-        "opened": 4, "cancelled": 3, "redelivered": 3, "lease_expired": 1
+        "opened": 4, "cancelled": 3, "redelivered": 3, "lease_expired": 1, "confirmed": 1
     }  # fmt: skip
 
 
@@ -72,3 +80,51 @@ def test_created_deleted_and_aged_queues_are_counted() -> None:
     q.pass_time(2000)
     counters = q.broker.counters
     assert (counters.queue_creates, counters.queue_deletes, counters.queue_expires) == (2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "entry"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1 << 60, HISTOGRAM_BITS - 1)]
+)
+def test_a_histogram_counts_a_value_by_its_bits(value: int, entry: int) -> None:
+    histogram = Histogram()
+    histogram.add(value)
+    histogram.add(-5)
+    expected = new_histogram()
+    expected[entry] += 1
+    expected[0] += 1
+    expected[-1] = value
+    assert (histogram.counts, histogram.count) == (expected, 2)
+
+
+def test_waiting_and_service_are_counted_in_milliseconds() -> None:
+    q = make_queue(lease_ms=100_000)
+    q.put(b"1")
+    q.pass_time(3)
+    lease = q.open()
+    q.pass_time(1000)
+    q.close(lease)
+    waiting_ms, service_ms = q.reader.counters.waiting_ms, q.reader.counters.service_ms
+    assert waiting_ms is not None
+    assert service_ms is not None
+    assert (waiting_ms[2], waiting_ms[-1], sum(waiting_ms[:-1])) == (1, 3, 1)
+    assert (service_ms[10], service_ms[-1], sum(service_ms[:-1])) == (1, 1000, 1)
+
+
+def test_an_item_waits_until_its_first_delivery_alone() -> None:
+    q = make_queue()
+    q.put(b"1")
+    q.abort(q.open())
+    q.open()
+    waiting_ms = q.reader.counters.waiting_ms
+    assert waiting_ms is not None
+    assert sum(waiting_ms[:-1]) == 1
+
+
+def test_a_wall_clock_that_was_set_back_counts_as_no_time() -> None:
+    q = make_queue()
+    q.put(b"1")
+    q.broker.step_clock(WALL_MS - 10_000_000)
+    q.close(q.open())
+    waiting_ms = q.reader.counters.waiting_ms
+    assert waiting_ms is not None
+    assert (waiting_ms[0], waiting_ms[-1]) == (1, 0)

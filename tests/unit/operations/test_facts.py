@@ -8,14 +8,16 @@ from journal.errors import JournalFailed
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.operations.facts import (
-    health,
+    ServerFacts,
     lease_facts,
     marker_facts,
     queue_facts,
     schedule_facts,
     server_facts,
 )
+from kestrelpy.operations.lists.survey import survey
 from tests.support.server_harness import ServerHarness
+from tests.support.steps import ended
 
 
 @pytest.fixture
@@ -24,6 +26,12 @@ def server() -> ServerHarness:
     for body in (b"one", b"two", b"three"):
         made.say("a", b"set jobs 0 0 %d" % len(body), body)
     return made
+
+
+def whole(server: ServerHarness) -> ServerFacts:
+    """Return the facts of the server."""
+    totals = ended(survey(server.broker, server.now_ms))
+    return server_facts(server.broker, server, totals, server.now_ms)
 
 
 def only_lease(queue: Queue) -> Lease:
@@ -49,14 +57,13 @@ def test_a_reason_has_its_blanks(server: ServerHarness) -> None:
     facts = queue_facts(server.queue("jobs"), server.now_ms)
 
     assert (facts.state, facts.failed, facts.reason) == ("failed", True, "the disk  said no")
-    assert health(server.broker, server.now_ms) == "failed"
-    assert server_facts(server.broker, server, server.now_ms).health == "failed"
+    assert whole(server).health == "failed"
 
 
 def test_those_of_the_server_add_the_queues_up(server: ServerHarness) -> None:
     server.say("a", b"set mail 0 0 1", b"x")
 
-    facts = server_facts(server.broker, server, server.now_ms)
+    facts = whole(server)
 
     assert (facts.curr_items, facts.total_items, facts.bytes) == (4, 4, 12)
     assert (facts.cmd_set, facts.queue_creates) == (4, 2)

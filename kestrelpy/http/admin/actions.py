@@ -1,0 +1,68 @@
+"""Actions on whole queues: pause, resume, flush, delete.
+
+One rule: an action answers when it is on disk, and leaves one line in the log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kestrelpy.http.admin import models
+from kestrelpy.http.admin.common import ERRORS, call_of, find_queue, note
+from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.operations import QueueAdmin
+
+router: Final = APIRouter(prefix="/admin", tags=["admin: actions"], responses=ERRORS)
+
+
+@router.post("/queues/{queue}/pause", summary="Lease nothing", response_model=models.Count)
+async def pause_queue(request: Request, queue: str) -> Response:
+    """Lease nothing from now on: it stores, confirms and shows items as before."""
+    return await _pause(request, queue, paused=True)
+
+
+@router.post("/queues/{queue}/resume", summary="Lease again", response_model=models.Count)
+async def resume_queue(request: Request, queue: str) -> Response:
+    """Lease items again."""
+    return await _pause(request, queue, paused=False)
+
+
+async def _pause(request: Request, queue: str, *, paused: bool) -> Response:
+    call = call_of(request)
+    name = find_queue(call, queue).name
+    rests = QueueAdmin(call.broker, call.host).pause(name, paused, call.now_ms())
+    assert rests is not None, "it was found in this turn"
+    await call.until(rests)
+    note(call, "pause" if paused else "resume", queue, 1)
+    return answer({"count": 1})
+
+
+@router.post("/queues/{queue}/flush", summary="Remove what waits", response_model=models.Count)
+async def flush_queue(request: Request, queue: str) -> Response:
+    """Remove everything ready and delayed; leased items and dead letters stay."""
+    call = call_of(request)
+    found = find_queue(call, queue)
+    count = found.reader.ready.count + found.reader.delays.count
+    rests = QueueAdmin(call.broker, call.host).flush(found.name, call.now_ms())
+    assert rests is not None, "it was found in this turn"
+    await call.until(rests)
+    note(call, "flush", queue, count)
+    return answer({"count": count})
+
+
+@router.delete("/queues/{queue}", summary="Delete a queue", response_model=models.Count)
+async def delete_queue(request: Request, queue: str) -> Response:
+    """Delete the queue and its items; its children keep theirs."""
+    call = call_of(request)
+    found = find_queue(call, queue)
+    count = len(found.reader.live)
+    rests = QueueAdmin(call.broker, call.host).delete(found.name, call.now_ms())
+    if rests is None:
+        raise HttpError(404, f"there is no queue {queue}")
+    await call.until(*rests)
+    note(call, "delete", queue, count)
+    return answer({"count": count})

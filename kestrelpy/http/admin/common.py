@@ -1,0 +1,83 @@
+"""What the routes of administration share: limits, cursors, texts, the line in the log.
+
+One rule: no listing without a limit, and no action without a line.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Annotated, Any, Final, cast
+from urllib.parse import quote, urlencode
+
+from fastapi import Query
+from starlette.requests import Request
+
+from kestrelpy.core import Queue
+from kestrelpy.http.admin.models import Error
+from kestrelpy.http.answers import HttpError
+from kestrelpy.http.call import Call
+from kestrelpy.http.values import queue_name
+
+log = logging.getLogger("kestrelpy.admin")
+
+LIMIT_MAX: Final = 500
+NUMBER_MAX: Final = (1 << 53) - 1
+_LINE_CHARACTERS_MAX: Final = 300
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
+After = Annotated[
+    int, Query(ge=0, le=NUMBER_MAX, description="The cursor of the page before; 0: the first page.")
+]
+
+# What every route of administration may answer.
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": Error, "description": "A bad value: one sentence says which."},
+    404: {"model": Error, "description": "There is no such thing."},
+    503: {"model": Error, "description": "The server cannot do this now: one sentence says why."},
+}
+
+
+def call_of(request: Request) -> Call:
+    """Return the call behind this request."""
+    return cast(Call, request.scope["call"])
+
+
+def find_queue(call: Call, text: str) -> Queue:
+    """Return this queue or child; raise HttpError 404."""
+    queue = call.broker.queues.get(queue_name(text))
+    if queue is None:
+        raise HttpError(404, f"there is no queue {text}")
+    return queue
+
+
+def next_page(request: Request, cursor: object) -> str | None:
+    """Return the path of the next page; None: there is none."""
+    if cursor is None:
+        return None
+    parameters = {**request.query_params, "after": cursor}
+    return f"{quote(request.scope['path'])}?{urlencode(parameters)}"
+
+
+def text_of(data: bytes | None) -> str | None:
+    """Return bytes of a client as text; what is not UTF-8 is escaped."""
+    return data.decode("utf-8", "backslashreplace") if data is not None else None
+
+
+_PATH: Final = re.compile(r"(?<![\w/])(?:/[^\s:,;'\"()/]+)+/([^\s:,;'\"()/]+)")
+
+
+def without_paths(text: str) -> str:
+    """Return the text with the last part of each path alone: no folder is shown."""
+    return _PATH.sub(r".../\1", text)
+
+
+def note(call: Call, action: str, what: str, count: int) -> None:
+    """Write the line of an action: peer, action, count. Control characters are escaped."""
+    log.info("%s", as_line(f"{call.holder.name}: {action} {what}: {count}"))
+
+
+def as_line(text: str) -> str:
+    """Return the text as one line of printable characters."""
+    words = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return words[:_LINE_CHARACTERS_MAX]

@@ -1,0 +1,148 @@
+"""Health, readiness, and all figures in one answer.
+
+    /health      200 while the server serves, 503 if a journal has failed
+    /ready       200 while it stores new items, else 503 with the reason
+    /stats.json  the figures of the server and of its queues, in parts
+
+One rule: each walk over the queues leaves turns to others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Generator
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from kestrelpy.http.admin import models
+from kestrelpy.http.admin.common import ERRORS, call_of, without_paths
+from kestrelpy.http.answers import JSON, answer
+from kestrelpy.http.call import Call
+from kestrelpy.operations import (
+    PAUSE,
+    QueueFacts,
+    Totals,
+    queue_facts,
+    server_facts,
+    survey,
+)
+
+router: Final = APIRouter(tags=["health"])
+_encode: Final = msgspec.json.Encoder().encode
+QUEUES_MAX: Final = 10_000
+_PER_PART: Final = 100
+_NOT_STORING: Final = ("failed", "disk_full")
+
+
+@router.get(
+    "/health", summary="How the server is", response_model=models.Health,
+    responses={503: {"model": models.Health}},
+)  # fmt: skip
+async def get_health(request: Request) -> Response:
+    """Answer 503 if the journal of any queue has failed."""
+    call = call_of(request)
+    totals = await totals_of(call)
+    body = {
+        "status": totals.health, "unwell": totals.unwell,
+        "uptime_seconds": (call.now_ms() - call.host.started_ms) // 1000,
+    }  # fmt: skip
+    return answer(body, 503 if totals.health == "failed" else 200)
+
+
+@router.get(
+    "/ready", summary="Whether the server takes new items", response_model=models.Ready,
+    responses={503: {"model": models.Ready}},
+)  # fmt: skip
+async def get_ready(request: Request) -> Response:
+    """Answer 503 if the server stops, is not up, or has a queue that can store nothing."""
+    call = call_of(request)
+    totals = await totals_of(call)
+    why = None
+    if call.host.is_leaving:
+        why = "the server stops"
+    elif call.host.mode != "up":
+        why = f"the server is {call.host.mode}"
+    elif totals.health in _NOT_STORING:
+        why = f"{totals.health}: {', '.join(totals.unwell[:3])}"
+    return answer({"ready": why is None, "why": why}, 200 if why is None else 503)
+
+
+@router.get(
+    "/stats.json", summary="All figures", response_model=models.Stats, responses=ERRORS
+)
+async def get_stats(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=QUEUES_MAX, description="Queues at most.")] = 1000,
+    after: Annotated[str, Query(max_length=128, description="The queue before the first.")] = "",
+) -> Response:
+    """Answer with the figures of the server, and of its queues in the order of their names."""
+    call = call_of(request)
+    totals = await totals_of(call)
+    facts = server_facts(call.broker, call.host, totals, call.now_ms())
+    names = sorted(call.broker.queues)
+    begin = bisect_right(names, after.encode("utf-8", "surrogatepass")) if after else 0
+    some = names[begin : begin + limit]
+    next_path = None
+    if begin + limit < len(names):
+        next_path = f"/stats.json?limit={limit}&after={quote(some[-1].decode('ascii'))}"
+    head = b'{"server":%b,"queues":{' % _encode(facts._asdict())
+    return Parts(_stats(call, head, some, b'},"next":%b}' % _encode(next_path)))
+
+
+async def totals_of(call: Call) -> Totals:
+    """Return the totals of all queues."""
+    return await call.run(survey(call.broker, call.now_ms()))
+
+
+async def _stats(
+    call: Call, head: bytes, names: list[bytes], tail: bytes
+) -> AsyncIterator[bytes]:
+    yield head
+    is_first = True
+    for start in range(0, len(names), _PER_PART):
+        now_ms, rows = call.now_ms(), list[bytes]()
+        for name in names[start : start + _PER_PART]:
+            if (queue := call.broker.queues.get(name)) is not None:
+                row = shown_queue(queue_facts(queue, now_ms))
+                rows.append(_encode(name.decode("ascii")) + b":" + _encode(row))
+        if rows:
+            yield (b"" if is_first else b",") + b",".join(rows)
+            is_first = False
+        await call.run(pause())
+    yield tail
+
+
+def shown_queue(facts: QueueFacts) -> dict[str, Any]:
+    """Return the facts of a queue as members; its reason without folders."""
+    row = facts._asdict()
+    if facts.reason is not None:
+        row["reason"] = without_paths(facts.reason)
+    return row
+
+
+def pause() -> Generator[bytes, None, None]:
+    """Leave one turn to others."""
+    yield PAUSE
+
+
+class Parts(Response):
+    """An answer that is sent while it is made: a part at a time, as fast as the client reads."""
+
+    def __init__(self, parts: AsyncIterator[bytes], media_type: str = JSON) -> None:
+        super().__init__(b"", 200, None, media_type)
+        del self.headers["content-length"]
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        )
+        async for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

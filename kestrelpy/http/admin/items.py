@@ -1,0 +1,188 @@
+"""Items: pages by state and key, one with why it is not delivered, and dead letters by reason.
+
+One rule: a body is cut to what was asked for, and an item is shown when it is stored.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kestrelpy.core import Queue
+from kestrelpy.errors import ClientError
+from kestrelpy.http.admin import models
+from kestrelpy.http.admin.common import (
+    ERRORS,
+    NUMBER_MAX,
+    After,
+    call_of,
+    find_queue,
+    next_page,
+    note,
+    text_of,
+)
+from kestrelpy.http.admin.models import shown
+from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.call import Call
+from kestrelpy.operations import (
+    ITEM_STATES,
+    DeathFilter,
+    Deaths,
+    GoneFacts,
+    Inspection,
+    ItemFacts,
+    ItemList,
+    ListedItem,
+    LogReader,
+    QueueAdmin,
+    Removal,
+    Rests,
+    check_assigned,
+)
+
+router: Final = APIRouter(prefix="/admin", tags=["admin: items"], responses=ERRORS)
+LIMIT_MAX: Final = 100
+BODY_MAX: Final = 64 << 10
+_TAIL_BYTES: Final = 3  # of a character that may be cut
+State = Literal["ready", "leased", "delayed", "dead", "done"]
+assert State.__args__ == ITEM_STATES  # type: ignore[attr-defined]
+
+_Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
+_Body = Annotated[int, Query(ge=0, le=BODY_MAX, description="Bytes of a body that are shown.")]
+_Id = Annotated[int, Path(ge=1, le=NUMBER_MAX, description="The item's number.")]
+
+
+@router.get("/queues/{queue}/items", summary="Items by state and key",
+            response_model=models.ItemPage)  # fmt: skip
+async def get_items(
+    request: Request,
+    queue: str,
+    state: Annotated[State | None, Query(description="Only items in this state.")] = None,
+    key: Annotated[str | None, Query(max_length=1024, description="As it is shown: A,B.")] = None,
+    body: _Body = 256,
+    limit: _Limit = 20,
+    after: After = 0,
+) -> Response:
+    """Answer with items. Without a state: all that were ever available, delayed ones not. A page
+    may be empty and have a `next`: it looks at 10,000 items at most."""
+    call = call_of(request)
+    found = find_queue(call, queue)
+    items = ItemList(found, LogReader(call), state or "", key, body, call.now_ms)
+    page = await call.run(items.page(after, limit))
+    rows = [_row(each) for each in page.items]
+    return answer({"items": rows, "next": next_page(request, page.next)})
+
+
+def _row(item: ListedItem) -> dict[str, Any]:
+    row = item._asdict()
+    return {**row, **cut_body(row.pop("body"), item.is_cut)}
+
+
+def cut_body(body: bytes, is_cut: bool) -> dict[str, str]:
+    """Return the beginning of a body as text, or in base64 if it is not UTF-8."""
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError as error:
+        if is_cut and error.start >= len(body) - _TAIL_BYTES and "end of data" in error.reason:
+            return {"body": body[: error.start].decode("utf-8")}
+    return {"base64": b64encode(body).decode()}
+
+
+@router.get("/queues/{queue}/items/{item}", summary="One item", response_model=models.Item)
+async def get_item(request: Request, queue: str, item: _Id, body: _Body = 256) -> Response:
+    """Answer with its state, why it is not delivered, and the beginning of its body."""
+    call = call_of(request)
+    found = find_queue(call, queue)
+    facts, whole = await _inspect(call, found, item)
+    is_cut = whole is not None and len(whole) > body
+    row = shown(facts)
+    row["state"] = "leased" if facts.state == "lent" else facts.state
+    row |= cut_body(whole[:body], is_cut) if whole is not None else {}
+    return answer({**row, "is_cut": is_cut})
+
+
+async def _inspect(call: Call, queue: Queue, id_: int) -> tuple[ItemFacts, bytes | None]:
+    """Return the facts of an item, and its body if that can be read; raise HttpError 404."""
+    try:
+        lsn = check_assigned(queue, id_)
+    except ClientError as error:
+        raise HttpError(404, str(error)) from None
+    if lsn:
+        await call.until(Rests(queue.log, lsn))
+    reader = LogReader(call)
+    inspection = Inspection(queue, id_, call.host.mode, reader)
+    stored, ahead = await call.run(inspection.read())
+    put = await call.run(reader.find(queue, id_))
+    facts = inspection.facts(stored, ahead, call.now_ms())
+    if isinstance(facts, GoneFacts):
+        raise HttpError(404, f"item {id_} is gone: {facts.why}")
+    return facts, put[5] if put is not None else None
+
+
+@router.get("/queues/{queue}/dead", summary="Dead letters", response_model=models.DeathPage)
+async def get_dead(
+    request: Request,
+    queue: str,
+    reason: Annotated[str | None, Query(max_length=1024, description="Exactly this.")] = None,
+    limit: _Limit = 100,
+    after: After = 0,
+) -> Response:
+    """Answer with dead letters, by number. A page may be empty and have a `next`."""
+    call = call_of(request)
+    deaths = Deaths(find_queue(call, queue))
+    wanted = DeathFilter(reason.encode("utf-8", "surrogatepass") if reason is not None else None)
+    ids, cursor = deaths.some(wanted, after, limit)
+    rows = [shown(each) for each in deaths.facts(ids)]
+    return answer({"dead": rows, "next": next_page(request, cursor or None)})
+
+
+@router.get("/queues/{queue}/dead/reasons", summary="Dead letters by reason",
+            response_model=models.Reasons)  # fmt: skip
+async def get_reasons(request: Request, queue: str) -> Response:
+    """Answer with how many dead letters have each reason; it counts 10,000 at most."""
+    call = call_of(request)
+    counts, is_complete = await call.run(Deaths(find_queue(call, queue)).reasons())
+    return answer({
+        "reasons": {text_of(reason): count for reason, count in counts.items()},
+        "is_complete": is_complete,
+    })  # fmt: skip
+
+
+@router.delete("/queues/{queue}/items/{item}", summary="Remove one item",
+               response_model=models.Count)  # fmt: skip
+async def delete_item(request: Request, queue: str, item: _Id) -> Response:
+    """Cancel an item that waits, or purge a dead letter; 404 if it is leased or gone."""
+    call = call_of(request)
+    found = find_queue(call, queue)
+    Removal.check(call.broker, call.host, found.name)
+    removal = Removal(found, LogReader(call), call.now_ms)
+    rests = removal.purge(item)
+    if rests is None and removal.is_logged(item):
+        if (unstored := removal.unstored(item)) is not None:
+            await call.until(unstored)
+        rests = await call.run(removal.read_and_cancel(item))
+    elif rests is None:
+        rests = removal.cancel(item)
+    if rests is None:
+        raise HttpError(404, f"item {item} of {queue} neither waits nor is dead: nothing is gone")
+    await call.until(rests)
+    note(call, "remove", f"{queue} item {item}", 1)
+    return answer({"count": 1})
+
+
+@router.post("/queues/{queue}/items/{item}/retry", summary="Make a delayed item available",
+             response_model=models.Count)  # fmt: skip
+async def retry_item(request: Request, queue: str, item: _Id) -> Response:
+    """Make a delayed item available now; 404 if it is not delayed."""
+    call = call_of(request)
+    found = find_queue(call, queue)
+    rests = QueueAdmin(call.broker, call.host).retry(found.name, item, call.now_ms())
+    if rests is None:
+        raise HttpError(404, f"item {item} of {queue} is not delayed")
+    await call.until(rests)
+    note(call, "retry", f"{queue} item {item}", 1)
+    return answer({"count": 1})

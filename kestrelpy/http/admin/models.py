@@ -1,0 +1,252 @@
+"""The shapes of the answers and of the bodies, for /openapi.json and for the check of input.
+
+    facts (NamedTuple) ──▶ `shown` ──▶ the members of an answer
+           └──────────────▶ `model_of` ──▶ its schema: both follow the facts
+
+One rule: an answer has the members of its model, no more and no less.
+"""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from kestrelpy.operations import (
+    ConnectionFacts,
+    ItemFacts,
+    JournalFacts,
+    KeyFacts,
+    LeaseFacts,
+    QueueFacts,
+    ScheduleFacts,
+    ServerFacts,
+)
+
+IDS_MAX: Final = 10_000
+RATE_MAX: Final = 100_000
+_NUMBER_MAX: Final = (1 << 53) - 1
+
+
+def shown(facts: NamedTuple) -> dict[str, Any]:
+    """Return facts as the members of an answer."""
+    return {
+        name: value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+        for name, value in facts._asdict().items()
+    }
+
+
+def _shown_type(hint: Any) -> Any:
+    """Return the type of a fact in JSON: bytes are shown as text."""
+    if hint is bytes:
+        return str
+    if isinstance(hint, UnionType) and bytes in get_args(hint):
+        return str | None
+    return hint
+
+
+def model_of(facts: type[NamedTuple], title: str, /, **more: Any) -> Any:
+    """Return the model of these facts, with `more` members."""
+    fields: dict[str, Any] = {
+        name: (_shown_type(hint), ...) for name, hint in get_type_hints(facts).items()
+    }
+    return create_model(title, __doc__=facts.__doc__, **(fields | more))
+
+
+class Error(BaseModel):
+    """Why a request was refused."""
+
+    title: str
+    description: str
+
+
+class Health(BaseModel):
+    """How the server is; `unwell` names the first queues that are not ok."""
+
+    status: Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
+    unwell: list[str]
+    uptime_seconds: int
+
+
+class Ready(BaseModel):
+    """Whether the server takes new items now, and if not, why."""
+
+    ready: bool
+    why: str | None
+
+
+Server: Any = model_of(ServerFacts, "Server")
+QueueRow: Any = model_of(QueueFacts, "QueueRow", name=(str, ...))
+Journal: Any = model_of(JournalFacts, "Journal")
+Lease: Any = model_of(LeaseFacts, "LeaseRow")
+Key: Any = model_of(KeyFacts, "Key")
+Schedule: Any = model_of(ScheduleFacts, "Schedule", name=(str, ...))
+Connection: Any = model_of(ConnectionFacts, "Connection")
+Item: Any = model_of(
+    ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False)
+)
+
+
+def page_of(name: str, member: str, row: Any, **more: Any) -> Any:
+    """Return the model of a page: its rows, and the path of the next page."""
+    fields: dict[str, Any] = {member: (list[row], ...), "next": (str | None, ...)}
+    return create_model(name, **(fields | more))
+
+
+class Stats(BaseModel):
+    """The figures of the server, and of its queues by name."""
+
+    server: Server
+    queues: dict[str, Any]
+    next: str | None
+
+
+QueuePage: Any = page_of("QueuePage", "queues", QueueRow, matched=(int, ...))
+LeasePage: Any = page_of("LeasePage", "leases", Lease)
+KeyPage: Any = page_of("KeyPage", "keys", Key)
+SchedulePage: Any = page_of("SchedulePage", "schedules", Schedule)
+ConnectionPage: Any = page_of("ConnectionPage", "connections", Connection)
+
+
+class Setting(BaseModel):
+    """A setting in force; `source` is file, declared or default."""
+
+    name: str
+    value: str
+    source: str
+
+
+class Queue(BaseModel):
+    """A queue or a child."""
+
+    name: str
+    parent: str | None
+    children: list[str]
+    facts: Any
+    markers: dict[str, int]
+    journal: Journal
+    settings: list[Setting]
+
+
+class ItemRow(BaseModel):
+    """An item in a list. Its body is text, or else base64; `is_cut`: it is longer."""
+
+    id: int
+    marker: int | None
+    state: str
+    attempts: int
+    flags: int
+    stored_ms: int
+    expires_ms: int | None
+    bytes: int
+    key: str | None
+    body: str | None = None
+    base64: str | None = None
+    is_cut: bool
+
+
+class DeathRow(BaseModel):
+    """A dead letter in a list."""
+
+    id: int
+    attempts: int
+    reason: str
+    died_ms: int
+    bytes: int
+    is_leased: bool
+
+
+ItemPage: Any = page_of("ItemPage", "items", ItemRow)
+DeathPage: Any = page_of("DeathPage", "dead", DeathRow)
+
+
+class Reasons(BaseModel):
+    """How many dead letters have each reason; not `is_complete`: there are more than counted."""
+
+    reasons: dict[str, int]
+    is_complete: bool
+
+
+class Count(BaseModel):
+    """How many it concerned."""
+
+    count: int
+
+
+class JournalState(BaseModel):
+    """The journals of all queues together."""
+
+    health: str
+    unwell: list[str]
+    disk_free_bytes: int | None
+    syncs: int
+    batches: int
+
+
+class Mode(BaseModel):
+    """The mode of the server: readonly stores nothing, quiescent hands out nothing either."""
+
+    model_config = ConfigDict(extra="forbid")
+    mode: Literal["up", "readonly", "quiescent"]
+
+
+class Job(BaseModel):
+    """Long work. `done` counts items; `total` is how many there may be at most."""
+
+    id: int
+    action: str
+    queue: str
+    by: str
+    state: Literal["running", "done", "stopped", "failed"]
+    done: int
+    total: int
+    error: str | None
+    began_ms: int
+    ended_ms: int | None
+    is_dry_run: bool
+
+
+class JobList(BaseModel):
+    """The jobs that are known, the newest first."""
+
+    jobs: list[Job]
+
+
+Number = Annotated[int, Field(ge=1, le=_NUMBER_MAX)]
+UnixMs = Annotated[int, Field(ge=0, le=_NUMBER_MAX)]
+
+
+class Which(BaseModel):
+    """Which dead letters: all that match every member."""
+
+    model_config = ConfigDict(extra="forbid")
+    reason: Annotated[str, Field(max_length=1024)] | None = None
+    died_from_ms: UnixMs = 0
+    died_before_ms: UnixMs | None = None
+    attempts_least: Annotated[int, Field(ge=0, le=_NUMBER_MAX)] = 0
+
+
+class Selection(BaseModel):
+    """Say one of `ids`, `filter` and `all`. `rate` is items a second."""
+
+    model_config = ConfigDict(extra="forbid")
+    ids: Annotated[list[Number], Field(min_length=1, max_length=IDS_MAX)] | None = None
+    filter: Which | None = None
+    all: bool = False
+    rate: Annotated[int, Field(ge=1, le=RATE_MAX)] | None = None
+    dry_run: bool = False
+
+
+class Redrive(Selection):
+    """Dead letters to the end of their own queue, or of another."""
+
+    target: str | None = None
+
+
+class Move(Selection):
+    """Items to another queue: `count` ready ones or all, or dead letters."""
+
+    target: str
+    state: Literal["ready", "dead"] = "ready"
+    count: Number | None = None

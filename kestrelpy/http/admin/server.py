@@ -1,0 +1,123 @@
+"""The server as a whole: schedules, connections, journals, its mode; reload and drain.
+
+One rule: a connection is shown by its peer; nothing shows an argument, an environment or a folder.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import islice
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kestrelpy.http.admin import models
+from kestrelpy.http.admin.common import (
+    ERRORS,
+    NUMBER_MAX,
+    After,
+    Limit,
+    call_of,
+    next_page,
+    note,
+)
+from kestrelpy.http.admin.health import totals_of
+from kestrelpy.http.admin.models import shown
+from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.operations import Rests, schedule_facts
+
+router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=ERRORS)
+
+
+@router.get("/schedules", summary="Schedules", response_model=models.SchedulePage)
+async def get_schedules(
+    request: Request,
+    limit: Limit = 100,
+    after: Annotated[str, Query(max_length=256, description="The one before the first.")] = "",
+) -> Response:
+    """Answer with the schedules by name: the next run, the last, and how many runs wait."""
+    running = call_of(request).host.timetable.running
+    names = sorted(running)
+    begin = bisect_right(names, after.encode("utf-8", "surrogatepass")) if after else 0
+    some = names[begin : begin + limit]
+    rows = [
+        {"name": name.decode("ascii"), **shown(schedule_facts(running[name]))} for name in some
+    ]
+    cursor = some[-1].decode("ascii") if begin + limit < len(names) else None
+    return answer({"schedules": rows, "next": next_page(request, cursor)})
+
+
+@router.get("/connections", summary="Connections", response_model=models.ConnectionPage)
+async def get_connections(request: Request, limit: Limit = 100, after: After = 0) -> Response:
+    """Answer with the connections of all wires, the oldest first."""
+    call = call_of(request)
+    found = call.host.connection_facts(after, limit + 1, call.now_ms())
+    rows = [shown(each) for each in islice(found, limit)]
+    cursor = rows[-1]["id"] if len(found) > limit else None
+    return answer({"connections": rows, "next": next_page(request, cursor)})
+
+
+@router.delete("/connections/{connection}", summary="Close a connection",
+               response_model=models.Count)  # fmt: skip
+async def delete_connection(
+    request: Request, connection: Annotated[int, Path(ge=1, le=NUMBER_MAX)]
+) -> Response:
+    """Close it at once: its leases by connection are given back."""
+    call = call_of(request)
+    if not call.host.close_connection(connection):
+        raise HttpError(404, f"there is no connection {connection}")
+    note(call, "close connection", str(connection), 1)
+    return answer({"count": 1})
+
+
+@router.get("/journal", summary="Journals", response_model=models.JournalState)
+async def get_journal(request: Request) -> Response:
+    """Answer with the state of all journals together; /admin/queues/{queue} has that of one."""
+    call = call_of(request)
+    totals = await totals_of(call)
+    counters = call.broker.counters
+    return answer({
+        "health": totals.health, "unwell": totals.unwell,
+        "disk_free_bytes": await call.host.disk_free_bytes(),
+        "syncs": counters.sync_us.count, "batches": counters.batch_records.count,
+    })  # fmt: skip
+
+
+@router.get("/mode", summary="The mode of the server", response_model=models.Mode)
+async def get_mode(request: Request) -> Response:
+    """Answer with the mode: up, readonly or quiescent."""
+    return answer({"mode": call_of(request).host.mode})
+
+
+@router.patch("/mode", summary="Change the mode", response_model=models.Mode)
+async def patch_mode(request: Request, mode: models.Mode) -> Response:
+    """Set the mode; it lasts until the next change or the end of the process."""
+    call = call_of(request)
+    call.host.set_mode(mode.mode)
+    note(call, "mode", mode.mode, 1)
+    return answer({"mode": call.host.mode})
+
+
+@router.post("/reload", summary="Read the configuration again", response_model=models.Count)
+async def post_reload(request: Request) -> Response:
+    """Put the configuration in force, all of it or nothing; 503 says what is wrong with it."""
+    call = call_of(request)
+    await call.until(Rests(call.host.reload(), 1))
+    note(call, "reload", "configuration", 1)
+    return answer({"count": 1})
+
+
+@router.post("/drain", summary="Drain and end the process", status_code=202,
+             response_model=models.Count,
+             responses={403: {"model": models.Error}})  # fmt: skip
+async def post_drain(request: Request) -> Response:
+    """Answer what is under way, close the journals, end the process; `allow_shutdown` must be
+    true."""
+    call = call_of(request)
+    if not call.host.allow_shutdown:
+        raise HttpError(403, "drain is not allowed on this server (allow_shutdown)")
+    note(call, "drain", "server", 1)
+    call.host.shutdown(f"drain by {call.holder.name}")
+    return answer({"count": 1}, 202)

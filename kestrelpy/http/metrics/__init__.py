@@ -1,0 +1,6 @@
+"""Metrics for Prometheus: read when they are asked for, rendered between other work."""
+
+from kestrelpy.http.metrics.route import router
+from kestrelpy.http.metrics.scrapes import Scrapes
+
+__all__ = ["Scrapes", "router"]

@@ -1,0 +1,201 @@
+"""From figures to metric families, in base units.
+
+    kestrelpy_items{queue="jobs",state="ready"} 7      a gauge for each state
+    kestrelpy_items_stored_total{queue="jobs"} 93      a counter for each event
+    kestrelpy_item_waiting_seconds_bucket{le="1.024"}  histograms: limits are powers of two
+
+One rule: a family is made when it is rendered, so that other work goes on between two.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from kestrelpy.core import Broker
+from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, STATES, Figures, Row
+from kestrelpy.http.ports import HttpHost
+
+_QUEUE: Final = ("queue",)
+_MILLI: Final = 1000
+_MICRO: Final = 1_000_000
+_MS_BITS: Final = range(0, 30, 2)  # 1 ms to 3 days
+_US_BITS: Final = range(6, 27, 2)  # 64 us to 67 s
+_RECORD_BITS: Final = range(1, 14)  # 1 to 8191
+HEALTH_STATES: Final = ("ok", "abandoned", "out_of_files", "disk_full", "failed")
+_MODES: Final = ("up", "readonly", "quiescent")
+
+# By column: the name of the family, and what it counts.
+_COUNTERS: Final = {
+    "stored": ("items_stored", "Items stored, over restarts."),
+    "delivered": ("deliveries", "Deliveries: leases, and plain gets."),
+    "redelivered": ("redeliveries", "Deliveries of items that came back before."),
+    "confirmed": ("items_confirmed", "Deliveries that ended with a confirm."),
+    "returned": ("deliveries_returned", "Deliveries that ended without a confirm."),
+    "lease_expired": ("leases_expired", "Leases that ended by their time."),
+    "expired": ("items_expired", "Items that ended by their expiry."),
+    "discarded": ("items_discarded", "Items dropped to make room."),
+    "dead_total": ("items_dead", "Items that became dead letters."),
+    "duplicates": ("items_duplicate", "Puts of an id that was seen before."),
+    "gaps": ("gaps", "Answers to observers that were behind the retained items."),
+}
+_GAUGES: Final = {
+    "bytes": ("item_bytes", "Bytes of the bodies of ready items."),
+    "waiters": ("waiters", "Requests that wait for an item."),
+    "keys_blocked": ("keys_blocked", "Keys that an item waits for."),
+    "keys_in_flight": ("keys_in_flight", "Keys of leased items."),
+    "segments": ("journal_segments", "Segments of the journal."),
+    "journal_bytes": ("journal_bytes", "Bytes of the files of the journal."),
+}
+
+
+def queue_families(figures: Figures) -> Iterator[Metric]:
+    """Yield the families with a series for each queue that has a seat, and one for the others."""
+    rows: list[tuple[str, Row]] = list(figures.rows.items())
+    if figures.others is not None:
+        rows.append((OTHERS, figures.others))
+    items = GaugeMetricFamily(
+        "kestrelpy_items", "Items by state.", labels=("queue", "state")
+    )
+    for name, row in rows:
+        for state in STATES:
+            items.add_metric((name, state), row[COLUMNS[state]])
+    yield items
+    age = GaugeMetricFamily(
+        "kestrelpy_oldest_item_age_seconds", "Age of the oldest ready item.", labels=_QUEUE
+    )
+    for name, row in rows:
+        age.add_metric((name,), row[COLUMNS["age_ms"]] / _MILLI)
+    yield age
+    for column, (word, text) in _COUNTERS.items():
+        counter = CounterMetricFamily(f"kestrelpy_{word}", text, labels=_QUEUE)
+        for name, row in rows:
+            counter.add_metric((name,), row[COLUMNS[column]])
+        yield counter
+    for column, (word, text) in _GAUGES.items():
+        gauge = GaugeMetricFamily(f"kestrelpy_{word}", text, labels=_QUEUE)
+        for name, row in rows:
+            gauge.add_metric((name,), row[COLUMNS[column]])
+        yield gauge
+
+
+def server_families(
+    figures: Figures, host: HttpHost, free_bytes: int | None, now_ms: int
+) -> Iterator[Metric]:
+    """Yield the families of the server as a whole."""
+    broker = host.broker
+    yield _info(host)
+    start_s = (host.started_ms + broker.clock.offset_ms) / _MILLI
+    yield _one("start_time_seconds", "Start of the process, in unix seconds.", start_s)
+    yield _one("recovery_seconds", "Time that the start took to recover the queues.",
+               host.recovery_seconds)  # fmt: skip
+    if free_bytes is not None:
+        yield _one("disk_free_bytes", "Free bytes of the disk with the data.", free_bytes)
+    mode = GaugeMetricFamily("kestrelpy_mode", "1 for the mode in force.", labels=("mode",))
+    for word in _MODES:
+        mode.add_metric((word,), int(host.mode == word))
+    yield mode
+    queues = GaugeMetricFamily("kestrelpy_queues", "Queues by state.", labels=("state",))
+    for state in HEALTH_STATES:
+        queues.add_metric((state,), figures.states.get(state, 0))
+    yield queues
+    yield from _traffic(broker, host)
+    yield histogram("item_waiting_seconds", "From being stored to the first delivery.",
+                    figures.waiting_ms, _MS_BITS, _MILLI)  # fmt: skip
+    yield histogram("item_service_seconds", "From a delivery to its confirm.",
+                    figures.service_ms, _MS_BITS, _MILLI)  # fmt: skip
+    counters = broker.counters
+    yield histogram("sync_seconds", "Time of a sync of a journal.",
+                    counters.sync_us.counts, _US_BITS, _MICRO)  # fmt: skip
+    yield histogram("loop_lag_seconds", "How late the loop is, looked at once a second.",
+                    counters.loop_lag_us.counts, _US_BITS, _MICRO)  # fmt: skip
+    yield histogram("batch_records", "Records that a journal wrote together.",
+                    counters.batch_records.counts, _RECORD_BITS)  # fmt: skip
+
+
+def _traffic(broker: Broker, host: HttpHost) -> Iterator[Metric]:
+    counters = broker.counters
+    connections = GaugeMetricFamily(
+        "kestrelpy_connections", "Connections by wire.", labels=("wire",)
+    )
+    connections.add_metric(("memcache",), counters.connections)
+    connections.add_metric(("http",), host.http_connections)
+    yield connections
+    opened = CounterMetricFamily("kestrelpy_connections_opened", "Connections that came.")
+    opened.add_metric((), counters.connections_total)
+    yield opened
+    requests = CounterMetricFamily(
+        "kestrelpy_requests", "Requests by wire and status.", labels=("wire", "status")
+    )
+    for wire, counted in sorted(counters.wires.items()):
+        errors = counted.client_errors + counted.server_errors
+        requests.add_metric((wire, "ok"), max(counted.commands - errors, 0))
+        requests.add_metric((wire, "client_error"), counted.client_errors)
+        requests.add_metric((wire, "server_error"), counted.server_errors)
+    for status, count in sorted(counters.http_statuses.items()):
+        requests.add_metric(("http", str(status)), count)
+    yield requests
+    events = CounterMetricFamily(
+        "kestrelpy_queue_events", "Queues made, deleted and aged out.", labels=("event",)
+    )
+    events.add_metric(("created",), counters.queue_creates)
+    events.add_metric(("deleted",), counters.queue_deletes)
+    events.add_metric(("expired",), counters.queue_expires)
+    yield events
+
+
+def queue_histograms(broker: Broker, names: Sequence[bytes]) -> Iterator[Metric]:
+    """Yield the histograms of these queues; one that is not there has none."""
+    for word, text, column in (
+        ("queue_waiting_seconds", "From being stored to the first delivery.", "waiting_ms"),
+        ("queue_service_seconds", "From a delivery to its confirm.", "service_ms"),
+    ):
+        family = HistogramMetricFamily(f"kestrelpy_{word}", text, labels=_QUEUE)
+        for name in names:
+            queue = broker.queues.get(name)
+            counts = getattr(queue.reader.counters, column) if queue is not None else None
+            if counts is not None:
+                _add(family, (name.decode("ascii"),), counts, _MS_BITS, _MILLI)
+        yield family
+
+
+def histogram(
+    word: str, text: str, counts: Sequence[int], bits: range, unit: int = 0
+) -> HistogramMetricFamily:
+    """Return a histogram without labels; `unit` values make one of the base unit (0: whole)."""
+    family = HistogramMetricFamily(f"kestrelpy_{word}", text, labels=())
+    _add(family, (), counts, bits, unit)
+    return family
+
+
+def _add(
+    family: HistogramMetricFamily, labels: Sequence[str], counts: Sequence[int], bits: range,
+    unit: int,
+) -> None:  # fmt: skip
+    buckets = list[tuple[str, float]]()
+    for most in bits:
+        limit = (1 << most) / unit if unit else float((1 << most) - 1)
+        buckets.append((repr(limit), float(sum(counts[: most + 1]))))
+    buckets.append(("+Inf", float(sum(counts[:-1]))))
+    family.add_metric(labels, buckets, counts[-1] / (unit or 1))
+
+
+def _one(word: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"kestrelpy_{word}", text, value=value)
+
+
+def _info(host: HttpHost) -> GaugeMetricFamily:
+    info = GaugeMetricFamily(
+        "kestrelpy_build_info", "1; the labels tell the versions.", labels=("version", "python")
+    )
+    python = ".".join(map(str, sys.version_info[:3]))
+    info.add_metric((host.version, python), 1)
+    return info

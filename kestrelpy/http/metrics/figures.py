@@ -1,0 +1,188 @@
+"""The figures of one queue, and of all queues in one walk.
+
+    queues, in slices ──▶ a row each ──▶ seats: 200 queues with series of their own
+                              └────────▶ the others, summed as one
+
+A queue keeps its seat until it is deleted, or until another is twice as active: series that come
+and go are of no use. When a queue takes a seat or loses it, the counters of the others are adjusted
+so that they never fall.
+
+One rule: counters are read, and nothing here changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from heapq import nlargest
+from typing import Final
+
+from kestrelpy.core import Broker, Queue, on_disk
+from kestrelpy.operations import PAUSE, State, queue_state
+
+SEATS_MAX: Final = 200
+OTHERS: Final = "all others"  # no queue has this name: names have no blanks
+_PER_SLICE: Final = 100
+# A queue with less is not worth a seat that another has.
+_MARGIN: Final = 1000
+
+STATES: Final = ("ready", "delayed", "leased", "dead")
+# The columns of a row: first those that only grow, then those that may shrink.
+COUNTERS: Final = (
+    "stored", "delivered", "redelivered", "confirmed", "returned", "lease_expired", "expired",
+    "discarded", "dead_total", "duplicates", "gaps",
+)  # fmt: skip
+GAUGES: Final = (
+    *STATES, "bytes", "waiters", "keys_blocked", "keys_in_flight", "segments", "journal_bytes",
+    "age_ms",
+)  # fmt: skip
+COLUMNS: Final = {name: number for number, name in enumerate((*COUNTERS, *GAUGES))}
+_COUNTED: Final = len(COUNTERS)
+_AGE: Final = COLUMNS["age_ms"]
+_BITS: Final = 49
+
+Row = list[int]
+
+
+def row_of(queue: Queue, now_ms: int) -> Row:
+    """Return the figures of a queue, one for each column."""
+    reader, disk = queue.reader, on_disk(queue.log)
+    counters, keyed, ready = reader.counters, reader.key_gate, reader.ready
+    first = ready.first()
+    blocked = next(iter(keyed.whole.values()), None)
+    stored_ms = min((i.stored_ms for i in (first, blocked) if i is not None), default=0)
+    age_ms = max(now_ms + queue.clock.offset_ms - stored_ms, 0) if stored_ms else 0
+    is_own = disk is not None and not queue.own_number  # a child's journal is its parent's
+    return [
+        queue.total_items, counters.opened, counters.redelivered, counters.confirmed,
+        counters.cancelled, counters.lease_expired, counters.expired, counters.discarded,
+        counters.dead, counters.duplicates, counters.gaps,
+        ready.count, reader.delays.count, len(reader.leases), len(reader.dead),
+        ready.bytes, reader.waiters.count, keyed.keys.blocked_values, keyed.in_flight,
+        len(disk.journal.segments) if disk is not None and is_own else 0,
+        queue.log.disk_bytes() if is_own else 0, age_ms,
+    ]  # fmt: skip
+
+
+def _activity(row: Row) -> int:
+    return row[0] + row[1]
+
+
+class Figures:
+    """The figures of one walk: rows by name, the others as one row, and the sums of histograms."""
+
+    __slots__ = ("others", "queues", "rows", "service_ms", "states", "waiting_ms")
+
+    def __init__(self) -> None:
+        self.queues = 0
+        self.rows: dict[str, Row] = {}
+        self.others: Row | None = None
+        self.states: dict[State, int] = {}
+        self.waiting_ms = [0] * _BITS
+        self.service_ms = [0] * _BITS
+
+
+class Walks:
+    """All walks of one server: what one of them must know of the walk before."""
+
+    __slots__ = ("_last", "_offsets", "_seats", "_sums")
+
+    def __init__(self) -> None:
+        self._seats: dict[bytes, None] = {}
+        self._last: Row = []  # the counters of the others, as they were shown last
+        self._offsets = [0] * _COUNTED
+        self._sums = _Rising(_BITS), _Rising(_BITS)
+
+    def walk(self, broker: Broker, now_ms: int) -> Generator[bytes, None, Figures]:
+        """Return the figures of all queues."""
+        figures, seats = Figures(), self._seats
+        seated, best = dict[bytes, Row](), list[tuple[int, bytes, Row]]()
+        total, names = [0] * len(COLUMNS), list(broker.queues)
+        oldest = list[tuple[int, bytes]]()  # one more than seats: one of them has none
+        for start in range(0, len(names), _PER_SLICE):
+            if start:
+                yield PAUSE
+            some, ages = list[tuple[int, bytes, Row]](), list[tuple[int, bytes]]()
+            for name in names[start : start + _PER_SLICE]:
+                if (queue := broker.queues.get(name)) is None:
+                    continue
+                row = row_of(queue, now_ms)
+                _count(figures, queue, now_ms)
+                total = [a + b for a, b in zip(total, row, strict=True)]
+                ages.append((row[_AGE], name))
+                if name in seats:
+                    seated[name] = row
+                else:
+                    some.append((_activity(row), name, row))
+            best = nlargest(SEATS_MAX, best + some)
+            oldest = nlargest(SEATS_MAX + 1, oldest + ages)
+        yield PAUSE
+        self._seat(seated, best)
+        self._sum_others(figures, total, seated, oldest)
+        waiting, service = self._sums
+        figures.waiting_ms = waiting.raised(figures.waiting_ms)
+        figures.service_ms = service.raised(figures.service_ms)
+        return figures
+
+    def _seat(self, seated: dict[bytes, Row], best: list[tuple[int, bytes, Row]]) -> None:
+        """Give free seats to the most active queues, and seats of much less active ones."""
+        for activity, name, row in best:
+            if len(seated) >= SEATS_MAX:
+                least = min(seated, key=lambda each: _activity(seated[each]))
+                if activity <= 2 * _activity(seated[least]) + _MARGIN:
+                    break
+                gone = seated.pop(least)
+                self._offsets = [a - b for a, b in zip(self._offsets, gone, strict=False)]
+            seated[name] = row
+            if self._last:  # until now it was one of the others
+                self._offsets = [a + b for a, b in zip(self._offsets, row, strict=False)]
+        self._seats = dict.fromkeys(seated)
+
+    def _sum_others(
+        self, figures: Figures, total: Row, seated: dict[bytes, Row],
+        oldest: list[tuple[int, bytes]],
+    ) -> None:  # fmt: skip
+        figures.rows = {name.decode("ascii"): seated[name] for name in sorted(seated)}
+        if figures.queues <= len(seated) and not self._last:
+            return  # there are no others, and never were
+        others = list(total)
+        for row in seated.values():
+            others = [a - b for a, b in zip(others, row, strict=True)]
+        others[_AGE] = next((age_ms for age_ms, name in oldest if name not in seated), 0)
+        for column in range(_COUNTED):
+            shown = others[column] + self._offsets[column]
+            if self._last and shown < self._last[column]:  # some of them were deleted
+                self._offsets[column] += self._last[column] - shown
+                shown = self._last[column]
+            others[column] = shown
+        self._last = others[:_COUNTED]
+        figures.others = others
+
+
+def _count(figures: Figures, queue: Queue, now_ms: int) -> None:
+    state, counters = queue_state(queue, now_ms), queue.reader.counters
+    figures.queues += 1
+    figures.states[state] = figures.states.get(state, 0) + 1
+    if (waiting_ms := counters.waiting_ms) is not None:
+        sums = figures.waiting_ms
+        figures.waiting_ms = [a + b for a, b in zip(sums, waiting_ms, strict=True)]
+    if (service_ms := counters.service_ms) is not None:
+        sums = figures.service_ms
+        figures.service_ms = [a + b for a, b in zip(sums, service_ms, strict=True)]
+
+
+class _Rising:
+    """Sums that never fall, though a deleted queue takes its share with it."""
+
+    __slots__ = ("_last", "_offsets")
+
+    def __init__(self, size: int) -> None:
+        self._last = [0] * size
+        self._offsets = [0] * size
+
+    def raised(self, sums: list[int]) -> list[int]:
+        """Return the sums with what deleted queues had counted."""
+        for number, value in enumerate(sums):
+            if (missing := self._last[number] - value - self._offsets[number]) > 0:
+                self._offsets[number] += missing
+        self._last = [a + b for a, b in zip(sums, self._offsets, strict=True)]
+        return list(self._last)

@@ -1,0 +1,41 @@
+"""`GET /metrics`, and with `?queue=` the histograms of queues.
+
+One rule: a scrape is cheap for everybody else: see `scrapes`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, cast
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kestrelpy.http.call import Call
+from kestrelpy.http.metrics.families import queue_histograms
+from kestrelpy.http.metrics.scrapes import Scrapes, rendered
+from kestrelpy.http.values import queue_name
+
+router: Final = APIRouter(tags=["metrics"])
+QUEUES_MAX: Final = 20
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get(
+    "/metrics", summary="Metrics for Prometheus", response_class=Response,
+    responses={200: {"content": {"text/plain": {}}, "description": "The text format."}},
+)  # fmt: skip
+async def get_metrics(
+    request: Request,
+    queue: Annotated[
+        list[str] | None, Query(max_length=QUEUES_MAX, description="With its histograms.")
+    ] = None,
+) -> Response:
+    """Answer with all families; the 200 most active queues have series of their own."""
+    call: Call = request.scope["call"]
+    names = [queue_name(each) for each in queue or ()]
+    text = await cast(Scrapes, request.scope["shared"].scrapes).text(call.host)
+    if names:
+        families = queue_histograms(call.broker, list(dict.fromkeys(names)))
+        text += b"".join(map(rendered, families))
+    return Response(text, 200, None, TEXT)

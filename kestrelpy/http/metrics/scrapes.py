@@ -1,0 +1,95 @@
+"""One rendering for all scrapers that come within a second.
+
+    first scraper ──▶ walk ──▶ family ──▶ PAUSE ──▶ family ──▶ ... ──▶ text ──▶ kept for a second
+    second scraper ────────────────────── waits for the same ──────────┘
+
+One rule: one rendering runs at a time, and no slice of it is longer than one family.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from kestrelpy.http.call import Call, Gone
+from kestrelpy.http.metrics.families import queue_families, server_families
+from kestrelpy.http.metrics.figures import Figures, Walks
+from kestrelpy.http.ports import HttpHost
+from kestrelpy.operations import PAUSE
+
+SHARED_MS: Final = 1000
+
+
+class _One(Collector):
+    """A collector of one family."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family
+
+
+def rendered(family: Metric) -> bytes:
+    """Return the family in the text format of Prometheus."""
+    registry = CollectorRegistry()
+    registry.register(_One(family))
+    return generate_latest(registry)
+
+
+class Scrapes:
+    """The renderings of one server."""
+
+    def __init__(self) -> None:
+        self.renderings = 0
+        self._walks = Walks()
+        self._text = b""
+        self._at_ms: int | None = None
+        self._task: asyncio.Task[bytes] | None = None
+        self._call: Call | None = None
+
+    async def text(self, host: HttpHost) -> bytes:
+        """Return all families, at most a second old."""
+        if self._at_ms is not None and host.now_ms() - self._at_ms < SHARED_MS:
+            return self._text
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._render(host))
+        return await asyncio.shield(self._task)
+
+    async def _render(self, host: HttpHost) -> bytes:
+        """Render with a call of its own: it goes on when the scraper hangs up."""
+        self.renderings += 1
+        call = self._call = Call(host, "http metrics")
+        try:
+            free_bytes = await host.disk_free_bytes()
+            figures = await call.run(self._walks.walk(host.broker, call.now_ms()))
+            self._text = await call.run(_parts(figures, host, free_bytes))
+            self._at_ms = host.now_ms()
+            return self._text
+        except Gone:
+            return b""
+        finally:
+            self._task = self._call = None
+
+    def close(self) -> None:
+        """The server stops: end the rendering."""
+        if self._call is not None:
+            self._call.hang_up()
+
+
+def _parts(
+    figures: Figures, host: HttpHost, free_bytes: int | None
+) -> Generator[bytes, None, bytes]:
+    parts = list[bytes]()
+    for families in (
+        server_families(figures, host, free_bytes, host.now_ms()), queue_families(figures),
+    ):  # fmt: skip
+        for family in families:
+            parts.append(rendered(family))
+            yield PAUSE
+    return b"".join(parts)

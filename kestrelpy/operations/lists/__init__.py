@@ -1,0 +1,16 @@
+"""Lists for operators: queues, items, leases, keys, dead letters, each page with a limit."""
+
+from kestrelpy.operations.lists.connections import ConnectionFacts
+from kestrelpy.operations.lists.deaths import DeathFilter, Deaths, ListedDeath
+from kestrelpy.operations.lists.items import ITEM_STATES, ItemList, ItemPage, ListedItem
+from kestrelpy.operations.lists.journals import JournalFacts, journal_facts
+from kestrelpy.operations.lists.keys import KeyFacts, KeyPage, list_keys
+from kestrelpy.operations.lists.leases import list_leases
+from kestrelpy.operations.lists.queues import QUEUE_SORTS, QueueOrder, QueuePage, list_queues
+from kestrelpy.operations.lists.survey import survey
+
+__all__ = [
+    "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "Deaths", "ItemList",
+    "ItemPage", "JournalFacts", "KeyFacts", "KeyPage", "ListedDeath", "ListedItem", "QueueOrder",
+    "QueuePage", "journal_facts", "list_keys", "list_leases", "list_queues", "survey",
+]  # fmt: skip

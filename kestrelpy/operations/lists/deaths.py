@@ -1,0 +1,102 @@
+"""The dead letters of a queue: pages of them, counts by reason, and those that match a filter.
+
+    all dead letters, by id ──▶ after the cursor ──▶ filter ──▶ a page, its cursor
+
+One rule: each call looks at a bounded number of dead letters, and says where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final, NamedTuple
+
+from journal.format import DeadEntry
+from kestrelpy.core import Queue
+from kestrelpy.operations.ports import PAUSE
+
+# A look at one dead letter takes about 2 us.
+LOOKED_MAX: Final = 1000
+COUNTED_MAX: Final = 10_000
+REASONS_MAX: Final = 100
+
+_Bytes = bytes  # where a field of that name hides the type
+
+
+class DeathFilter(NamedTuple):
+    """Which dead letters. Times are on the wall clock; 0 and None: any."""
+
+    reason: bytes | None = None
+    died_from_ms: int = 0
+    died_before_ms: int | None = None
+    attempts_least: int = 0
+
+    def matches(self, death: DeadEntry) -> bool:
+        """True if this dead letter is meant."""
+        if self.reason is not None and death.reason != self.reason:
+            return False
+        if death.died_ms < self.died_from_ms or death.attempts < self.attempts_least:
+            return False
+        return self.died_before_ms is None or death.died_ms < self.died_before_ms
+
+
+class ListedDeath(NamedTuple):
+    """One dead letter. `died_ms` is on the wall clock."""
+
+    id: int
+    attempts: int
+    reason: _Bytes
+    died_ms: int
+    bytes: int
+    is_leased: bool
+
+
+class Deaths:
+    """The dead letters of one queue."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def some(self, wanted: DeathFilter, after: int, most: int) -> tuple[list[int], int]:
+        """Return the next ids that match, and the cursor to go on from; 0: there is no more."""
+        dead, found, id_ = self._queue.reader.dead, list[int](), after
+        for _ in range(LOOKED_MAX):
+            id_ = dead.ids.first_from(id_ + 1)
+            if not id_:
+                return found, 0
+            if wanted.matches(dead.deaths[id_]):
+                found.append(id_)
+            if len(found) == most:
+                break
+        return found, id_
+
+    def facts(self, ids: list[int]) -> list[ListedDeath]:
+        """Return the facts of these dead letters, without those that are gone."""
+        reader = self._queue.reader
+        deaths = (reader.dead.deaths.get(id_) for id_ in ids)
+        return [
+            ListedDeath(
+                death.item, death.attempts, death.reason, death.died_ms, death.body_bytes,
+                death.item in reader.leases,
+            )
+            for death in deaths if death is not None
+        ]  # fmt: skip
+
+    def reasons(self) -> Generator[bytes, None, tuple[dict[bytes, int], bool]]:
+        """Return how many of the oldest dead letters have each reason, and whether these are all.
+
+        The reasons after the first hundred are counted as one, `other`.
+        """
+        dead, counts, id_ = self._queue.reader.dead, dict[bytes, int](), 0
+        for looked in range(1, COUNTED_MAX + 1):
+            id_ = dead.ids.first_from(id_ + 1)
+            if not id_:
+                return counts, True
+            reason = dead.deaths[id_].reason
+            if reason not in counts and len(counts) >= REASONS_MAX:
+                reason = b"other"
+            counts[reason] = counts.get(reason, 0) + 1
+            if not looked % LOOKED_MAX:
+                yield PAUSE
+        return counts, not dead.ids.first_from(id_ + 1)

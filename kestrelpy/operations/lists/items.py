@@ -1,0 +1,148 @@
+"""A page of the items of a queue, by state and key, with their bodies.
+
+    any, ready   ──▶ by marker, read in order from the log ──┐
+    leased, dead, delayed ──▶ by id, each one read ──────────┴──▶ key? ──▶ a page, its cursor
+
+A page looks at a bounded number of items. It may be empty and have a cursor: the next page goes on
+from there. The pages without a state have all items with a marker; a delayed item has none yet.
+
+One rule: a page shows only items that are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
+
+from journal.format import in_words
+from journal.store import Put
+from kestrelpy.core import DONE, Browse, Queue
+from kestrelpy.operations.lists.leases import leased_ids
+from kestrelpy.operations.ports import PAUSE
+from kestrelpy.operations.reading import LogReader, NoShape
+
+ITEM_STATES: Final = ("ready", "leased", "delayed", "dead", "done")
+LOOKED_MAX: Final = 10_000
+# Items that are read one by one, for one page.
+READ_MAX: Final = 500
+_PER_READ: Final = 200
+
+_Bytes = bytes  # where a field of that name hides the type
+
+
+class ListedItem(NamedTuple):
+    """One item. Times are on the wall clock; `marker` is None before the item is available."""
+
+    id: int
+    marker: int | None
+    state: str
+    attempts: int
+    flags: int
+    stored_ms: int
+    expires_ms: int | None
+    bytes: int
+    key: str | None
+    body: _Bytes
+    is_cut: bool
+
+
+class ItemPage(NamedTuple):
+    """The items of one page; `next` is its cursor, None on the last page."""
+
+    items: list[ListedItem]
+    next: int | None
+
+
+class ItemList:
+    """The items of one queue in one state ("": any), with this key (None: any).
+
+    `now_ms` returns the steady time; `body_max` is the length of a body that is not cut.
+    """
+
+    __slots__ = ("_body_max", "_key", "_now_ms", "_queue", "_reader", "_state")
+
+    def __init__(
+        self, queue: Queue, reader: LogReader, state: str, key: str | None, body_max: int,
+        now_ms: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._queue = queue
+        self._reader = reader
+        self._state = state
+        self._key = key
+        self._body_max = body_max
+        self._now_ms = now_ms
+
+    def page(self, after: int, most: int) -> Generator[bytes, None, ItemPage]:
+        """Return at most `most` items after this cursor; 0 is the beginning."""
+        if self._state in ("leased", "delayed", "dead"):
+            return (yield from self._by_id(after, most))
+        return (yield from self._by_marker(after, most))
+
+    def _by_marker(self, after: int, most: int) -> Generator[bytes, None, ItemPage]:
+        found, looked = list[ListedItem](), 0
+        while looked < LOOKED_MAX:
+            read = yield from self._reader.page(self._queue, after, _PER_READ, 0, NoShape())
+            if read is None:
+                return ItemPage(found, None)
+            page, browse = read
+            for put in page.puts:
+                after, looked = put[1], looked + 1
+                item = self._listed(put, browse)
+                if self._matches(item):
+                    found.append(item)
+                if len(found) == most:
+                    return ItemPage(found, after)
+            yield PAUSE
+        return ItemPage(found, after)
+
+    def _by_id(self, after: int, most: int) -> Generator[bytes, None, ItemPage]:
+        queue, found = self._queue, list[ListedItem]()
+        ids = yield from self._ids(after)
+        for id_ in ids[:READ_MAX]:
+            after = id_
+            if queue.deleted:
+                return ItemPage(found, None)
+            if id_ > queue.log.item_stored:
+                continue
+            put = yield from self._reader.find(queue, id_)
+            browse = Browse(queue)
+            if put is None or not browse.has(id_):
+                continue
+            item = self._listed(put, browse)
+            if self._matches(item):
+                found.append(item)
+            if len(found) == most:
+                break
+        return ItemPage(found, after if ids and after < ids[-1] else None)
+
+    def _ids(self, after: int) -> Generator[bytes, None, list[int]]:
+        """Return the next ids in this state, one more than a page reads."""
+        reader = self._queue.reader
+        if self._state == "leased":
+            return (yield from leased_ids(reader, after, READ_MAX + 1))
+        ids = reader.dead.ids if self._state == "dead" else reader.delays.ids
+        some, id_ = list[int](), ids.first_from(after + 1)
+        while id_ and len(some) <= READ_MAX:
+            some.append(id_)
+            id_ = ids.first_from(id_ + 1)
+        return some
+
+    def _matches(self, item: ListedItem) -> bool:
+        state = self._state
+        if state and item.state != state:
+            return False
+        return self._key is None or item.key == self._key
+
+    def _listed(self, put: Put, browse: Browse) -> ListedItem:
+        id_, marker, flags, stored_ms, expires_ms, body, key, _ = put
+        state, attempts = browse.state(id_)
+        if state != DONE and browse.has_expired(
+            id_, expires_ms, self._now_ms() + self._queue.clock.offset_ms
+        ):
+            state = DONE
+        word = "leased" if state == b"lent" else state.decode("ascii")
+        return ListedItem(
+            id_, None if word == "delayed" else marker or None, word, attempts, flags, stored_ms,
+            expires_ms or None, len(body), in_words(key) or None, body[: self._body_max],
+            len(body) > self._body_max,
+        )  # fmt: skip

@@ -1,0 +1,72 @@
+"""The server as a whole: connections, schedules, mode, reload, drain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.http_client import web
+
+SCHEDULES = """
+[schedules.a]
+cron = "0 0 1 1 *"
+queue = "jobs"
+body = "x"
+[schedules.b]
+cron = "0 0 1 1 *"
+queue = "jobs"
+body = "x"
+"""
+
+
+async def test_connections_of_all_wires_are_listed_and_closed(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        peer = await server.memcache()
+        assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        assert (await peer.ask(b"get jobs/open\r\n")).startswith(b"VALUE")
+        found = (await server.client.get("/admin/connections")).json()["connections"]
+        (held,) = (each for each in found if each["wire"] == "memcache")
+        assert (held["leases"], {each["wire"] for each in found}) == (1, {"memcache", "http"})
+        page = (await server.client.get("/admin/connections?limit=1")).json()
+        rest = (await server.client.get(page["next"])).json()["connections"]
+        assert [each["id"] for each in page["connections"] + rest] == [e["id"] for e in found]
+
+        where = f"/admin/connections/{held['id']}"
+        assert (await server.client.delete(where)).json() == {"count": 1}
+        await peer.reader.read()
+        assert (await server.client.delete(where)).status_code == 404
+        facts = (await server.client.get("/admin/queues/jobs")).json()["facts"]
+        assert (facts["leased"], facts["items"]) == (0, 1)
+
+
+async def test_schedules_are_pages_by_name(tmp_path: Path) -> None:
+    async with web(tmp_path, SCHEDULES) as server:
+        page = (await server.client.get("/admin/schedules?limit=1")).json()
+        last = (await server.client.get(page["next"])).json()
+        rows = page["schedules"] + last["schedules"]
+        assert [(each["name"], each["queue"]) for each in rows] == [("a", "jobs"), ("b", "jobs")]
+        assert last["next"] is None
+
+
+async def test_a_bad_configuration_is_not_taken_and_the_answer_says_so(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        assert (await server.client.post("/admin/reload")).json() == {"count": 1}
+        server.server.config_file.write_text("[server]\nmood = 1\n")
+        said = await server.client.post("/admin/reload")
+        assert said.status_code == 503
+        assert "mood" in said.json()["description"]
+
+
+async def test_the_mode_is_read_and_changed(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        assert (await server.client.get("/admin/mode")).json() == {"mode": "up"}
+        said = await server.client.patch("/admin/mode", json={"mode": "quiescent"})
+        assert said.json() == {"mode": "quiescent"}
+        assert (await server.client.patch("/admin/mode", json={"mode": "x"})).status_code == 400
+        assert (await server.client.get("/admin/journal")).json()["health"] == "ok"
+
+
+async def test_drain_needs_a_setting(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        said = await server.client.post("/admin/drain")
+        assert said.status_code == 403
+        assert "allow_shutdown" in said.json()["description"]

@@ -1,0 +1,49 @@
+"""Families in base units, with histograms that Prometheus understands."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from kestrelpy.core.counters import Histogram
+from kestrelpy.http.metrics.families import histogram, queue_families, queue_histograms
+from kestrelpy.http.metrics.figures import OTHERS, Walks
+from kestrelpy.http.metrics.scrapes import rendered
+from tests.support.server_harness import ServerHarness
+from tests.support.steps import ended
+
+
+def test_a_histogram_is_cumulative_and_its_sum_is_in_the_base_unit() -> None:
+    values = Histogram()
+    for ms in (0, 1, 3, 5, 100):
+        values.add(ms)
+    text = rendered(histogram("x_seconds", "x", values.counts, range(0, 6, 2), 1000)).decode()
+    assert [line.partition("x_seconds_")[2] for line in text.splitlines()[2:]] == [
+        'bucket{le="0.001"} 1.0', 'bucket{le="0.004"} 3.0', 'bucket{le="0.016"} 4.0',
+        'bucket{le="+Inf"} 5.0', "count 5.0", "sum 0.109",
+    ]  # fmt: skip
+
+
+def test_each_limit_of_whole_numbers_counts_the_number_itself() -> None:
+    values = Histogram()
+    for number in (1, 3, 4):
+        values.add(number)
+    text = rendered(histogram("n", "n", values.counts, range(1, 4))).decode()
+    assert 'n_bucket{le="1.0"} 1.0' in text
+    assert 'n_bucket{le="3.0"} 2.0' in text
+    assert 'n_bucket{le="7.0"} 3.0' in text
+
+
+def test_the_name_of_a_queue_is_escaped_in_its_label() -> None:
+    server = ServerHarness()
+    server.say("a", b'set q"\\ 0 0 1', b"x")
+    figures = ended(Walks().walk(server.broker, server.now_ms))
+    text = b"".join(map(rendered, queue_families(figures))).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    ready = families["kestrelpy_items"].samples[0]
+    assert (ready.labels, ready.value) == ({"queue": 'q"\\', "state": "ready"}, 1)
+    assert OTHERS not in text
+
+
+def test_a_queue_that_is_not_there_has_no_histogram() -> None:
+    server = ServerHarness()
+    assert all(not family.samples for family in queue_histograms(server.broker, [b"none"]))

@@ -1,0 +1,100 @@
+"""One walk over all queues: seats for the active ones, and others whose counters never fall."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.http.metrics import figures
+from kestrelpy.http.metrics.figures import COLUMNS, Figures, Walks
+from tests.support.server_harness import ServerHarness
+from tests.support.steps import counted, ended
+
+
+@pytest.fixture(autouse=True)
+def two_seats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "SEATS_MAX", 2)
+    monkeypatch.setattr(figures, "_MARGIN", 0)
+
+
+def put(server: ServerHarness, name: str, count: int) -> None:
+    for _ in range(count):
+        server.say("a", b"set %b 0 0 1" % name.encode(), b"x")
+
+
+def walk(server: ServerHarness, walks: Walks) -> Figures:
+    return ended(walks.walk(server.broker, server.now_ms))
+
+
+def stored(found: Figures) -> dict[str, int]:
+    """The items stored, by queue; `others` is what the others show."""
+    rows = {name: row[COLUMNS["stored"]] for name, row in found.rows.items()}
+    return rows | ({"others": found.others[COLUMNS["stored"]]} if found.others else {})
+
+
+def test_the_most_active_queues_have_seats_and_the_others_are_one() -> None:
+    server, walks = ServerHarness(), Walks()
+    for name, count in (("a", 3), ("b", 1), ("c", 2), ("d", 1)):
+        put(server, name, count)
+    found = walk(server, walks)
+    assert (stored(found), found.queues) == ({"a": 3, "c": 2, "others": 2}, 4)
+
+
+def test_without_others_there_is_no_row_for_them() -> None:
+    server, walks = ServerHarness(), Walks()
+    put(server, "a", 1)
+    assert stored(walk(server, walks)) == {"a": 1}
+    assert stored(walk(server, walks)) == {"a": 1}
+
+
+def test_a_much_more_active_queue_takes_a_seat_and_the_others_neither_fall_nor_jump() -> None:
+    server, walks = ServerHarness(), Walks()
+    for name, count in (("a", 3), ("b", 3), ("c", 1), ("d", 2)):
+        put(server, name, count)
+    assert stored(walk(server, walks)) == {"a": 3, "b": 3, "others": 3}
+    put(server, "c", 2)
+    assert stored(walk(server, walks)) == {"a": 3, "b": 3, "others": 5}
+    put(server, "c", 5)
+    found = stored(walk(server, walks))
+    assert found["c"] == 8
+    assert found["others"] == 10  # 5, and the 5 that c stored as one of them
+
+
+def test_the_others_do_not_fall_when_one_of_them_is_deleted() -> None:
+    server, walks = ServerHarness(), Walks()
+    for name, count in (("a", 3), ("b", 3), ("c", 1), ("d", 2)):
+        put(server, name, count)
+    walk(server, walks)
+    server.say("a", b"delete d")
+    assert stored(walk(server, walks))["others"] == 3
+    put(server, "c", 1)
+    assert stored(walk(server, walks))["others"] == 4
+
+
+def test_the_sums_of_histograms_do_not_fall_when_a_queue_is_deleted() -> None:
+    server, walks = ServerHarness(), Walks()
+    put(server, "a", 2)
+    for _ in range(2):
+        server.say("a", b"get a")
+    assert sum(walk(server, walks).service_ms[:-1]) == 2
+    server.say("a", b"delete a")
+    assert sum(walk(server, walks).service_ms[:-1]) == 2
+
+
+def test_a_walk_over_many_queues_pauses_between_its_slices() -> None:
+    server = ServerHarness()
+    for number in range(301):
+        server.broker.create(b"q%d" % number, server.now_ms)
+    found, pauses = counted(Walks().walk(server.broker, server.now_ms))
+    assert (found.queues, found.states, pauses) == (301, {"ok": 301}, 4)
+
+
+def test_the_age_of_the_others_is_that_of_the_oldest() -> None:
+    server, walks = ServerHarness(), Walks()
+    put(server, "old", 1)
+    server.pass_time(500)
+    for name in ("a", "b"):
+        put(server, name, 3)
+    put(server, "new", 1)
+    found = walk(server, walks)
+    assert found.others is not None
+    assert found.others[COLUMNS["age_ms"]] == 500

@@ -1,0 +1,79 @@
+"""Pages of items: by state, by key, with bodies that are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.operations.lists import items
+from kestrelpy.operations.lists.items import ItemList, ItemPage
+from kestrelpy.operations.reading import LogReader
+from tests.support.server_harness import ServerHarness
+from tests.support.steps import ended
+
+
+@pytest.fixture
+def server() -> ServerHarness:
+    """The states in memory: ready 2 4 6, leased 1, delayed 5, dead 3."""
+    made = ServerHarness()
+    made.set_queue("jobs", durable=False)
+    made.set_server(max_open_reads=10)
+    for number in range(1, 7):
+        option = b"/key=A" if number % 2 else b""
+        option += b"/delay=1h" if number == 5 else b""
+        made.say("a", b"set jobs%b 0 0 2" % option, b"b%d" % number)
+    made.say("a", b"get jobs/open")
+    return made
+
+
+def page(
+    server: ServerHarness, state: str = "", key: str | None = None, after: int = 0, most: int = 9
+) -> ItemPage:
+    reader = server.client("reader").conversation.browser()
+    assert isinstance(reader, LogReader)
+    found = ItemList(server.queue("jobs"), reader, state, key, 1, lambda: server.now_ms)
+    return ended(found.page(after, most))
+
+
+def ids(found: ItemPage) -> list[int]:
+    return [each.id for each in found.items]
+
+
+def test_each_state_has_its_items(server: ServerHarness) -> None:
+    assert ids(page(server, "ready")) == [2, 3, 4, 6]
+    assert ids(page(server, "leased")) == [1]
+    assert ids(page(server, "delayed")) == [5]
+    assert ids(page(server, "dead")) == []
+    assert ids(page(server)) == [1, 2, 3, 4, 6]
+    server.say("a", b"get jobs/abort/dead=why")
+    assert ids(page(server, "dead")) == [1]
+
+
+def test_a_key_chooses_items_in_any_state(server: ServerHarness) -> None:
+    assert ids(page(server, "", "A")) == [1, 3]
+    assert ids(page(server, "delayed", "A")) == [5]
+    assert ids(page(server, "delayed", "B")) == []
+
+
+def test_a_body_is_cut_and_says_so(server: ServerHarness) -> None:
+    item = page(server, "ready").items[0]
+    assert (item.body, item.is_cut, item.bytes, item.key) == (b"b", True, 2, None)
+
+
+def test_pages_have_each_item_once(server: ServerHarness) -> None:
+    seen, after = list[int](), 0
+    for _ in range(9):
+        found = page(server, "ready", after=after, most=2)
+        seen += ids(found)
+        if found.next is None:
+            break
+        after = found.next
+    assert seen == [2, 3, 4, 6]
+
+
+def test_a_page_stops_looking_at_its_bound_and_has_a_cursor(
+    server: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "LOOKED_MAX", 2)
+    monkeypatch.setattr(items, "_PER_READ", 2)
+    found = page(server, "ready", "none")
+    assert (found.items, found.next) == ([], 2)
