@@ -192,7 +192,9 @@ class Target:
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         number = queue.next_number
         written = queue.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
-        header = queue.remember(ItemHeader(origin=origin), key, written, unix_ms)
+        header = queue.remember(
+            ItemHeader(origin=origin, client=item.client), key, written, unix_ms
+        )
         copy = Item(number, number, item.body, item.flags, unix_ms, expires_ms, 0, key, header)
         if passes_on := queue.passes_on:
             queue._apply_passed(number)
