@@ -33,8 +33,8 @@ class LeaseEntry(NamedTuple):
     `key` is the canonical key of its item: no other item of that key is leased meanwhile, even
     after a restart.
 
-    It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`. `lives_ms`: its
-    item does not expire before that time; 0: its put says when it does.
+    It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`. `lives_ms` is
+    the expiry of its item from then on; 0: its put says when it expires.
     """
 
     item: int

@@ -114,7 +114,8 @@ class Snapshot:
     `live_bytes` are the bodies of all live items: ready, leased, dead. `segments` are all but the
     one in which the log goes on, in the order of the log; `tally` is of that one, up to `offset`
     (None: not known, and a start reads that segment whole). `declared` are the settings that a
-    client declared, as they are stored (empty: none), `metadata` the queue's, `watermarks` the last times of schedules.
+    client declared, as they are stored (empty: none), `metadata` the queue's,
+    `watermarks` the last times of schedules.
     `delayed` and `placed` may be iterated more than once. `held` are the keys, by item, of items
     that were given back for later and are still first for their key, due or not. `origins` are
     open, by the item that was made of them. `readers` are the children; `passes_on`: the queue

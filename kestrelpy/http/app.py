@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import simple
+from kestrelpy.http import simple, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, Door
 from kestrelpy.http.guard import Guard
@@ -50,6 +50,7 @@ def make_app() -> FastAPI:
             HTTPException: _http_exception, Exception: _bug,
         },
     )  # fmt: skip
+    app.include_router(zaqar.router)
     app.include_router(simple.router)
     app.add_api_route("/", _page, include_in_schema=False)
     return app

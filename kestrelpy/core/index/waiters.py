@@ -41,7 +41,8 @@ class Waiter:
 
     `lease` or `item` is the answer, and `owner` the subscription that it came from. With neither,
     no item came in time, or the request was `refused` for this reason. With `lease_ms` the item is
-    leased by token, and lives for `grace_ms` after that. `done_lsn` is the record that ended the delivery of a plain get.
+    leased by token, and lives for `grace_ms` after that. `done_lsn` is the record that ended the
+    delivery of a plain get.
     `caller` belongs to the shell; the core hands it back. An observer waits for a marker
     above `after`; its answer is `owner` alone.
     """
