@@ -77,7 +77,8 @@ async def post(request: Request, queue: str) -> Response:
     call, name = ask.call, ask.name
     found = call.broker.queues.get(name)
     meta = in_force(parsed(found.metadata)) if found is not None else in_force({})
-    batch: Batch | None = await ask.json(Batch, min(meta["_max_messages_post_size"], POST_BYTES_MAX))
+    most = min(meta["_max_messages_post_size"], POST_BYTES_MAX)
+    batch: Batch | None = await ask.json(Batch, most)
     if batch is None or not batch.messages:
         raise HttpError(400, "there are no messages to post")
     ready = _checked(ask, batch.messages, meta)

@@ -238,7 +238,8 @@ async def stats(request: Request, queue: str) -> Response:
         unix_ms = call.now_ms() + call.broker.clock.offset_ms
         reader = found.reader
         total = reader.live.count - len(reader.dead.deaths)
-        claimed = min(len(reader.leases), total)
+        leased_dead = len(reader.dead.deaths) - reader.dead.count
+        claimed = max(min(len(reader.leases) - leased_dead, total), 0)
         figures = {"claimed": claimed, "free": total - claimed, "total": total}
         for word, put in (("oldest", oldest), ("newest", newest)):
             if put is not None and total:
