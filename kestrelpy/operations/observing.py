@@ -97,7 +97,7 @@ class Observing:
                     room -= len(put[5])
                     if len(found) == most or room <= 0:
                         break
-            page_items = _PAGE_ITEMS
+            page_items = min(_PAGE_ITEMS, LOOKED_MAX - looked)
             yield PAUSE
         if self._sight.delayed and len(found) < most and room > 0 and not is_cut:
             delayed, is_cut = yield from self._add_delayed(found, delayed, most, room)

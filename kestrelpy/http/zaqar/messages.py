@@ -301,6 +301,7 @@ async def _delete_one(ask: Ask, queue: Queue, number: int, claim: ClaimId | None
 async def _cancel(ask: Ask, queue: Queue, number: int) -> bool:
     """Remove a message that waits; False: it does not, any more."""
     call = ask.call
+    Removal.check(call.broker, call.host, queue.name)
     removal = Removal(queue, LogReader(call), call.now_ms)
     if not removal.is_logged(number):
         rests = removal.cancel(number)
@@ -327,7 +328,6 @@ async def delete_many(request: Request, queue: str) -> Response:
         raise HttpError(400, "claim_ids has what is no id of a claim")
     found = LeaseEnd(ask.call.broker).queue(name)
     if found is not None:
-        Removal.check(ask.call.broker, ask.call.host, name)
         await _delete_all(ask, found, ids, [each for each in held if each is not None])
     return nothing()
 

@@ -180,6 +180,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         durable=True,
         max_leased=6,
         max_attempts=None,
+        dead_letter_age_ms=172_800_000,
         dedupe_window_ms=3_600_000,
         scope_window_ms=None,
         retain=Retain(0, 10 << 30),
