@@ -112,6 +112,7 @@ PACKAGE_FILES_MAX = 15
 LARGE_PACKAGES: dict[str, str] = {
     "kestrelpy.cli": "one file a command, found by its name",
     "kestrelpy.examples": "one file a recipe, found by its name",
+    "kestrelpy.operations": "one file an operation, found by its name",
 }
 # Functions that take one of these first are methods, of it or of a part of it.
 HAVE_METHODS = {

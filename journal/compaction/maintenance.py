@@ -127,7 +127,7 @@ class Maintenance:
             state.watermarks, state.held, state.origins, state.readers, state.passes_on,
             state.retained,
         )  # fmt: skip
-        snapshot.is_tombstone = state.is_tombstone
+        snapshot.is_tombstone, snapshot.metadata = state.is_tombstone, state.metadata
         batch, memory = Batch(), state.memory
         if memory is not None:
             batch = memory.fresh.take()

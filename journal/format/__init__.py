@@ -4,6 +4,7 @@ Each thing that records carry has a file of its own; other packages import all o
 """
 
 from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
+from journal.format.declared import WITH_METADATA, declared_by, declared_draft
 from journal.format.describe import BODY_BYTES_SHOWN, flush_spared, sentence, shown
 from journal.format.folder import folder_name, journal_folders, parse_folder_name
 from journal.format.item_header import ItemHeader, item_header_of, says_only_expiry
@@ -107,16 +108,17 @@ __all__ = [
     "FILE_HEADER_BYTES", "FOOTER_SPACE_BYTES", "FRAME_BYTES_MAX", "GONE", "HEADER_BYTES",
     "KEY_BYTES_MAX", "LOG", "META_BYTES_MAX", "NUMBER_TAG", "PLACING", "SNAPSHOT", "STOPS",
     "SUFFIX", "SUFFIX_RECYCLED", "TAKES", "TEXT_TAG", "TOKENS_SKIPPED", "UNNUMBERED",
-    "Beginning", "Checkpoint", "DeadEntry", "DelayedEntry", "Draft", "ItemHeader", "Kind",
-    "LeaseEntry", "Meta", "Origin", "PlacedEntry", "RawDraft", "ReaderState", "Record",
-    "SegmentHeader", "Tag", "Tally", "Watermark", "as_text", "attempts_of", "dead_of", "decode",
-    "decode_counts", "decode_meta", "delayed_entries", "encode", "encode_meta", "ended",
-    "ended_bytes", "find_next", "flush_spared", "folder_name", "frame_bytes", "frame_end",
-    "have_one_log", "in_words", "is_older_frame", "item_header_of", "join", "journal_folders",
-    "lease_entries", "line_drafts", "live_of", "moved", "named", "named_text", "number_given",
-    "number_in", "opened", "origin_of", "padded", "parse_folder_name", "placed_entries",
-    "raise_watermark", "reader_states", "retained_of", "said_of_put", "says_only_expiry",
-    "segment_name", "segment_number", "segment_path", "sentence", "settled", "settled_by",
-    "settled_many", "shown", "split", "targets", "text_of", "usable_bytes", "value_of",
-    "watermark_drafts", "watermark_of_ids", "watermark_of_put", "watermarks_in",
+    "WITH_METADATA", "Beginning", "Checkpoint", "DeadEntry", "DelayedEntry", "Draft", "ItemHeader",
+    "Kind", "LeaseEntry", "Meta", "Origin", "PlacedEntry", "RawDraft", "ReaderState", "Record",
+    "SegmentHeader", "Tag", "Tally", "Watermark", "as_text", "attempts_of", "dead_of",
+    "declared_by", "declared_draft", "decode", "decode_counts", "decode_meta", "delayed_entries",
+    "encode", "encode_meta", "ended", "ended_bytes", "find_next", "flush_spared", "folder_name",
+    "frame_bytes", "frame_end", "have_one_log", "in_words", "is_older_frame", "item_header_of",
+    "join", "journal_folders", "lease_entries", "line_drafts", "live_of", "moved", "named",
+    "named_text", "number_given", "number_in", "opened", "origin_of", "padded",
+    "parse_folder_name", "placed_entries", "raise_watermark", "reader_states", "retained_of",
+    "said_of_put", "says_only_expiry", "segment_name", "segment_number", "segment_path",
+    "sentence", "settled", "settled_by", "settled_many", "shown", "split", "targets", "text_of",
+    "usable_bytes", "value_of", "watermark_drafts", "watermark_of_ids", "watermark_of_put",
+    "watermarks_in",
 ]  # fmt: skip

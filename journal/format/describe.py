@@ -10,6 +10,7 @@ import struct
 from typing import Final
 
 from journal.errors import NewerFormat
+from journal.format.declared import declared_by
 from journal.format.key import in_words, is_whole
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import Meta, decode_meta
@@ -69,7 +70,10 @@ def flush_spared(record: Record) -> tuple[int, ...]:
 
 def _particulars(kind: Kind, record: Record, body_bytes_max: int) -> list[str]:
     """Return what `number`, `small` and the body say, unless it is only when a delivery began."""
-    if kind in {Kind.PUT, Kind.CARRIED, Kind.DECLARED}:
+    if kind == Kind.DECLARED:
+        settings, metadata = (shown(part, body_bytes_max) for part in declared_by(record))
+        return [settings, metadata] if metadata else [settings]
+    if kind in {Kind.PUT, Kind.CARRIED}:
         return [shown(record.body, body_bytes_max)]
     if kind in _ATTEMPTS:
         return [f"attempts {record.small}"]

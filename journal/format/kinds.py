@@ -31,7 +31,7 @@ class Kind(IntEnum):
     RENEWED = 14  # a lease by token has a new deadline; number: the token
     READER = 15  # a reader of this log was named; reader: its number from now on
     UPTO = 16  # a reader confirmed everything up to the marker `number`
-    DECLARED = 17  # queue settings declared by a client; body: TOML
+    DECLARED = 17  # a client's settings for the queue as TOML, then its metadata as JSON
     MOVING = 18  # this item is being moved; meta: the target
     MOVED = 19  # this item is in another journal now, and ended here; meta: the target
     SETTLED = 20  # an open origin is closed: its source has recorded the transfer

@@ -21,6 +21,7 @@ _LEASED: Final = int(Kind.LEASED)
 _RENEWED: Final = int(Kind.RENEWED)
 _DEADLINE_MS: Final = int(Tag.DEADLINE_MS)
 _BYTES: Final = int(Tag.BYTES)
+_EXPIRES_MS: Final = int(Tag.EXPIRES_MS)
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _DEADLINE: Final = struct.Struct("<BHQ")
 _LEASED_META: Final = struct.Struct("<BHQBHQ")
@@ -32,7 +33,8 @@ class LeaseEntry(NamedTuple):
     `key` is the canonical key of its item: no other item of that key is leased meanwhile, even
     after a restart.
 
-    It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`.
+    It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`. `lives_ms` is
+    the expiry of its item from then on; 0: its put says when it expires.
     """
 
     item: int
@@ -43,44 +45,53 @@ class LeaseEntry(NamedTuple):
     since_ms: int
     deadline_ms: int
     key: bytes = b""
+    lives_ms: int = 0
 
     @classmethod
     def begun(cls, record: Record) -> LeaseEntry:
         """Return the lease of a LEASED record. Raises ValueError if the record does not say it."""
-        deadline_ms, body_bytes, key = _said(record.meta)
+        deadline_ms, body_bytes, key, lives_ms = _said(record.meta)
         if deadline_ms is None or body_bytes is None:
             raise ValueError(f"the lease of item {record.item} says no deadline or no size")
         return cls(
             record.item, record.number, record.small, record.time_ms, body_bytes,
-            record.time_ms, deadline_ms, key,
+            record.time_ms, deadline_ms, key, lives_ms,
         )  # fmt: skip
 
     def renewed(self, record: Record) -> LeaseEntry:
         """Return it as a RENEWED record says. Raises ValueError if that is of another lease."""
-        deadline_ms = decode_meta(record.meta).get(Tag.DEADLINE_MS)
+        said = decode_meta(record.meta)
+        deadline_ms, lives_ms = said.get(Tag.DEADLINE_MS), said.get(Tag.EXPIRES_MS, 0)
         is_its_own = (record.item, record.number) == (self.item, self.token)
         if not is_its_own or not isinstance(deadline_ms, int):
             raise ValueError(f"item {record.item} is not leased by token {record.number}")
-        return self.until(record.time_ms, deadline_ms)
+        return self.until(
+            record.time_ms, deadline_ms, lives_ms if isinstance(lives_ms, int) else 0
+        )
 
-    def until(self, since_ms: int, deadline_ms: int) -> LeaseEntry:
-        """Return the same lease with a new deadline."""
-        return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key))
+    def until(self, since_ms: int, deadline_ms: int, lives_ms: int = 0) -> LeaseEntry:
+        """Return the same lease with a new deadline; its item lives no shorter than before."""
+        lives_ms = max(lives_ms, self.lives_ms)
+        return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key, lives_ms))
 
     def leased(self) -> Draft:
         """Return the record that begins it."""
-        item, token, delivery, began_ms, body_bytes, _, deadline_ms, key = self
+        item, token, delivery, began_ms, body_bytes, _, deadline_ms, key, lives_ms = self
         meta = _LEASED_META.pack(
             _DEADLINE_MS, _U64_BYTES, deadline_ms, _BYTES, _U64_BYTES, body_bytes
         )
         if key:
             meta = encode_meta({Tag.KEY: key}) + meta
+        if lives_ms:
+            meta = _DEADLINE.pack(_EXPIRES_MS, _U64_BYTES, lives_ms) + meta
         return _new(Draft, (_LEASED, item, token, delivery, began_ms, meta, b"", 0, 0))
 
     def renewal(self) -> Draft:
         """Return the record of its latest deadline, after the first."""
-        item, token, _, _, _, since_ms, deadline_ms, _ = self
+        item, token, _, _, _, since_ms, deadline_ms, _, lives_ms = self
         meta = _DEADLINE.pack(_DEADLINE_MS, _U64_BYTES, deadline_ms)
+        if lives_ms:
+            meta = _DEADLINE.pack(_EXPIRES_MS, _U64_BYTES, lives_ms) + meta
         return _new(Draft, (_RENEWED, item, token, 0, since_ms, meta, b"", 0, 0))
 
     def drafts(self) -> list[Draft]:
@@ -89,17 +100,18 @@ class LeaseEntry(NamedTuple):
         return [leased] if self.since_ms == self.began_ms else [leased, self.renewal()]
 
 
-def _said(meta: bytes) -> tuple[int | None, int | None, bytes]:
-    """Return deadline, bytes and key; at once, where there is no key."""
+def _said(meta: bytes) -> tuple[int | None, int | None, bytes, int]:
+    """Return deadline, bytes, key and the life of the item; at once, where there is no more."""
     if len(meta) == _LEASED_META.size:
         tag, _, deadline_ms, other, _, body_bytes = _LEASED_META.unpack(meta)
         if (tag, other) == (_DEADLINE_MS, _BYTES):
-            return deadline_ms, body_bytes, b""
+            return deadline_ms, body_bytes, b"", 0
     said = decode_meta(meta)
     found, size, key = said.get(Tag.DEADLINE_MS), said.get(Tag.BYTES), said.get(Tag.KEY)
+    lives_ms = said.get(Tag.EXPIRES_MS, 0)
     return (
         found if isinstance(found, int) else None, size if isinstance(size, int) else None,
-        key if isinstance(key, bytes) else b"",
+        key if isinstance(key, bytes) else b"", lives_ms if isinstance(lives_ms, int) else 0,
     )  # fmt: skip
 
 

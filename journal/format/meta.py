@@ -64,18 +64,19 @@ def decode_meta(data: bytes) -> Meta:
     return meta
 
 
-def said_of_put(meta: bytes, said: Meta | None = None) -> tuple[int, bytes, bytes]:
-    """Return when the item of a put expires (0: never), its key and its id (empty: none).
+def said_of_put(meta: bytes, said: Meta | None = None) -> tuple[int, bytes, bytes, bytes]:
+    """Return when the item of a put expires (0: never), its key, id and client (empty: none).
 
     `said` is the meta decoded, if the caller has that.
     """
     said = decode_meta(meta) if said is None else said
     expires_ms, key = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.KEY, b"")
-    id_ = said.get(Tag.ID, b"")
+    id_, client = said.get(Tag.ID, b""), said.get(Tag.CLIENT, b"")
     return (
         expires_ms if isinstance(expires_ms, int) else 0,
         key if isinstance(key, bytes) else b"",
         id_ if isinstance(id_, bytes) else b"",
+        client if isinstance(client, bytes) else b"",
     )
 
 

@@ -42,12 +42,12 @@ NEAR_ITEMS: Final = 4096
 _SPAN: Final = 4
 _FRAME: Final = struct.Struct("<IIIIIIQQQQBxH4x")  # as `record` has it, what a reader needs
 _NO_LIMIT: Final = 1 << 64
-_NOTHING_SAID: Final = (0, b"", b"")
+_NOTHING_SAID: Final = (0, b"", b"", b"")
 _PUT: Final = int(Kind.PUT)
 
 # Item, place, flags, stored and expires (0: never) in ms of the wall clock, body,
-# key, id (b"": none).
-Put = tuple[int, int, int, int, int, bytes, bytes, bytes]
+# key, id, client (b"": none).
+Put = tuple[int, int, int, int, int, bytes, bytes, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +203,9 @@ class _Walk:
                         return at
                     if meta_bytes:
                         said = said_of_put(data[at + HEADER_BYTES : body_at])
-                    expires_ms, key, id_ = said
+                    expires_ms, key, id_, client = said
                     body = data[body_at:end]
-                    puts.append((item, place, small, time_ms, expires_ms, body, key, id_))
+                    puts.append((item, place, small, time_ms, expires_ms, body, key, id_, client))
                 self.seen = item
                 if item == last or len(puts) > most:
                     self.is_over = True

@@ -73,6 +73,7 @@ class State:
     leased: list[LeaseEntry] = field(default_factory=list)
     paused: bool = False
     declared: bytes = b""
+    metadata: bytes = b""
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
     watermarks: dict[bytes, int] = field(default_factory=dict)

@@ -48,6 +48,8 @@ from journal.format import (
     Tally,
     attempts_of,
     dead_of,
+    declared_by,
+    declared_draft,
     decode,
     decode_meta,
     delayed_entries,
@@ -112,7 +114,8 @@ class Snapshot:
     `live_bytes` are the bodies of all live items: ready, leased, dead. `segments` are all but the
     one in which the log goes on, in the order of the log; `tally` is of that one, up to `offset`
     (None: not known, and a start reads that segment whole). `declared` are the settings that a
-    client declared, as they are stored (empty: none), `watermarks` the last times of schedules.
+    client declared, as they are stored (empty: none), `metadata` the queue's,
+    `watermarks` the last times of schedules.
     `delayed` and `placed` may be iterated more than once. `held` are the keys, by item, of items
     that were given back for later and are still first for their key, due or not. `origins` are
     open, by the item that was made of them. `readers` are the children; `passes_on`: the queue
@@ -145,6 +148,7 @@ class Snapshot:
     scopes: list[ScopeState] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     is_tombstone: bool = False
+    metadata: bytes = b""
 
     def needed(self) -> IdSet:
         """Return the items whose puts some reader needs; not to be changed."""
@@ -218,8 +222,8 @@ class Snapshot:
         """What is said of the whole queue, where it is not as at its beginning."""
         if self.paused:
             yield Draft(Kind.PAUSED, 0, 0, 1, time_ms, b"", b"", 0, 0)
-        if self.declared:
-            yield Draft(Kind.DECLARED, 0, 0, 0, time_ms, b"", self.declared, 0, 0)
+        if self.declared or self.metadata:
+            yield declared_draft(self.declared, self.metadata, time_ms)
         if self.passes_on:
             yield named(0, b"", 0, STOPS, time_ms)
         if self.is_tombstone:
@@ -310,6 +314,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         raise ValueError("it does not say where the log goes on")
     opening, closing = frames[0], frames[-1]
     delayed, held = delayed_entries(own)
+    declared = next((declared_by(f) for f in own if f.kind == Kind.DECLARED), (b"", b""))
     return Snapshot(
         lsn=opening.lsn - 1,
         segment=goes_on.item,
@@ -323,7 +328,8 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         tally=Tally.from_footer(closing) if closing.meta else None,
         leased=lease_entries(own),
         paused=any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in own),
-        declared=next((frame.body for frame in own if frame.kind == Kind.DECLARED), b""),
+        declared=declared[0],
+        metadata=declared[1],
         delayed=delayed,
         placed=placed_entries(own),
         watermarks=watermarks_in(own),

@@ -137,6 +137,7 @@ class QueueSettings:
     key_is_free: bool = False
     expire_to: str | None = None
     dead_letter_to: str | None = None
+    dead_letter_age_ms: int | None = None
     dedupe_window_ms: int | None = 86_400_000
     scope_window_ms: int | None = 30 * 86_400_000
     retain: Retain = NOT_RETAINED
@@ -180,6 +181,9 @@ class QueueBlock(_Section):
     key_is_free: KeyMissing = Field(default=_DEFAULTS.key_is_free, alias="key_missing")
     expire_to: QueueOrNone = _DEFAULTS.expire_to
     dead_letter_to: QueueOrNone = _DEFAULTS.dead_letter_to
+    dead_letter_age_ms: MsOrNone = Field(
+        default=_DEFAULTS.dead_letter_age_ms, alias="dead_letter_age"
+    )
     dedupe_window_ms: MsOrForever = Field(
         default=_DEFAULTS.dedupe_window_ms, alias="dedupe_window"
     )

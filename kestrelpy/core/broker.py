@@ -45,10 +45,10 @@ class Broker(Lifecycle):
 
     def wait(
         self, want: Want, name: bytes, holder: Holder, dead: bool, caller: object,
-        due_ms: int, after: int = 0, lease_ms: int = 0,
+        due_ms: int, after: int = 0, lease_ms: int = 0, grace_ms: int | None = None,
     ) -> Waiter:  # fmt: skip
         """Wait until `due_ms` for an item of `name`, or observe the items after marker `after`."""
-        waiter = Waiter(want, name, holder, dead, caller, after, lease_ms)
+        waiter = Waiter(want, name, holder, dead, caller, after, lease_ms, grace_ms)
         queue = self.queues.get(name)
         if queue is not None:
             line = queue.reader.waiters

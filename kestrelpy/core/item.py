@@ -73,11 +73,16 @@ class Item:
         return self.header.origin if self.header is not None else None
 
     @property
+    def client(self) -> bytes:
+        """The producer, as it names itself; b"": it does not."""
+        return self.header.client if self.header is not None else b""
+
+    @property
     def put(self) -> Put:
         """The item in the form that a read of the log returns."""
         return (
             self.id, self.marker, self.flags, self.stored_ms, self.expires_ms, self.body, self.key,
-            self.header.id if self.header is not None else b"",
+            self.header.id if self.header is not None else b"", self.client,
         )  # fmt: skip
 
     def said(self, due_ms: int = 0, nominal: bytes = b"") -> bytes:

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import admin, metrics, simple, streams
+from kestrelpy.http import admin, metrics, simple, streams, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
@@ -72,6 +72,7 @@ def make_app() -> FastAPI:
             HTTPException: _http_exception, Exception: _bug,
         },
     )  # fmt: skip
+    app.include_router(zaqar.router)
     app.include_router(simple.router)
     app.include_router(streams.router)
     app.include_router(metrics.router)

@@ -131,12 +131,12 @@ class Call:
 
     async def wait(
         self, want: Want, name: bytes, due_ms: int, *, dead: bool = False, after: int = 0,
-        lease_ms: int = 0,
+        lease_ms: int = 0, grace_ms: int | None = None,
     ) -> Waiter:  # fmt: skip
         """Wait until `due_ms` for an item, behind those who came before; return the wait that is
         over. Raise Gone: an item that came is given back, and its attempt is not counted."""
         waiter = self.broker.wait(
-            want, name, self.holder, dead, self, due_ms, after, lease_ms
+            want, name, self.holder, dead, self, due_ms, after, lease_ms, grace_ms
         )
         self._waiter = waiter
         try:

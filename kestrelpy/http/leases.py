@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kestrelpy.core import DEFERRED, Lease, Queue, Subscription, Want
 from kestrelpy.errors import ServerError
 from kestrelpy.http.call import Call
-from kestrelpy.operations import LeaseEnd, Leasing, Rests
+from kestrelpy.operations import PAGE_BYTES_MAX, LeaseEnd, Leasing, Rests
 
 # Until the front of a queue is looked at again while it is read from the log.
 _READ_MS: Final = 2
@@ -41,16 +41,23 @@ class LeaseTaker:
     """Takes leases of one queue for one call.
 
     `in_one`: only leases whose tokens follow each other, so that the first one and their number
-    name them all.
+    name them all. `grace_ms`: the items do not expire within that time after their leases.
     """
 
-    __slots__ = ("_call", "_in_one", "_lease_ms", "_leasing", "_name", "_taken")
+    __slots__ = (
+        "_call", "_grace_ms", "_in_one", "_lease_ms", "_leasing", "_name", "_room", "_taken",
+    )  # fmt: skip
 
-    def __init__(self, call: Call, name: bytes, lease_ms: int, *, in_one: bool = False) -> None:
+    def __init__(
+        self, call: Call, name: bytes, lease_ms: int, *, in_one: bool = False,
+        grace_ms: int | None = None,
+    ) -> None:  # fmt: skip
         self._call = call
         self._name = name
         self._lease_ms = lease_ms
         self._in_one = in_one
+        self._grace_ms = grace_ms
+        self._room = PAGE_BYTES_MAX  # of bodies in one answer; the first one always has room
         self._leasing = Leasing(call.broker, call.host)
         self._taken: Taken | None = None
 
@@ -82,9 +89,11 @@ class LeaseTaker:
                 return
             reader = queue.reader
             while len(self._taken.leases if self._taken else ()) < most:
-                if not self._follows(reader):
+                if self._room <= 0 or not self._follows(reader):
                     return
-                lease = Leasing.next(reader, call.holder, now_ms, False, self._lease_ms)
+                lease = Leasing.next(
+                    reader, call.holder, now_ms, False, self._lease_ms, self._grace_ms
+                )
                 if lease is None:
                     break
                 self._add(queue, lease)
@@ -99,7 +108,9 @@ class LeaseTaker:
         call = self._call
         if self._name in call.broker.aliases:
             return
-        waiter = await call.wait(Want.OPEN, self._name, until_ms, lease_ms=self._lease_ms)
+        waiter = await call.wait(
+            Want.OPEN, self._name, until_ms, lease_ms=self._lease_ms, grace_ms=self._grace_ms
+        )
         queue = call.broker.queues.get(self._name)
         if waiter.lease is not None:
             assert queue is not None
@@ -119,5 +130,6 @@ class LeaseTaker:
             self._taken = Taken(queue, [], [], [])
         self._taken.leases.append(lease)
         self._taken.bodies.append(lease.item.body)
+        self._room -= lease.item.size
         self._taken.rests.append(Leasing.rests(queue.reader, lease, shows_token=True))
         queue.reader.ready_line.said(lease)

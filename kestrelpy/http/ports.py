@@ -29,6 +29,10 @@ class HttpHost(Site, Protocol):
     is_leaving: bool
 
     @property
+    def default_project(self) -> str | None:
+        """The project whose queues have no prefix; None: every project has one."""
+
+    @property
     def turn(self) -> TurnPort:
         """The turn of the loop."""
 

@@ -339,7 +339,7 @@ def _group(member: str, size: str) -> tuple[int, int]:
 
 def _event(put: Put) -> dict[str, Any]:
     """Return what an event has besides its place."""
-    id_, _, _, stored_ms, _, body, _, once = put
+    id_, _, _, stored_ms, _, body, _, once, _ = put
     said: dict[str, Any] = {"id": id_, "stored_ms": stored_ms}
     if once:
         said["idempotency_key"] = once.decode("utf-8", "backslashreplace")

@@ -1,6 +1,7 @@
 """What a request means, shared by every wire: it is decided here, and worded above."""
 
 from kestrelpy.operations.children import Children
+from kestrelpy.operations.claiming import Claiming, claimed_by
 from kestrelpy.operations.facts import (
     LeaseFacts,
     QueueFacts,
@@ -47,6 +48,7 @@ from kestrelpy.operations.lists import (
 )
 from kestrelpy.operations.moving import MOVED_MAX, Moving
 from kestrelpy.operations.names import check_name, parent_of, readable
+from kestrelpy.operations.observing import Look, Observing, Seen, Sight, seen_of
 from kestrelpy.operations.ports import PAUSE, Caller, Client, ItemReader, Site, Work
 from kestrelpy.operations.queue_admin import QueueAdmin
 from kestrelpy.operations.reading import PAGE_BYTES_MAX, LogReader, Page
@@ -57,13 +59,14 @@ from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
     "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Awaited", "Caller",
-    "Children", "Client", "ConnectionFacts", "DeathFilter", "Deaths", "Gate", "GoneFacts",
-    "Inspection", "ItemFacts", "ItemList", "ItemPage", "ItemReader", "JournalFacts", "KeyFacts",
-    "LeaseEnd", "LeaseFacts", "Leasing", "ListedDeath", "ListedItem", "LogReader", "Moving",
-    "Page", "QueueAdmin", "QueueFacts", "QueueOrder", "Removal", "Rests", "ScheduleFacts",
-    "ServerFacts", "Site", "State", "Storing", "StreamStore", "StreamWalk", "Terms", "Totals",
-    "Work", "check_assigned", "check_name", "check_stream", "death_facts", "ended",
-    "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases", "list_queues",
-    "marker_facts", "parent_of", "queue_facts", "queue_state", "readable", "schedule_facts",
-    "server_facts", "state_of", "survey",
+    "Children", "Claiming", "Client", "ConnectionFacts", "DeathFilter", "Deaths", "Gate",
+    "GoneFacts", "Inspection", "ItemFacts", "ItemList", "ItemPage", "ItemReader", "JournalFacts",
+    "KeyFacts", "LeaseEnd", "LeaseFacts", "Leasing", "ListedDeath", "ListedItem", "LogReader",
+    "Look", "Moving", "Observing", "Page", "QueueAdmin", "QueueFacts", "QueueOrder", "Removal",
+    "Rests", "ScheduleFacts", "Seen", "ServerFacts", "Sight", "Site", "State", "Storing",
+    "StreamStore", "StreamWalk", "Terms", "Totals", "Work", "check_assigned", "check_name",
+    "check_stream", "claimed_by", "death_facts", "ended", "journal_facts", "lease_facts",
+    "left_ms", "list_keys", "list_leases", "list_queues", "marker_facts", "parent_of",
+    "queue_facts", "queue_state", "readable", "schedule_facts", "seen_of", "server_facts",
+    "state_of", "survey",
 ]  # fmt: skip

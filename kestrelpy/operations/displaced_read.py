@@ -50,9 +50,10 @@ class DisplacedRead:
                 left -= len(record.body)
                 if left < 0 and puts:
                     break
-                expires, key, said_id = said_of_put(record.meta)
+                expires, key, said_id, client = said_of_put(record.meta)
                 puts.append(
-                    (id_, marker, record.small, record.time_ms, expires, record.body, key, said_id)
+                    (id_, marker, record.small, record.time_ms, expires, record.body, key, said_id,
+                     client)
                 )
             self.seen = marker
         return puts

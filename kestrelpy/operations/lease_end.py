@@ -61,8 +61,13 @@ class LeaseEnd:
         return ended(queue, queue.reader.dead_letter(lease, now_ms, why))
 
     @staticmethod
-    def renew(queue: Queue, lease: Lease, lease_ms: int, now_ms: int) -> Rests:
-        """Let the lease end `lease_ms` from now; raise ServerError if its record has no room."""
+    def renew(
+        queue: Queue, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0
+    ) -> Rests:
+        """Let the lease end `lease_ms` from now; raise ServerError if its record has no room.
+
+        `lives_ms`: the new expiry of its item, on the wall clock; 0: it stays.
+        """
         if lease.by_token and queue.log.no_room:
             raise ServerError(queue.log.no_room)
-        return ended(queue, queue.reader.renew(lease, lease_ms, now_ms))
+        return ended(queue, queue.reader.renew(lease, lease_ms, now_ms, lives_ms))

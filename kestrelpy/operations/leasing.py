@@ -45,8 +45,9 @@ class Leasing:
 
     @staticmethod
     def next(
-        reader: Subscription, holder: Holder, now_ms: int, dead: bool, lease_ms: int
-    ) -> Lease | None:
+        reader: Subscription, holder: Holder, now_ms: int, dead: bool, lease_ms: int,
+        grace_ms: int | None = None,
+    ) -> Lease | None:  # fmt: skip
         """Lease the next item, by token with `lease_ms`; None: there is none for this client now.
 
         If `reader.is_busy`, the items at the front are still being read.
@@ -57,7 +58,7 @@ class Leasing:
             reader.serve(now_ms)
             if waiters.first(dead) is not None:
                 return None
-        return reader.open(holder, now_ms, dead, lease_ms)
+        return reader.open(holder, now_ms, dead, lease_ms, grace_ms)
 
     @staticmethod
     def rests(reader: Subscription, lease: Lease, *, shows_token: bool) -> Rests:

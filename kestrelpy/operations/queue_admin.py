@@ -168,7 +168,37 @@ class QueueAdmin:
             lsn = self._declare_later(queue, declared, now_ms)
         return Declared(True, Rests(queue.log, lsn))
 
-    def _declare_later(self, queue: Queue, declared: bytes, now_ms: int) -> int:
+    def set_metadata(
+        self, name: bytes, metadata: bytes, settings: bytes, before: bytes, now_ms: int
+    ) -> Declared:
+        """Give a queue metadata, and the settings that follow from these; it is made if there is
+        none. Raise Refused.
+
+        `before` are the settings that followed from its metadata so far: others that a client
+        declared stay, and contradict settings of the metadata.
+        """
+        self.check_mode("stores")
+        broker, site = self._broker, self._site
+        if name in broker.aliases:
+            raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
+        declared = site.declaration(name, settings)
+        queue = broker.queues.get(name)
+        if queue is None:
+            queue = broker.create(name, now_ms, declared)
+            lsn = queue.declare(declared, queue.policy, now_ms, metadata)
+            return Declared(True, Rests(queue.log, lsn))
+        if queue.log.failure is not None:
+            queue.raise_failed()
+        if queue.declared and queue.declared != site.declaration(name, before):
+            if declared and declared != queue.declared:
+                return Declared(False, Rests(queue.log, queue.log.lsn_appended))
+            declared = queue.declared
+        lsn = self._declare_later(queue, declared, now_ms, metadata)
+        return Declared(True, Rests(queue.log, lsn))
+
+    def _declare_later(
+        self, queue: Queue, declared: bytes, now_ms: int, metadata: bytes | None = None
+    ) -> int:
         """Declare settings for an existing queue; return the record to wait for."""
         if queue.log.no_room:
             raise ServerError(queue.log.no_room)
@@ -182,4 +212,4 @@ class QueueAdmin:
             raise ClientError(
                 f"durable cannot change while the queue exists, and it is {there}: delete it first"
             )
-        return queue.declare(declared, policy, now_ms)
+        return queue.declare(declared, policy, now_ms, metadata)

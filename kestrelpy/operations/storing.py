@@ -37,6 +37,7 @@ class Terms(NamedTuple):
     expects: int | None = None
     only_if_empty: bool = False
     origin: Origin | None = None
+    client: bytes = b""
 
     @property
     def needs_version(self) -> bool:
@@ -92,8 +93,10 @@ class Storing:
         if terms.key or keys.rule is not None:
             key = keys.key_of(queue.name, terms.key, body)
         header = None
-        if terms.id or terms.origin is not None:
-            header = _new(ItemHeader, (terms.id, terms.scope, terms.epoch, 0, 0, terms.origin))
+        if terms.id or terms.client or terms.origin is not None:
+            header = _new(ItemHeader, (
+                terms.id, terms.scope, terms.epoch, 0, 0, terms.origin, terms.client,
+            ))  # fmt: skip
         flags, expires_ms, delay = terms.flags, terms.expires_ms, terms.delay
         if terms.only_if_empty:
             return queue.add(body, flags, expires_ms, now_ms, key, delay=delay, header=header)

@@ -358,6 +358,11 @@ class Daemon:
         return self.config.server.allow_flush_all
 
     @property
+    def default_project(self) -> str | None:
+        """The Zaqar project whose queues have no prefix."""
+        return self._began_with.server.default_project
+
+    @property
     def allow_shutdown(self) -> bool:
         """True if a client may shut the server down."""
         return self.config.server.allow_shutdown

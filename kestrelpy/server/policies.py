@@ -163,6 +163,7 @@ def policy_of(settings: QueueSettings, children: tuple[bytes, ...] = ()) -> Poli
         retry_delay_max_ms=settings.retry_delay_max_ms,
         expire_to=(settings.expire_to or "").encode(),
         dead_letter_to=(settings.dead_letter_to or "").encode(),
+        dead_letter_age_ms=settings.dead_letter_age_ms,
         max_memory_bytes=settings.max_memory_bytes,
         keys=_keys_of(settings),
         archive_to=str(settings.archive_to or ""),

@@ -4,17 +4,19 @@
     v2/...                 what version 2 wrote: the same
     v3/...                 what version 3 wrote: the same
     v4/...                 what version 4 wrote: the same
-    v5/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
+    v5/...                 what version 5 wrote: the same
+    v6/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
                            whose end is torn, two snapshots
-    v5/delays.1            and of what is delayed and released (`delays`)
-    v5/keys.1              and of keys (`keys`)
-    v5/moves.1             and of what is moved (`moves`)
-    v5/handed.1            and of what is handed off (`handed`)
-    v5/readers.1           and of fan-out children (`readers`)
-    v5/once.1              and of ids, scopes and versions, with their chunks (`once`)
-    v5/retained.1          and of what is retained (`retained`)
-    v5/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
-    v5/dump.txt, v5/verify.txt   what `python -m journal` says of them
+    v6/delays.1            and of what is delayed and released (`delays`)
+    v6/keys.1              and of keys (`keys`)
+    v6/moves.1             and of what is moved (`moves`)
+    v6/handed.1            and of what is handed off (`handed`)
+    v6/readers.1           and of fan-out children (`readers`)
+    v6/once.1              and of ids, scopes and versions, with their chunks (`once`)
+    v6/retained.1          and of what is retained (`retained`)
+    v6/clients.1           and of metadata, clients and lives (`clients`)
+    v6/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
+    v6/dump.txt, v6/verify.txt   what `python -m journal` says of them
 
 `python -m tests.golden.build` writes the newest anew, which is right only together with a new
 format version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards.
@@ -41,6 +43,7 @@ from journal.format.subscription_state import DeadEntry
 from journal.sets.id_counts import IdCounts
 from journal.snapshot.dedupe_file import write_chunk
 from journal.snapshot.snapshot import SegmentState, Snapshot, snapshot_name
+from tests.golden.clients import clients
 from tests.golden.delays import delays
 from tests.golden.handed import handed
 from tests.golden.keys import keys
@@ -217,11 +220,11 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 
 
 PLANNED = "%4Fp%2Baudit.3"
-NEWEST = "v5"
+NEWEST = "v6"
 JOURNALS: dict[str, Callable[[], Sequence[SegmentBuilder | Snapshot | Remembered]]] = {
     "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "moves.1": moves, "handed.1": handed,
-    "once.1": once, "readers.1": readers, "retained.1": retained, "schedules.1": schedules,
-    PLANNED: planned,
+    "once.1": once, "readers.1": readers, "retained.1": retained, "clients.1": clients,
+    "schedules.1": schedules, PLANNED: planned,
 }  # fmt: skip
 
 

@@ -275,7 +275,7 @@ class CoreHarness:
         if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED):
             return False
         put = [r for r in self.records if r.kind == Kind.PUT and r.item == id_][-1]
-        expires_ms, key, _ = said_of_put(put.meta)
+        expires_ms, key, *_ = said_of_put(put.meta)
         if where is Waiting.LOGGED and 0 < expires_ms <= self.unix_ms:
             return False
         Admin(self.queue).cancel(id_, len(put.body), self.now_ms, key)

@@ -358,7 +358,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.streams.StreamWalk operations.streams.Written
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
         operations.lease_end.LeaseEnd operations.moving.Moving
-        operations.removal.Removal operations.rests.Rests
+        operations.removal.Removal operations.rests.Rests operations.claiming.Claiming
+        operations.observing.Look operations.observing.Observing operations.observing.Seen
+        operations.observing.Sight
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm

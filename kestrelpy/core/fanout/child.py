@@ -113,11 +113,12 @@ class Child(Subscription):
         self.parent.need_look(expires_ms)
 
     def open(
-        self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
-    ) -> Lease | None:
+        self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0,
+        grace_ms: int | None = None,
+    ) -> Lease | None:  # fmt: skip
         if not self.counters.opened:
             self.parent.count_anew()  # it is at work from now on
-        return super().open(holder, now_ms, dead, lease_ms)
+        return super().open(holder, now_ms, dead, lease_ms, grace_ms)
 
     # -- items put for all ------------------------------------------------------------------
 
@@ -209,8 +210,8 @@ class Child(Subscription):
 
     def bound(self, item: Item) -> Item:
         """Return the item as it is here: if this child has a `max_age`, it may expire earlier."""
-        if self.policy.max_age_ms is None:
-            return item
+        if self.policy.max_age_ms is None or item.id in self.lives:
+            return super().bound(item)
         oldest = item.stored_ms + self.policy.max_age_ms
         if 0 < item.expires_ms <= oldest:
             return item

@@ -41,22 +41,24 @@ class Waiter:
 
     `lease` or `item` is the answer, and `owner` the subscription that it came from. With neither,
     no item came in time, or the request was `refused` for this reason. With `lease_ms` the item is
-    leased by token. `done_lsn` is the record that ended the delivery of a plain get.
+    leased by token, and lives for `grace_ms` after that. `done_lsn` is the record that ended the
+    delivery of a plain get.
     `caller` belongs to the shell; the core hands it back. An observer waits for a marker
     above `after`; its answer is `owner` alone.
     """
 
     __slots__ = (
-        "after", "caller", "dead", "done", "done_lsn", "holder", "item", "lease", "lease_ms",
-        "line", "name", "owner", "refused", "timer", "want",
+        "after", "caller", "dead", "done", "done_lsn", "grace_ms", "holder", "item", "lease",
+        "lease_ms", "line", "name", "owner", "refused", "timer", "want",
     )  # fmt: skip
 
     def __init__(
         self, want: Want, name: bytes, holder: Holder, dead: bool, caller: object,
-        after: int = 0, lease_ms: int = 0,
+        after: int = 0, lease_ms: int = 0, grace_ms: int | None = None,
     ) -> None:  # fmt: skip
         self.after = after
         self.lease_ms = lease_ms
+        self.grace_ms = grace_ms
         self.refused = ""
         self.want = want
         self.name = name

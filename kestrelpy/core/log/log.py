@@ -13,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from journal.format import DELIVERY_MAX, Draft, Kind, LeaseEntry, Watermark, ended, watermark_drafts
+from journal.format import (
+    DELIVERY_MAX,
+    Draft,
+    Kind,
+    LeaseEntry,
+    Watermark,
+    declared_draft,
+    ended,
+    watermark_drafts,
+)
 from journal.sets import IdSet
 from journal.store import Journal, ReadAhead, State, Store
 from kestrelpy.core.item import Item
@@ -22,7 +31,6 @@ from kestrelpy.core.log.records import SMALL_BODY_MAX, Records, packed
 _PUT: Final = int(Kind.PUT)
 _DONE: Final = int(Kind.DONE)
 _FLUSHED: Final = int(Kind.FLUSHED)
-_DECLARED: Final = int(Kind.DECLARED)
 _PAUSED: Final = int(Kind.PAUSED)
 
 
@@ -143,8 +151,8 @@ class Log(Protocol):
     def tokens(self, below: int, unix_ms: int) -> int:
         """Record that lease tokens below this one may be issued."""
 
-    def declared(self, settings: bytes, unix_ms: int) -> int:
-        """Record the settings that a client declared."""
+    def declared(self, settings: bytes, metadata: bytes, unix_ms: int) -> int:
+        """Record the settings that a client declared, and the queue's metadata."""
 
     def leased(self, entry: LeaseEntry) -> int:
         """Record a lease by token."""
@@ -363,15 +371,16 @@ class JournalLog(Records):
         self.mark()
         return self.lsn_appended
 
-    def declared(self, settings: bytes, unix_ms: int) -> int:
-        return self._stand(Draft(_DECLARED, 0, 0, 0, unix_ms, b"", settings, 0, 0))
+    def declared(self, settings: bytes, metadata: bytes, unix_ms: int) -> int:
+        return self._stand(declared_draft(settings, metadata, unix_ms))
 
     def holds(
-        self, declared: bytes, paused: bool, watermarks: Mapping[bytes, int], unix_ms: int
-    ) -> None:
+        self, declared: bytes, metadata: bytes, paused: bool, watermarks: Mapping[bytes, int],
+        unix_ms: int,
+    ) -> None:  # fmt: skip
         """After recovery, register the records that hold for the queue, whatever their segment."""
-        if declared:
-            draft = Draft(_DECLARED, 0, 0, 0, unix_ms, b"", declared, 0, 0)
+        if declared or metadata:
+            draft = declared_draft(declared, metadata, unix_ms)
             self._journal.segment_list.stand(draft, 1)
         if paused:
             self._journal.segment_list.stand(Draft(_PAUSED, 0, 0, 1, unix_ms, b"", b"", 0, 0), 1)

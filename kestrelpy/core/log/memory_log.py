@@ -103,7 +103,7 @@ class MemoryLog:
     def tokens(self, below: int, unix_ms: int) -> int:
         return 0
 
-    def declared(self, settings: bytes, unix_ms: int) -> int:
+    def declared(self, settings: bytes, metadata: bytes, unix_ms: int) -> int:
         return 0
 
     def leased(self, entry: LeaseEntry) -> int:

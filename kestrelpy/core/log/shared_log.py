@@ -159,8 +159,8 @@ class SharedLog(Records):
     def paused(self, paused: bool, unix_ms: int, reader: int = 0) -> int:
         return self.base.paused(paused, unix_ms, self.number)
 
-    def declared(self, settings: bytes, unix_ms: int) -> int:
-        return self.base.declared(settings, unix_ms)
+    def declared(self, settings: bytes, metadata: bytes, unix_ms: int) -> int:
+        return self.base.declared(settings, metadata, unix_ms)
 
     def wait_durable(self, lsn: int) -> None:
         self.base.wait_durable(lsn)

@@ -157,6 +157,14 @@ class ChildQueue(Queue):
         raise AttributeError("what is declared for a queue holds for its children")
 
     @property
+    def metadata(self) -> bytes:
+        return self.parent.metadata
+
+    @metadata.setter
+    def metadata(self, metadata: bytes) -> None:
+        raise AttributeError("metadata are the parent's")
+
+    @property
     def server_id(self) -> bytes:
         return self.parent.server_id
 

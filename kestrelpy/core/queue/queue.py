@@ -164,17 +164,17 @@ class Queue(QueueState):
     ) -> ItemHeader:
         """Remember the next item by its id and key; return its header, with its version."""
         if self.own_number:  # an item stored for a child alone is no version of its key
-            return header or _new(ItemHeader, (b"", b"", 0, 0, 0, None))
+            return header or _new(ItemHeader, (b"", b"", 0, 0, 0, None, b""))
         versions = self.dedupe.versions
         if versions.lost_item and not versions.is_known(written, self.policy, unix_ms):
             written = versions.unused()
         version, previous, _ = written
         if header is None:  # the item has a key, and no other header
-            header = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None))
+            header = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None, b""))
             versions._apply_written(key, version + 1, self.next_number, unix_ms)
         else:
             if key:
-                header = _new(ItemHeader, (*header[:3], version + 1, previous, header.origin))
+                header = _new(ItemHeader, (*header[:3], version + 1, previous, *header[5:]))
             if header.scope:
                 self.dedupe.renew(header, self.policy, self.log, unix_ms)
             self._apply_header(header, key, self.next_number, unix_ms)
@@ -364,10 +364,16 @@ class Queue(QueueState):
         self.reader.key_gate.keys.matches_any = keys.matches_any
         self.policy = self.reader.policy = replace(self.policy, keys=keys)
 
-    def declare(self, declared: bytes, policy: Policy, now_ms: int) -> int:
-        """Store these settings, and apply their policy; return the record to wait for."""
-        self._apply_declared(declared)
-        lsn = self.log.declared(declared, now_ms + self.clock.offset_ms)
+    def declare(
+        self, declared: bytes, policy: Policy, now_ms: int, metadata: bytes | None = None
+    ) -> int:
+        """Store these settings, and apply their policy; return the record to wait for.
+
+        `metadata` None: it stays as it is.
+        """
+        metadata = self.metadata if metadata is None else metadata
+        self._apply_declared(declared, metadata)
+        lsn = self.log.declared(declared, metadata, now_ms + self.clock.offset_ms)
         self.set_policy(policy, now_ms)
         self.fanout.set_passing(policy.fanout_only, now_ms)
         return lsn
@@ -502,8 +508,8 @@ class Queue(QueueState):
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
-            paused=reader.paused, declared=self.declared, watermarks=dict(self.watermarks),
-            origins=self.origins.copy(),
+            paused=reader.paused, declared=self.declared, metadata=self.metadata,
+            watermarks=dict(self.watermarks), origins=self.origins.copy(),
             delayed=reader.delays.entries(self.clock.offset_ms), placed=Placed.of(reader),
             held=dict(reader.held_keys),
             readers=[child.state(self.clock.offset_ms) for child in self.children.values()],

@@ -40,6 +40,7 @@ class QueueState:
         "is_tombstone",
         "log",
         "memory",
+        "metadata",
         "name",
         "next_number",
         "origins",
@@ -64,6 +65,7 @@ class QueueState:
         """`declared` are a client's settings: only the shell reads them, and makes the policy."""
         self.name = name
         self.declared = declared
+        self.metadata = b""  # a client's, as JSON; only HTTP reads it
         self.generation = generation
         self.policy = policy
         self.log = log
@@ -159,5 +161,5 @@ class QueueState:
     def _apply_settled(self, id_: int) -> None:
         self.origins.pop(id_, None)
 
-    def _apply_declared(self, declared: bytes) -> None:
-        self.declared = declared
+    def _apply_declared(self, declared: bytes, metadata: bytes) -> None:
+        self.declared, self.metadata = declared, metadata

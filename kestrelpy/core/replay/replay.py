@@ -20,6 +20,7 @@ from journal.format import (
     GONE,
     STOPS,
     TOKENS_SKIPPED,
+    WITH_METADATA,
     Beginning,
     Checkpoint,
     DelayedEntry,
@@ -28,6 +29,7 @@ from journal.format import (
     Origin,
     Record,
     Tag,
+    declared_by,
     decode_meta,
     item_header_of,
     said_of_put,
@@ -76,7 +78,7 @@ class Replay:
         self._snapshot = snapshot
         snapshot.retained = snapshot.retained or snapshot.live.copy()
         queue.reader._apply_tokens(snapshot.checkpoint.tokens)
-        queue._apply_declared(snapshot.declared)
+        queue._apply_declared(snapshot.declared, snapshot.metadata)
         queue.watermarks = snapshot.watermarks
         queue.passes_on, queue.is_tombstone = snapshot.passes_on, snapshot.is_tombstone
         self._own.restore(snapshot)
@@ -311,12 +313,12 @@ class Replay:
         self._queue.reader._apply_tokens(record.number)
 
     def _declared(self, record: Record) -> None:
-        if record.small:
+        if record.small > WITH_METADATA:
             raise NewerFormat(
                 f"segment {record.segment}, byte {record.offset}: declarations of kind "
                 f"{record.small} are not known to this version of kestrelpy"
             )
-        self._queue._apply_declared(record.body)
+        self._queue._apply_declared(*declared_by(record))
 
     def _ids(self, record: Record) -> None:
         scope = decode_meta(record.meta).get(Tag.SCOPE)

@@ -89,12 +89,13 @@ class Subscription(SubscriptionState):
         return self._next_token if self._next_token < self._tokens_below else 0
 
     def open(
-        self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0
-    ) -> Lease | None:
+        self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0,
+        grace_ms: int | None = None,
+    ) -> Lease | None:  # fmt: skip
         """Lease the next item to `holder`; None: there is none, or no more may be leased.
 
         With `lease_ms` the lease is by token and lasts that long: any client that knows the token
-        holds it.
+        holds it; with `grace_ms` the item does not expire within that time after it.
         """
         policy = self.policy
         if self.paused or (policy.max_leased is not None and self._leases_no_more):
@@ -134,7 +135,7 @@ class Subscription(SubscriptionState):
             self.key_gate.lease(item)
         self.leases.grant(lease)
         if lease_ms:
-            self.by_token.begin(lease, lease_ms)
+            self.by_token.begin(lease, lease_ms, grace_ms)
         counters = self.counters
         counters.opened += 1
         if attempts:
@@ -331,11 +332,16 @@ class Subscription(SubscriptionState):
             item.marker = item.marker or place
             self.ready_line.put_back(item, place)
 
-    def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
-        """Extend the lease to `lease_ms` from now; return the record to wait for, 0: none."""
+    def renew(self, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0) -> int:
+        """Extend the lease to `lease_ms` from now; return the record to wait for, 0: none.
+
+        `lives_ms`: the new expiry of the item of a lease by token; 0: it stays.
+        """
         self.leases.renew(lease, now_ms + lease_ms)
         self.alarm.need(lease.deadline_ms)
-        return self.by_token.renew(lease, lease_ms, now_ms) if lease.by_token else 0
+        if not lease.by_token:
+            return 0
+        return self.by_token.renew(lease, lease_ms, now_ms, lives_ms)
 
     def serve(self, now_ms: int) -> None:
         """Give ready items and dead letters to the waiters, in the order in which those came.
@@ -387,7 +393,9 @@ class Subscription(SubscriptionState):
         if waiter.lease_ms and self.log.no_room:
             waiter.refused = self.log.no_room
             return True
-        lease = self.open(waiter.holder, now_ms, waiter.dead, waiter.lease_ms)
+        lease = self.open(
+            waiter.holder, now_ms, waiter.dead, waiter.lease_ms, waiter.grace_ms
+        )
         if lease is None:
             return False
         waiter.lease = lease

@@ -34,23 +34,41 @@ class TokenLeases:
     def __init__(self, state: SubscriptionState) -> None:
         self._state = state
 
-    def begin(self, lease: Lease, lease_ms: int) -> None:
-        """Make this lease, granted just now, a lease by token."""
+    def begin(self, lease: Lease, lease_ms: int, grace_ms: int | None = None) -> None:
+        """Make this lease, granted just now, a lease by token.
+
+        With `grace_ms` an item that would expire before its deadline lives so long after it.
+        """
         item, unix_ms = lease.item, lease.began_ms
         key = item.key if not lease.dead else NO_KEY  # its death released the key
+        lives_ms = 0
+        if grace_ms is not None and 0 < item.expires_ms < unix_ms + lease_ms:
+            lives_ms = self._put_off(lease, unix_ms + lease_ms + grace_ms)
         entry = _new(LeaseEntry, (
             item.id, lease.token, lease.attempts + 1, unix_ms, item.size, unix_ms,
-            unix_ms + lease_ms, key,
+            unix_ms + lease_ms, key, lives_ms,
         ))  # fmt: skip
         self._state.leases.enter(lease, entry)
         lease.lsn = self._state.log.leased(entry)
 
-    def renew(self, lease: Lease, lease_ms: int, now_ms: int) -> int:
-        """Extend the lease to `lease_ms` from now; return the record to wait for."""
+    def _put_off(self, lease: Lease, lives_ms: int) -> int:
+        """Let the item expire at this time, if it expires; return the time."""
+        self._state.lives[lease.item.id] = lives_ms
+        if lease.item.is_whole:  # else it is read again, and bound then
+            lease.item = lease.item.ending(lives_ms)
+        return lives_ms
+
+    def renew(self, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0) -> int:
+        """Extend the lease to `lease_ms` from now; return the record to wait for.
+
+        `lives_ms`: the new expiry of its item; 0: it stays.
+        """
         state = self._state
         unix_ms = now_ms + state.clock.offset_ms
         entries, id_ = state.leases.entries, lease.item.id
-        entry = entries[id_] = entries[id_].until(unix_ms, unix_ms + lease_ms)
+        if lives_ms:
+            self._put_off(lease, lives_ms)
+        entry = entries[id_] = entries[id_].until(unix_ms, unix_ms + lease_ms, lives_ms)
         return state.log.renewed(entry)
 
     def find(self, token: int, now_ms: int) -> Lease | None:
@@ -85,3 +103,5 @@ class TokenLeases:
             lease.dead = death is not None
             state.leases.grant(lease)
             state.leases.enter(lease, entry)
+            if entry.lives_ms:
+                state.lives[entry.item] = entry.lives_ms

@@ -165,12 +165,14 @@ class Target:
         draft = moved(origin.item, origin.body_bytes, target, unix_ms, not log.is_full)
         log.write(draft._replace(put_lsn=0))  # it is not a live item
 
-    def receive(self, item: Item, origin: Origin, now_ms: int) -> Item:
+    def receive(
+        self, item: Item, origin: Origin, now_ms: int, life_ms: int | None = None
+    ) -> Item:
         """Store a copy as a new arrival; its own lsn is the record to wait for.
 
-        The copy keeps an expiry in the future, and its key, under which it is the next version. It
-        is never a duplicate of an id seen here. Raise Refused with the reason if the queue refuses
-        it; then nothing is stored.
+        The copy keeps an expiry in the future, unless it gets `life_ms`, and its key, under which
+        it is the next version. It is never a duplicate of an id seen here. Raise Refused with the
+        reason if the queue refuses it; then nothing is stored.
         """
         queue = self._queue
         log, policy = queue.log, queue.policy
@@ -187,12 +189,16 @@ class Target:
             raise ClientError(f"queue {queue.name.decode('ascii')} is full")
         unix_ms = now_ms + queue.clock.offset_ms
         expires_ms = item.expires_ms if item.expires_ms > unix_ms else 0
+        if life_ms is not None:
+            expires_ms = unix_ms + life_ms
         if policy.max_age_ms is not None:
             oldest = unix_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
         number = queue.next_number
         written = queue.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
-        header = queue.remember(ItemHeader(origin=origin), key, written, unix_ms)
+        header = queue.remember(
+            ItemHeader(origin=origin, client=item.client), key, written, unix_ms
+        )
         copy = Item(number, number, item.body, item.flags, unix_ms, expires_ms, 0, key, header)
         if passes_on := queue.passes_on:
             queue._apply_passed(number)

@@ -178,7 +178,10 @@ class Transfers:
         origin = Origin(
             source.server_id, source.name, item.id, source.generation, item.size
         )
-        copy = Target(target).receive(item, origin, now_ms)
+        policy = source.reader.policy
+        is_death = request.by_itself and request.target == policy.dead_letter_to
+        life_ms = policy.dead_letter_age_ms if is_death else None
+        copy = Target(target).receive(item, origin, now_ms, life_ms)
         request.stored()
         request.under_way += 1
         self._count += 1

@@ -134,7 +134,7 @@ class ItemList:
         return self._key is None or item.key == self._key
 
     def _listed(self, put: Put, browse: Browse) -> ListedItem:
-        id_, marker, flags, stored_ms, expires_ms, body, key, _ = put
+        id_, marker, flags, stored_ms, expires_ms, body, key, _, _ = put
         state, attempts = browse.state(id_)
         if state != DONE and browse.has_expired(
             id_, expires_ms, self._now_ms() + self._queue.clock.offset_ms

@@ -34,16 +34,16 @@ class Shape:
         if self.full:
             return [
                 b"VALUE %b %d %d %d %d %b " % (key, flags, len(body), marker, ms, _date(expires))
-                for _, marker, flags, ms, expires, body, _, _ in puts
+                for _, marker, flags, ms, expires, body, *_ in puts
             ]
         if self.numbered:
             return [
                 b"VALUE %b %d %d %d\r\n%b\r\n" % (key, flags, len(body), marker, body)
-                for _, marker, flags, _, _, body, _, _ in puts
+                for _, marker, flags, _, _, body, *_ in puts
             ]
         return [
             b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, len(body), body)
-            for _, _, flags, _, _, body, _, _ in puts
+            for _, _, flags, _, _, body, *_ in puts
         ]
 
 

@@ -225,7 +225,9 @@ class DataDirectory:
                 "journal on disk and keeps it; delete the queue to have it in memory"
             )
         target = JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
-        target.holds(queue.declared, queue.reader.paused, queue.watermarks, unix_ms)
+        target.holds(
+            queue.declared, queue.metadata, queue.reader.paused, queue.watermarks, unix_ms
+        )
         queue.attach(target, replay.readable(journal.segments) if queue.policy.retains else None)
         replay.close()
         broker.adopt(queue, now_ms)

@@ -71,6 +71,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         max_attempts=100,
         expire_to=None,
         dead_letter_to=None,
+        dead_letter_age_ms=None,
         dedupe_window_ms=86_400_000,
         scope_window_ms=2_592_000_000,
         retain=Retain(),
@@ -125,6 +126,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         max_attempts = "none"
         expire_to = "none"
         dead_letter_to = "none"
+        dead_letter_age = "2d"
         dedupe_window = "1h"
         scope_window = "forever"
         retain = "10GiB"
@@ -178,6 +180,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         durable=True,
         max_leased=6,
         max_attempts=None,
+        dead_letter_age_ms=172_800_000,
         dedupe_window_ms=3_600_000,
         scope_window_ms=None,
         retain=Retain(0, 10 << 30),

@@ -85,14 +85,14 @@ async def test_a_client_that_hangs_up_while_it_waits_takes_nothing(tmp_path: Pat
         assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
 
 
-async def waiting(peer: Peer, count: int, queue: bytes = b"jobs") -> None:
-    """Wait until `stats` says that so many clients wait."""
+async def waiting(peer: Peer, count: int, name: bytes = b"jobs") -> None:
+    """Wait until `stats` says that so many clients wait for this queue."""
     for _ in range(1000):
         said = b""
         peer.writer.write(b"stats\r\n")
         while not said.endswith(b"END\r\n"):
             said += await peer.line()
-        if b"STAT queue_%b_waiters %d\r\n" % (queue, count) in said:
+        if b"STAT queue_%b_waiters %d\r\n" % (name, count) in said:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(said)

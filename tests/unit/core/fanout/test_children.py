@@ -26,8 +26,7 @@ AUDIT = b"jobs+audit"
 # What a child is asked as any queue is: this is its parent's, and the same object ...
 PARENTS = (
     "alarm", "created_ms", "declared", "dedupe", "generation", "idle_sweep", "memory",
-    "next_number",
-    "origins", "server_id", "reserve", "clock", "_complained_ms",
+    "metadata", "next_number", "origins", "server_id", "reserve", "clock", "_complained_ms",
 )  # fmt: skip
 # A child has none: it has no log of its own.
 MADE_FOR_A_LOG = ("due", "retention")

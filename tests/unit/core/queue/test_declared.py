@@ -64,9 +64,20 @@ def test_it_is_part_of_the_state_that_a_snapshot_keeps() -> None:
 def test_declarations_of_a_later_version_are_refused_as_newer() -> None:
     q = make_queue()
     declare(q.queue)
-    metadata = [r._replace(small=1) for r in q.records if r.kind == Kind.DECLARED]
-    with pytest.raises(NewerFormat, match="declarations of kind 1"):
+    metadata = [r._replace(small=2) for r in q.records if r.kind == Kind.DECLARED]
+    with pytest.raises(NewerFormat, match="declarations of kind 2"):
         Replay(make_queue().queue).run(metadata)
+
+
+def test_metadata_is_kept_beside_it_and_a_later_declaration_leaves_that_alone() -> None:
+    q = make_queue()
+    q.queue.declare(b"", Policy(), 0, b'{"team":"mail"}')
+    declare(q.queue)
+    again = q.restarted()
+    assert (again.queue.declared, again.queue.metadata) == (DECLARED, b'{"team":"mail"}')
+    assert again.queue.state().metadata == b'{"team":"mail"}'
+    again.queue.declare(b"", Policy(), 0, b"")
+    assert again.restarted().queue.metadata == b""
 
 
 def test_a_new_queue_of_that_name_has_none() -> None:
@@ -105,6 +116,17 @@ def test_it_outlives_the_segment_in_which_it_was_said(items: int, is_cut: bool) 
         assert first_number(life) > 1, "the first segment is gone: else nothing is tried here"
     life.cut_power(items) if is_cut else life.kill()
     assert life.jobs.declared == DECLARED
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("items", [0, 12, 40])
+def test_metadata_outlives_the_segment_in_which_it_was_said(items: int, is_cut: bool) -> None:
+    life = DiskHarness(Policy())
+    life.jobs.declare(DECLARED, Policy(max_items=1), 0, b'{"team":"mail"}')
+    life.commit()
+    work_off(life, items)
+    life.cut_power(items) if is_cut else life.kill()
+    assert (life.jobs.declared, life.jobs.metadata) == (DECLARED, b'{"team":"mail"}')
 
 
 def test_it_outlives_the_segments_of_any_life_of_its_process() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
 from journal.format.transfer import Origin
@@ -167,6 +169,50 @@ def test_a_lease_that_ended_before_it_was_shown_is_named_by_nothing() -> None:
     q.pass_time(10)
     q.reader.leases.show(lease)
     assert q.reader.leases.by_token(lease.token) is None
+
+
+# -- the life of its item ----------------------------------------------------------------------
+
+
+def with_grace(q: CoreHarness, lease_ms: int, grace_ms: int) -> Lease:
+    lease = q.reader.open(q.who("anna"), q.now_ms, lease_ms=lease_ms, grace_ms=grace_ms)
+    assert lease is not None
+    return lease
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "grace_s", "lives_s"),
+    [(777, 0, 777), (777, 23, 800), (121, 22, 143), (60, 30, 120)],
+)
+def test_an_item_lives_for_the_grace_after_a_lease_that_it_would_not_survive(
+    lease_s: int, grace_s: int, lives_s: int
+) -> None:
+    q = make_queue()
+    q.put(b"one", expires_ms=q.unix_ms + 120_000)
+    lease = with_grace(q, lease_s * 1000, grace_s * 1000)
+    assert lease.item.expires_ms == q.unix_ms + lives_s * 1000
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_after_its_lease_it_is_there_until_the_grace_is_over(is_restarted: bool) -> None:
+    q = make_queue()
+    q.put(b"one", expires_ms=q.unix_ms + 1000)
+    with_grace(q, 2000, 500)
+    q = q.restarted() if is_restarted else q
+    q.pass_time(2000)
+    assert q.ready == [b"one"]
+    q.pass_time(500)
+    assert q.ready == []
+    assert not q.reader.lives
+
+
+def test_a_renewal_puts_its_expiry_off_again() -> None:
+    q = make_queue()
+    q.put(b"one", expires_ms=q.unix_ms + 1000)
+    lease = with_grace(q, 2000, 500)
+    q.reader.renew(lease, 4000, q.now_ms, q.unix_ms + 4500)
+    q.pass_time(4000)
+    assert q.ready == [b"one"]
 
 
 # -- waiting ----------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ def stamps(draw: st.DrawFn) -> ItemHeader:
     epoch = draw(st.integers(0, 1 << 52)) if scope else 0
     version = draw(st.integers(0, 1 << 52))
     previous = draw(st.integers(0, 1 << 52)) if version else 0
-    return ItemHeader(id_, scope, epoch, version, previous, draw(st.none() | ORIGINS))
+    client = draw(st.binary(max_size=9))
+    return ItemHeader(id_, scope, epoch, version, previous, draw(st.none() | ORIGINS), client)
 
 
 @given(stamps(), st.integers(0, 1 << 50))

@@ -138,11 +138,11 @@ def test_a_place_in_the_segment_that_is_written_goes_on_with_what_came() -> None
 
 def test_the_observer_gets_all_that_a_put_says() -> None:
     writer = fresh(MemoryDisk(), LARGER)
-    meta = encode_meta({Tag.EXPIRES_MS: TIME_MS + 7})
+    meta = encode_meta({Tag.EXPIRES_MS: TIME_MS + 7, Tag.CLIENT: b"me"})
     writer.journal.append(Draft(Kind.PUT, 1, 1, 42, TIME_MS + 1, meta, b"body", 0, 0))
     writer.queue.live[1] = 1
     writer.commit()
-    assert gather_all(writer) == [(1, 1, 42, TIME_MS + 1, TIME_MS + 7, b"body", b"", b"")]
+    assert gather_all(writer) == [(1, 1, 42, TIME_MS + 1, TIME_MS + 7, b"body", b"", b"", b"me")]
 
 
 def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:

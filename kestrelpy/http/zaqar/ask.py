@@ -1,0 +1,198 @@
+"""What every request of the messaging API states: its project, its client, its queue, its values.
+
+    headers ──▶ X-Project-ID, Client-ID, Accept ──▶ the queue's full name ──▶ query, body
+
+One rule: everything wrong is refused before anything is done, with 400 or 406 and one sentence.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from re import compile as pattern
+from typing import Any, Final
+from urllib.parse import urlencode
+from uuid import UUID
+
+import msgspec
+from starlette.requests import Request
+
+from kestrelpy.durations import shown
+from kestrelpy.http.answers import HttpError
+from kestrelpy.http.call import Call
+from kestrelpy.http.zaqar.projects import NAME, PROJECT_BYTES_MAX, prefix_of
+
+LIMIT: Final = 10
+LIMIT_MAX: Final = 20
+WAIT_SECONDS_MAX: Final = 60
+# Of a request, blanks included.
+POST_BYTES_MAX: Final = 262_144
+_TRUTH: Final = {
+    "true": True, "yes": True, "on": True, "1": True,
+    "false": False, "no": False, "off": False, "0": False,
+}  # fmt: skip
+_CLIENTS_KEPT: Final = 4096
+_INT64_DIGITS: Final = 19
+_MANY_DIGITS: Final = pattern(rb"[0-9]{%d}" % _INT64_DIGITS)
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class Ask:
+    """One request. `client` is the producer's name in the form that is stored."""
+
+    __slots__ = ("call", "client", "prefix", "query", "request")
+
+    def __init__(self, request: Request) -> None:
+        """Raise HttpError for bad headers."""
+        self.request = request
+        self.call: Call = request.scope["call"]
+        headers = request.headers
+        _check_accept(headers.get("accept", ""))
+        if headers.get("content-type", "").startswith(_FORM):
+            raise HttpError(400, f"Content-Type {_FORM} is not allowed: a body is JSON")
+        self.client = _client(headers.get("client-id", ""))
+        self.prefix = prefix_of(_project(request), self.call.host.default_project)
+        self.query = request.query_params
+
+    # -- names ------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> bytes:
+        """The full name of the queue in the path."""
+        return self.full_name(self.request.path_params["queue"])
+
+    def full_name(self, own: str) -> bytes:
+        """Return the full name of a queue of this project; raise HttpError."""
+        if not NAME.fullmatch(own):
+            raise HttpError(
+                400, "bad queue name: 1 to 64 letters, digits, dots, dashes and underscores"
+            )
+        return self.prefix + own.encode()
+
+    @property
+    def path(self) -> str:
+        """The path of the queue."""
+        return f"/v2/queues/{self.request.path_params['queue']}"
+
+    # -- the query --------------------------------------------------------------------------
+
+    def limit(self, name: str = "limit", default: int = LIMIT) -> int:
+        """Return how many the client wants."""
+        return self.whole(name, default, 1, LIMIT_MAX)
+
+    def whole(self, name: str, default: int, least: int, most: int) -> int:
+        """Return a whole number of the query."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if text.isascii() and text.isdigit() and len(text) < _INT64_DIGITS:
+            number = int(text)
+            if least <= number <= most:
+                return number
+        raise HttpError(
+            400, f"{name} is {shown(text)}: a whole number from {least} to {most} is allowed"
+        )
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value of the query; it is false if it is not there."""
+        text = self.query.get(name)
+        if text is None:
+            return False
+        try:
+            return _TRUTH[text.lower()]
+        except KeyError:
+            raise HttpError(400, f"{name} is {shown(text)}: true or false is allowed") from None
+
+    def wait_ms(self) -> int:
+        """Return how long the client waits; 0: not at all."""
+        return self.whole("wait", 0, 0, WAIT_SECONDS_MAX) * 1000
+
+    def many(self, name: str) -> list[str] | None:
+        """Return the values of `ids=a&ids=b` and of `ids=a,b`, each once; None: there is none."""
+        if name not in self.query:
+            return None
+        found = (each for text in self.query.getlist(name) for each in text.split(","))
+        values = list(dict.fromkeys(each for each in found if each))
+        if not 0 < len(values) <= LIMIT_MAX:
+            raise HttpError(400, f"{name}: 1 to {LIMIT_MAX} are allowed")
+        return values
+
+    def next_href(self, path: str, marker: str) -> str:
+        """Return the same question from this marker on."""
+        pairs = [(k, v) for k, v in self.query.multi_items() if k != "marker"]
+        return f"{path}?{urlencode([*pairs, ('marker', marker)])}"
+
+    # -- the body ---------------------------------------------------------------------------
+
+    async def raw(self, most: int = POST_BYTES_MAX) -> bytes:
+        """Return the body; raise HttpError if it is too large or no UTF-8."""
+        body = await self.request.body()
+        if len(body) > most:
+            raise HttpError(400, f"the body has {len(body)} bytes (limit {most})")
+        try:
+            body.decode("utf-8")
+        except UnicodeDecodeError:
+            raise HttpError(400, "the body is not UTF-8") from None
+        return body
+
+    async def json(self, kind: type[Any] | Any, most: int = POST_BYTES_MAX) -> Any:
+        """Return the body as this type; None: there is none. Raise HttpError."""
+        body = await self.raw(most)
+        return decoded(body, kind) if body.strip() else None
+
+
+def decoded(body: bytes, kind: type[Any] | Any) -> Any:
+    """Return the body as this type; raise HttpError."""
+    try:
+        value = msgspec.json.decode(body, type=kind)
+        if _MANY_DIGITS.search(body):
+            _check_numbers(msgspec.json.decode(body))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise HttpError(400, f"the body is not as it should be: {why}") from None
+    return value
+
+
+def _check_numbers(value: Any) -> None:
+    """Raise HttpError for an integer beyond 64 bits."""
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, dict):
+            rest += each.values()
+        elif isinstance(each, list):
+            rest += each
+        elif isinstance(each, int) and not -(1 << 63) <= each < 1 << 63:
+            raise HttpError(400, f"{each} does not fit into 64 bits")
+
+
+def _check_accept(accept: str) -> None:
+    if not accept:
+        return
+    for part in accept.lower().split(","):
+        kind, *parameters = (each.strip() for each in part.split(";"))
+        is_refused = any(each in ("q=0", "q=0.0", "q=0.00", "q=0.000") for each in parameters)
+        if kind in ("*/*", "application/*", "application/json") and not is_refused:
+            return
+    raise HttpError(406, "answers are application/json, and Accept does not allow that")
+
+
+@lru_cache(maxsize=_CLIENTS_KEPT)
+def _client(text: str) -> bytes:
+    try:
+        if not text.isascii():
+            raise ValueError
+        return UUID(text).hex.encode()
+    except ValueError:
+        raise HttpError(400, "a Client-ID header with a UUID is needed") from None
+
+
+def _project(request: Request) -> bytes:
+    for name, value in request.scope["headers"]:
+        if name == b"x-project-id":
+            project: bytes = value.strip()
+            if not project:
+                raise HttpError(400, "X-Project-ID is empty")
+            if len(project) > PROJECT_BYTES_MAX:
+                raise HttpError(400, f"X-Project-ID has over {PROJECT_BYTES_MAX} bytes")
+            return project
+    raise HttpError(400, "an X-Project-ID header is needed")

@@ -1,0 +1,372 @@
+"""Messages: post, list, get, delete, pop.
+
+    POST   …/messages  {"messages": [{"ttl": 300, "body": {…}}]}   ──▶ 201  they are on disk
+    GET    …/messages?marker=&limit=&echo=&include_claimed=         ──▶ 200  the oldest first
+    GET    …/messages?ids=a,b      …/messages/{id}                  ──▶ 200, or 404
+    DELETE …/messages?ids=a,b&claim_ids=…   …/messages/{id}?claim_id=…
+    DELETE …/messages?pop=5                                         ──▶ 200  taken, and gone
+
+One rule: no request ends what another client has claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+import msgspec
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from journal.store import Put
+from kestrelpy.core import Delay, Lease, Queue, Want
+from kestrelpy.errors import ServerError
+from kestrelpy.http.answers import HttpError, answer, nothing
+from kestrelpy.http.call import Gone
+from kestrelpy.http.leases import LeaseTaker
+from kestrelpy.http.zaqar.ask import LIMIT_MAX, POST_BYTES_MAX, Ask
+from kestrelpy.http.zaqar.ids import ClaimId, Marker, MessageId, claim_id, marker, message_id
+from kestrelpy.http.zaqar.metadata import DELAY_MAX, TTL_MAX, TTL_MIN, Metadata, in_force, parsed
+from kestrelpy.http.zaqar.shown import href, message
+from kestrelpy.operations import (
+    PAUSE,
+    LeaseEnd,
+    LogReader,
+    Look,
+    Observing,
+    Removal,
+    Rests,
+    Seen,
+    Sight,
+    Storing,
+    Terms,
+    claimed_by,
+    seen_of,
+)
+
+router: Final = APIRouter()
+_MESSAGES: Final = "/v2/queues/{queue}/messages"
+_STORED_PER_SLICE: Final = 200
+_POP_LEASE_MS: Final = 60_000
+# A message may be claimed while its body is read for its removal, and be given back after that.
+_TRIES_MAX: Final = 5
+
+
+class Posted(msgspec.Struct):
+    """One message as it is posted."""
+
+    body: msgspec.Raw = msgspec.Raw()
+    ttl: int | None = None
+    delay: int | None = None
+
+
+class Batch(msgspec.Struct):
+    """The body of a post."""
+
+    messages: list[Posted]
+
+
+# -- post -------------------------------------------------------------------------------------
+
+
+@router.post(_MESSAGES, status_code=201, summary="Post messages")
+async def post(request: Request, queue: str) -> Response:
+    """Store messages in their order; make the queue if there is none."""
+    ask = Ask(request)
+    call, name = ask.call, ask.name
+    found = call.broker.queues.get(name)
+    meta = in_force(parsed(found.metadata)) if found is not None else in_force({})
+    most = min(meta["_max_messages_post_size"], POST_BYTES_MAX)
+    batch: Batch | None = await ask.json(Batch, most)
+    if batch is None or not batch.messages:
+        raise HttpError(400, "there are no messages to post")
+    ready = _checked(ask, batch.messages, meta)
+    target, ids, lsn = await call.run(_store(ask, name, ready))
+    await call.until(Rests(target.log, lsn))
+    hrefs = [href(ask.path, id_) for id_ in ids]
+    location = f"{ask.path}/messages?ids={','.join(ids[:LIMIT_MAX])}"
+    return answer({"resources": hrefs}, 201, {"Location": location})
+
+
+def _checked(ask: Ask, messages: list[Posted], meta: Metadata) -> list[tuple[bytes, int, int]]:
+    """Return the body, the ttl and the delay of each, in seconds; raise HttpError."""
+    found = list[tuple[bytes, int, int]]()
+    for at, each in enumerate(messages):
+        ttl = meta["_default_message_ttl"] if each.ttl is None else each.ttl
+        delay = meta["_default_message_delay"] if each.delay is None else each.delay
+        body = bytes(each.body)
+        if not body:
+            raise HttpError(400, f"message {at} has no body")
+        if not TTL_MIN <= ttl <= TTL_MAX:
+            raise HttpError(400, f"ttl is {ttl}: {TTL_MIN} to {TTL_MAX} seconds are allowed")
+        if not 0 <= delay <= DELAY_MAX:
+            raise HttpError(400, f"delay is {delay}: 0 to {DELAY_MAX} seconds are allowed")
+        if ttl <= delay:
+            raise HttpError(400, f"message {at} would expire after {ttl} s, before it is due")
+        found.append((body, ttl, delay))
+    return found
+
+
+def _store(
+    ask: Ask, name: bytes, ready: list[tuple[bytes, int, int]]
+) -> Generator[bytes, None, tuple[Queue, list[str], int]]:
+    """Store the messages in slices, all checked before the first; return their ids, and the record
+    of the last."""
+    call, broker = ask.call, ask.call.broker
+    storing = Storing(broker, call.host)
+    storing.check_mode()
+    if name in broker.aliases:
+        raise HttpError(400, "this name is an alias: name one of its queues")
+    found = broker.queues.get(name)
+    policy = found.policy if found is not None else broker.policy_of(name, b"")
+    for at, (body, _, _) in enumerate(ready):
+        if len(body) > policy.max_item_bytes:
+            raise HttpError(400, f"message {at} has {len(body)} bytes "
+                                 f"(limit {policy.max_item_bytes})")  # fmt: skip
+        policy.keys.key_of(name, (), body)
+        if at % _STORED_PER_SLICE == _STORED_PER_SLICE - 1:
+            yield PAUSE
+    ids, target, lsn = list[str](), None, 0
+    for at, (body, ttl, delay) in enumerate(ready):
+        now_ms = call.now_ms()
+        unix_ms = now_ms + broker.clock.offset_ms
+        terms = Terms(
+            expires_ms=unix_ms + ttl * 1000, delay=Delay(delay * 1000) if delay else None,
+            client=ask.client,
+        )  # fmt: skip
+        if target is None:
+            target = storing.queue(name, terms, body, now_ms)
+            assert target is not None, "no version is asked for"
+        if target.deleted:
+            raise ServerError(f"the queue was deleted after {at} of {len(ready)} messages")
+        number = target.next_number
+        lsn = storing.put(target, body, terms, now_ms)
+        if lsn < 0:
+            raise ServerError(f"the queue is full: {at} of {len(ready)} messages are stored")
+        broker.counters.cmd_set += 1
+        ids.append(str(MessageId(target.generation, number)))
+        if at % _STORED_PER_SLICE == _STORED_PER_SLICE - 1:
+            yield PAUSE
+    assert target is not None
+    return target, ids, lsn
+
+
+# -- list and get -----------------------------------------------------------------------------
+
+
+@router.get(_MESSAGES, summary="List messages")
+async def listing(request: Request, queue: str) -> Response:
+    """List messages after a marker, or those with these ids."""
+    ask = Ask(request)
+    name = ask.name
+    ids = ask.many("ids")
+    if ids is not None:
+        return await _by_ids(ask, name, ids)
+    limit, wait_ms, begin = ask.limit(), ask.wait_ms(), ask.query.get("marker")
+    is_echo, sight = ask.flag("echo"), Sight(ask.flag("include_claimed"),
+                                             ask.flag("include_delayed"))  # fmt: skip
+    if not is_echo:
+        sight = sight._replace(but=ask.client)
+    call = ask.call
+    due_ms, reader = call.now_ms() + wait_ms, LogReader(call)
+    while True:
+        found = LeaseEnd(call.broker).queue(name)
+        at = _begin(found, begin)
+        if at is None:
+            return answer({"messages": [], "links": []})
+        if found is not None:
+            unix_ms = call.now_ms() + call.broker.clock.offset_ms
+            observing = Observing(found, reader, sight, unix_ms)
+            look = await call.run(observing.look(at.number, at.delayed, limit))
+            at = at._replace(number=look.after, delayed=look.delayed)
+            if look.seen or look.is_cut or call.now_ms() >= due_ms:
+                return _page(ask, found, look, at)
+            begin = str(at)
+        elif call.now_ms() >= due_ms:
+            return answer({"messages": [], "links": []})
+        waiter = await call.wait(Want.OBSERVE, name, due_ms, after=at.number)
+        if waiter.owner is None:
+            due_ms = 0  # the time is over: the last look
+
+
+def _begin(queue: Queue | None, text: str | None) -> Marker | None:
+    """Return where a listing begins; None: nowhere, the marker is rubbish."""
+    generation = queue.generation if queue is not None else 0
+    if text is None:
+        return Marker(generation, 0)
+    at = marker(text)
+    if at is None or queue is None:
+        return at
+    if at.generation < generation:
+        return Marker(generation, 0)
+    return at if at.generation == generation else None
+
+
+def _page(ask: Ask, queue: Queue, look: Look, at: Marker) -> Response:
+    unix_ms = ask.call.now_ms() + ask.call.broker.clock.offset_ms
+    shown = [message(queue, ask.path, each, unix_ms) for each in look.seen]
+    links = []
+    if shown or look.is_cut:
+        where = ask.next_href(f"{ask.path}/messages", str(at._replace(generation=queue.generation)))
+        links = [{"rel": "next", "href": where}]
+    return answer({"messages": shown, "links": links})
+
+
+async def _by_ids(ask: Ask, name: bytes, ids: list[str]) -> Response:
+    found, seen = LeaseEnd(ask.call.broker).queue(name), list[Seen]()
+    if found is not None:
+        for text in ids:
+            if (each := await _seen(ask, found, message_id(text))) is not None:
+                seen.append(each)
+    if not seen or found is None:
+        raise HttpError(404, "none of these messages is there")
+    unix_ms = ask.call.now_ms() + ask.call.broker.clock.offset_ms
+    return answer({"messages": [message(found, ask.path, each, unix_ms) for each in seen]})
+
+
+@router.get(_MESSAGES + "/{message}", summary="Show a message")
+async def get(request: Request, queue: str, message: str) -> Response:
+    """Show one message, claimed or not."""
+    ask = Ask(request)
+    found = LeaseEnd(ask.call.broker).queue(ask.name)
+    seen = await _seen(ask, found, message_id(message)) if found is not None else None
+    if seen is None or found is None:
+        raise HttpError(404, f"there is no message {message[:40]}")
+    unix_ms = ask.call.now_ms() + ask.call.broker.clock.offset_ms
+    return answer(_message(found, ask.path, seen, unix_ms))
+
+
+_message: Final = message
+
+
+async def _seen(ask: Ask, queue: Queue, id_: MessageId | None) -> Seen | None:
+    """Return a message of this queue; None: it is not there."""
+    call = ask.call
+    number = _number(queue, id_)
+    if not number:
+        return None
+    log = queue.log
+    if number > log.item_stored:
+        await call.until(Rests(log, log.lsn_appended))
+    put: Put | None = await call.run(LogReader(call).find(queue, number))
+    if put is None or queue.deleted:
+        return None
+    return seen_of(queue, put, call.now_ms() + call.broker.clock.offset_ms)
+
+
+def _number(queue: Queue, id_: MessageId | None) -> int:
+    """Return the number of a message of this queue; 0: it is of another one, or none."""
+    if id_ is None or id_.generation != queue.generation or id_.number > queue.last_number:
+        return 0
+    return id_.number
+
+
+# -- delete and pop ---------------------------------------------------------------------------
+
+
+@router.delete(_MESSAGES + "/{message}", status_code=204, summary="Delete a message")
+async def delete(request: Request, queue: str, message: str) -> Response:
+    """Delete a message, with `claim_id` one that is claimed; it need not be there."""
+    ask = Ask(request)
+    name, given = ask.name, ask.query.get("claim_id")
+    claim = claim_id(given) if given is not None else None
+    if given is not None and claim is None:
+        raise HttpError(400, "claim_id is no id of a claim")
+    found = LeaseEnd(ask.call.broker).queue(name)
+    if found is not None:
+        await _delete_one(ask, found, _number(found, message_id(message)), claim)
+    return nothing()
+
+
+async def _delete_one(ask: Ask, queue: Queue, number: int, claim: ClaimId | None) -> None:
+    call = ask.call
+    for _ in range(_TRIES_MAX):
+        now_ms = call.now_ms()
+        if not number or number not in queue.reader.live or number in queue.reader.dead.deaths:
+            await call.until(Rests(queue.log, 0, queue.log.lsn_appended))
+            return  # it is gone, and its end is as written as an answer of before
+        lease = claimed_by(queue, number, now_ms)
+        if lease is not None and (claim is None or lease.token not in claim):
+            raise HttpError(403, "the message is claimed, and not by this claim")
+        if lease is not None:
+            await call.until(LeaseEnd.confirm(queue, lease, now_ms))
+            return
+        if claim is not None:
+            raise HttpError(400, "the claim is over, or does not hold this message")
+        if await _cancel(ask, queue, number):
+            return
+
+
+async def _cancel(ask: Ask, queue: Queue, number: int) -> bool:
+    """Remove a message that waits; False: it does not, any more."""
+    call = ask.call
+    Removal.check(call.broker, call.host, queue.name)
+    removal = Removal(queue, LogReader(call), call.now_ms)
+    if not removal.is_logged(number):
+        rests = removal.cancel(number)
+    else:
+        if (unstored := removal.unstored(number)) is not None:
+            await call.until(unstored)
+        rests = await call.run(removal.read_and_cancel(number))
+    if rests is not None:
+        await call.until(rests)
+    return rests is not None
+
+
+@router.delete(_MESSAGES, status_code=204, summary="Delete or pop messages")
+async def delete_many(request: Request, queue: str) -> Response:
+    """Delete messages by their ids, or take up to `pop` of the oldest away."""
+    ask = Ask(request)
+    name, ids, claims = ask.name, ask.many("ids"), ask.many("claim_ids")
+    if (ids is None) == ("pop" not in ask.query):
+        raise HttpError(400, "either ids or pop is needed")
+    if ids is None:
+        return await _pop(ask, name, ask.limit("pop"))
+    held = [claim_id(each) for each in claims or ()]
+    if None in held:
+        raise HttpError(400, "claim_ids has what is no id of a claim")
+    found = LeaseEnd(ask.call.broker).queue(name)
+    if found is not None:
+        await _delete_all(ask, found, ids, [each for each in held if each is not None])
+    return nothing()
+
+
+async def _delete_all(ask: Ask, queue: Queue, ids: list[str], claims: list[ClaimId]) -> None:
+    """Delete what is not claimed, or, with claims, what these hold; leave all else."""
+    call, rests, rest = ask.call, list[Rests](), list[int]()
+    now_ms = call.now_ms()
+    for number in (_number(queue, message_id(text)) for text in ids):
+        lease: Lease | None = claimed_by(queue, number, now_ms) if number else None
+        if lease is not None and any(lease.token in claim for claim in claims):
+            rests.append(LeaseEnd.confirm(queue, lease, now_ms))
+        elif lease is None and number and not claims:
+            rest.append(number)
+    await call.until(*rests)
+    for number in rest:
+        if not queue.deleted and claimed_by(queue, number, call.now_ms()) is None:
+            await _cancel(ask, queue, number)
+
+
+async def _pop(ask: Ask, name: bytes, count: int) -> Response:
+    call = ask.call
+    taken = await LeaseTaker(call, name, _POP_LEASE_MS).take(count, 0)
+    if taken is None:
+        return answer({"messages": []})
+    try:
+        await call.until(*taken.rests)
+    except Gone:
+        taken.give_back(call.now_ms())
+        raise
+    now_ms = call.now_ms()
+    unix_ms = now_ms + call.broker.clock.offset_ms
+    rests, shown = list[Rests](), list[dict[str, Any]]()
+    for lease, body in zip(taken.leases, taken.bodies, strict=True):
+        if lease not in lease.holder.leases:
+            continue  # it ended meanwhile: the queue was deleted
+        item = lease.item
+        seen = Seen(item.id, item.stored_ms, item.expires_ms, body, lease.attempts + 1)
+        shown.append(message(taken.queue, ask.path, seen, unix_ms))
+        rests.append(LeaseEnd.confirm(taken.queue, lease, now_ms))
+    await call.until(*rests)
+    return answer({"messages": shown})

@@ -1,0 +1,267 @@
+"""Queues of a project: list, make, change, delete; their figures, and purge.
+
+    GET /v2/queues?limit=&marker=&name=&detailed=&with_count=&<key>=<value>
+    PUT, GET, HEAD, PATCH, DELETE /v2/queues/{q}    GET …/stats    POST …/purge
+
+One rule: a project sees its own queues and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime
+from heapq import nsmallest
+from re import compile as pattern
+from typing import Any, Final
+
+import msgspec
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from journal.store import Put
+from kestrelpy.core import Queue
+from kestrelpy.durations import shown
+from kestrelpy.http.answers import HttpError, answer, nothing
+from kestrelpy.http.zaqar.ask import Ask
+from kestrelpy.http.zaqar.ids import MessageId
+from kestrelpy.http.zaqar.metadata import (
+    METADATA_BYTES_MAX,
+    Metadata,
+    checked,
+    in_force,
+    parsed,
+    patched,
+    settings_of,
+    stored_form,
+)
+from kestrelpy.http.zaqar.projects import own_name
+from kestrelpy.http.zaqar.shown import age, href
+from kestrelpy.operations import PAUSE, LeaseEnd, LogReader, QueueAdmin, Rests
+
+router: Final = APIRouter()
+_QUEUES: Final = "/v2/queues"
+_QUEUE: Final = "/v2/queues/{queue}"
+_PATCH_TYPE: Final = "application/openstack-messaging-v2.0-json-patch"
+_NAMES_PER_SLICE: Final = 1000
+_PARSED_PER_SLICE: Final = 50
+_LOOKED_FOR_ENDS: Final = 100
+_WORDS: Final = frozenset({"marker", "limit", "detailed", "name", "with_count"})
+_PATTERN: Final = pattern(r"\^?([A-Za-z0-9_.*\-]{0,80})\$?")
+_RESOURCES: Final = frozenset({"messages", "subscriptions"})
+
+
+class Purge(msgspec.Struct):
+    """What is to be purged; absent: all."""
+
+    resource_types: list[str] | None = None
+
+
+# -- the listing ------------------------------------------------------------------------------
+
+
+@router.get(_QUEUES, summary="List queues")
+async def listing(request: Request) -> Response:
+    """List the queues of the project by name, after the marker."""
+    ask = Ask(request)
+    limit, is_detailed, counts = ask.limit(), ask.flag("detailed"), ask.flag("with_count")
+    after, is_named = ask.query.get("marker", ""), _matcher(ask.query.get("name"))
+    wanted = {key: value for key, value in ask.query.items() if key not in _WORDS}
+    names, count = await ask.call.run(_names(ask, limit, after, is_named, wanted))
+    found = []
+    for name in names:
+        each: dict[str, Any] = {"name": name, "href": f"{_QUEUES}/{name}"}
+        queue = ask.call.broker.queues.get(ask.prefix + name.encode())
+        if is_detailed and queue is not None:
+            each["metadata"] = in_force(parsed(queue.metadata))
+        found.append(each)
+    links = [{"rel": "next", "href": ask.next_href(_QUEUES, names[-1])}] if names else []
+    more = {"count": count} if counts else {}
+    return answer({"queues": found, "links": links, **more})
+
+
+def _names(
+    ask: Ask, most: int, after: str, is_named: Callable[[str], bool], wanted: dict[str, str]
+) -> Generator[bytes, None, tuple[list[str], int]]:
+    """Return the first names after the marker, and the number of all that match."""
+    queues, prefix = ask.call.broker.queues, ask.prefix
+    names, first, count = list(queues), list[str](), 0
+    step = _PARSED_PER_SLICE if wanted else _NAMES_PER_SLICE
+    for at in range(0, len(names), step):
+        own = (own_name(name, prefix) for name in names[at : at + step])
+        some = [name for name in own if name is not None and is_named(name)]
+        if wanted:
+            some = [name for name in some if _has(queues.get(prefix + name.encode()), wanted)]
+        count += len(some)
+        first = nsmallest(most, [*first, *(name for name in some if name > after)])
+        yield PAUSE
+    return first, count
+
+
+def _has(queue: Queue | None, wanted: dict[str, str]) -> bool:
+    """True if the metadata have these values."""
+    if queue is None:
+        return False
+    meta = parsed(queue.metadata)
+    return all(key in meta and _as_text(meta[key]) == value for key, value in wanted.items())
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _matcher(text: str | None) -> Callable[[str], bool]:
+    """Return whether a name matches: it begins with the text, in which `.*` stands for anything."""
+    if text is None:
+        return lambda name: True
+    found = _PATTERN.fullmatch(text)
+    if found is None:
+        raise HttpError(400, f"name is {shown(text)}: the beginning of a name and .* are allowed")
+    parts, ends = found[1].split(".*"), text.endswith("$")
+    if any("*" in part for part in parts):
+        raise HttpError(400, f"name is {shown(text)}: the beginning of a name and .* are allowed")
+
+    def matches(name: str) -> bool:
+        if not name.startswith(parts[0]):
+            return False
+        at = len(parts[0])
+        for part in parts[1:]:
+            at = name.find(part, at)
+            if at < 0:
+                return False
+            at += len(part)
+        return not ends or at == len(name) or (len(parts) > 1 and name.endswith(parts[-1]))
+
+    return matches
+
+
+# -- one queue --------------------------------------------------------------------------------
+
+
+@router.put(_QUEUE, status_code=201, summary="Make a queue")
+async def put(request: Request, queue: str) -> Response:
+    """Make the queue, with the metadata in the body; of a queue that is there, replace them."""
+    ask = Ask(request)
+    name = ask.name
+    given: Metadata | None = await ask.json(dict[str, Any], METADATA_BYTES_MAX)
+    found = ask.call.broker.queues.get(name)
+    headers = {"Location": ask.path}
+    if found is not None and given is None:
+        await ask.call.until(Rests(found.log, found.log.lsn_appended))
+        return nothing(204, headers)
+    await _set(ask, name, checked(given or {}))
+    return nothing(204 if found is not None else 201, headers)
+
+
+async def _set(ask: Ask, name: bytes, meta: Metadata) -> None:
+    """Give the queue these valid metadata, and the settings that follow from them."""
+    call = ask.call
+    stored, found = stored_form(meta), call.broker.queues.get(name)
+    before = settings_of(parsed(found.metadata), ask.full_name) if found is not None else b""
+    done = QueueAdmin(call.broker, call.host).set_metadata(
+        name, stored, settings_of(meta, ask.full_name), before, call.now_ms()
+    )
+    await call.until(done.rests)
+    if not done.is_in_force:
+        raise HttpError(409, "the queue was declared with other settings, not by its metadata")
+
+
+@router.get(_QUEUE, summary="Show the metadata of a queue")
+async def get(request: Request, queue: str) -> Response:
+    """Show the metadata, with the reserved keys; the queue need not be there."""
+    ask = Ask(request)
+    found = ask.call.broker.queues.get(ask.name)
+    return answer(in_force(parsed(found.metadata) if found is not None else {}))
+
+
+@router.head(_QUEUE, status_code=204, summary="Is there such a queue?")
+async def head(request: Request, queue: str) -> Response:
+    """Answer 204 or 404."""
+    ask = Ask(request)
+    return Response(b"", 204 if ask.name in ask.call.broker.queues else 404)
+
+
+@router.patch(_QUEUE, summary="Change the metadata of a queue")
+async def patch(request: Request, queue: str) -> Response:
+    """Apply the operations of a JSON patch to `/metadata`; show the result."""
+    ask = Ask(request)
+    name = ask.name
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _PATCH_TYPE:
+        raise HttpError(415, f"Content-Type must be {_PATCH_TYPE}")
+    body = await ask.raw(2 * METADATA_BYTES_MAX)
+    found = ask.call.broker.queues.get(name)
+    if found is None:
+        raise HttpError(404, f"there is no queue {queue[:64]}")
+    meta = patched(parsed(found.metadata), body)
+    await _set(ask, name, meta)
+    return answer(in_force(meta))
+
+
+@router.delete(_QUEUE, status_code=204, summary="Delete a queue")
+async def delete(request: Request, queue: str) -> Response:
+    """Delete the queue with its messages; it need not be there."""
+    ask = Ask(request)
+    call = ask.call
+    rests = QueueAdmin(call.broker, call.host).delete(ask.name, call.now_ms())
+    await call.until(*(rests or ()))
+    return nothing()
+
+
+@router.post(_QUEUE + "/purge", status_code=204, summary="Empty a queue")
+async def purge(request: Request, queue: str) -> Response:
+    """Remove all messages that are not claimed."""
+    ask = Ask(request)
+    name, call = ask.name, ask.call
+    given: Purge = await ask.json(Purge) or Purge()
+    kinds = _RESOURCES if given.resource_types is None else given.resource_types
+    for each in kinds:
+        if each not in _RESOURCES:
+            raise HttpError(400, f"resource_types has {shown(each)}: messages and subscriptions")
+    if "messages" in kinds:
+        rests = QueueAdmin(call.broker, call.host).flush(name, call.now_ms())
+        await call.until(*([rests] if rests is not None else []))
+    return nothing()
+
+
+# -- figures ----------------------------------------------------------------------------------
+
+
+@router.get(_QUEUE + "/stats", summary="Show the figures of a queue")
+async def stats(request: Request, queue: str) -> Response:
+    """Show how many messages are free and claimed, the oldest and the newest."""
+    ask = Ask(request)
+    call, found = ask.call, LeaseEnd(ask.call.broker).queue(ask.name)
+    figures: dict[str, Any] = {"claimed": 0, "free": 0, "total": 0}
+    if found is not None:
+        oldest, newest = await call.run(_ends(found, LogReader(call)))
+        unix_ms = call.now_ms() + call.broker.clock.offset_ms
+        reader = found.reader
+        total = reader.live.count - len(reader.dead.deaths)
+        leased_dead = len(reader.dead.deaths) - reader.dead.count
+        claimed = max(min(len(reader.leases) - leased_dead, total), 0)
+        figures = {"claimed": claimed, "free": total - claimed, "total": total}
+        for word, put in (("oldest", oldest), ("newest", newest)):
+            if put is not None and total:
+                figures[word] = {
+                    "href": href(ask.path, str(MessageId(found.generation, put[0]))),
+                    "age": age(put[3], unix_ms),
+                    "created": f"{datetime.fromtimestamp(put[3] // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}",
+                }
+    return answer({"messages": figures})
+
+
+def _ends(queue: Queue, reader: LogReader) -> Generator[bytes, None, tuple[Put | None, Put | None]]:
+    """Return the first and the last message; None: not known, or there is none."""
+    ids, deaths = queue.reader.live, queue.reader.dead.deaths
+    first, last = ids.first_from(1), ids.last if ids.count else 0
+    for _ in range(_LOOKED_FOR_ENDS):
+        if first in deaths:
+            first = ids.first_from(first + 1)
+    some = ids.between(max(last - _LOOKED_FOR_ENDS, 1), last) if last else ids
+    last = max((id_ for id_ in some if id_ not in deaths), default=0)
+    if not last or not first or first in deaths:
+        return None, None
+    oldest = yield from reader.find(queue, first)
+    newest = yield from reader.find(queue, last)
+    return oldest, newest
