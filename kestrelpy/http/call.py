@@ -134,16 +134,16 @@ class Call:
         lease_ms: int = 0, grace_ms: int | None = None,
     ) -> Waiter:  # fmt: skip
         """Wait until `due_ms` for an item, behind those who came before; return the wait that is
-        over. Raise Gone: an item that came is given back, and its attempt is not counted."""
+        over. Raise Gone: an item that came is given back, and its attempt is not counted; raise
+        ServerError if the server stops."""
         waiter = self.broker.wait(
             want, name, self.holder, dead, self, due_ms, after, lease_ms, grace_ms
         )
         self._waiter = waiter
         try:
             while not waiter.done:
-                if self.is_leaving:
-                    self.broker.give_up(waiter)
-                    break
+                if self.is_leaving:  # "nothing came" would not be true
+                    raise ServerError("the server stops: ask again later")
                 await self._woken()
         except BaseException:
             if not waiter.done:

@@ -423,6 +423,8 @@ class Ledger:
             book.opens_lost += request.lends
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
             talk.lends_failed |= request.lends
+        elif self.is_leaving and request.lends and "the server stops" in reply.error:
+            pass  # a wait over HTTP is answered when the server ends
         elif request.item is not None and self.is_refused_for_now(reply):
             self.not_stored(request.item)
         elif self.was_short and SHORT.search(reply.error):

@@ -322,6 +322,7 @@ class Simulation:
                 Rest(self, drain).run()
         for loop in (*(each for each, _ in self._dead), self.loop):
             if loop is not None:
+                loop.is_mute = True  # what ends with it says nothing more
                 loop.close_unbegun()
         counts = self.counts | {"answers": self.ledger.answers, "turns asleep": self._asleep}
         return Outcome(self.seed, self.ledger.violations, self.story, counts)

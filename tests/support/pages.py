@@ -2,7 +2,7 @@
 
     ```nc       a conversation: `  ` a client's line, `< ` the daemon's, `$ nc` hang up and connect
     ```python   run in one namespace for each page
-    ```sh       each `kestrelpy ...` is run; other commands are not
+    ```sh       each `kestrelpy ...` and `curl ...` is run; other commands are not
     ```curl     `$ curl ...` and what it prints
     ```toml     a configuration without mistakes
 
@@ -136,6 +136,8 @@ class Reader:
     def _shell(self, text: str) -> None:
         for line in text.replace("\\\n", " ").splitlines():
             command, _, note = line.partition("  # ")
+            if command.startswith("curl "):
+                self._print_of(command)
             if not command.startswith("kestrelpy "):
                 continue
             ended = subprocess.run(
@@ -158,12 +160,18 @@ class Reader:
                 assert re.fullmatch(pattern, first), f"the page has {line!r}, curl {first!r}"
                 continue
             assert not answer, f"the page leaves out {answer!r}"
-            command = line[2:].replace(f":{_HTTP_PORT}", f":{self.daemon.http_port}")
-            answer = subprocess.run(
-                ["bash", "-c", command], capture_output=True, text=True, timeout=_SECONDS,
-                check=True, cwd=self.daemon.data_dir.parent,
-            ).stdout  # fmt: skip
+            answer = self._print_of(line[2:])
         assert not answer.strip("\n"), f"the page leaves out {answer!r}"
+
+    def _print_of(self, command: str) -> str:
+        """Run curl; return what it prints, which is no answer of the server's mistakes."""
+        command = command.replace(f":{_HTTP_PORT}", f":{self.daemon.http_port}")
+        said = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=_SECONDS,
+            check=True, cwd=self.daemon.data_dir.parent,
+        ).stdout  # fmt: skip
+        assert "Internal Server Error" not in said, said
+        return said
 
     def _toml(self, text: str) -> None:
         file = self.daemon.data_dir.parent / "page.toml"

@@ -10,7 +10,7 @@ import pytest
 from tests.support.daemon import DaemonProcess
 from tests.support.pages import ROOT, Block, Reader, blocks, broken_links, headings
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OTHERS = [ROOT / name for name in ("DECISIONS.md", "bench/README.md", "journal/FORMAT.md")]
 # These have tests of their own that run their code.
 OWN = {
@@ -39,7 +39,7 @@ each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
     "path", [path for path in PAGES if path.name not in OWN], ids=lambda path: path.name
 )
 def test_the_code_on_a_page_does_what_it_says(path: Path, tmp_path: Path) -> None:
-    has_http = any(block.kind == "curl" for block in blocks(path.read_text()))
+    has_http = "\ncurl " in path.read_text() or "\n$ curl " in path.read_text()
     with DaemonProcess(
         tmp_path / "data", config=CONFIG, http_port="0" if has_http else "off"
     ) as daemon:
@@ -87,8 +87,12 @@ def test_the_readme_is_short() -> None:
 
 
 def test_each_page_is_linked_from_the_readme() -> None:
-    text = (ROOT / "README.md").read_text()
-    assert [path.name for path in PAGES[1:] if f"(docs/{path.name}" not in text] == []
+    """Or from the page that its folder is named for."""
+    for path in PAGES[1:]:
+        inside = path.relative_to(ROOT / "docs").parent
+        parent = ROOT / "docs" / f"{inside}.md" if inside.name else ROOT / "README.md"
+        link = path.relative_to(parent.parent).as_posix()
+        assert f"({link}" in parent.read_text(), f"{parent.name} has no link to {link}"
 
 
 @pytest.mark.parametrize(

@@ -65,4 +65,6 @@ async def test_a_server_that_stops_ends_waits_and_answers_them(tmp_path: Path) -
         await asyncio.sleep(0.2)
         assert server.server.daemon is not None
         await server.server.daemon.stop()
-        assert (await waits).json() == {"leases": []}
+        said = await waits
+        assert said.status_code == 503
+        assert said.json()["description"] == "the server stops: ask again later"
