@@ -1,4 +1,4 @@
-"""The page at /docs in a real browser: it shows the routes, and its policy forbids nothing to it."""
+"""The page at /docs in a real browser: it shows the routes within its own policy."""
 
 from __future__ import annotations
 
