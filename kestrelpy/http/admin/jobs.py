@@ -190,7 +190,7 @@ async def get_job(request: Request, job: _Number) -> Response:
 
 @router.delete("/jobs/{job}", summary="Stop a job", response_model=models.Job)
 async def stop_job(request: Request, job: _Number) -> Response:
-    """Stop it after its present step; what it has done stays done."""
+    """Stop it after its present step; items that it has handled stay so."""
     call = call_of(request)
     found = jobs_of(request).of(call.host, job)
     was_running = found.state == "running"

@@ -96,7 +96,7 @@ class Chosen:
     def __init__(
         self, queue: Queue, selection: models.Selection, ready: int | None = None
     ) -> None:
-        """`ready`: it is for so many ready items. Raise HttpError for a bad selection."""
+        """`ready`: it is for this number of ready items. Raise HttpError for a bad selection."""
         self.queue = queue
         self.rate = selection.rate
         self.is_dry_run = selection.dry_run
