@@ -20,6 +20,7 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kestrelpy.core import TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, note, without_paths
@@ -60,11 +61,19 @@ class Job:
         self.began_ms = by.now_ms()
         self.ended_ms: int | None = None
         self.task: asyncio.Task[None] | None = None
+        self.transfer: TransferRequest | None = None  # that it waits for
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End the job after its present step."""
+        """End the job after its present step; a transfer begins no more items."""
         self._stopping.set()
+        if self.transfer is not None:
+            self.transfer.give_up("the job was stopped")
+
+    @property
+    def is_stopping(self) -> bool:
+        """True if the job is to end."""
+        return self._stopping.is_set()
 
     def check(self) -> None:
         """Raise Stopped if the job is to end, Gone if the server stops."""

@@ -249,9 +249,12 @@ def _move_ready(chosen: Chosen, target: bytes) -> Steps:
 
 async def _moved(job: Job, request: TransferRequest) -> int:
     """Wait for a transfer; return how many items it moved. It ends early if the job is to end."""
+    job.transfer = request
     try:
         await job.call.until_over(request)
     except BaseException:
         request.give_up("the job was stopped")
         raise
-    return Moving.outcome(request)
+    finally:
+        job.transfer = None
+    return request.moved if job.is_stopping else Moving.outcome(request)
