@@ -36,6 +36,7 @@ class Daemon:
     python: str
     config: str = ""
     port: int = field(default_factory=free_port)
+    http_port: int | None = None  # None: it speaks no HTTP
 
     def __post_init__(self) -> None:
         self.place = Path(tempfile.mkdtemp(prefix="kestrelpy-", dir=self.parent))
@@ -51,7 +52,7 @@ class Daemon:
         command = [
             self.python, "-m", "kestrelpy", "serve", "--config", "kestrelpy.toml",
             "--data-dir", "data", "--host", "127.0.0.1", "--port", str(self.port),
-            "--http-port", "off",
+            "--http-port", str(self.http_port or "off"),
         ]  # fmt: skip
         kept = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
         environment = kept | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import attackers, hung, loadgen, stalls_queue, stalls_server, tables
+from bench import attackers, hung, loadgen, stalls_http, stalls_queue, stalls_server, tables
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.fanout import fanout
@@ -56,9 +56,9 @@ SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit":
 ATTACKERS: dict[str, Scenario] = {
     name: partial(attackers.beside, name=name) for name in attackers.ATTACKS
 } | {"main-job": attackers.main_job}
+_OPERATIONS = stalls_server.OPERATIONS | stalls_queue.OPERATIONS | stalls_http.OPERATIONS
 STALLS: dict[str, Scenario] = {
-    name: partial(stall, operation=operation)
-    for name, operation in (stalls_server.OPERATIONS | stalls_queue.OPERATIONS).items()
+    name: partial(stall, operation=operation) for name, operation in _OPERATIONS.items()
 }
 SCENARIOS = BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {"backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS, "stalls": STALLS}

@@ -9,7 +9,7 @@ in an idle second before `run`, and its worst from the beginning of `run` until 
 answer, so that work put off by the answer counts. The median over the rounds is shown.
 
 The one rule: an operation is one `Operation` in a table. `bench/stalls_server.py` has those of the
-server, `bench/stalls_queue.py` those of a queue.
+server, `bench/stalls_queue.py` those of a queue, `bench/stalls_http.py` those of HTTP.
 """
 
 import time
@@ -22,7 +22,7 @@ from bench.daemon import Daemon, Line
 from bench.figures import Figure
 from bench.probe import Probe, Wait
 from bench.scenarios import Bench, Goals
-from bench.servers import ServerFailed
+from bench.servers import ServerFailed, free_port
 
 IDLE_S: Final = 1.0
 # What an answer leaves to be done (a snapshot, a removal, a wake-up) begins within this.
@@ -85,6 +85,7 @@ class Operation:
     config: str = ""
     # Prepare another daemon for every round: the state cannot be made again in the same one.
     is_fresh_each: bool = False
+    has_http: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,10 @@ def stall(bench: Bench, operation: Operation) -> list[Figure]:
     wanted = min(operation.rounds, bench.sizes.rounds)
     rounds: list[Round] = []
     while len(rounds) < wanted:
-        with Daemon(bench.parent, bench.python, operation.config) as daemon:
+        http_port = free_port() if operation.has_http else None
+        with Daemon(
+            bench.parent, bench.python, operation.config, http_port=http_port
+        ) as daemon:
             stage = Stage(bench, daemon)
             operation.begin(stage)
             for _ in range(1 if operation.is_fresh_each else wanted):

@@ -75,6 +75,16 @@ class QueueCounters:
         self.waiting_ms, self.service_ms = both = new_histogram(), new_histogram()
         return both
 
+    def count_confirm(self, served_ms: int) -> None:
+        """Count a confirm of a delivery that took this long."""
+        self.confirmed += 1
+        service_ms = self.service_ms or self.begin()[1]
+        if served_ms > 0:
+            service_ms[served_ms.bit_length()] += 1
+            service_ms[-1] += served_ms
+        else:
+            service_ms[0] += 1
+
 
 class WireCounters:
     """The requests of one wire whose refusals have two classes."""

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import admin, metrics, simple, streams, zaqar
+from kestrelpy.http import admin, docs, metrics, simple, streams, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
@@ -67,16 +67,19 @@ def make_app() -> FastAPI:
     """
     app = FastAPI(
         title="kestrelpy", version=kestrelpy.__version__, docs_url=None, redoc_url=None,
+        openapi_url=None,
         exception_handlers={
             Refused: _refused, HttpError: _refused, RequestValidationError: _invalid,
             HTTPException: _http_exception, Exception: _bug,
         },
     )  # fmt: skip
+    app.state.openapi = b""
     app.include_router(zaqar.router)
     app.include_router(simple.router)
     app.include_router(streams.router)
     app.include_router(metrics.router)
     app.include_router(admin.router)
+    app.include_router(docs.router)
     app.add_api_route("/", _page, include_in_schema=False)
     return app
 

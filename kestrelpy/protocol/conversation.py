@@ -81,9 +81,9 @@ class Conversation:
     ) -> None:  # fmt: skip
         self.broker = broker
         self.host = host
-        self._counters = broker.counters.wire(wire.name)
+        counters = self._counters = broker.counters.wire(wire.name)
         self._elapsed = host.elapsed
-        self.replies = Replies(self, wire.usual)
+        self.replies = Replies(self, wire.usual, counters)
         self.set_handler = SetHandler(self)
         self.parser: Requests = wire.requests(self.set_handler.limit_of, lines)
         self.get_handler = GetHandler(self, peer)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from kestrelpy.core import WireCounters
 from kestrelpy.errors import ServerError
 from kestrelpy.operations import Awaited, Gate
 from kestrelpy.protocol.parse import SILENT, Form
@@ -89,11 +90,16 @@ class Replies:
     """
 
     __slots__ = (
-        "_conversation", "_rests", "form", "held", "joint", "out", "usual", "value_bytes"
+        "_conversation", "_rests", "counters", "form", "held", "joint", "out", "usual",
+        "value_bytes",
     )  # fmt: skip
 
-    def __init__(self, conversation: object, usual: Form | None = None) -> None:
+    def __init__(
+        self, conversation: object, usual: Form | None = None,
+        counters: WireCounters | None = None,
+    ) -> None:  # fmt: skip
         self._conversation = conversation
+        self.counters = counters or WireCounters()
         self._rests: JointReply | None = None
         self.usual = usual
         self.form = usual  # of the replies to the present request
@@ -161,6 +167,7 @@ class Replies:
             held.popleft()
 
     def _failed(self, failure: Exception) -> bytes:
+        self.counters.server_errors += 1
         data = ServerError(" ".join(str(failure).split())).line() + b"\r\n"
         return data if self.usual is None else self.usual.reply(data)
 

@@ -219,7 +219,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_positions": "where this client read last, bounded",
     },
     "server.http_door.HttpDoor": {"new_number": SETTING},
-    "protocol.replies.Replies": {},
+    "protocol.replies.Replies": {"counters": INSIDE},
     "protocol.verbs.set.SetHandler": {"stored_bytes _noreply_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
     "server.journals.journal_jobs.JournalJobs": {},

@@ -97,6 +97,7 @@ class Source:
         delivery = began_ms = 0
         if was_handed_off := lease.token != _NOBODY:
             delivery, began_ms = lease.attempts + 1, lease.began_ms
+            reader.counters.count_confirm(now_ms + reader.clock.offset_ms - began_ms)
         else:
             reader.moving -= 1
         if lease.dead:

@@ -60,7 +60,7 @@ def next_page(request: Request, cursor: object) -> str | None:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Return bytes of a client as text; what is not UTF-8 is escaped."""
+    """Return bytes of a client as text; bytes that are not UTF-8 are escaped."""
     return data.decode("utf-8", "backslashreplace") if data is not None else None
 
 

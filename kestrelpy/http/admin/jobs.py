@@ -20,6 +20,7 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kestrelpy.core import TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, note, without_paths
@@ -60,11 +61,19 @@ class Job:
         self.began_ms = by.now_ms()
         self.ended_ms: int | None = None
         self.task: asyncio.Task[None] | None = None
+        self.transfer: TransferRequest | None = None  # that it waits for
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End the job after its present step."""
+        """End the job after its present step; a transfer begins no more items."""
         self._stopping.set()
+        if self.transfer is not None:
+            self.transfer.give_up("the job was stopped")
+
+    @property
+    def is_stopping(self) -> bool:
+        """True if the job is to end."""
+        return self._stopping.is_set()
 
     def check(self) -> None:
         """Raise Stopped if the job is to end, Gone if the server stops."""
@@ -190,7 +199,7 @@ async def get_job(request: Request, job: _Number) -> Response:
 
 @router.delete("/jobs/{job}", summary="Stop a job", response_model=models.Job)
 async def stop_job(request: Request, job: _Number) -> Response:
-    """Stop it after its present step; what it has done stays done."""
+    """Stop it after its present step; items that it has handled stay so."""
     call = call_of(request)
     found = jobs_of(request).of(call.host, job)
     was_running = found.state == "running"

@@ -96,7 +96,7 @@ class Chosen:
     def __init__(
         self, queue: Queue, selection: models.Selection, ready: int | None = None
     ) -> None:
-        """`ready`: it is for so many ready items. Raise HttpError for a bad selection."""
+        """`ready`: it is for this number of ready items. Raise HttpError for a bad selection."""
         self.queue = queue
         self.rate = selection.rate
         self.is_dry_run = selection.dry_run
@@ -249,9 +249,12 @@ def _move_ready(chosen: Chosen, target: bytes) -> Steps:
 
 async def _moved(job: Job, request: TransferRequest) -> int:
     """Wait for a transfer; return how many items it moved. It ends early if the job is to end."""
+    job.transfer = request
     try:
         await job.call.until_over(request)
     except BaseException:
         request.give_up("the job was stopped")
         raise
-    return Moving.outcome(request)
+    finally:
+        job.transfer = None
+    return request.moved if job.is_stopping else Moving.outcome(request)

@@ -122,7 +122,7 @@ async def get_leases(
     return answer({"leases": rows, "next": next_page(request, cursor)})
 
 
-@router.get("/queues/{queue}/keys", summary="Keys and who has them", response_model=models.KeyPage)
+@router.get("/queues/{queue}/keys", summary="Keys and their holders", response_model=models.KeyPage)
 async def get_keys(
     request: Request,
     queue: str,

@@ -45,7 +45,7 @@ _COUNTERS: Final = {
     "discarded": ("items_discarded", "Items dropped to make room."),
     "dead_total": ("items_dead", "Items that became dead letters."),
     "duplicates": ("items_duplicate", "Puts of an id that was seen before."),
-    "gaps": ("gaps", "Answers to observers that were behind the retained items."),
+    "gaps": ("gaps", "Answers to observers whose marker was too old."),
 }
 _GAUGES: Final = {
     "bytes": ("item_bytes", "Bytes of the bodies of ready items."),

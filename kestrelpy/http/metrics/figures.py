@@ -21,7 +21,7 @@ from kestrelpy.operations import PAUSE, State, queue_state
 
 SEATS_MAX: Final = 200
 OTHERS: Final = "all others"  # no queue has this name: names have no blanks
-_PER_SLICE: Final = 100
+_PER_SLICE: Final = 50
 # A queue with less is not worth a seat that another has.
 _MARGIN: Final = 1000
 
@@ -80,6 +80,27 @@ class Figures:
         self.waiting_ms = [0] * _BITS
         self.service_ms = [0] * _BITS
 
+    def add(self, broker: Broker, names: list[bytes], now_ms: int) -> dict[bytes, Row]:
+        """Count these queues in; return their rows."""
+        rows, waiting, service = dict[bytes, Row](), [self.waiting_ms], [self.service_ms]
+        for name in names:
+            if (queue := broker.queues.get(name)) is None:
+                continue
+            rows[name] = row_of(queue, now_ms)
+            state, counters = queue_state(queue, now_ms), queue.reader.counters
+            self.states[state] = self.states.get(state, 0) + 1
+            if counters.waiting_ms is not None and counters.service_ms is not None:
+                waiting.append(counters.waiting_ms)
+                service.append(counters.service_ms)
+        self.queues += len(rows)
+        self.waiting_ms, self.service_ms = _sums(waiting), _sums(service)
+        return rows
+
+
+def _sums(rows: list[Row]) -> Row:
+    """Return the sum of each column."""
+    return [sum(column) for column in zip(*rows, strict=True)]
+
 
 class Walks:
     """All walks of one server: what one of them must know of the walk before."""
@@ -101,19 +122,16 @@ class Walks:
         for start in range(0, len(names), _PER_SLICE):
             if start:
                 yield PAUSE
-            some, ages = list[tuple[int, bytes, Row]](), list[tuple[int, bytes]]()
-            for name in names[start : start + _PER_SLICE]:
-                if (queue := broker.queues.get(name)) is None:
-                    continue
-                row = row_of(queue, now_ms)
-                _count(figures, queue, now_ms)
-                total = [a + b for a, b in zip(total, row, strict=True)]
-                ages.append((row[_AGE], name))
+            rows = figures.add(broker, names[start : start + _PER_SLICE], now_ms)
+            total = _sums([total, *rows.values()])
+            some = list[tuple[int, bytes, Row]]()
+            for name, row in rows.items():
                 if name in seats:
                     seated[name] = row
                 else:
                     some.append((_activity(row), name, row))
             best = nlargest(SEATS_MAX, best + some)
+            ages = [(row[_AGE], name) for name, row in rows.items() if row[_AGE]]
             oldest = nlargest(SEATS_MAX + 1, oldest + ages)
         yield PAUSE
         self._seat(seated, best)
@@ -156,18 +174,6 @@ class Walks:
             others[column] = shown
         self._last = others[:_COUNTED]
         figures.others = others
-
-
-def _count(figures: Figures, queue: Queue, now_ms: int) -> None:
-    state, counters = queue_state(queue, now_ms), queue.reader.counters
-    figures.queues += 1
-    figures.states[state] = figures.states.get(state, 0) + 1
-    if (waiting_ms := counters.waiting_ms) is not None:
-        sums = figures.waiting_ms
-        figures.waiting_ms = [a + b for a, b in zip(sums, waiting_ms, strict=True)]
-    if (service_ms := counters.service_ms) is not None:
-        sums = figures.service_ms
-        figures.service_ms = [a + b for a, b in zip(sums, service_ms, strict=True)]
 
 
 class _Rising:

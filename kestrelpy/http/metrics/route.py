@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
 from kestrelpy.http.metrics.families import queue_histograms
 from kestrelpy.http.metrics.scrapes import Scrapes, rendered
@@ -35,6 +36,8 @@ async def get_metrics(
     call: Call = request.scope["call"]
     names = [queue_name(each) for each in queue or ()]
     text = await cast(Scrapes, request.scope["shared"].scrapes).text(call.host)
+    if not text:
+        raise HttpError(503, "the server stops")
     if names:
         families = queue_histograms(call.broker, list(dict.fromkeys(names)))
         text += b"".join(map(rendered, families))

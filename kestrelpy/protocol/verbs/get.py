@@ -413,4 +413,4 @@ class GetHandler:
                 return
             say(self.replies, _END, pending.awaited, pending.stored, pending.written)
         except Refused as refused:
-            self.replies.say(refused.line() + b"\r\n")
+            self._talk.refuse(refused)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from journal.errors import JournalFailed
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.protocol.conversation import HELD_REPLIES_MAX, SHARE_COMMANDS
 from kestrelpy.protocol.replies import HELD_BYTES_MAX
@@ -518,3 +519,25 @@ def test_nothing_is_shown_or_acknowledged_that_a_power_cut_takes_away(round_: in
         if heard:
             there = places_after_a_power_cut(stage, b"jobs")
             assert max([stored, *markers]) <= there, heard
+
+
+def test_requests_and_refusals_are_counted_by_wire_and_class() -> None:
+    server = ServerHarness()
+    server.say("a", b"set jobs 0 0 1", b"x")
+    server.say("a", b"get jobs/nonsense")  # a bad command
+    server.say("a", b"get jobs/close/token=9")  # a refusal
+    server.queue("jobs").log.failure = JournalFailed("the disk said no")
+    server.say("a", b"get jobs")
+    counted = server.broker.counters.wire("memcache")
+    assert (counted.commands, counted.client_errors, counted.server_errors) == (4, 2, 1)
+
+
+def test_a_reply_that_fails_with_its_journal_is_counted() -> None:
+    server = ServerHarness()
+    server.say("a", b"set jobs 0 0 1", b"x")
+    server.hold_syncs()
+    server.send("a", b"set jobs 0 0 1\r\nx\r\n")
+    log = server.queue("jobs").log
+    log.failure = JournalFailed("the disk said no")
+    server.client("a").conversation.output()
+    assert server.broker.counters.wire("memcache").server_errors == 1

@@ -65,6 +65,17 @@ def test_the_move_says_which_delivery_ended_and_when_it_began() -> None:
     assert (record.small & 255, record.small >> 8, record.number) == (2, 1, began_ms)
 
 
+def test_a_hand_off_counts_as_a_confirm_with_its_time() -> None:
+    town = TransferHarness()
+    town.put("jobs", b"1")
+    town.take("jobs")
+    town.pass_time(1000)
+    town.pass_on("next", b"1")
+    counters = town.queue("jobs").reader.counters
+    assert counters.service_ms is not None
+    assert (counters.confirmed, counters.service_ms[10], counters.service_ms[-1]) == (1, 1, 1000)
+
+
 def test_within_one_queue_one_record_stores_and_confirms() -> None:
     town = TransferHarness()
     town.put("jobs", b"1")

@@ -96,3 +96,13 @@ async def test_jobs_that_ended_are_forgotten_by_time_and_by_number(by: Call) -> 
         some.of(server, 1)
     server.time_ms += jobs.FORGOTTEN_MS
     assert some.all(server) == []
+
+
+async def test_a_stop_ends_the_transfer_that_the_job_waits_for(by: Call) -> None:
+    given_up = list[str]()
+    job = Jobs().start(by, "move", "jobs", 9, False, forever)
+    transfer: Any = SimpleNamespace(give_up=given_up.append)
+    job.transfer = transfer
+    await asyncio.sleep(0)
+    job.stop()
+    assert ((await over(job)).state, given_up) == ("stopped", ["the job was stopped"])

@@ -1,4 +1,4 @@
-"""Pages of keys: who holds each, and how many items wait for it."""
+"""Pages of keys: the holder of each, and how many items wait for it."""
 
 from __future__ import annotations
 

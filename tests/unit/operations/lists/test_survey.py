@@ -18,7 +18,7 @@ def test_a_walk_over_many_queues_pauses_between_its_slices() -> None:
     assert (totals.queues, totals.items, totals.health, pauses) == (401, 0, "ok", 2)
 
 
-def test_the_worst_state_and_the_names_of_unwell_queues_are_told() -> None:
+def test_the_worst_state_and_the_names_of_unwell_queues_are_given() -> None:
     server = ServerHarness()
     for name in (b"a", b"b"):
         server.say("x", b"set %b 0 0 2" % name, b"hi")
