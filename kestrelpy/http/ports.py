@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from kestrelpy.access import Grant
 from kestrelpy.core import Broker, Log, Timetable
 from kestrelpy.operations import Caller, Gate, Site, Work
 
@@ -22,12 +23,30 @@ class TurnPort(Protocol):
         """Run a turn: something may have changed."""
 
 
+class LoginPort(Protocol):
+    """The users of the server."""
+
+    @property
+    def are_needed(self) -> bool:
+        """True if clients have to log in."""
+
+    async def check(self, name: str, secret: bytes, peer: str) -> Grant | None:
+        """Return what this user may do; None, after a moment: it is no user, or not the secret.
+
+        Raise ServerError if too many logins are under way.
+        """
+
+
 class HttpHost(Site, Protocol):
     """The server process."""
 
     broker: Broker
     timetable: Timetable
     is_leaving: bool
+
+    @property
+    def logins(self) -> LoginPort:
+        """The users."""
 
     @property
     def turn(self) -> TurnPort:
