@@ -37,6 +37,7 @@ ROOT = Path(__file__).parent.parent
 # The longest prefix of a module's name that stands here is its floor.
 FLOORS = {
     "journal": 1,
+    "kestrelpy.access": 1,
     "kestrelpy.durations": 1,
     "kestrelpy.kestrel": 1,
     "kestrelpy.errors": 2,

@@ -156,6 +156,14 @@ def check_config(config: ConfigFile = None) -> None:
     daemon.check_config(config)
 
 
+@app.command("hash-secret")
+def hash_secret() -> None:
+    """Read a secret from standard input, and print what [auth.<user>] secret holds of it."""
+    from kestrelpy.cli import serve as daemon
+
+    daemon.hash_secret()
+
+
 @app.command()
 def status(
     server: Server = DEFAULT_SERVER,

@@ -11,11 +11,15 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 from collections.abc import Mapping
+from getpass import getpass
 from pathlib import Path
 
 import uvloop
 
+from kestrelpy.access import SECRET_BYTES_MAX
+from kestrelpy.access import hash_secret as form_of
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
 from kestrelpy.cli.logs import JsonLines, log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
@@ -85,6 +89,17 @@ def check_config(config_file: Path | None) -> None:
     except ConfigError as error:
         raise CommandError(str(error)) from None
     print(f"ok: {source.path or 'no configuration file, so every setting has its default'}")
+
+
+def hash_secret() -> None:
+    """Print the stored form of the secret on standard input; raise CommandError."""
+    if sys.stdin.isatty():
+        secret = getpass("secret: ").encode()
+    else:
+        secret = sys.stdin.buffer.read(SECRET_BYTES_MAX + 2).removesuffix(b"\n").removesuffix(b"\r")
+    if not 0 < len(secret) <= SECRET_BYTES_MAX:
+        raise CommandError(f"a secret has 1 to {SECRET_BYTES_MAX} bytes")
+    print(form_of(secret))
 
 
 def _log_as_it_says(config: Config) -> None:

@@ -29,8 +29,10 @@ from kestrelpy.config.settings import KNOWN, Config, Place
 FILE_NAME: Final = "kestrelpy.toml"
 SYSTEM_FILE: Final = Path("/etc/kestrelpy/kestrelpy.toml")
 # Sections of blocks with names.
-_NAMED: Final = {"queues": "queue", "schedules": "schedule", "aliases": "alias"}
-_NEEDED: Final = {"schedule": " and ".join(NEEDED), "alias": "to"}
+_NAMED: Final = {
+    "queues": "queue", "schedules": "schedule", "aliases": "alias", "auth": "user",
+}  # fmt: skip
+_NEEDED: Final = {"schedule": " and ".join(NEEDED), "alias": "to", "user": "secret"}
 
 
 def find_config_file(explicit: Path | None, cwd: Path, system: Path = SYSTEM_FILE) -> Path | None:

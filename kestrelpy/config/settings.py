@@ -53,8 +53,10 @@ from kestrelpy.config.kinds import (
 from kestrelpy.config.mistakes import as_written
 from kestrelpy.config.retaining import NOT_RETAINED, Retain
 from kestrelpy.config.schedules import ScheduleBlock
+from kestrelpy.config.users import UserBlock
 from kestrelpy.durations import format_size_bytes
 
+TLS_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca")
 Place = tuple[str, ...]  # the place of a value: (section, key) or ("queues", name, key)
 
 
@@ -76,6 +78,10 @@ class ServerConfig(_Section):
     http_port: PortOrOff = 2223
     http_allowed_hosts: HostNames = ()
     default_project: ProjectOrNone = None
+    insecure: Truth = False
+    tls_cert: PathOrNone = None
+    tls_key: PathOrNone = None
+    tls_client_ca: PathOrNone = None
     data_dir: PathNeeded = Path("data")
     max_connections: Count = 10_000
     max_queues: Count = 10_000
@@ -92,6 +98,14 @@ class ServerConfig(_Section):
     allow_shutdown: Truth = False
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @pydantic.model_validator(mode="after")
+    def _has_both_files_of_tls(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key go together")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise ValueError("tls_client_ca needs tls_cert and tls_key")
+        return self
 
 
 class JournalConfig(_Section):
@@ -235,6 +249,7 @@ class Config(_Section):
     queues: dict[str, QueueBlock] = {}
     schedules: dict[str, ScheduleBlock] = {}
     aliases: dict[str, AliasBlock] = {}
+    auth: dict[str, UserBlock] = {}
     _in_force: _InForce = pydantic.PrivateAttr(_InForce(_DEFAULTS, {}, {}))
 
     @pydantic.model_validator(mode="after")
@@ -295,7 +310,7 @@ class Config(_Section):
             )
 
         sections: dict[str, object] = {
-            "server": moved(self.server, ("server",), "data_dir", "socket"),
+            "server": moved(self.server, ("server",), "data_dir", "socket", *TLS_FILES),
             "queue_defaults": moved(self.queue_defaults, ("queue_defaults",), "archive_to"),
             "queues": {
                 name: moved(block, ("queues", name), "archive_to")
@@ -358,4 +373,5 @@ KNOWN: Final = {
     "children": [key for key in _keys(QueueBlock) if _FIELDS[key] not in SHARED],
     "schedules": _keys(ScheduleBlock),
     "aliases": _keys(AliasBlock),
+    "auth": _keys(UserBlock),
 }

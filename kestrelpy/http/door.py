@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -305,10 +306,14 @@ class Door:
         self._memory = HttpMemory(admission.memory_limit)
         self._server: asyncio.Server | None = None
 
-    async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
+    async def listen(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> list[tuple[str, int]]:
         """Listen; return the addresses. Raise OSError."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._new, host, port, backlog=BACKLOG)
+        loop, options = asyncio.get_running_loop(), dict[str, Any]()
+        if tls is not None:
+            options = {"ssl": tls, "ssl_handshake_timeout": PATIENCE_SECONDS}
+        self._server = await loop.create_server(self._new, host, port, backlog=BACKLOG, **options)
         return [each.getsockname()[:2] for each in self._server.sockets]
 
     def _new(self) -> HttpConnection:

@@ -1,8 +1,8 @@
 """What stands before every route: who asks, from where, and how much.
 
-    scope ──▶ Host ──▶ origin ──▶ path ──▶ body, bounded ──▶ the application ──▶ headers of safety
-                │         │         │           │
-                └─ 421    └─ 403    └─ 400      └─ 413, or 400 under /v2
+    scope ──▶ Host ──▶ origin ──▶ path ──▶ user ──▶ body, bounded ──▶ the application ──▶ headers
+                │        │          │        │          │                                of safety
+                └─ 421   └─ 403     └─ 400   └─ 401     └─ 413, 400 under /v2
 
 It is a plain ASGI application around the routes: middleware of the framework triples the cost of a
 request.
@@ -19,7 +19,8 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from kestrelpy.http.answers import JSON, MISTAKE, error_body
+from kestrelpy.http.access import CHALLENGE, refuse_strangers
+from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.door import App, HttpConnection, Receive, Scope, Send
 from kestrelpy.http.ports import HttpHost
@@ -86,6 +87,9 @@ class Guard:
 
         try:
             self._check(scope)
+            await refuse_strangers(
+                self._host, scope["method"], scope["path"], _authorization(scope), call.holder.name
+            )
             body = await self._body(scope, receive)
             scope["call"] = call
 
@@ -93,6 +97,10 @@ class Guard:
                 return {"type": "http.request", "body": body, "more_body": False}
 
             await self._app(scope, replay, answer)
+        except HttpError as error:  # of a stranger; the routes' own are answered below
+            more = (CHALLENGE,) if error.status == 401 else ()
+            connection.cycle.keep_alive = False  # its body is not read
+            await _say(answer, error.status, str(error), more)
         except Rejected as rejected:
             await _say(answer, rejected.status, str(rejected))
         except Gone:
@@ -209,12 +217,19 @@ def _peer(scope: Scope) -> str:
     return f"http {client[0]}:{client[1]}" if client else "http"
 
 
-async def _say(send: Send, status: int, description: str) -> None:
+def _authorization(scope: Scope) -> bytes:
+    values = [value for name, value in scope["headers"] if name == b"authorization"]
+    return values[0] if len(values) == 1 else b""
+
+
+async def _say(
+    send: Send, status: int, description: str, more: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
     body = error_body(status, description)
     await send({
         "type": "http.response.start", "status": status,
         "headers": [
-            (b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body)),
+            (b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body)), *more,
         ],
     })  # fmt: skip
     await send({"type": "http.response.body", "body": body})

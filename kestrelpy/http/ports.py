@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kestrelpy.access import Grant
 from kestrelpy.core import Broker, Log, Timetable
 from kestrelpy.operations import Caller, ConnectionFacts, Gate, Site, Work
 
@@ -21,6 +22,20 @@ class TurnPort(Protocol):
         """Run a turn: something may have changed."""
 
 
+class LoginPort(Protocol):
+    """The users of the server."""
+
+    @property
+    def are_needed(self) -> bool:
+        """True if clients have to log in."""
+
+    async def check(self, name: str, secret: bytes, peer: str) -> Grant | None:
+        """Return what this user may do; None, after a moment: it is no user, or not the secret.
+
+        Raise ServerError if too many logins are under way.
+        """
+
+
 class HttpHost(Site, Protocol):
     """The server process."""
 
@@ -31,6 +46,10 @@ class HttpHost(Site, Protocol):
     @property
     def default_project(self) -> str | None:
         """The project whose queues have no prefix; None: every project has one."""
+
+    @property
+    def logins(self) -> LoginPort:
+        """The users."""
 
     @property
     def turn(self) -> TurnPort:

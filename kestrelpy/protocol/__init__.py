@@ -8,6 +8,7 @@ when it is true.
 from kestrelpy.operations import check_name
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit, address_of
+from kestrelpy.protocol.login import Login, LoginPort
 from kestrelpy.protocol.parse import Lines
 from kestrelpy.protocol.ports import Host, Room, Talk
 from kestrelpy.protocol.wire import MEMCACHE, Wire
@@ -19,6 +20,8 @@ __all__ = [
     "Host",
     "Lines",
     "LogLimit",
+    "Login",
+    "LoginPort",
     "Room",
     "Talk",
     "Wire",

@@ -19,6 +19,7 @@ from kestrelpy.core import Broker, Log, TransferRequest, Waiter
 from kestrelpy.errors import ClientError, Refused, fitted
 from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests, Work
 from kestrelpy.protocol.log_limit import address_of
+from kestrelpy.protocol.login import LOGIN_BYTES_MAX, LoginGate, LoginPort
 from kestrelpy.protocol.parse import (
     Bad,
     Command,
@@ -69,23 +70,26 @@ class Conversation:
     """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_counters", "_elapsed", "_is_handing_off", "_suggests_ms", "_transfer", "broker",
-        "closing", "get_handler", "has_overrun", "holder", "host", "is_behind", "is_touched",
+        "_counters", "_elapsed", "_gate", "_is_handing_off", "_suggests_ms", "_transfer",
+        "broker", "closing", "get_handler", "has_overrun", "holder", "host", "is_behind",
+        "is_touched",
         "last_command_ms", "parser", "paused", "replies", "set_handler", "shell", "stream",
         "wants_bytes",
     )  # fmt: skip
 
     def __init__(
         self, broker: Broker, host: Host, peer: str, lines: Lines, now_ms: int,
-        wire: Wire = MEMCACHE,
+        wire: Wire = MEMCACHE, logins: LoginPort | None = None,
     ) -> None:  # fmt: skip
+        """`logins` are the users that may use it; None: it is open."""
         self.broker = broker
         self.host = host
         counters = self._counters = broker.counters.wire(wire.name)
         self._elapsed = host.elapsed
         self.replies = Replies(self, wire.usual, counters)
         self.set_handler = SetHandler(self)
-        self.parser: Requests = wire.requests(self.set_handler.limit_of, lines)
+        self._gate = LoginGate(logins) if logins is not None else None
+        self.parser: Requests = wire.requests(self._limit_of, lines)
         self.get_handler = GetHandler(self, peer)
         self.holder = self.get_handler.holder
         self.stream: Iterator[bytes] | None = None
@@ -170,6 +174,8 @@ class Conversation:
             if self.replies.form is not self.replies.usual:
                 self.replies.form = self.replies.usual
             try:
+                if self._gate is not None and not self._gate.admits(self, command):
+                    continue
                 if isinstance(command, Store):
                     self.set_handler.store(command, now_ms)
                     handoff = command.line.handoff
@@ -181,6 +187,12 @@ class Conversation:
                     self._execute(command, now_ms)
             except Refused as refused:
                 self.refuse(refused, command.noreply)
+
+    def _limit_of(self, name: bytes) -> int:
+        """Return how large an item of this queue may be, in bytes."""
+        if self._gate is not None and self._gate.is_closed:
+            return LOGIN_BYTES_MAX
+        return self.set_handler.limit_of(name)
 
     def _execute(self, command: Command | Script, now_ms: int) -> None:
         if isinstance(command, Delete):
@@ -262,6 +274,8 @@ class Conversation:
         if self.wants_bytes:
             return True
         if self._transfer is not None and not self._transfer.is_over:
+            return True
+        if self._gate is not None and self._gate.is_waiting:
             return True
         return self.get_handler.is_held_up
 

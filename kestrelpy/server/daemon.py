@@ -24,7 +24,7 @@ from journal.store import Sizes
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.operations import ConnectionFacts, Gate
+from kestrelpy.operations import Caller, ConnectionFacts, Gate
 from kestrelpy.protocol import Lines, LogLimit, Room, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
@@ -36,8 +36,10 @@ from kestrelpy.server.connections import (
 )
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory import DataDirectory, Found, name_what_is_open
+from kestrelpy.server.exposure import Exposed, Tls, refuse_exposed
 from kestrelpy.server.http_door import HttpDoor
 from kestrelpy.server.journals import Committer, JournalJobs
+from kestrelpy.server.logins import Logins
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
 from kestrelpy.server.queue_deletion import QueueDeletions
@@ -56,7 +58,7 @@ BACKLOG: Final = 1024
 # Settings of [server] that no reload applies.
 _AT_START: Final = (
     "host", "port", "socket", "text_port", "http_host", "http_port", "http_allowed_hosts",
-    "default_project", "data_dir",
+    "default_project", "data_dir", "tls_client_ca",
 )  # fmt: skip
 _NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
 
@@ -98,15 +100,13 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._next_reload: Gate | None = None  # requested, and not begun
         self._listeners = Listeners(self._new_connection, BACKLOG)
-        self._shares, self._lowered = share(OWN, 1, 1), ""  # the last warning about it
+        self._shares, self._lowered, self.tls = share(OWN, 1, 1), "", Tls()
         self._http = HttpDoor(
             lambda: self._shares.connections, lambda: self.memory.limit, self._new_number
         )
         self._began_with = config
-        self.broker = Broker(
-            self.policies.of, self._make_log, ClockOffset(clock.wall_clock_offset_ms()),
-            config.server.max_queues,
-        )
+        offset = ClockOffset(clock.wall_clock_offset_ms())
+        self.broker = Broker(self.policies.of, self._make_log, offset, config.server.max_queues)
         self._loop = loop = asyncio.get_running_loop()
         self.directory = _directory(config, self._files)
         self.deletions = QueueDeletions(self.broker, self.directory, self._start_task)
@@ -125,6 +125,7 @@ class Daemon:
             self.committer.remove, self.turn.browse_read, self.turn.shortage,
         )  # fmt: skip
         self.start_read = self.journal_jobs.start_read
+        self.logins = Logins(self.log_limit, clock.now_ms, self._start_task, self._wake)
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
         self.room: Room = self.memory
         self._limit()
@@ -212,9 +213,14 @@ class Daemon:
         """Listen; raise StartError with one sentence."""
         server, most = self.config.server, self._shares.own // 2
         # As many connections as may come at once and be refused without effect on the journals.
-        listeners = self._listeners = Listeners(self._new_connection, max(min(BACKLOG, most), 1))
         try:
             handed = self._supervisor.sockets()
+            await refuse_exposed(self.config, handed)
+            await wrap(self.tls.begin)(server)
+            tls = self.tls.context
+            listeners = self._listeners = Listeners(
+                self._new_connection, max(min(BACKLOG, most), 1), tls
+            )
             if handed:
                 lines = await listeners.take_over(handed)
                 if not any(name == "text" for name, _ in handed):
@@ -225,11 +231,11 @@ class Daemon:
                 )
             if server.http_port is not None:
                 lines += await self._http.listen(
-                    self, server.http_host, server.http_port, server.http_allowed_hosts
+                    self, server.http_host, server.http_port, server.http_allowed_hosts, tls
                 )
             for line in lines:
                 self._say(line)
-        except (BadInheritance, CannotListen) as error:
+        except (BadInheritance, CannotListen, Exposed) as error:
             raise StartError(str(error)) from error
 
     async def stop(self) -> None:
@@ -257,6 +263,7 @@ class Daemon:
         self.turn.stop()
         await wrap(self._close_journals)()
         self.directory.unlock()
+        self.logins.close()
         self._listeners.remove_socket()
 
     def _failed_journals(self) -> str:
@@ -426,11 +433,16 @@ class Daemon:
 
         Raise ServerError if it is in force, but not for some queue.
         """
+        try:
+            await wrap(self.tls.check)(config.server)
+        except Exposed as error:
+            raise ConfigError([f"{error}."]) from None
         reload = Reload(self.policies, self.broker, config)
         await wrap(reload.check)()
         while not reload.take():
             await wrap(reload.check)()
         self._limit()
+        self.tls.renew(config.server)
         self._share_files()
         self.broker.queues_max = config.server.max_queues
         while not reload.go_on(clock.now_ms()):
@@ -459,8 +471,13 @@ class Daemon:
     def _limit(self) -> None:
         """Apply the limits for all queues together."""
         self.broker.memory.limit = self.config.server.max_memory_bytes
+        self.logins.put_in_force(self.config)
         self.memory.change_limit(self.config.server.max_connection_memory_bytes)
         self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
+
+    def _wake(self, caller: Caller) -> None:
+        self.turn.touch(caller)
+        self.turn.schedule()
 
     def _log(self, level: int, key: str, text: str) -> None:
         """Log a line that a client can provoke."""

@@ -6,6 +6,7 @@ One rule: with http_port = "off" nothing of it is imported.
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -34,14 +35,15 @@ class HttpDoor:
         self.connections = 0
 
     async def listen(
-        self, host: HttpHost, address: str, port: int, allowed_hosts: tuple[str, ...]
-    ) -> list[str]:
+        self, host: HttpHost, address: str, port: int, allowed_hosts: tuple[str, ...],
+        tls: ssl.SSLContext | None = None,
+    ) -> list[str]:  # fmt: skip
         """Listen; return a line for each address. Raise CannotListen."""
         from kestrelpy.http import open_door
 
         door = open_door(host, self, frozenset(allowed_hosts))
         try:
-            names = await door.listen(address, port)
+            names = await door.listen(address, port, tls)
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise CannotListen(f"cannot listen on {address}:{port} for HTTP: {why}") from error

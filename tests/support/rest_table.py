@@ -209,6 +209,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "has_overrun": "how the last share of a turn ended",
         "closing": "it says no more",
     },
+    "protocol.login.LoginGate": {"_grant": "of the user who logged in"},
     "protocol.verbs.get.GetHandler": {"at_end": "its client says no more"},
     "protocol.log_limit.LogLimit": {"_logged": "lines of the last minute, bounded"},
     "protocol.log_limit._Logged": {"at_ms left": CLOCK},
@@ -220,6 +221,13 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.http_door.HttpDoor": {"new_number": SETTING},
     "protocol.replies.Replies": {"counters": INSIDE},
+    "server.exposure.Tls": {"context": SETTING},
+    "server.logins.Logins": {
+        "users _key": SETTING,
+        "failed": TOTAL,
+        "_known": CACHE,
+        "_threads": WORKS,
+    },
     "protocol.verbs.set.SetHandler": {"stored_bytes _noreply_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
     "server.journals.journal_jobs.JournalJobs": {},
@@ -253,7 +261,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.supervisor.Supervisor": {
         "_address _watchdog_usec _names": SETTING, "_has_failed": "the log has said so",
     },
-    "server.connections.listeners.Listeners": {"_servers _socket": WORKS, "_backlog": SETTING},
+    "server.connections.listeners.Listeners": {
+        "_servers _socket": WORKS, "_backlog _tls": SETTING,
+    },
     "server.journals.open_journals.OpenJournals": {
         "most": SETTING,
         "_open": "journals that were written a moment ago and have not rested yet",
@@ -356,6 +366,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.children.Children operations.leasing.Leasing operations.storing.Storing
         operations.storing.Terms operations.streams.Appended operations.streams.StreamStore
         operations.streams.StreamWalk operations.streams.Written
+        server.logins.Attempt server.exposure.Exposed
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
         operations.lease_end.LeaseEnd operations.moving.Moving
         operations.removal.Removal operations.rests.Rests operations.claiming.Claiming
@@ -426,6 +437,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.ports.Host protocol.ports.Room
         protocol.ports.Talk protocol.ports.Shell operations.rests.Awaited
         operations.ports.Caller operations.ports.Client operations.ports.Shape operations.ports.Work
+        protocol.login.Login protocol.login.LoginPort
         protocol.wire.Requests protocol.wire.Script protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.Holder
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer

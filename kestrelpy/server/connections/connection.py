@@ -15,7 +15,7 @@ from typing import Final, Protocol, cast
 from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
 from kestrelpy.operations import ConnectionFacts
-from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, Wire
+from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, LoginPort, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
@@ -42,6 +42,10 @@ class DaemonPort(Host, Protocol):
     turn: Turn
     lines: Lines
     is_leaving: bool
+
+    @property
+    def logins(self) -> LoginPort:
+        """The users that may use it."""
 
     def admit(self, connection: Connection) -> bool:
         """Return whether the connection may stay."""
@@ -100,8 +104,10 @@ class Connection(asyncio.Protocol):
             transport.close()
             return
         self.conversation = Conversation(
-            self._daemon.broker, self._daemon, name, self._daemon.lines, clock.now_ms(), self._wire
-        )
+            self._daemon.broker, self._daemon, name, self._daemon.lines, clock.now_ms(), self._wire,
+            # The permissions of its file say who may use the Unix socket.
+            None if self.is_local else self._daemon.logins,
+        )  # fmt: skip
         self.conversation.shell = self
 
     def data_received(self, data: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any, Final
 from kestrelpy.protocol import MEMCACHE, Wire, wire_named
 
 # Sockets that were handed over are not ours to remove; before 3.13 no loop does that.
+HANDSHAKE_SECONDS: Final = 10.0
 _STAYS: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 
@@ -30,7 +32,15 @@ class Listeners:
     `connect` makes a connection that speaks one protocol.
     """
 
-    def __init__(self, connect: Callable[[Wire], asyncio.BaseProtocol], backlog: int) -> None:
+    def __init__(
+        self, connect: Callable[[Wire], asyncio.BaseProtocol], backlog: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        """`tls` is for all but Unix sockets."""
+        # uvloop refuses a time limit for handshakes without TLS.
+        self._tls: dict[str, Any] = {} if tls is None else {
+            "ssl": tls, "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+        }  # fmt: skip
         self._connect = connect
         self._backlog = backlog
         self._servers: list[asyncio.AbstractServer] = []
@@ -69,7 +79,7 @@ class Listeners:
                     listener = await loop.create_unix_server(connect, sock=sock, **_STAYS)
                 else:
                     name = f"{name[0]}:{name[1]}"
-                    listener = await loop.create_server(connect, sock=sock)
+                    listener = await loop.create_server(connect, sock=sock, **self._tls)
             except (OSError, ValueError) as error:
                 raise CannotListen(f"cannot listen on {name}, handed over: {error}") from error
             self._servers.append(listener)
@@ -79,7 +89,9 @@ class Listeners:
     async def _listen_tcp(self, wire: Wire, host: str, port: int) -> list[str]:
         loop, connect = asyncio.get_running_loop(), partial(self._connect, wire)
         try:
-            listener = await loop.create_server(connect, host, port, backlog=self._backlog)
+            listener = await loop.create_server(
+                connect, host, port, backlog=self._backlog, **self._tls
+            )
         except OSError as error:
             raise CannotListen(f"cannot listen on {host}:{port}: {_why(error)}") from error
         self._servers.append(listener)

@@ -36,6 +36,10 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         "http_port": 2223,
         "http_allowed_hosts": (),
         "default_project": None,
+        "insecure": False,
+        "tls_cert": None,
+        "tls_key": None,
+        "tls_client_ca": None,
         "data_dir": tmp_path / "data",
         "max_connections": 10_000,
         "max_queues": 10_000,
@@ -93,6 +97,10 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         http_port = "off"
         http_allowed_hosts = ["queue.example"]
         default_project = "main"
+        insecure = true
+        tls_cert = "tls/a.pem"
+        tls_key = "tls/a.key"
+        tls_client_ca = "tls/ca.pem"
         data_dir = "lib/kestrelpy"
         max_connections = 5
         max_queues = 6
@@ -147,6 +155,10 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         "http_port": None,
         "http_allowed_hosts": ("queue.example",),
         "default_project": "main",
+        "insecure": True,
+        "tls_cert": file.parent / "tls/a.pem",
+        "tls_key": file.parent / "tls/a.key",
+        "tls_client_ca": file.parent / "tls/ca.pem",
         "data_dir": file.parent / "lib/kestrelpy",
         "max_connections": 5,
         "max_queues": 6,

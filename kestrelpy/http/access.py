@@ -1,0 +1,95 @@
+"""Who may send which request: Basic and Bearer credentials, and the role that each path needs.
+
+    Authorization: Basic base64(user:secret)        as `curl -u user:secret` sends it
+    Authorization: Bearer user:secret
+
+    no or wrong credentials ──▶ 401, a moment later if they are wrong       too few rights ──▶ 403
+
+One rule: a path that this module does not know needs a role in all queues: read for GET and HEAD,
+admin for the rest.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from typing import Final, NamedTuple
+
+from kestrelpy.access import ALL, Grant, Need, Role
+from kestrelpy.errors import ServerError
+from kestrelpy.http.answers import HttpError
+from kestrelpy.http.ports import HttpHost
+
+CHALLENGE: Final = (b"www-authenticate", b'Basic realm="kestrelpy", charset="UTF-8"')
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_QUEUES, _STREAMS, _CATEGORIES = "/queues/", "/streams/", "/categories/"
+
+
+class Credentials(NamedTuple):
+    """What a request says of its sender."""
+
+    name: str
+    secret: bytes
+
+
+async def refuse_strangers(host: HttpHost, method: str, path: str, said: bytes, peer: str) -> None:
+    """Raise HttpError unless the sender may do this; `said` is the Authorization header."""
+    logins = host.logins
+    if not logins.are_needed:
+        return
+    sender = credentials(said)
+    if sender is None:
+        raise HttpError(401, "this server needs a user and a secret, by Basic or Bearer")
+    try:
+        grant = await logins.check(sender.name, sender.secret, peer)
+    except ServerError as error:
+        raise HttpError(503, str(error)) from None
+    if grant is None:
+        raise HttpError(401, "no such user, or another secret")
+    refuse_role(grant, need_of(method, path))
+
+
+def refuse_role(grant: Grant, need: Need) -> None:
+    """Raise HttpError unless the user may do this."""
+    if not grant.may(need):
+        name = need.queue.decode("utf-8", "replace")
+        where = f"in queue {name}" if name else "in all queues"
+        raise HttpError(403, f"this needs the role {need.role.name.lower()} {where}")
+
+
+def credentials(said: bytes) -> Credentials | None:
+    """Return the credentials of an Authorization header; None: it has none."""
+    scheme, _, value = said.strip().partition(b" ")
+    value = value.strip()
+    if scheme.lower() == b"basic":
+        try:
+            value = b64decode(value, validate=True)
+        except (ValueError, binascii.Error):
+            return None
+    elif scheme.lower() != b"bearer":
+        return None
+    name, colon, secret = value.partition(b":")
+    if not colon or not name:
+        return None
+    return Credentials(name.decode("utf-8", "replace"), secret)
+
+
+def need_of(method: str, path: str) -> Need:
+    """Return what a request needs."""
+    is_safe = method in _SAFE
+    if path.startswith(_QUEUES):
+        name, _, rest = path.removeprefix(_QUEUES).partition("/")
+        if rest == "items" or rest.startswith("leases"):
+            return Need(Role.READ if is_safe else Role.WRITE, _queue(name))
+        return Need(Role.READ if is_safe else Role.ADMIN, _queue(name))
+    if path.startswith(_STREAMS):
+        category = path.removeprefix(_STREAMS).partition("-")[0]
+        return Need(Role.READ if is_safe else Role.WRITE, _queue(category))
+    if path.startswith(_CATEGORIES) and is_safe:
+        return Need(Role.READ, _queue(path.removeprefix(_CATEGORIES)))
+    return Need(Role.READ if is_safe else Role.ADMIN, ALL)
+
+
+def _queue(name: str) -> bytes:
+    # A name that no queue can have: only the pattern * allows it, and then it is refused as bad.
+    return name.encode("utf-8", "surrogatepass") or ALL

@@ -1,0 +1,167 @@
+"""Who may send which command: memcached's ASCII authentication, and the rights of users.
+
+    set any 0 0 11        the first set of a connection carries `user password`:
+    anna secret           STORED, or CLIENT_ERROR authentication failure a moment later
+
+    before that           CLIENT_ERROR unauthenticated
+    after it              each command needs a role in each queue it names
+
+One rule: a command that this module does not know needs the role admin in all queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from kestrelpy.access import ALL, Grant, Need, Role
+from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.protocol.parse import (
+    Bad,
+    Confirm,
+    Delete,
+    Fetch,
+    Formed,
+    Monitor,
+    Plain,
+    Remove,
+    Store,
+    Target,
+    Touch,
+    Upto,
+    Withdraw,
+)
+from kestrelpy.protocol.ports import Talk
+
+# The largest body before a login.
+LOGIN_BYTES_MAX: Final = 2 << 10
+_OPEN: Final = frozenset({b"quit", b"version", b"mn"})
+_ADMIN_OF_ONE: Final = frozenset({b"flush", b"flush_expired", b"pause", b"resume", b"retry"})
+_STORED: Final = b"STORED\r\n"
+
+
+class Login(Protocol):
+    """A login under way. `grant` is its result; None: it failed, `refusal` may say why."""
+
+    is_over: bool
+    grant: Grant | None
+    refusal: str
+
+
+class LoginPort(Protocol):
+    """The users of the server."""
+
+    @property
+    def are_needed(self) -> bool:
+        """True if clients have to log in."""
+
+    def is_current(self, grant: Grant) -> bool:
+        """True if this is still what the user may do."""
+
+    def begin(self, name: str, secret: bytes, talk: Talk) -> Login:
+        """Check a login, and let the conversation go on when that is over."""
+
+
+class LoginGate:
+    """The login of one conversation."""
+
+    __slots__ = ("_grant", "_login", "_port")
+
+    def __init__(self, port: LoginPort) -> None:
+        self._port = port
+        self._grant: Grant | None = None
+        self._login: Login | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while a login is checked."""
+        return self._login is not None and not self._login.is_over
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the client has to log in first."""
+        if not self._port.are_needed:
+            return False
+        return self._grant is None or not self._port.is_current(self._grant)
+
+    def admits(self, talk: Talk, command: object) -> bool:
+        """True if the command may be executed; if not, it is answered here. Raise ClientError."""
+        if not self._port.are_needed or isinstance(command, Bad):
+            return True
+        if not self.is_closed:
+            assert self._grant is not None
+            for need in needs(command, talk.broker.aliases):
+                if not self._grant.may(need):
+                    raise ClientError(_refusal(self._grant, need))
+            return True
+        if isinstance(command, Plain) and command.verb in _OPEN:
+            return True
+        if not isinstance(command, Store) or command.line.verb != b"set":
+            raise ClientError("unauthenticated")
+        talk.stream = self._log_in(talk, command.body)
+        return False
+
+    def _log_in(self, talk: Talk, body: bytes) -> Iterator[bytes]:
+        name, _, secret = body.partition(b" ")
+        login = self._login = self._port.begin(name.decode("utf-8", "replace"), secret, talk)
+        while not login.is_over:
+            yield b""
+        self._grant, self._login = login.grant, None
+        if login.grant is not None:
+            talk.replies.say(_STORED)
+        elif login.refusal:
+            raise ServerError(login.refusal)
+        else:
+            raise ClientError("authentication failure")
+
+
+def needs(command: object, aliases: Mapping[bytes, tuple[bytes, ...]]) -> list[Need]:
+    """Return what a command needs."""
+    if isinstance(command, Formed):
+        command = command.command
+    if isinstance(command, Store):
+        return _stores(command, aliases)
+    if isinstance(command, Fetch):
+        return [_fetches(target) for target in command.targets]
+    if isinstance(command, Delete):
+        return [Need(Role.WRITE if command.token else Role.ADMIN, command.name)]
+    if isinstance(command, Upto):
+        return [Need(Role.WRITE, command.target.name)]
+    if isinstance(command, Remove):
+        return [Need(Role.ADMIN if command.dead else Role.WRITE, command.name)]
+    if isinstance(command, Withdraw | Touch | Monitor | Confirm):
+        return [Need(Role.WRITE, command.name)]
+    if isinstance(command, Plain):
+        return _plain(command)
+    return [Need(Role.ADMIN, ALL)]
+
+
+def _stores(command: Store, aliases: Mapping[bytes, tuple[bytes, ...]]) -> list[Need]:
+    line = command.line
+    name, role = line.target.name, Role.ADMIN if line.declares else Role.WRITE
+    needed = [Need(role, each) for each in (name, *aliases.get(name, ()))]
+    if line.handoff is not None and line.handoff.queue:
+        needed.append(Need(Role.WRITE, line.handoff.queue))
+    return needed
+
+
+def _fetches(target: Target) -> Need:
+    is_read = target.peeks and not target.parent and target.ending is None
+    return Need(Role.READ if is_read else Role.WRITE, target.name)
+
+
+def _plain(command: Plain) -> list[Need]:
+    verb, words = command.verb, command.words
+    if verb in _OPEN or verb == b"verbosity":
+        return []
+    if verb in _ADMIN_OF_ONE and words:
+        return [Need(Role.ADMIN, words[0].partition(b"/")[0])]
+    if verb in (b"stats", b"dump_stats", b"dump_config"):
+        is_of_one = verb == b"stats" and words and words[0] not in (b"markers", b"schedules")
+        return [Need(Role.READ, words[0].partition(b"/")[0] if is_of_one else ALL)]
+    return [Need(Role.ADMIN, ALL)]
+
+
+def _refusal(grant: Grant, need: Need) -> str:
+    where = f"in queue {need.queue.decode('ascii', 'replace')}" if need.queue else "in all queues"
+    return f"forbidden: this needs the role {need.role.name.lower()} {where}"

@@ -1,0 +1,105 @@
+"""Every route with no, wrong and insufficient credentials."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+from starlette.routing import BaseRoute, Route
+
+from kestrelpy.access import ALL, Need, Role, hash_secret
+from kestrelpy.http.access import credentials, need_of
+from kestrelpy.http.app import make_app
+from tests.support.http_client import web
+
+HASH = hash_secret(b"secret")
+USERS = "".join(
+    f'[auth.{name}]\nsecret = "{HASH}"\nrole = "{role}"\nqueues = {queues}\n'
+    for name, role, queues in (
+        ("reader", "read", '["jobs"]'), ("writer", "write", '["jobs", "acc"]'),
+        ("elsewhere", "admin", '["none"]'), ("root", "admin", '["*"]'),
+    )
+)  # fmt: skip
+
+
+def routes() -> list[tuple[str, str]]:
+    """Each method and path of the application, its parameters filled in."""
+    found, left = list[tuple[str, str]](), list[BaseRoute](make_app().routes)
+    while left:
+        route = left.pop(0)
+        if (router := getattr(route, "original_router", None)) is not None:  # one of ours
+            left += router.routes
+            continue
+        assert isinstance(route, Route), route
+        path = route.path
+        for name, value in (
+            ("{queue}", "jobs"), ("{token}", "17"), ("{name:path}", "jobs-1"), ("{name}", "jobs"),
+        ):
+            path = path.replace(name, value)
+        assert "{" not in path, path
+        found += [(method, path) for method in sorted(route.methods or ())]
+    assert len(found) > 8
+    return found
+
+
+def test_each_route_needs_a_role_and_changes_need_more_than_read() -> None:
+    for method, path in routes():
+        need = need_of(method, path)
+        assert need.role == Role.READ or method not in ("GET", "HEAD"), path
+        assert need.role != Role.READ or method in ("GET", "HEAD"), (method, path)
+
+
+async def test_no_route_answers_a_stranger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.logins.FAILURE_SECONDS", 0.0)
+    async with web(tmp_path, USERS) as server:
+        for method, path in routes():
+            said = await server.client.request(method, path)
+            assert said.status_code == 401, (method, path)
+            assert said.headers["www-authenticate"].startswith("Basic ")
+            wrong = await server.client.request(method, path, auth=("reader", "secreT"))
+            assert wrong.status_code == 401, (method, path)
+            few = await server.client.request(method, path, auth=("elsewhere", "secret"))
+            assert few.status_code == 403, (method, path)
+            if method not in ("GET", "HEAD"):
+                less = await server.client.request(method, path, auth=("reader", "secret"))
+                assert less.status_code == 403, (method, path)
+        unknown = await server.client.get("/nothing/here", auth=("writer", "secret"))
+        assert unknown.status_code == 403
+        nothing = await server.client.get("/nothing/here", auth=("root", "secret"))
+        assert nothing.status_code == 404
+
+
+async def test_a_user_with_the_role_is_answered_by_basic_and_bearer(tmp_path: Path) -> None:
+    async with web(tmp_path, USERS) as server:
+        done = await server.client.post(
+            "/queues/jobs/items", content=b"x", auth=("writer", "secret")
+        )
+        assert done.status_code == 201
+        bearer = {"Authorization": "Bearer writer:secret"}
+        assert (await server.client.post("/streams/acc-1", headers=bearer)).status_code == 201
+        assert (await server.client.post("/streams/bcc-1", headers=bearer)).status_code == 403
+        read = await server.client.get("/categories/jobs", auth=("reader", "secret"))
+        assert read.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (b"Basic " + b64encode(b"a:b:c"), ("a", b"b:c")), (b"bearer a:", ("a", b"")),
+        (b"", None), (b"Basic", None), (b"Basic !!!", None), (b"Basic " + b64encode(b"ab"), None),
+        (b"Digest a:b", None), (b"Bearer :b", None),
+    ],
+)  # fmt: skip
+def test_credentials(said: bytes, found: tuple[str, bytes] | None) -> None:
+    assert credentials(said) == found
+
+
+def test_a_path_with_odd_names_needs_no_less() -> None:
+    for path in ("/queues/", "/queues//items", "/streams/", "/categories/", "/queues"):
+        assert need_of("GET", path) == Need(Role.READ, ALL), path
+    assert need_of("POST", "/queues/a/b/items") == Need(Role.ADMIN, b"a")
+    assert need_of("DELETE", "/queues/a") == Need(Role.ADMIN, b"a")
+    assert need_of("POST", "/categories/a") == Need(Role.ADMIN, ALL)

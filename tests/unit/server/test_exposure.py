@@ -1,0 +1,56 @@
+"""Addresses that others can reach, and TLS."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from kestrelpy.access import hash_secret
+from kestrelpy.config import Config
+from kestrelpy.server.exposure import Exposed, Tls, refuse_exposed
+
+USER = {"anna": {"secret": hash_secret(b"letmein")}}
+
+
+def config(auth: object = None, **server: object) -> Config:
+    return Config.model_validate({"server": server, "auth": auth or {}})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.1"])
+@pytest.mark.parametrize("key", ["host", "http_host"])
+async def test_an_address_that_others_reach_is_refused(key: str, host: str) -> None:
+    with pytest.raises(Exposed, match=f"{key} {host}"):
+        await refuse_exposed(config(**{key: host}), [])
+    await refuse_exposed(config(**{key: host}, insecure=True), [])
+    await refuse_exposed(config(USER, **{key: host}), [])
+
+
+async def test_loopback_is_not_refused() -> None:
+    for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
+        await refuse_exposed(config(host=host, http_host=host, text_port=1), [])
+    await refuse_exposed(config(http_host="0.0.0.0", http_port="off"), [])
+
+
+async def test_a_socket_that_was_handed_over_counts_as_well() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as sock, pytest.raises(Exposed, match="handed over"):
+        await refuse_exposed(config(), [("memcache", sock)])
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        await refuse_exposed(config(host="0.0.0.0"), [("memcache", sock)])
+        with pytest.raises(Exposed, match="text_port"):
+            await refuse_exposed(config(USER), [("text", sock)])
+
+
+async def test_the_text_port_has_no_login() -> None:
+    with pytest.raises(Exposed, match="text_port cannot be open"):
+        await refuse_exposed(config(USER, text_port=1), [])
+
+
+def test_files_that_are_no_certificate_are_named(tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("x")
+    for name in ("missing", "bad"):
+        server = config(tls_cert=str(tmp_path / name), tls_key=str(tmp_path / name)).server
+        for load in (Tls().begin, Tls.check):
+            with pytest.raises(Exposed, match=name):
+                load(server)

@@ -1,0 +1,76 @@
+"""Logins: checked off the loop, failures delayed and counted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from kestrelpy.access import Role, hash_secret
+from kestrelpy.config import Config
+from kestrelpy.errors import ServerError
+from kestrelpy.protocol import LogLimit
+from kestrelpy.server import logins as module
+from kestrelpy.server.logins import Logins
+
+HASH, OTHER = hash_secret(b"letmein"), hash_secret(b"other")
+
+
+def config(**user: object) -> Config:
+    return Config.model_validate({"auth": {"anna": {"secret": HASH, **user}}})
+
+
+def logins(monkeypatch: pytest.MonkeyPatch) -> Logins:
+    monkeypatch.setattr(module, "FAILURE_SECONDS", 0.0)
+    made = Logins(LogLimit(), lambda: 0, cast(Any, asyncio.ensure_future), lambda caller: None)
+    made.put_in_force(config(role="write"))
+    return made
+
+
+async def test_a_user_logs_in_and_failures_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = logins(monkeypatch)
+    grant = await users.check("anna", b"letmein", "peer")
+    assert grant is not None
+    assert grant.role is Role.WRITE
+    for name, secret in (("anna", b"x"), ("bob", b"letmein"), ("", b""), ("anna", b"x" * 2000)):
+        assert await users.check(name, secret, "peer") is None
+    assert users.failed == 4
+    users.close()
+
+
+async def test_a_secret_that_was_right_is_not_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = logins(monkeypatch)
+    grant = await users.check("anna", b"letmein", "peer")
+    monkeypatch.setattr(module, "is_secret", lambda *_: pytest.fail("checked again"))
+    assert await users.check("anna", b"letmein", "peer") is grant
+    assert users.known("anna", b"letmeix") is None
+
+
+async def test_a_user_that_changed_logs_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = logins(monkeypatch)
+    grant = await users.check("anna", b"letmein", "peer")
+    assert grant is not None
+    users.put_in_force(config(role="write"))
+    assert users.is_current(grant)
+    for changed in (
+        config(role="read"), config(role="write", queues=["a"]), config(role="write", secret=OTHER)
+    ):
+        users.put_in_force(changed)
+        assert not users.is_current(grant)
+        assert users.known("anna", b"letmein") is None
+    users.put_in_force(Config())
+    assert not users.are_needed
+
+
+async def test_logins_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = logins(monkeypatch)
+    monkeypatch.setattr(module, "PENDING_MAX", 2)
+    waits = [asyncio.ensure_future(users.check("anna", b"x", "peer")) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(ServerError, match="too many logins"):
+        await users.check("anna", b"letmein", "peer")
+    assert await asyncio.gather(*waits) == [None, None]
+    assert await users.check("anna", b"letmein", "peer") is not None
