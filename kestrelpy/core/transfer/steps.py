@@ -171,8 +171,8 @@ class Target:
         """Store a copy as a new arrival; its own lsn is the record to wait for.
 
         The copy keeps an expiry in the future, unless it gets `life_ms`, and its key, under which
-        it is the next version. It is never a duplicate of an id seen here. Raise Refused with the reason
-        if the queue refuses it; then nothing is stored.
+        it is the next version. It is never a duplicate of an id seen here. Raise Refused with the
+        reason if the queue refuses it; then nothing is stored.
         """
         queue = self._queue
         log, policy = queue.log, queue.policy
