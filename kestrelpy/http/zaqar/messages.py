@@ -340,7 +340,7 @@ async def _delete_all(ask: Ask, queue: Queue, ids: list[str], claims: list[Claim
         lease: Lease | None = claimed_by(queue, number, now_ms) if number else None
         if lease is not None and any(lease.token in claim for claim in claims):
             rests.append(LeaseEnd.confirm(queue, lease, now_ms))
-        elif lease is None and number and not claims:
+        elif number and not claims:
             rest.append(number)
     await call.until(*rests)
     for number in rest:
