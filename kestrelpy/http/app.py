@@ -50,6 +50,7 @@ def make_app() -> FastAPI:
             HTTPException: _http_exception, Exception: _bug,
         },
     )  # fmt: skip
+    app.router.routes += zaqar.BUSY_ROUTES
     app.include_router(zaqar.router)
     app.include_router(simple.router)
     app.add_api_route("/", _page, include_in_schema=False)
