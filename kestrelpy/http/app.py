@@ -74,6 +74,7 @@ def make_app() -> FastAPI:
         },
     )  # fmt: skip
     app.state.openapi = b""
+    app.router.routes += zaqar.BUSY_ROUTES
     app.include_router(zaqar.router)
     app.include_router(simple.router)
     app.include_router(streams.router)

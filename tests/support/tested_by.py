@@ -80,8 +80,6 @@ TESTED_BY: Final[dict[str, str]] = {
     },
     "kestrelpy.http.ports":
         "tests/unit/http/test_call.py: Protocols, without behaviour of their own",
-    "kestrelpy.http.zaqar.routes":
-        "tests/unit/http/zaqar/test_codes.py: every route, with its statuses",
     "kestrelpy.operations.children":
         "tests/unit/protocol/test_beginning.py: the first mention of a child, by what clients say",
     "kestrelpy.operations.leasing":

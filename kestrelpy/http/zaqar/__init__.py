@@ -1,5 +1,5 @@
 """The messaging API under /v2, as OpenStack Zaqar has it: queues, messages and claims."""
 
-from kestrelpy.http.zaqar.routes import router
+from kestrelpy.http.zaqar.routes import BUSY_ROUTES, router
 
-__all__ = ["router"]
+__all__ = ["BUSY_ROUTES", "router"]

@@ -48,6 +48,7 @@ from kestrelpy.operations import (
 router: Final = APIRouter()
 _MESSAGES: Final = "/v2/queues/{queue}/messages"
 _STORED_PER_SLICE: Final = 200
+_CHECKED_PER_SLICE: Final = 2000
 _POP_LEASE_MS: Final = 60_000
 # A message may be claimed while its body is read for its removal, and be given back after that.
 _TRIES_MAX: Final = 5
@@ -81,7 +82,7 @@ async def post(request: Request, queue: str) -> Response:
     batch: Batch | None = await ask.json(Batch, most)
     if batch is None or not batch.messages:
         raise HttpError(400, "there are no messages to post")
-    ready = _checked(ask, batch.messages, meta)
+    ready = await call.run(_checked(batch.messages, meta))
     target, ids, lsn = await call.run(_store(ask, name, ready))
     await call.until(Rests(target.log, lsn))
     hrefs = [href(ask.path, id_) for id_ in ids]
@@ -89,7 +90,9 @@ async def post(request: Request, queue: str) -> Response:
     return answer({"resources": hrefs}, 201, {"Location": location})
 
 
-def _checked(ask: Ask, messages: list[Posted], meta: Metadata) -> list[tuple[bytes, int, int]]:
+def _checked(
+    messages: list[Posted], meta: Metadata
+) -> Generator[bytes, None, list[tuple[bytes, int, int]]]:
     """Return the body, the ttl and the delay of each, in seconds; raise HttpError."""
     found = list[tuple[bytes, int, int]]()
     for at, each in enumerate(messages):
@@ -105,6 +108,8 @@ def _checked(ask: Ask, messages: list[Posted], meta: Metadata) -> list[tuple[byt
         if ttl <= delay:
             raise HttpError(400, f"message {at} would expire after {ttl} s, before it is due")
         found.append((body, ttl, delay))
+        if at % _CHECKED_PER_SLICE == _CHECKED_PER_SLICE - 1:
+            yield PAUSE
     return found
 
 
@@ -340,7 +345,7 @@ async def _delete_all(ask: Ask, queue: Queue, ids: list[str], claims: list[Claim
         lease: Lease | None = claimed_by(queue, number, now_ms) if number else None
         if lease is not None and any(lease.token in claim for claim in claims):
             rests.append(LeaseEnd.confirm(queue, lease, now_ms))
-        elif lease is None and number and not claims:
+        elif number and not claims:
             rest.append(number)
     await call.until(*rests)
     for number in rest:

@@ -30,6 +30,7 @@ METADATA_BYTES_MAX: Final = 64 << 10
 OPERATIONS_MAX: Final = 1000
 _CLAIMS_MAX: Final = 1 << 31
 _PARSED_KEPT: Final = 1024
+_KEPT_BYTES_MAX: Final = 2048  # of each
 _TTL, _DELAY, _POST = "_default_message_ttl", "_default_message_delay", "_max_messages_post_size"
 _CLAIMS, _DEAD, _DEAD_TTL = (
     "_max_claim_count", "_dead_letter_queue", "_dead_letter_queue_messages_ttl",
@@ -64,11 +65,17 @@ class Operation(msgspec.Struct):
     value: Any = msgspec.UNSET
 
 
-@lru_cache(maxsize=_PARSED_KEPT)
 def parsed(stored: bytes) -> Metadata:
     """Return stored metadata; the result is shared and must not be changed."""
+    return _parsed(stored) if len(stored) <= _KEPT_BYTES_MAX else _decode(stored)
+
+
+def _decode(stored: bytes) -> Metadata:
     found: Metadata = msgspec.json.decode(stored) if stored else {}
     return found
+
+
+_parsed: Final = lru_cache(maxsize=_PARSED_KEPT)(_decode)
 
 
 def in_force(meta: Metadata) -> Metadata:

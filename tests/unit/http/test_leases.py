@@ -17,6 +17,15 @@ async def test_items_that_are_only_on_disk_are_read(tmp_path: Path) -> None:
         assert [int(each["body"]) for each in got] == list(range(20))
 
 
+async def test_an_answer_ends_with_the_body_for_which_there_is_no_room(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        for _ in range(3):
+            await server.client.post("/queues/jobs/items", content=b"x" * (3 << 20))
+        for count in (2, 1):
+            got = (await server.client.post("/queues/jobs/leases?count=9")).json()["leases"]
+            assert len(got) == count
+
+
 async def test_who_waited_first_is_served_first(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         client = server.client

@@ -10,6 +10,7 @@ from journal.format.transfer import Origin
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.transfer.steps import Source
 from tests.support.core_harness import CoreHarness, all_read, dead_in_order, make_queue
 
@@ -201,6 +202,7 @@ def test_after_its_lease_it_is_there_until_the_grace_is_over(is_restarted: bool)
     q = q.restarted() if is_restarted else q
     q.pass_time(2000)
     assert q.ready == [b"one"]
+    assert not Browse(q.queue).has_expired(1, q.unix_ms - 1000, q.unix_ms)
     q.pass_time(500)
     assert q.ready == []
     assert not q.reader.lives

@@ -149,6 +149,16 @@ def test_what_expires_goes_to_its_own_queue_and_what_dies_to_another() -> None:
     assert town.say("a", b"get failed") == b"VALUE failed 0 1\r\n2\r\nEND\r\n"
 
 
+@pytest.mark.parametrize(("age", "lives_s"), [("none", 100), ("500s", 500)])
+def test_a_dead_letter_lives_in_its_queue_as_long_as_is_set(age: str, lives_s: int) -> None:
+    jobs = {"max_attempts": 1, "dead_letter_to": "failed", "dead_letter_age": age}
+    town = town_of(jobs=jobs, failed={})
+    town.say("a", b"set jobs 0 100 1", b"1")
+    town.fail("jobs")
+    seen = town.say("a", b"gets failed/peek/full").split()
+    assert int(seen[6]) - int(seen[5]) == lives_s * 1000
+
+
 @pytest.mark.parametrize("settings", [{"max_items": 1}, {"max_item_size": 3}])
 def test_what_the_target_refuses_stays_dead_and_is_tried_again(settings: dict[str, object]) -> None:
     town = jobs_to_failed(**settings)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from kestrelpy.http.call import Call, Gone
+from kestrelpy.operations import Rests
 from tests.support.http_client import Web, web
 from tests.support.zaqar import Api, bodies
 from tests.unit.http.test_simple import waiting
@@ -142,6 +146,26 @@ async def test_a_claim_that_waits_and_hangs_up_takes_nothing(tmp_path: Path) -> 
         assert (message["body"], message["claim_count"]) == (1, 1)
 
 
+async def test_a_claim_whose_client_is_gone_before_the_answer_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path) as server:
+        api, real = Api(server.client), Call.until
+        await api.post("jobs", 1, 2)
+
+        async def gone(call: Call, *rests: Rests) -> None:
+            await real(call, *rests)
+            raise Gone
+
+        for method, path in (("POST", "/jobs/claims"), ("DELETE", "/jobs/messages?pop=2")):
+            monkeypatch.setattr(Call, "until", gone)
+            await api.ask(method, path)
+            monkeypatch.setattr(Call, "until", real)
+            assert await api.listed("jobs") == [1, 2]
+        _, claimed = await api.claim("jobs")
+        assert [each["claim_count"] for each in claimed] == [1, 1]
+
+
 async def test_after_its_last_claim_a_message_is_in_the_dead_letter_queue(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         api = Api(server.client)
@@ -157,6 +181,7 @@ async def test_after_its_last_claim_a_message_is_in_the_dead_letter_queue(tmp_pa
         assert await api.claim("jobs") == ("", [])
         _, (dead,) = await api.claim("dead", "wait=20")
         assert (dead["body"], dead["ttl"], dead["claim_count"]) == ("poison", 500, 1)
+        assert await api.listed("dead", "include_claimed=true") == [], "it is still its own"
         assert (await api.ask("GET", "/jobs/stats")).json()["messages"]["total"] == 0
 
 

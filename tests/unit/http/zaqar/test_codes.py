@@ -242,6 +242,24 @@ async def test_a_patch_needs_its_media_type_and_its_queue(tmp_path: Path) -> Non
         assert (await api.ask("PATCH", "/jobs", ADD)).status_code == 415
 
 
+@pytest.mark.parametrize("mode", ["readonly", "quiescent"])
+async def test_a_server_that_removes_nothing_takes_the_delete_of_a_claim(
+    mode: str, tmp_path: Path
+) -> None:
+    async with web(tmp_path) as server:
+        api = Api(server.client)
+        claimed, free = await api.post("jobs", 1, 2)
+        claim, _ = await api.claim("jobs", "limit=1")
+        assert server.server.daemon is not None
+        server.server.daemon.set_mode(mode)
+        for path, status in (
+            (f"/jobs/messages/{free}", 503), (f"/jobs/messages?ids={free}", 503),
+            (f"/jobs/messages/{claimed}?claim_id={claim}", 204),
+        ):
+            assert (await api.ask("DELETE", path)).status_code == status, path
+        assert await api.listed("jobs", "echo=true&include_claimed=true") == [2]
+
+
 async def test_a_busy_server_is_503_and_nothing_is_stored(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         api = Api(server.client)

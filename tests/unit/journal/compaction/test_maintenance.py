@@ -138,6 +138,15 @@ def test_with_many_leases_by_token_it_is_due_after_as_many_records(
     assert maintenance.wants_snapshot
 
 
+def test_a_snapshot_has_the_metadata_of_the_queue() -> None:
+    writer = fresh(MemoryDisk(), ROOMY)
+    writer.put_all(b"x")
+    state = replace(state_of(writer), declared=b"a = 1", metadata=b"{}")
+    snapshot = writer.store.maintenance.begin_snapshot(state, TIME_MS).snapshot
+    again = Snapshot.decode(snapshot.encode(7, bytes(16), TIME_MS), "x")
+    assert (again.declared, again.metadata) == (b"a = 1", b"{}")
+
+
 def test_a_snapshot_says_what_was_there_when_it_was_begun() -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
