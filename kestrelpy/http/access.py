@@ -19,10 +19,12 @@ from kestrelpy.access import ALL, Grant, Need, Role
 from kestrelpy.errors import ServerError
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.ports import HttpHost
+from kestrelpy.http.zaqar import prefix_of
 
 CHALLENGE: Final = (b"www-authenticate", b'Basic realm="kestrelpy", charset="UTF-8"')
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _QUEUES, _STREAMS, _CATEGORIES = "/queues/", "/streams/", "/categories/"
+_MESSAGING: Final = "/v2/queues/"
 
 
 class Credentials(NamedTuple):
@@ -32,8 +34,11 @@ class Credentials(NamedTuple):
     secret: bytes
 
 
-async def refuse_strangers(host: HttpHost, method: str, path: str, said: bytes, peer: str) -> None:
-    """Raise HttpError unless the sender may do this; `said` is the Authorization header."""
+async def refuse_strangers(
+    host: HttpHost, method: str, path: str, said: bytes, project: bytes, peer: str
+) -> None:
+    """Raise HttpError unless the sender may do this; `said` is the Authorization header, `project`
+    the one that the request names."""
     logins = host.logins
     if not logins.are_needed:
         return
@@ -46,7 +51,7 @@ async def refuse_strangers(host: HttpHost, method: str, path: str, said: bytes, 
         raise HttpError(503, str(error)) from None
     if grant is None:
         raise HttpError(401, "no such user, or another secret")
-    refuse_role(grant, need_of(method, path))
+    refuse_role(grant, need_of(method, path, project, host.default_project))
 
 
 def refuse_role(grant: Grant, need: Need) -> None:
@@ -74,9 +79,17 @@ def credentials(said: bytes) -> Credentials | None:
     return Credentials(name.decode("utf-8", "replace"), secret)
 
 
-def need_of(method: str, path: str) -> Need:
+def need_of(
+    method: str, path: str, project: bytes = b"", default_project: str | None = None
+) -> Need:
     """Return what a request needs."""
     is_safe = method in _SAFE
+    if path.startswith(_MESSAGING):
+        name, _, rest = path.removeprefix(_MESSAGING).partition("/")
+        queue = prefix_of(project, default_project) + _queue(name)
+        if rest.startswith(("messages", "claims")):
+            return Need(Role.READ if is_safe else Role.WRITE, queue)
+        return Need(Role.READ if is_safe else Role.ADMIN, queue)
     if path.startswith(_QUEUES):
         name, _, rest = path.removeprefix(_QUEUES).partition("/")
         if rest == "items" or rest.startswith("leases"):

@@ -88,8 +88,9 @@ class Guard:
         try:
             self._check(scope)
             await refuse_strangers(
-                self._host, scope["method"], scope["path"], _authorization(scope), call.holder.name
-            )
+                self._host, scope["method"], scope["path"], _header(scope, b"authorization"),
+                _header(scope, b"x-project-id"), call.holder.name,
+            )  # fmt: skip
             body = await self._body(scope, receive)
             scope["call"] = call
 
@@ -217,8 +218,9 @@ def _peer(scope: Scope) -> str:
     return f"http {client[0]}:{client[1]}" if client else "http"
 
 
-def _authorization(scope: Scope) -> bytes:
-    values = [value for name, value in scope["headers"] if name == b"authorization"]
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    """Return a header that is there once; else nothing."""
+    values = [value for name, value in scope["headers"] if name == wanted]
     return values[0] if len(values) == 1 else b""
 
 

@@ -65,6 +65,7 @@ class Reader:
     def __init__(self, page: Path, daemon: DaemonProcess) -> None:
         self.page = page
         self.daemon = daemon
+        self._exports = ""
         self.names: dict[str, Any] = {"__name__": "__page__"}
 
     def run(self, block: Block) -> None:
@@ -136,6 +137,8 @@ class Reader:
     def _shell(self, text: str) -> None:
         for line in text.replace("\\\n", " ").splitlines():
             command, _, note = line.partition("  # ")
+            if command.startswith("export "):
+                self._exports += command + "\n"
             if command.startswith("curl "):
                 self._print_of(command)
             if not command.startswith("kestrelpy "):
@@ -165,7 +168,7 @@ class Reader:
 
     def _print_of(self, command: str) -> str:
         """Run curl; return what it prints, which is no answer of the server's mistakes."""
-        command = command.replace(f":{_HTTP_PORT}", f":{self.daemon.http_port}")
+        command = (self._exports + command).replace(f":{_HTTP_PORT}", f":{self.daemon.http_port}")
         said = subprocess.run(
             ["bash", "-c", command], capture_output=True, text=True, timeout=_SECONDS,
             check=True, cwd=self.daemon.data_dir.parent,

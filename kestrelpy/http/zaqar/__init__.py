@@ -1,5 +1,6 @@
 """The messaging API under /v2, as OpenStack Zaqar has it: queues, messages and claims."""
 
+from kestrelpy.http.zaqar.projects import prefix_of
 from kestrelpy.http.zaqar.routes import BUSY_ROUTES, router
 
-__all__ = ["BUSY_ROUTES", "router"]
+__all__ = ["BUSY_ROUTES", "prefix_of", "router"]
