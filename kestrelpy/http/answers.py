@@ -7,6 +7,7 @@ One rule: an error is one sentence that says what, where and what is allowed.
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -46,6 +47,14 @@ def error_body(status: int, description: str, more: dict[str, Any] | None = None
     return _encode({"title": title, "description": description, **(more or {})})
 
 
+_PATH: Final = re.compile(r"(?<![\w/])(?:/[^\s:,;'\"()/]+)+/([^\s:,;'\"()/]+)")
+
+
+def without_paths(text: str) -> str:
+    """Return the text with the last part of each path alone: no folder is shown."""
+    return _PATH.sub(r".../\1", text)
+
+
 def status_of(error: Refused) -> int:
     """Return the status of a refusal by the core."""
     if isinstance(error, InvalidToken):
@@ -60,4 +69,4 @@ def refused(error: Refused | HttpError) -> Response:
             error_body(error.status, error.description, error.more), error.status, None, JSON
         )
     status = status_of(error)
-    return Response(error_body(status, str(error)), status, None, JSON)
+    return Response(error_body(status, without_paths(str(error))), status, None, JSON)

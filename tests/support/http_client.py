@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 
+from journal.files import Files
 from tests.support.running import ANSWER_SECONDS, Peer, Running
 
 
@@ -34,9 +35,11 @@ class Web:
 
 
 @contextlib.asynccontextmanager
-async def web(folder: Path, config: str = "") -> AsyncIterator[Web]:
+async def web(
+    folder: Path, config: str = "", files: Files | None = None
+) -> AsyncIterator[Web]:
     """Run a daemon with HTTP on a free port."""
-    server = await Running(folder, config=config, http_port="0").start()
+    server = await Running(folder, files, config=config, http_port="0").start()
     assert server.daemon is not None
     line = next(line for line in server.lines if line.startswith("listening: http "))
     port = int(line.rpartition(":")[2])

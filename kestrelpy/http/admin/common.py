@@ -6,7 +6,6 @@ One rule: no listing without a limit, and no action without a line.
 from __future__ import annotations
 
 import logging
-import re
 from typing import Annotated, Any, Final, cast
 from urllib.parse import quote, urlencode
 
@@ -62,14 +61,6 @@ def next_page(request: Request, cursor: object) -> str | None:
 def text_of(data: bytes | None) -> str | None:
     """Return bytes of a client as text; bytes that are not UTF-8 are escaped."""
     return data.decode("utf-8", "backslashreplace") if data is not None else None
-
-
-_PATH: Final = re.compile(r"(?<![\w/])(?:/[^\s:,;'\"()/]+)+/([^\s:,;'\"()/]+)")
-
-
-def without_paths(text: str) -> str:
-    """Return the text with the last part of each path alone: no folder is shown."""
-    return _PATH.sub(r".../\1", text)
 
 
 def note(call: Call, action: str, what: str, count: int) -> None:

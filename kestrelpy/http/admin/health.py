@@ -21,8 +21,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, call_of, without_paths
-from kestrelpy.http.answers import JSON, answer
+from kestrelpy.http.admin.common import ERRORS, call_of
+from kestrelpy.http.answers import JSON, answer, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.operations import (
     PAUSE,

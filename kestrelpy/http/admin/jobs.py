@@ -23,8 +23,8 @@ from starlette.responses import Response
 from kestrelpy.core import TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, note, without_paths
-from kestrelpy.http.answers import MISTAKE, HttpError, answer
+from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, note
+from kestrelpy.http.answers import MISTAKE, HttpError, answer, without_paths
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.ports import HttpHost
 

@@ -22,11 +22,10 @@ from kestrelpy.http.admin.common import (
     call_of,
     find_queue,
     next_page,
-    without_paths,
 )
 from kestrelpy.http.admin.health import shown_queue
 from kestrelpy.http.admin.models import shown
-from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.answers import HttpError, answer, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.operations import (
     PAUSE,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from kestrelpy.errors import ClientError, InvalidToken, ServerError
-from kestrelpy.http.answers import HttpError, answer, refused
+from kestrelpy.http.answers import HttpError, answer, refused, without_paths
 
 
 def test_each_refusal_has_its_status() -> None:
@@ -21,3 +23,21 @@ def test_each_refusal_has_its_status() -> None:
 
 def test_an_answer_is_json() -> None:
     assert answer({"a": b"x"}.keys() and {"a": 1}, 201).body == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/var/lib/kestrelpy/q-1/7.seg: sync failed", ".../7.seg: sync failed"),
+        ("the disk said no", "the disk said no"),
+        ("/admin", "/admin"),
+        ("in '/srv/data/x y'", "in '.../x y'"),
+    ],
+)
+def test_a_text_shows_no_folder(text: str, shown: str) -> None:
+    assert without_paths(text) == shown
+
+
+def test_a_refusal_shows_no_folder() -> None:
+    said = json.loads(refused(ServerError("/srv/data/jobs.1: syncing failed")).body)
+    assert said["description"] == ".../jobs.1: syncing failed"

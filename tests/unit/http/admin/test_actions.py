@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.support.http_client import web
+from tests.support.disks import HeldDisk
+from tests.support.http_client import Web, web
 
 
 async def test_each_action_leaves_one_line_with_peer_action_and_count(
@@ -38,3 +40,60 @@ async def test_no_action_is_done_by_a_get(tmp_path: Path) -> None:
         for action in ("reload", "drain"):
             assert (await server.client.get(f"/admin/{action}")).status_code == 405
         assert (await server.client.get("/admin/queues/jobs")).json()["facts"]["items"] == 1
+
+
+ACTIONS = {
+    "pause": ("POST", "/admin/queues/jobs/pause", None),
+    "flush": ("POST", "/admin/queues/jobs/flush", None),
+    "purge": ("POST", "/admin/queues/jobs/purge", {"ids": [1]}),
+    "redrive": ("POST", "/admin/queues/jobs/redrive", {"ids": [1]}),
+    "move": ("POST", "/admin/queues/jobs/move", {"count": 1, "target": "other"}),
+    "remove": ("DELETE", "/admin/queues/jobs/items/2", None),
+    "retry": ("POST", "/admin/queues/jobs/items/3/retry", None),
+}  # fmt: skip
+
+
+async def fill(server: Web) -> None:
+    """Make a dead letter, a ready and a delayed item."""
+    await server.client.post("/queues/jobs/items", content=b"1")
+    (lease,) = (await server.client.post("/queues/jobs/leases")).json()["leases"]
+    await server.client.delete(f"/queues/jobs/leases/{lease['token']}?bury=why")
+    await server.client.post("/queues/jobs/items", content=b"2")
+    await server.client.post("/queues/jobs/items?delay=1h", content=b"3")
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_an_action_is_answered_and_logged_after_its_sync_and_not_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, action: str
+) -> None:
+    caplog.set_level("INFO", "kestrelpy.admin")
+    disk = HeldDisk()
+    async with web(tmp_path, files=disk) as server:
+        await fill(server)
+        disk.go.clear()
+        try:
+            method, path, body = ACTIONS[action]
+            asked = asyncio.ensure_future(server.client.request(method, path, json=body))
+            for _ in range(50):
+                assert (await server.client.get("/admin/mode")).status_code == 200
+            assert not asked.done()
+            assert not [each for each in caplog.records if each.name == "kestrelpy.admin"]
+        finally:
+            disk.go.set()
+        said = await asyncio.wait_for(asked, 20)
+        assert said.status_code == 200, said.text
+        assert [each for each in caplog.records if each.name == "kestrelpy.admin"]
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_an_action_that_never_came_to_the_disk_is_an_error(
+    tmp_path: Path, action: str
+) -> None:
+    disk = HeldDisk()
+    async with web(tmp_path, files=disk) as server:
+        await fill(server)
+        disk.fails = True
+        method, path, body = ACTIONS[action]
+        said = await server.client.request(method, path, json=body)
+        assert said.status_code == 503, said.text
+        assert str(tmp_path) not in said.text

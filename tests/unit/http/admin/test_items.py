@@ -76,3 +76,7 @@ async def test_an_item_is_removed_or_made_available(tmp_path: Path) -> None:
         assert (await server.client.post(f"{items}/2/retry")).status_code == 404
         got = (await server.client.post("/queues/jobs/leases?count=9")).json()["leases"]
         assert [each["body"] for each in got] == ["2"]
+        assert (await server.client.delete(f"{items}/2")).status_code == 404  # it is leased
+        await server.client.delete(f"/queues/jobs/leases/{got[0]['token']}?bury=why")
+        assert (await server.client.delete(f"{items}/2")).json() == {"count": 1}
+        assert await ids(server, "items?state=dead") == []

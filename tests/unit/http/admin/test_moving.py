@@ -105,7 +105,10 @@ async def test_batches_reach_all_dead_letters_once(
         assert await figures(server) == (5, 0)
 
 
-async def test_a_stop_of_the_server_ends_a_job(tmp_path: Path) -> None:
+async def test_a_stop_of_the_server_ends_a_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kestrelpy.admin")
     async with web(tmp_path) as server:
         for _ in range(3):
             await server.client.post("/queues/jobs/items", content=b"x")
@@ -113,3 +116,5 @@ async def test_a_stop_of_the_server_ends_a_job(tmp_path: Path) -> None:
         assert (await server.client.post(f"{JOBS}/move", json=body)).status_code == 202
         assert server.server.daemon is not None
         await asyncio.wait_for(server.server.daemon.stop(), 20)
+    lines = [each.getMessage() for each in caplog.records if each.name == "kestrelpy.admin"]
+    assert ["move jobs, stopped:" in line for line in lines] == [True]
