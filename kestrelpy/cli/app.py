@@ -158,7 +158,7 @@ def check_config(config: ConfigFile = None) -> None:
 
 @app.command("hash-secret")
 def hash_secret() -> None:
-    """Read a secret from standard input, and print what [auth.<user>] secret holds of it."""
+    """Print the scrypt form of a secret, read from standard input."""
     from kestrelpy.cli import serve as daemon
 
     daemon.hash_secret()

@@ -87,7 +87,7 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes = 0  # of a head that is not whole
         self._refusal: tuple[int, str] | None = None
         self._patience: asyncio.TimerHandle | None = None
-        self._running: RequestResponseCycle | None = None  # the request that is handled
+        self.running: RequestResponseCycle | None = None  # the request that is handled
         self._stall: asyncio.TimerHandle | None = None
         self._unsent = 0  # bytes of the answer at the last look
 
@@ -113,9 +113,9 @@ class HttpConnection(HttpToolsProtocol):
         self._stop_stall()
         self.pipeline.clear()
         super().connection_lost(exc)
-        if self._running is not None:
-            self._running.disconnected = True
-            self._running.message_event.set()
+        if self.running is not None:
+            self.running.disconnected = True
+            self.running.message_event.set()
         self.share.shrink(0)
         if self.call is not None:
             self.call.hang_up()
@@ -167,6 +167,11 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.get_write_buffer_size(),
         )  # fmt: skip
 
+    def end_after_this(self) -> None:
+        """Answer the request that is handled, and close."""
+        if self.running is not None:
+            self.running.keep_alive = False
+
     def leave(self) -> None:
         """The server stops: answer what is under way, and close."""
         if self.call is not None:
@@ -216,13 +221,13 @@ class HttpConnection(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self.call = self._running = None
+        self.call = self.running = None
         if not self.flow.write_paused and not self.pipeline:
             self.share.shrink(0)
         super().on_response_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
+        self.running = cycle
         super()._start_asgi_task(cycle, app)
 
     def _hold(self, size: int) -> None:
@@ -242,7 +247,7 @@ class HttpConnection(HttpToolsProtocol):
         transport = self.transport
         if self._is_over or transport.is_closing():
             return
-        running, cycle = self._running, self.cycle
+        running, cycle = self.running, self.cycle
         if running is not None and not running.more_body:
             # It is about a later request: the one before it is answered, then it ends.
             running.keep_alive, self._is_over = False, True

@@ -100,7 +100,7 @@ class Guard:
             await self._app(scope, replay, answer)
         except HttpError as error:  # of a stranger; the routes' own are answered below
             more = (CHALLENGE,) if error.status == 401 else ()
-            connection.cycle.keep_alive = False  # its body is not read
+            connection.end_after_this()  # its body is not read
             await _say(answer, error.status, str(error), more)
         except Rejected as rejected:
             await _say(answer, rejected.status, str(rejected))
@@ -182,7 +182,7 @@ class Guard:
 
     @staticmethod
     async def _refuse_body(scope: Scope, most: int) -> None:
-        scope["connection"].cycle.keep_alive = False  # the rest of it is not read
+        scope["connection"].end_after_this()  # the rest of it is not read
         # The messaging API's clients take 413 for a success.
         status = 400 if scope["path"].startswith("/v2/") else 413
         raise Rejected(status, f"the body is too large: at most {most} bytes are allowed here")

@@ -154,7 +154,9 @@ class Conversation:
         `until` is a moment of `Host.elapsed`: the commands after it wait for the next turn. At
         least one command is executed.
         """
-        parser = self.parser
+        parser, gate = self.parser, self._gate
+        if gate is not None and not gate.is_needed:
+            gate = None
         left = SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
         while parser.buffered:
@@ -174,7 +176,7 @@ class Conversation:
             if self.replies.form is not self.replies.usual:
                 self.replies.form = self.replies.usual
             try:
-                if self._gate is not None and not self._gate.admits(self, command):
+                if gate is not None and not gate.admits(self, command):
                     continue
                 if isinstance(command, Store):
                     self.set_handler.store(command, now_ms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import Callable, Coroutine, Iterator
 from heapq import nsmallest
 from itertools import islice
@@ -104,7 +105,7 @@ class Daemon:
         self._http = HttpDoor(
             lambda: self._shares.connections, lambda: self.memory.limit, self._new_number
         )
-        self._began_with = config
+        self._began_with, self._handed = config, list[tuple[str, socket.socket]]()
         offset = ClockOffset(clock.wall_clock_offset_ms())
         self.broker = Broker(self.policies.of, self._make_log, offset, config.server.max_queues)
         self._loop = loop = asyncio.get_running_loop()
@@ -215,6 +216,7 @@ class Daemon:
         # As many connections as may come at once and be refused without effect on the journals.
         try:
             handed = self._supervisor.sockets()
+            self._handed = handed
             await refuse_exposed(self.config, handed)
             await wrap(self.tls.begin)(server)
             tls = self.tls.context
@@ -434,6 +436,7 @@ class Daemon:
         Raise ServerError if it is in force, but not for some queue.
         """
         try:
+            await refuse_exposed(self._exposing(config), self._handed)
             await wrap(self.tls.check)(config.server)
         except Exposed as error:
             raise ConfigError([f"{error}."]) from None
@@ -456,6 +459,11 @@ class Daemon:
             self._log(logging.WARNING, text, text)
         if reload.failed:
             raise ServerError(_left_out(reload.failed))
+
+    def _exposing(self, config: Config) -> Config:
+        """Return the addresses of the start with the users of this configuration."""
+        server = self._began_with.server.model_copy(update={"insecure": config.server.insecure})
+        return self._began_with.model_copy(update={"server": server, "auth": config.auth})
 
     def _share_files(self) -> None:
         """Share out the available descriptors; warn if that leaves fewer connections."""

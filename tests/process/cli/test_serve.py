@@ -83,7 +83,7 @@ def test_a_wrong_configuration_is_one_sentence_a_problem(
         (["--port", "http"], '--port: "http" must be a whole number from 0 to 65535'),
         (["--host", "nosuchhost.invalid"], "nosuchhost.invalid:0: this name has no address"),
         (["--host", "no host"], "flag --host: [server] host"),
-        (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1:0: "),
+        (["--host", "192.0.2.1"], "192.0.2.1 is reached from other machines"),
         (["--data-dir", "/dev/null"], "/dev/null: Not a directory"),
         (["--data-dir", "/proc/none/d"], "/proc/none/d: No such file or directory"),
         (["--http-port", "x"], '--http-port: "x" must be a whole number from 0 to 65535, or "off"'),

@@ -15,7 +15,7 @@ import pytest
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
-from kestrelpy.access import is_secret
+from kestrelpy.access import hash_secret, is_secret
 from tests.support.daemon import DaemonProcess
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
@@ -132,6 +132,25 @@ def test_a_daemon_that_others_reach_does_not_start_without_users(
     assert done.returncode == 2
     assert "is reached from other machines" in done.stderr
     assert "listening" not in done.stdout
+
+
+def test_a_reload_does_not_open_a_daemon_that_others_reach(tmp_path: Path) -> None:
+    user = f'[auth.root]\nsecret = "{hash_secret(b"letmein")}"\nrole = "admin"\n'
+    # without a port for HTTP: the daemon of the test listens on loopback alone
+    with DaemonProcess(tmp_path / "data", config='[server]\nhost = "0.0.0.0"\n' + user) as daemon:
+        line = next(line for line in daemon.lines if "memcache on 0.0.0.0:" in line)
+        daemon.port = int(line.rpartition(":")[2])
+        client = daemon.client()
+        assert client.set("any", "root letmein")
+        daemon.config_file.write_text('[server]\nhost = "0.0.0.0"\n')
+        with pytest.raises(MemcacheError, match="is reached from other machines"):
+            client.raw_command(b"reload")
+        with pytest.raises(MemcacheError, match="unauthenticated"):
+            daemon.client().get("jobs")
+        daemon.config_file.write_text('[server]\nhost = "0.0.0.0"\ninsecure = true\n')
+        assert client.set("any", "root letmein")  # it has connected again
+        assert client.raw_command(b"reload").startswith(b"Reloaded")
+        assert daemon.client().get("jobs") is None
 
 
 def test_hash_secret_prints_the_form_of_the_configuration() -> None:
