@@ -79,8 +79,8 @@ class Browse:
         """True if an item is past its expiry, and neither leased nor dead: observers do not see it
         any more, done or not."""
         reader = self._reader
-        if reader.lives:
-            expires_ms = reader.lives.get(id_, expires_ms)
+        if reader.expiries:
+            expires_ms = reader.expiries.get(id_, expires_ms)
         return (
             0 < expires_ms <= unix_ms
             and id_ not in reader.leases

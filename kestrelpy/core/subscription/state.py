@@ -54,7 +54,7 @@ class SubscriptionState:
 
     __slots__ = (
         "_next_token", "_tokens_below", "alarm", "attempts", "clock", "counters", "damages", "dead",
-        "delays", "held_keys", "leased_bytes", "leases", "live", "live_bytes", "lives", "log",
+        "delays", "expiries", "held_keys", "leased_bytes", "leases", "live", "live_bytes", "log",
         "markers", "moving", "name", "needs_read", "notes", "number", "out_of_order", "outgoing",
         "paused", "placings", "policy", "ready", "residency", "to_read", "to_resume",
         "token_holder", "tokens", "tokens_lsn", "unread", "waiters", "watch",
@@ -99,7 +99,7 @@ class SubscriptionState:
         self.outgoing: list[int] = []  # dead items that are to go on to another queue
         self.waiters = Waiters()
         self.live = IdSet()
-        self.lives: dict[int, int] = {}  # by item: its expiry, where a lease has put that off
+        self.expiries: dict[int, int] = {}  # by item: its expiry, where a lease has put that off
         self.live_bytes = 0  # of the bodies of all live items: ready, delayed, leased or dead
         self.attempts = IdCounts()
         self.residency = MemoryShare(memory, UNLIMITED)
@@ -163,7 +163,7 @@ class SubscriptionState:
 
     def bound(self, item: Item) -> Item:
         """Return the item as it is here: its expiry may be another one in this subscription."""
-        lives_ms = self.lives.get(item.id) if self.lives else None
+        lives_ms = self.expiries.get(item.id) if self.expiries else None
         return item if lives_ms is None else item.ending(lives_ms)
 
     # -- applying: the same for a client's request and for replay ----------------------------
@@ -183,8 +183,8 @@ class SubscriptionState:
             self.markers.forget(id_)
         if self.attempts:
             self.attempts.set(id_, 0)
-        if self.lives:
-            self.lives.pop(id_, None)
+        if self.expiries:
+            self.expiries.pop(id_, None)
         if not self.live.count or self.live_bytes < 0:
             self.live_bytes = 0  # only the log knew the size of an item that was dropped unread
             if self.placings or self.residency.grains:
@@ -231,8 +231,8 @@ class SubscriptionState:
         if held:
             for id_ in gone:
                 held.pop(id_, None)
-        if self.lives:
-            self.lives = {id_: ms for id_, ms in self.lives.items() if id_ in live}
+        if self.expiries:
+            self.expiries = {id_: ms for id_, ms in self.expiries.items() if id_ in live}
         self.live_bytes = live_bytes if live else 0
         self.tidy()
 
@@ -241,7 +241,7 @@ class SubscriptionState:
         self._next_token = self._tokens_below = self.tokens.below
 
     def keep_held_keys(self, spared: IdSet) -> None:
-        if self.lives:
-            self.lives = {id_: ms for id_, ms in self.lives.items() if id_ in self.live}
+        if self.expiries:
+            self.expiries = {id_: ms for id_, ms in self.expiries.items() if id_ in self.live}
         if self.held_keys:
             self.held_keys = {id_: key for id_, key in self.held_keys.items() if id_ in spared}

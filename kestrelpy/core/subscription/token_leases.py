@@ -43,7 +43,7 @@ class TokenLeases:
         key = item.key if not lease.dead else NO_KEY  # its death released the key
         lives_ms = 0
         if grace_ms is not None and 0 < item.expires_ms < unix_ms + lease_ms:
-            lives_ms = self._put_off(lease, unix_ms + lease_ms + grace_ms)
+            lives_ms = self._extend_life(lease, unix_ms + lease_ms + grace_ms)
         entry = _new(LeaseEntry, (
             item.id, lease.token, lease.attempts + 1, unix_ms, item.size, unix_ms,
             unix_ms + lease_ms, key, lives_ms,
@@ -51,9 +51,9 @@ class TokenLeases:
         self._state.leases.enter(lease, entry)
         lease.lsn = self._state.log.leased(entry)
 
-    def _put_off(self, lease: Lease, lives_ms: int) -> int:
+    def _extend_life(self, lease: Lease, lives_ms: int) -> int:
         """Let the item expire at this time, if it expires; return the time."""
-        self._state.lives[lease.item.id] = lives_ms
+        self._state.expiries[lease.item.id] = lives_ms
         if lease.item.is_whole:  # else it is read again, and bound then
             lease.item = lease.item.ending(lives_ms)
         return lives_ms
@@ -67,7 +67,7 @@ class TokenLeases:
         unix_ms = now_ms + state.clock.offset_ms
         entries, id_ = state.leases.entries, lease.item.id
         if lives_ms:
-            self._put_off(lease, lives_ms)
+            self._extend_life(lease, lives_ms)
         entry = entries[id_] = entries[id_].until(unix_ms, unix_ms + lease_ms, lives_ms)
         return state.log.renewed(entry)
 
@@ -104,4 +104,4 @@ class TokenLeases:
             state.leases.grant(lease)
             state.leases.enter(lease, entry)
             if entry.lives_ms:
-                state.lives[entry.item] = entry.lives_ms
+                state.expiries[entry.item] = entry.lives_ms

@@ -135,7 +135,7 @@ async def _expiries(ask: Ask, queue: Queue, claiming: Claiming) -> dict[int, int
     if not all(lease.item.stored_ms for lease in leases):
         puts = await call.run(claiming.puts(LogReader(call), call.now_ms()))
         found |= {put[0]: put[4] for put in puts}
-    return found | {id_: ms for id_ in found if (ms := queue.reader.lives.get(id_))}
+    return found | {id_: ms for id_ in found if (ms := queue.reader.expiries.get(id_))}
 
 
 def _taken(taken: Taken, path: str, claim: ClaimId, unix_ms: int) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ def test_a_renewal_begins_its_time_anew_and_puts_off_what_would_expire() -> None
     assert len(claim.renew(9000, 500, expiries, q.now_ms)) == 2
     entry = claim.entry(leases[0])
     assert (entry.since_ms, entry.deadline_ms) == (q.unix_ms, q.unix_ms + 9000)
-    assert q.reader.lives == {1: q.unix_ms + 9500}
+    assert q.reader.expiries == {1: q.unix_ms + 9500}
 
 
 def test_a_claimed_item_is_leased_to_somebody_and_not_dead() -> None:

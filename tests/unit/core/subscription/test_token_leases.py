@@ -205,7 +205,7 @@ def test_after_its_lease_it_is_there_until_the_grace_is_over(is_restarted: bool)
     assert not Browse(q.queue).has_expired(1, q.unix_ms - 1000, q.unix_ms)
     q.pass_time(500)
     assert q.ready == []
-    assert not q.reader.lives
+    assert not q.reader.expiries
 
 
 def test_a_renewal_puts_its_expiry_off_again() -> None:

@@ -77,10 +77,10 @@ async def test_a_claim_lasts_while_one_of_its_messages_does(tmp_path: Path) -> N
 async def test_a_claimed_message_lives_for_the_grace_after_its_claim(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         api = Api(server.client)
-        for ttl, grace, lives in ((777, 60, 837), (121, 62, 183), (60, 90, 120)):
+        for ttl, grace, life in ((777, 60, 837), (121, 62, 183), (60, 90, 120)):
             await api.post("jobs", 1, ttl=120)
             _, (message,) = await api.claim("jobs", ttl=ttl, grace=grace)
-            assert message["ttl"] == lives
+            assert message["ttl"] == life
         claim, _ = await api.claim("jobs")
         assert claim == ""
 

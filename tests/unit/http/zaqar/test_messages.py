@@ -125,6 +125,31 @@ async def test_a_listing_waits_for_what_it_may_show(tmp_path: Path) -> None:
         assert await waits == ["theirs"]
 
 
+async def test_a_listing_that_waits_and_hangs_up_leaves_nobody_waiting(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        api = Api(server.client)
+        await api.ask("PUT", "/jobs")
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in api.headers.items())
+        path = "/v2/queues/jobs/messages?wait=60"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
+        peer = await server.memcache()
+        await waiting(peer, 1, b"acme:jobs")
+        writer.close()
+        await waiting(peer, 0, b"acme:jobs")
+
+
+async def test_a_delayed_message_has_its_marker_when_it_is_due(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        api = Api(server.client)
+        await api.post("jobs", "later", delay=1)
+        await api.post("jobs", "now")
+        page = (await api.ask("GET", "/jobs/messages?echo=true&wait=20")).json()
+        assert bodies(page["messages"]) == ["now"]
+        following = (await api.ask("GET", page["links"][0]["href"])).json()
+        assert bodies(following["messages"]) == ["later"]
+
+
 async def test_a_wait_for_a_queue_that_is_not_there_ends_with_its_first_message(
     tmp_path: Path,
 ) -> None:
