@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,27 @@ async def test_a_server_that_stops_ends_waits_and_answers_them(tmp_path: Path) -
         said = await waits
         assert said.status_code == 503
         assert said.json()["description"] == "the server stops: ask again later"
+
+
+async def test_a_client_that_reads_nothing_of_its_answer_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "STALL_SECONDS", 0.2)
+    async with web(tmp_path) as server:
+        for _ in range(4):
+            await server.client.post("/streams/long-1", content=b"x" * (1 << 20))
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", server.port))
+        ask = b"GET /categories/long HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        sock.sendall(ask * 4)
+        daemon = server.server.daemon
+        assert daemon is not None
+        for count in (2, 1):  # it comes, and only the other client stays
+            for _ in range(500):
+                if daemon._http.connections == count:
+                    break
+                await asyncio.sleep(0.01)
+            else:
+                raise AssertionError(f"never {count} connections")
+        sock.close()
