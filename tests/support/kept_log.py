@@ -10,6 +10,8 @@ from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.log.records import Records
 
 
+# ignore: both bases declare the same attributes, and mypy wants one of them to give way. The order
+# of the bases decides: the records of the one, kept in the memory of the other.
 class KeptLog(Records, MemoryLog):  # type: ignore[misc]
     """Every record is true at once; `drafts` has them, `recounted` the ids that were counted."""
 

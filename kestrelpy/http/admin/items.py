@@ -6,7 +6,7 @@ One rule: a body is cut to what was asked for, and an item is shown when it is s
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
@@ -49,7 +49,7 @@ LIMIT_MAX: Final = 100
 BODY_MAX: Final = 64 << 10
 _TAIL_BYTES: Final = 3  # of a character that may be cut
 State = Literal["ready", "leased", "delayed", "dead", "done"]
-assert State.__args__ == ITEM_STATES  # type: ignore[attr-defined]
+assert get_args(State) == ITEM_STATES
 
 _Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
 _Body = Annotated[int, Query(ge=0, le=BODY_MAX, description="Bytes of a body that are shown.")]

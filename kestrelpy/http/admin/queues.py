@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from itertools import islice
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -46,7 +46,7 @@ _CURSOR_MAX: Final = 200
 Sort = Literal[
     "name", "items", "bytes", "delayed", "leased", "dead", "waiters", "total_items", "logsize"
 ]
-assert set(QUEUE_SORTS) == set(Sort.__args__)  # type: ignore[attr-defined]
+assert set(QUEUE_SORTS) == set(get_args(Sort))
 
 
 @router.get("/queues", summary="Queues, searched and sorted", response_model=models.QueuePage)

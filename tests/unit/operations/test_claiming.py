@@ -78,7 +78,8 @@ def test_its_puts_are_those_that_can_be_read(tmp_path: Path) -> None:
             yield b""
             return ("put", id_) if id_ == 2 else None
 
-    steps = claim_of(q.queue, leases).puts(Reader(), q.now_ms)  # type: ignore[arg-type]
+    reader: Any = Reader()
+    steps = claim_of(q.queue, leases).puts(reader, q.now_ms)
     found: Any = None
     for _ in range(5):
         try:

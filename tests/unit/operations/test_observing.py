@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -30,7 +30,7 @@ class Memory:
 
 
 def look(q: Memory, sight: Sight, after: int = 0, delayed: int = 0, most: int = 3) -> Look:
-    reader = LogReader(q)  # type: ignore[arg-type]
+    reader = LogReader(cast("Any", q))
     steps = Observing(q.queue, reader, sight, q.last_command_ms).look(after, delayed, most)
     for _ in range(1000):
         try:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from journal.errors import JournalFailed
 from kestrelpy.http.admin import health
@@ -14,8 +17,8 @@ async def test_a_failed_journal_turns_health_red_and_shows_no_folder(tmp_path: P
         await server.client.post("/queues/jobs/items", content=b"x")
         assert (await server.client.get("/health")).json()["status"] == "ok"
         assert server.server.daemon is not None
-        log = server.server.daemon.broker.queues[b"jobs"].log
-        log.failure = JournalFailed("/srv/data/jobs: no space")  # type: ignore[misc]
+        log: Any = server.server.daemon.broker.queues[b"jobs"].log
+        log.failure = JournalFailed("/srv/data/jobs: no space")
         said = await server.client.get("/health")
         assert (said.status_code, said.json()["status"]) == (503, "failed")
         assert said.json()["unwell"] == ["jobs"]
@@ -32,16 +35,15 @@ async def test_a_server_that_stores_nothing_is_not_ready(tmp_path: Path) -> None
         assert (said.status_code, said.json()["why"]) == (503, "the server is readonly")
 
 
-async def test_the_figures_of_many_queues_come_in_parts_and_pages(tmp_path: Path) -> None:
+async def test_the_figures_of_many_queues_come_in_parts_and_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_PER_PART", 2)
     async with web(tmp_path) as server:
         for number in range(5):
             await server.client.post(f"/queues/q{number}/items", content=b"x")
-        before, health._PER_PART = health._PER_PART, 2  # type: ignore[misc]
-        try:
-            first = (await server.client.get("/stats.json?limit=3")).json()
-            second = (await server.client.get(first["next"])).json()
-        finally:
-            health._PER_PART = before  # type: ignore[misc]
+        first = (await server.client.get("/stats.json?limit=3")).json()
+        second = (await server.client.get(first["next"])).json()
         assert list(first["queues"]) == ["q0", "q1", "q2"]
         assert (list(second["queues"]), second["next"]) == (["q3", "q4"], None)
         assert first["server"]["curr_items"] == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,9 +108,9 @@ async def test_messages_that_are_only_on_disk_are_claimed_and_shown(tmp_path: Pa
         assert await api.listed("jobs", "echo=true&limit=20") == list(range(20, 40))
 
 
-async def started(server: Web, api: Api, count: int, query: str) -> asyncio.Task[object]:
+async def started(server: Web, api: Api, count: int, query: str) -> asyncio.Task[Any]:
     """A claim that waits; `count` clients wait then."""
-    task: asyncio.Task[object] = asyncio.ensure_future(api.claim("jobs", query))
+    task: asyncio.Task[Any] = asyncio.ensure_future(api.claim("jobs", query))
     await waiting(await server.memcache(), count, b"acme:jobs")
     return task
 
@@ -120,9 +121,9 @@ async def test_two_claims_that_wait_are_served_before_a_third(tmp_path: Path) ->
         (first,) = await api.post("jobs", 0)
         await api.ask("DELETE", f"/jobs/messages/{first}")
         waits = [await started(server, api, n + 1, "wait=20&limit=1") for n in range(2)]
-        third: asyncio.Task[object] = asyncio.ensure_future(api.claim("jobs", "wait=20&limit=5"))
+        third: asyncio.Task[Any] = asyncio.ensure_future(api.claim("jobs", "wait=20&limit=5"))
         await api.post("jobs", 1, 2, 3)
-        found = [(await each)[1] for each in (*waits, third)]  # type: ignore[index]
+        found = [(await each)[1] for each in (*waits, third)]
         assert [bodies(each) for each in found] == [[1], [2], [3]]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kestrelpy.operations.lists import leases
 from kestrelpy.operations.lists.leases import list_leases
 from tests.support.server_harness import ServerHarness
@@ -25,16 +27,14 @@ def test_pages_have_every_lease_once_whoever_holds_it() -> None:
     assert seen == [(1, "token"), (2, "a"), (3, "token"), (4, "a"), (5, "token")]
 
 
-def test_a_walk_over_many_leases_pauses_between_its_slices() -> None:
+def test_a_walk_over_many_leases_pauses_between_its_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leases, "_PER_SLICE", 2)
     server = ServerHarness()
     server.set_server(max_open_reads=10)
     for _ in range(5):
         server.say("a", b"set jobs 0 0 1", b"x")
         server.say("a", b"get jobs/open")
-    before = leases._PER_SLICE
-    leases._PER_SLICE = 2  # type: ignore[misc]
-    try:
-        (facts, _), pauses = counted(list_leases(server.queue("jobs"), 0, 9, server.now_ms))
-    finally:
-        leases._PER_SLICE = before  # type: ignore[misc]
+    (facts, _), pauses = counted(list_leases(server.queue("jobs"), 0, 9, server.now_ms))
     assert ([each.id for each in facts], pauses) == ([1, 2, 3, 4, 5], 2)
