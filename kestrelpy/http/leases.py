@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kestrelpy.core import DEFERRED, Lease, Queue, Subscription, Want
 from kestrelpy.errors import ServerError
 from kestrelpy.http.call import Call
-from kestrelpy.operations import PAGE_BYTES_MAX, LeaseEnd, Leasing, Rests
+from kestrelpy.operations import PAGE_BYTES_MAX, Children, LeaseEnd, Leasing, Rests
 
 # Until the front of a queue is looked at again while it is read from the log.
 _READ_MS: Final = 2
@@ -68,6 +68,9 @@ class LeaseTaker:
         """
         call, until_ms = self._call, self._call.now_ms() + wait_ms
         self._leasing.check_mode()
+        named = Children(call.broker, call.host).asked(self._name, call.now_ms())
+        if named is not None:  # a child misses nothing from its first mention on
+            await call.until(named)
         try:
             await self._more(most)
             if self._taken is None:

@@ -13,6 +13,7 @@ from kestrelpy.core import Broker, ChildQueue
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations.names import parent_of
 from kestrelpy.operations.ports import Site
+from kestrelpy.operations.rests import Rests
 
 
 class Children:
@@ -30,6 +31,19 @@ class Children:
         if self._site.mode != "up":
             raise ServerError(f"{self._site.mode}: this server makes no fan-out child now")
         return self._mention(name, begin, now_ms)
+
+    def asked(self, name: bytes, now_ms: int) -> Rests | None:
+        """Note a request for items of this queue; return what its answer rests on if it is a child.
+
+        The child is made by its first mention; raise Refused if a mention does not make it.
+        """
+        child = self._broker.queues.get(name)
+        if child is None and parent_of(name):
+            child = self.mention(name, None, now_ms)
+        if not isinstance(child, ChildQueue):
+            return None
+        child.child.asked_ms = now_ms
+        return Rests(child.log, child.child.named_lsn)
 
     def to_store_in(self, name: bytes, now_ms: int) -> ChildQueue:
         """Return the child for an item of its own, made if it is new; raise ClientError if a

@@ -13,7 +13,7 @@ from unittest import mock
 
 from kestrelpy.core.index.versions import Versions
 from kestrelpy.core.queue.queue import EXISTS, Queue
-from kestrelpy.protocol.verbs import streams
+from kestrelpy.operations import StreamWalk
 from tests.simulation.plants import Around, around
 
 _SOMETIMES: Final = 11
@@ -56,12 +56,12 @@ def version_left_out() -> Any:
 
 
 def one_version_before_is_shown() -> Any:
-    real = streams._walk
+    real = StreamWalk._back
 
-    def walk(talk: Any, observer: Any, queue: Any, id_: int, back: int) -> Any:
-        return real(talk, observer, queue, id_, back + (back > 2))
+    def walk(self: Any, queue: Any, id_: int, steps: int) -> Any:
+        return real(self, queue, id_, steps + (steps > 2))
 
-    return mock.patch.object(streams, "_walk", walk)
+    return mock.patch.object(StreamWalk, "_back", walk)
 
 
 PLANTS_VERSIONS: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...]] = (

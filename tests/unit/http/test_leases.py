@@ -38,3 +38,21 @@ async def test_who_waited_first_is_served_first(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         await client.post("/queues/jobs/items", content=b"b")
         assert [(await each).json()["leases"][0]["body"] for each in (first, second)] == ["a", "b"]
+
+
+async def test_the_first_mention_of_a_child_makes_it(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        client, audit = server.client, "/queues/jobs+audit/leases"
+        assert (await client.post(audit)).json() == {"leases": []}
+        for body in (b"a", b"b"):
+            await client.post("/queues/jobs/items", content=body)
+        await client.post("/queues/jobs/leases?count=2")
+        got = (await client.post(f"{audit}?count=2")).json()["leases"]
+        assert [each["body"] for each in got] == ["a", "b"]
+
+
+async def test_a_child_that_a_mention_does_not_make_is_refused(tmp_path: Path) -> None:
+    async with web(tmp_path, "[queue_defaults]\nfanout_create = false\n") as server:
+        refused = await server.client.post("/queues/jobs+audit/leases")
+        assert refused.status_code == 400
+        assert "fanout_create is off" in refused.json()["description"]
