@@ -59,9 +59,19 @@ class Broker(Protocol):
 
 
 class QoS(virtual.QoS):
-    """Messages that were delivered and have no end yet."""
+    """Messages that were delivered and have no end yet.
+
+    An end that the daemon has not answered counts as well: if the daemon cannot be reached for
+    longer than the lease, no more than `prefetch_count` messages are handled again.
+    """
 
     channel: Channel
+
+    def can_consume(self) -> bool:
+        """Return whether one more message may be delivered."""
+        most = self.prefetch_count
+        in_hand = len(self._delivered) - len(self._dirty)
+        return not most or in_hand + self.channel.connection.keeper.unanswered < most
 
     def ack(self, delivery_tag: str) -> None:
         """End the lease as done."""

@@ -14,6 +14,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,10 +41,17 @@ class Held:
 
 
 class LeaseKeeper:
-    """Renews and ends the leases of one transport; any thread may call it."""
+    """Renews and ends the leases of one transport; any thread may call it.
 
-    def __init__(self, address: tuple[str, int], lease_seconds: int) -> None:
+    It calls `on_answer` when there are fewer ends without an answer than before.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], lease_seconds: int,
+        on_answer: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._address = address
+        self._on_answer = on_answer
         self._lease_seconds: Final = lease_seconds
         self._patience: Final = max(min(lease_seconds / 4, 10.0), 0.5)
         self._held: dict[tuple[str, int], Held] = {}
@@ -54,6 +62,11 @@ class LeaseKeeper:
         self._wakes_at = 0.0
         self._wire: Wire | None = None
         self._pid = os.getpid()
+
+    @property
+    def unanswered(self) -> int:
+        """How many ends were asked for that the daemon has not answered yet."""
+        return len(self._ending)
 
     def hold(self, name: str, token: int) -> None:
         """Renew a lease that was granted just now, until `end`."""
@@ -150,6 +163,7 @@ class LeaseKeeper:
                     each.renew_at = now + self._lease_seconds / 8
                 else:
                     self._lose(each, "its lease ended, and it went back")
+        self._on_answer()
         if any(each.words and (each.name, each.token) in self._ending for each in batch):
             time.sleep(_REFUSED_SECONDS)  # refused for now
 
@@ -173,6 +187,7 @@ class LeaseKeeper:
             for each in [*self._held.values(), *self._ending.values()]:
                 if each.ends_at <= now:
                     self._lose(each, "its lease ended while the server was away")
+        self._on_answer()
 
     def _lose(self, held: Held, why: str) -> None:
         self._held.pop((held.name, held.token), None)

@@ -27,6 +27,7 @@ from kestrelpy.kombu.channel import Channel
 from kestrelpy.kombu.fetcher import Fetcher
 from kestrelpy.kombu.leases import LeaseKeeper
 from kestrelpy.kombu.sockets import Wire
+from kestrelpy.kombu.wake_pipe import WakePipe
 
 log = logging.getLogger("kestrelpy.kombu")
 
@@ -36,7 +37,6 @@ DEFAULT_PATIENCE: Final = "10s"
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
-_READ_BYTES: Final = 4096
 
 
 class UrlRefused(ValueError):
@@ -77,11 +77,9 @@ class Transport(virtual.Transport):
         if self._lease_seconds < 1:
             raise UrlRefused("the transport option lease must be at least 1s")
         self._patience = _option_ms(client, "patience", DEFAULT_PATIENCE) / 1000
-        self.keeper = LeaseKeeper(self._address, self._lease_seconds)
+        self._wakes = WakePipe()
+        self.keeper = LeaseKeeper(self._address, self._lease_seconds, self._wakes.wake)
         self._begin()
-        self._wakes = os.pipe()
-        for end in self._wakes:
-            os.set_blocking(end, False)
 
     def _begin(self) -> None:
         """Begin without a connection, also in a forked copy of this process."""
@@ -133,7 +131,7 @@ class Transport(virtual.Transport):
             tries = [each.next_try - now for each in channels if not each.is_asked]
             left = min([left, *(each for each in tries if each > 0)])
             asked = [each for each in channels if each.is_asked]
-            ready = select.select([*asked, self._wakes[0]], [], [], left)[0]
+            ready = select.select([*asked, self._wakes], [], [], left)[0]
             was_delivered = False
             for each in ready:
                 if isinstance(each, Fetcher):
@@ -141,7 +139,7 @@ class Transport(virtual.Transport):
                     if found is not None:
                         was_delivered |= channels[each].deliver(each, found)
                 else:
-                    self._read_wakes()
+                    self._wakes.clear()
             if was_delivered:
                 return
             if until is not None and time.monotonic() >= until:
@@ -149,8 +147,7 @@ class Transport(virtual.Transport):
 
     def wake(self) -> None:
         """Let `drain_events` look again; from any thread."""
-        with contextlib.suppress(OSError):  # full is as good
-            os.write(self._wakes[1], b"x")
+        self._wakes.wake()
 
     # -- for channels -------------------------------------------------------------------------
 
@@ -242,15 +239,6 @@ class Transport(virtual.Transport):
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
-
-    def _read_wakes(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wakes[0], _READ_BYTES)
-
-    def __del__(self) -> None:
-        for end in getattr(self, "_wakes", ()):
-            with contextlib.suppress(OSError):
-                os.close(end)
 
 
 def _check(client: Any) -> None:

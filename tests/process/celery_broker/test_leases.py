@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("celery", reason="celery is not installed: pip install 'kestrelpy[celery]'")
 
+from kombu import Connection, Queue
+
 from kestrelpy.kombu.leases import LeaseKeeper
 from tests.process.celery_broker.workers import Shop
 from tests.process.cli.command import counts, eventually
@@ -131,3 +133,38 @@ def test_a_copy_of_the_process_ends_no_lease(
     assert counts(shop.daemon, queue)["open_transactions"] == 1
     keeper.end(queue, token, "close")
     keeper.close(10)
+
+
+def test_no_more_than_the_prefetched_messages_wait_for_the_answer_to_their_ends(
+    shop: Shop, wire: Proxy, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = [True]
+    send = LeaseKeeper._send
+
+    def try_send(self: LeaseKeeper, batch: list[Any]) -> None:
+        if away[0]:
+            raise OSError("away")
+        send(self, batch)
+
+    monkeypatch.setattr(LeaseKeeper, "_send", try_send)
+    delivered: list[str] = []
+
+    def take(body: str, message: Any) -> None:
+        delivered.append(body)
+        message.ack()
+
+    with Connection(f"kestrelpy://127.0.0.1:{wire.address[1]}/") as connection:
+        where = Queue(queue, connection.channel())
+        producer = connection.Producer()
+        for number in range(9):
+            producer.publish(str(number), routing_key=queue)
+        consumer = connection.Consumer(where, callbacks=[take], prefetch_count=3)
+        with consumer:
+            with pytest.raises(TimeoutError):
+                while True:
+                    connection.drain_events(timeout=0.5)
+            assert delivered == ["0", "1", "2"]  # the daemon has heard of no end
+            away[0] = False
+            while len(delivered) < 9:
+                connection.drain_events(timeout=20)
+    assert counts(shop.daemon, queue)["items"] == 0
