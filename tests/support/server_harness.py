@@ -324,6 +324,11 @@ class ServerHarness:
         self.send(name, b"".join(line + b"\r\n" for line in lines))
         return self.client(name).take()
 
+    def store(self, *bodies: bytes) -> None:
+        """Store these in the queue `jobs`."""
+        for body in bodies:
+            self.say("a", b"set jobs 0 0 %d" % len(body), body)
+
     def hang_up(self, name: str) -> None:
         """The client is gone."""
         client = self.clients.pop(name)

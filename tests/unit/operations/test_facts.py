@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from journal.errors import JournalFailed
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.queue.queue import Queue
@@ -18,14 +16,6 @@ from kestrelpy.operations.facts import (
 from kestrelpy.operations.lists.survey import survey
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import ended
-
-
-@pytest.fixture
-def server() -> ServerHarness:
-    made = ServerHarness()
-    for body in (b"one", b"two", b"three"):
-        made.say("a", b"set jobs 0 0 %d" % len(body), body)
-    return made
 
 
 def whole(server: ServerHarness) -> ServerFacts:

@@ -24,8 +24,7 @@ JOBS = "jobs"
 def server() -> ServerHarness:
     made = ServerHarness()
     made.set_queue(max_attempts=2)
-    for body in (b"one", b"two", b"three"):
-        made.say("a", b"set jobs 0 0 %d" % len(body), body)
+    made.store(b"one", b"two", b"three")
     return made
 
 

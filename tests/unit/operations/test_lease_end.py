@@ -15,8 +15,7 @@ JOBS = b"jobs"
 @pytest.fixture
 def server() -> ServerHarness:
     made = ServerHarness()
-    for body in (b"one", b"two"):
-        made.say("a", b"set jobs 0 0 %d" % len(body), body)
+    made.store(b"one", b"two")
     return made
 
 

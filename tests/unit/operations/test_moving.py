@@ -13,15 +13,6 @@ JOBS = b"jobs"
 
 
 @pytest.fixture
-def server() -> ServerHarness:
-    made = ServerHarness()
-    made.set_queue(max_attempts=1)
-    for body in (b"one", b"two", b"three"):
-        made.say("a", b"set jobs 0 0 %d" % len(body), body)
-    return made
-
-
-@pytest.fixture
 def moving(server: ServerHarness) -> Moving:
     return Moving(server.broker, server)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -13,18 +13,10 @@ from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.operations.queue_admin import QueueAdmin
 from kestrelpy.operations.rests import Rests
 from tests.support.server_harness import ServerHarness
+from tests.support.steps import ended
 
 JOBS = b"jobs"
 T = TypeVar("T")
-
-
-@pytest.fixture
-def server() -> ServerHarness:
-    made = ServerHarness()
-    made.set_queue(max_attempts=1)
-    for body in (b"one", b"two", b"three"):
-        made.say("a", b"set jobs 0 0 %d" % len(body), body)
-    return made
 
 
 @pytest.fixture
@@ -36,15 +28,6 @@ def is_true(rests: Rests | None) -> bool:
     """Return whether the result may be told now."""
     assert rests is not None
     return rests.log.lsn_stored >= rests.stored and rests.log.lsn_written >= rests.written
-
-
-def ended(steps: Generator[bytes, None, T]) -> T:
-    while True:
-        try:
-            assert next(steps) == b""
-        except StopIteration as end:
-            found: T = end.value
-            return found
 
 
 Act = Callable[[QueueAdmin, ServerHarness], object]

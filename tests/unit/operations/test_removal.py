@@ -13,23 +13,13 @@ from tests.support.server_harness import ServerHarness
 
 
 @pytest.fixture
-def server() -> ServerHarness:
-    made = ServerHarness()
-    made.set_queue(max_attempts=1)
-    for body in (b"one", b"two", b"three"):
-        made.say("a", b"set jobs 0 0 %d" % len(body), body)
-    return made
-
-
-@pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerHarness]:
     """A server whose memory has room for one item of a queue."""
     monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
     monkeypatch.setattr("kestrelpy.core.subscription.ready_line.REFILL_ITEMS", 1)
     made = ServerHarness()
     made.set_queue(max_memory=1)
-    for body in (b"one", b"two", b"three"):
-        made.say("a", b"set jobs 0 0 %d" % len(body), body)
+    made.store(b"one", b"two", b"three")
     yield made
 
 
