@@ -1,5 +1,6 @@
-"""`python -m bench backlog|spark|stalls [--quick] [--only NAMES]`: what a backlog and its like
-cost, what Spark does with journals and servers, and how long one operation holds up the others.
+"""`python -m bench backlog|spark|attackers|stalls|http [--quick] [--only NAMES]`: what a backlog
+costs, what Spark does with journals and servers, what a client notices beside a bad one, how long
+one operation holds up the others, and what HTTP does.
 
 The one rule: a scenario that fails is a sentence in the report, and the others go on.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import attackers, hung, loadgen, stalls_http, stalls_queue, stalls_server, tables
+from bench import attackers, hung, loadgen, stalls_http, stalls_queue, stalls_server, tables, web
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.fanout import fanout
@@ -60,13 +61,19 @@ _OPERATIONS = stalls_server.OPERATIONS | stalls_queue.OPERATIONS | stalls_http.O
 STALLS: dict[str, Scenario] = {
     name: partial(stall, operation=operation) for name, operation in _OPERATIONS.items()
 }
-SCENARIOS = BACKLOG | SPARK | ATTACKERS | STALLS
-SETS = {"backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS, "stalls": STALLS}
+WEB: dict[str, Scenario] = {
+    "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes, "start": web.start,
+}  # fmt: skip
+SCENARIOS = WEB | BACKLOG | SPARK | ATTACKERS | STALLS
+SETS = {
+    "backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS, "stalls": STALLS, "http": WEB,
+}  # fmt: skip
 TITLES = {
     "backlog": "What a backlog costs",
     "spark": "What Spark does with journals and servers",
     "attackers": "What a client notices beside a bad one",
     "stalls": "How long one operation holds up the others",
+    "http": "What HTTP does, and what it costs others",
 }
 
 

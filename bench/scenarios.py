@@ -43,22 +43,25 @@ class Sizes:
     attack_seconds: float  # alone, and beside each attacker
     main_job_lines: int
     stall_scale: float  # of the sizes in the tables of stalls
+    web_rounds: int
+    web_batches: int  # of 20 messages, in each turn
+    web_seconds: float  # of each turn of a setter
 
 
 FULL = Sizes(
     "full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 50_000, 10.0,
     600_000, 2_000_000, 300_000, 3_000_000, 100_000, 31, 10_000,
     100_000, 100_000, 1_000_000, 30.0, 10_000_000, 1_000_000, 2_000_000, 1_000_000,
-    10.0, 120_000, 1.0,
+    10.0, 120_000, 1.0, 9, 200, 5.0,
 )  # fmt: skip
 QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3_000, 3.0,
               100_000, 300_000, 50_000, 150_000, 20_000, 11, 2_000, 20_000, 20_000,
               50_000, 5.0, 300_000, 50_000, 200_000, 200_000,
-              3.0, 30_000, 0.1)  # fmt: skip
+              3.0, 30_000, 0.1, 5, 50, 2.0)  # fmt: skip
 # For the tests of the bench itself.
 TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5,
              500, 500, 500, 900, 300, 1, 100, 200, 200, 600, 0.5, 1000, 500, 600,
-             500, 0.2, 2000, 0.005)  # fmt: skip
+             500, 0.2, 2000, 0.005, 1, 2, 0.2)  # fmt: skip
 
 
 class Goals:
@@ -69,6 +72,13 @@ class Goals:
     # A backlog on disk slows down nobody who stores, and little whoever drains it.
     set_ratio = 0.9
     drain_ratio = 0.7
+    # Messages a second over one HTTP connection, 20 a request.
+    web_posts = 15_000.0
+    web_singles = 3_000.0
+    web_beside_ms = 1.0
+    web_scrape_ms = 100.0
+    web_memory_mib = 20.0
+    web_start_s = 0.3
     # "Start-up does not depend on the length of history": kill -9 to the first item.
     first_item_s = 2.0
     # Disk: at most 2 x what is alive and four segments.
