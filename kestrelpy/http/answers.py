@@ -1,6 +1,6 @@
 """Answers: JSON, and errors as `{title, description}`.
 
-    ClientError ──▶ 400      ServerError ──▶ 503      InvalidToken ──▶ 404
+    ClientError, ItemRefused ──▶ 400      ServerError ──▶ 503      InvalidToken ──▶ 404
 
 One rule: an error is one sentence that says what, where and what is allowed.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from kestrelpy.errors import ClientError, InvalidToken, Refused
+from kestrelpy.errors import ClientError, InvalidToken, ItemRefused, Refused
 
 _encode: Final = msgspec.json.Encoder().encode
 JSON: Final = "application/json"
@@ -59,7 +59,7 @@ def status_of(error: Refused) -> int:
     """Return the status of a refusal by the core."""
     if isinstance(error, InvalidToken):
         return 404
-    return 400 if isinstance(error, ClientError) else 503
+    return 400 if isinstance(error, ClientError | ItemRefused) else 503
 
 
 def refused(error: Refused | HttpError) -> Response:

@@ -24,7 +24,7 @@ from kestrelpy.core import TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, note
-from kestrelpy.http.answers import MISTAKE, HttpError, answer, without_paths
+from kestrelpy.http.answers import MISTAKE, HttpError, answer, status_of, without_paths
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.ports import HttpHost
 
@@ -58,6 +58,7 @@ class Job:
         self.state = "running"
         self.done = 0
         self.error: str | None = None
+        self.status = 503  # of the error
         self.began_ms = by.now_ms()
         self.ended_ms: int | None = None
         self.task: asyncio.Task[None] | None = None
@@ -115,6 +116,7 @@ class Job:
             self.state, self.error = "stopped", "the server stops"
         except (Refused, HttpError) as error:
             self.state, self.error = "failed", without_paths(str(error))
+            self.status = error.status if isinstance(error, HttpError) else status_of(error)
         except Exception:  # a bug: this job ends, the server goes on
             log.exception("%s of %s", self.action, self.queue)
             self.state, self.error = "failed", MISTAKE

@@ -143,7 +143,7 @@ async def _begin(request: Request, action: str, chosen: Chosen, steps: Steps) ->
     assert job.task is not None
     await asyncio.shield(job.task)
     if job.error is not None:
-        raise HttpError(503, job.error)
+        raise HttpError(job.status, job.error)
     return answer(job.facts())
 
 

@@ -76,6 +76,18 @@ async def test_an_unclear_request_is_refused(
         assert await figures(server) == (0, 1)
 
 
+async def test_a_target_that_refuses_an_item_is_named_as_the_request_s_fault(
+    tmp_path: Path,
+) -> None:
+    config = '[queues.small]\nkey_format = "json"\nkey = ["account"]\n'
+    async with web(tmp_path, config) as server:
+        await server.client.post("/queues/jobs/items", content=b"no json")
+        said = await server.client.post(f"{JOBS}/move", json={"all": True, "target": "small"})
+        assert said.status_code == 400, said.text
+        assert "key" in said.json()["description"]
+        assert await figures(server) == (1, 0)
+
+
 async def test_a_slow_move_is_a_job_that_is_watched_and_stopped(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         for _ in range(3):
