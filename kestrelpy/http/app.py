@@ -6,7 +6,7 @@ One rule: every error is `{title, description}`, whoever raised it.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -18,7 +18,7 @@ import kestrelpy
 from kestrelpy.errors import Refused
 from kestrelpy.http import admin, docs, metrics, simple, streams, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
-from kestrelpy.http.door import Admission, Door, Receive, Scope, Send
+from kestrelpy.http.door import Admission, App, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
 from kestrelpy.http.ports import HttpHost
 
@@ -50,11 +50,12 @@ class Shared(NamedTuple):
 
 def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
     """Return the door of this server, which does not listen yet."""
-    app, shared = make_app(), Shared(admin.Jobs(), metrics.Scrapes())
+    app = zaqar.with_short_way(cast(App, make_app()))
+    shared = Shared(admin.Jobs(), metrics.Scrapes())
 
     async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:
         scope["shared"] = shared
-        await app(scope, cast(Any, receive), cast(Any, send))
+        await app(scope, receive, send)
 
     return Door(Guard(of_this_server, host, allowed_hosts, body_bytes_max), admission, shared.close)
 
@@ -74,7 +75,6 @@ def make_app() -> FastAPI:
         },
     )  # fmt: skip
     app.state.openapi = b""
-    app.router.routes += zaqar.BUSY_ROUTES
     app.include_router(zaqar.router)
     app.include_router(simple.router)
     app.include_router(streams.router)
