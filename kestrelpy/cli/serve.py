@@ -8,9 +8,11 @@ about the format is not known.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from getpass import getpass
@@ -68,6 +70,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         )
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
+        _ignore_signals()
 
     try:
         uvloop.run(live())
@@ -100,6 +103,14 @@ def hash_secret() -> None:
     if not 0 < len(secret) <= SECRET_BYTES_MAX:
         raise CommandError(f"a secret has 1 to {SECRET_BYTES_MAX} bytes")
     print(form_of(secret))
+
+
+def _ignore_signals() -> None:
+    """Ignore one more request to end: everything is closed, and the exit code stays 0."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _log_as_it_says(config: Config) -> None:

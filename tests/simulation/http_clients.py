@@ -47,6 +47,8 @@ class HttpKeeper(Keeper):
             lease = random.choice(self.leases_ms)
             waits = random.choice(("", "/t=5", "/t=100", "/t=400ms"))
             self.say(wire, Request("gets", self.reader(), f"open/lease={lease}ms{waits}"))
+            if random.random() < 0.1:
+                self._leave(wire)  # the lease may come at this moment
         elif self.tokens and kind < 0.9:
             self._go_on(wire, random.randrange(len(self.tokens)))
         else:

@@ -34,8 +34,8 @@ class Plan:
     http: bool = False  # are there clients of HTTP?
 
     @classmethod
-    def of(cls, random: Random, later: Random, latest: Random) -> Plan:
-        """A random one; `later` has to do with what came later, `latest` with HTTP."""
+    def of(cls, random: Random, later: Random, http: bool) -> Plan:
+        """A random one; `later` has to do with what came later."""
         rules: dict[str, Rules] = {}
         settings: dict[str, dict[str, Any]] = {}
         for name in random.sample(("jobs", "mail", "logs"), random.choice((1, 2, 2, 3))):
@@ -47,7 +47,6 @@ class Plan:
         _versions(later, rules)
         crashes, faults = random.choice((0, 1, 2, 3, 5)), random.choice((0, 0.3, 0.7))
         ticks = random.random() < 0.4
-        http = latest.random() < 0.3
         config = configuration(random, settings, SETTINGS if ticks else {}, http)
         short = later.random() < 0.25
         return cls(rules, crashes, faults, config, ticks, short, later, http)
@@ -156,6 +155,12 @@ def _versions(random: Random, rules: dict[str, Rules]) -> None:
             rules[name] = replace(rules[name], versions=True)
 
 
+def has_http(seed: int) -> bool:
+    """True if the run of this seed has clients of HTTP."""
+    return Random(f"http {seed}").random() < _HTTP
+
+
+_HTTP: Final = 0.3
 _RETAIN: Final = {
     "forever": (NEVER, 0),
     "1m": (60_000_000, 0),

@@ -34,7 +34,7 @@ from tests.simulation.http_clients import HTTP_KINDS
 from tests.simulation.http_wire import HttpWire
 from tests.simulation.ledger import Ledger
 from tests.simulation.loop import Listener, SimLoop, Threads, Timeline
-from tests.simulation.plan import Plan
+from tests.simulation.plan import Plan, has_http
 from tests.simulation.ticks import wrong_with_ticks
 from tests.simulation.wire import Wire
 from tests.simulation.writer import Writer
@@ -90,7 +90,7 @@ class Simulation:
         self.random = Random(seed)
         self.timeline = Timeline()
         # What came later has a stream of its own, so that other runs are what they were.
-        self.plan = plan or Plan.of(self.random, Random(f"later {seed}"), Random(f"http {seed}"))
+        self.plan = plan or Plan.of(self.random, Random(f"later {seed}"), has_http(seed))
         self.readers = list(self.plan.rules)  # queues and children
         self.queues = [name for name in self.readers if "+" not in name]
         self.story: list[str] = []

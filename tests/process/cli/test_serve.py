@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,19 @@ def test_serve_says_where_it_listens_then_ready_and_ends_with_0(
     assert (ended.code, ended.out) == (0, b"")
     assert re.fullmatch(r"\S+Z INFO kestrelpy: stopped: SIGTERM; it took \d+ ms\n", ended.err)
     assert (tmp_path / "old/all").is_dir()
+
+
+def test_more_signals_to_end_change_nothing(kestrelpy: Command) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT) * 3:
+        process = kestrelpy.start(
+            "serve", "--data-dir", "d", "--port", "0", "--http-port", "off"
+        )
+        first_lines(process)
+        while process.poll() is None:
+            process.send_signal(number)
+            time.sleep(0.002)
+        ended = kestrelpy.finish(process)
+        assert (ended.code, ended.err.count("\n")) == (0, 1), ended.err
 
 
 def test_a_wrong_configuration_is_one_sentence_a_problem(
