@@ -21,6 +21,7 @@ from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, App, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
 from kestrelpy.http.ports import HttpHost
+from kestrelpy.http.short_way import with_short_way
 
 # The largest item may be larger; its queue's own limit is checked by the handler.
 _ITEM_BYTES_MAX: Final = 64 << 20
@@ -50,7 +51,7 @@ class Shared(NamedTuple):
 
 def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
     """Return the door of this server, which does not listen yet."""
-    app = zaqar.with_short_way(cast(App, make_app()))
+    app = with_short_way(cast(App, make_app()), (*zaqar.BUSY, *simple.BUSY))
     shared = Shared(admin.Jobs(), metrics.Scrapes())
 
     async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:

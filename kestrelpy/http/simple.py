@@ -26,16 +26,17 @@ from kestrelpy.errors import InvalidToken
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.leases import LeaseTaker, Taken
+from kestrelpy.http.short_way import BusyRoute
 from kestrelpy.http.values import duration_ms, queue_name, whole
 from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms
 
 COUNT_MAX: Final = 100
 WAIT_MS_MAX: Final = 60_000
-LEASE_MS: Final = 30_000
 _FLAGS_MAX: Final = (1 << 32) - 1
 _TOKEN_MAX: Final = (1 << 53) - 1
 _REASON_BYTES_MAX: Final = 1024
 _DATE_MS_BELOW: Final = 1 << 53
+_LEASE: Final = "30s"
 _RAW: Final = "application/octet-stream"
 
 router: Final = APIRouter(tags=["queues"])
@@ -90,7 +91,7 @@ async def post_leases(
     queue: str,
     count: str = Query("1", description=f"How many at most, up to {COUNT_MAX}."),
     wait: str = Query("0", description="How long to wait for the first, up to 60s."),
-    lease: str = Query("30s", description="How long the leases last."),
+    lease: str = Query(_LEASE, description="How long the leases last."),
 ) -> Response:
     """Answer with the leases and their items; with `Accept: application/octet-stream` with the
     body of one item, its token in `Lease-Token`, or 204."""
@@ -118,7 +119,7 @@ async def patch_lease(
     request: Request,
     queue: str,
     token: str,
-    lease: str = Query("30s", description="The lease lasts for this time from now."),
+    lease: str = Query(_LEASE, description="The lease lasts for this time from now."),
     delay: str = Query("", description="End the lease; the item is available after this time."),
 ) -> Response:
     """Renew the lease; with `delay` give the item back for later, without counting an attempt."""
@@ -163,6 +164,23 @@ async def delete_lease(
         rests = ends.confirm(found, held, now_ms)
     await call.until(rests)
     return nothing()
+
+
+BUSY: Final = (
+    BusyRoute("POST", f"{_QUEUE}/items", post_item, {
+        "key": ("key", ""), "id": ("id_", ""), "delay": ("delay", ""), "at": ("at", ""),
+        "expires": ("expires", ""), "flags": ("flags", "0"),
+    }),
+    BusyRoute("POST", f"{_QUEUE}/leases", post_leases, {
+        "count": ("count", "1"), "wait": ("wait", "0"), "lease": ("lease", _LEASE),
+    }),
+    BusyRoute("PATCH", f"{_QUEUE}/leases/{{token}}", patch_lease, {
+        "lease": ("lease", _LEASE), "delay": ("delay", ""),
+    }),
+    BusyRoute("DELETE", f"{_QUEUE}/leases/{{token}}", delete_lease, {
+        "abort": ("abort", None), "bury": ("bury", None),
+    }),
+)  # fmt: skip
 
 
 def _named(ends: LeaseEnd, name: bytes, token: str, now_ms: int) -> tuple[Any, Lease]:
