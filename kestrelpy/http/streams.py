@@ -298,6 +298,8 @@ class _Scan:
         room, left = PAGE_BYTES_MAX, LOOKED_AT_MAX
         while (queue := call.broker.queues.get(self._name)) is not None:
             wanted = most - len(lines) if self._is_of_all else min(EVENTS_MAX, left)
+            if lines and self._reader.must_wait(queue, after):
+                return Found(lines, after, False)
             read = self._reader.page(queue, after, wanted, 0, self._shape)
             found = await call.run(read)
             if found is None:

@@ -79,12 +79,17 @@ class Observing:
         self._unix_ms = unix_ms
 
     def look(self, after: int, delayed: int, most: int) -> Generator[bytes, None, Look]:
-        """Return up to `most` items after this marker; delayed ones have none, and come last."""
+        """Return up to `most` items after this marker; delayed ones have none, and come last.
+
+        It waits for a sync only if it would return nothing.
+        """
         found, looked, room, is_cut = list[Put](), 0, PAGE_BYTES_MAX, False
         queue, page_items = self._queue, most
         while len(found) < most and room > 0:
             if looked >= LOOKED_MAX:
                 is_cut = True
+                break
+            if found and self._reader.must_wait(queue, after):
                 break
             result = yield from self._reader.page(queue, after, page_items, 0, _NO_SHAPE)
             if result is None:

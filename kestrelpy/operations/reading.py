@@ -159,6 +159,14 @@ class LogReader:
         reading = self._read_job
         return reading is not None and not reading.is_over
 
+    @staticmethod
+    def must_wait(queue: Queue, after: int) -> bool:
+        """True if the next page after this marker waits for a sync."""
+        browse = Browse(queue)
+        browse.ids = queue.readable
+        first = browse.first(after)
+        return first > 0 and not _is_stored(queue.log, first)
+
     def page(
         self, queue: Queue, after: int, most: int, since_ms: int, shape: Shape
     ) -> Generator[bytes, None, tuple[Page, Browse] | None]:
@@ -172,8 +180,7 @@ class LogReader:
         while not queue.deleted:
             browse.ids = queue.readable
             log, first = queue.log, browse.first(after)
-            is_stored = first <= log.item_stored or log.lsn_stored >= log.lsn_appended
-            if first and is_stored and not page.is_full:
+            if first and _is_stored(log, first) and not page.is_full:
                 after = yield from self._more(queue, browse, first, page, shape)
                 continue
             unix_ms = client.last_command_ms + client.broker.clock.offset_ms
@@ -337,3 +344,7 @@ class LogReader:
         if error is not None and is_shortage(error):
             raise Unread(f"the queue's files cannot be read now ({error.strerror}); try again")
         return reading
+
+
+def _is_stored(log: Log, marker: int) -> bool:
+    return marker <= log.item_stored or log.lsn_stored >= log.lsn_appended

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 
 from journal.files import Files
+from kestrelpy.server import Daemon
 from tests.support.running import ANSWER_SECONDS, Peer, Running
 
 
@@ -20,6 +21,12 @@ class Web:
         self.server = server
         self.client = client
         self.port = port
+
+    @property
+    def daemon(self) -> Daemon:
+        """The daemon, which runs."""
+        assert self.server.daemon is not None
+        return self.server.daemon
 
     async def raw(self, data: bytes) -> bytes:
         """Send these bytes on a connection of their own; what comes back until it is closed."""

@@ -10,6 +10,7 @@ import pytest
 
 from journal.format import text_of, value_of
 from kestrelpy.http.streams import hash_64, is_of_member
+from tests.support.disks import HeldDisk
 from tests.support.http_client import web
 from tests.support.running import Peer
 from tests.unit.http.test_simple import waiting
@@ -246,3 +247,24 @@ async def test_events_that_are_only_on_disk_are_read(tmp_path: Path) -> None:
         got = await server.client.get("/streams/account-1?from_version=4&limit=3")
         assert bodies(got) == ["7", "9", "11"]
         assert bodies(await server.client.get("/categories/account?after=28")) == ["28", "29"]
+
+
+async def test_an_event_that_is_not_on_disk_holds_up_no_others(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with web(tmp_path, files=disk) as server:
+        client = server.client
+        await client.post(STREAM, content=b"1")
+        disk.go.clear()
+        try:
+            posting = asyncio.ensure_future(client.post(STREAM, content=b"2"))
+            while server.daemon.broker.queues[b"account"].last_number < 2:
+                await asyncio.sleep(0)
+            assert bodies(await client.get("/categories/account")) == ["1"]
+            asking = asyncio.ensure_future(client.get("/categories/account?after=1"))
+            for _ in range(50):
+                assert (await client.get("/admin/mode")).status_code == 200
+            assert not asking.done()
+        finally:
+            disk.go.set()
+        assert (await posting).status_code == 201
+        assert bodies(await asking) == ["2"]

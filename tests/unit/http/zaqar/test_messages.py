@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kestrelpy.http.zaqar import messages
+from tests.support.disks import HeldDisk
 from tests.support.http_client import web
 from tests.support.running import Peer
 from tests.support.zaqar import OTHER, Api, bodies
@@ -54,6 +55,28 @@ async def test_markers_go_on_after_a_purge_and_begin_anew_in_a_new_queue(tmp_pat
         assert (await api.ask("DELETE", f"/jobs/messages/{id_}")).status_code == 204
         assert await api.listed("jobs") == [3]
         assert await api.listed("jobs", "echo=true&marker=9999999999-0") == []
+
+
+async def test_a_message_is_shown_once_it_is_on_disk(tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with web(tmp_path, files=disk) as server:
+        api = Api(server.client)
+        (first,) = await api.post("jobs", 1)
+        second = f"{first.partition('-')[0]}-2"
+        disk.go.clear()
+        try:
+            posting = asyncio.ensure_future(api.post("jobs", 2))
+            while server.daemon.broker.queues[b"acme:jobs"].last_number < 2:
+                await asyncio.sleep(0)
+            asking = asyncio.ensure_future(api.ask("GET", f"/jobs/messages/{second}"))
+            for _ in range(50):
+                assert await api.listed("jobs") == [1]
+            assert not asking.done()
+        finally:
+            disk.go.set()
+        assert await posting == [second]
+        assert (await asking).json()["body"] == 2
+        assert await api.listed("jobs") == [1, 2]
 
 
 async def test_claimed_messages_are_listed_only_where_asked(tmp_path: Path) -> None:
