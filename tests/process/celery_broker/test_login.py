@@ -1,0 +1,134 @@
+"""Celery's workers and producers log in and speak TLS."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kombu import Connection
+
+import kestrelpy.kombu
+from kestrelpy.client import Refused
+from kestrelpy.kombu import UrlRefused
+from tests.process.celery_broker.workers import Shop
+from tests.process.client.proxy import Proxy
+from tests.support.guarded import KINDS, PASSWORD, Guarded
+
+assert kestrelpy.kombu.Transport
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    made = Guarded(tmp_path_factory.mktemp(request.param), request.param)
+    with made.daemon:
+        yield made
+
+
+def url(guarded: Guarded, port: int | None = None) -> str:
+    who = "" if guarded.kind == "tls" else f"anna:{PASSWORD}@"
+    return f"kestrelpy://{who}127.0.0.1:{port or guarded.daemon.port}"
+
+
+def use_ssl(guarded: Guarded) -> dict[str, Any] | None:
+    if guarded.kind == "users":
+        return None
+    return {"ca_certs": f"{guarded.folder}/server.pem", "cert_reqs": ssl.CERT_REQUIRED}
+
+
+@pytest.mark.parametrize("by", ["url", "environment"])
+def test_a_worker_runs_tasks_and_answers_remote_control(guarded: Guarded, by: str) -> None:
+    folder = guarded.folder / by
+    folder.mkdir()
+    shop = Shop(guarded.daemon, folder)
+    if by == "url":
+        shop.environment["SHOP_BROKER"] = url(guarded)
+        if guarded.kind != "users":
+            shop.environment["SHOP_CA"] = f"{guarded.folder}/server.pem"
+    else:
+        shop.environment |= guarded.environment()
+    try:
+        worker = shop.start()
+        shop.send("group(count.si(n) for n in range(20))()")
+        shop.until(lambda: len(shop.ran()) == 20)
+        assert "pong" in shop.send("print(app.control.ping(timeout=10))")
+        shop.stop(worker)
+    finally:
+        shop.close()
+    assert sorted(map(int, shop.ran())) == list(range(20))
+    assert "Traceback" not in shop.logs()
+    left = guarded.counts("celery")
+    assert (left["items"], left["leased"]) == (0, 0)
+
+
+def test_messages_of_several_queues_come_as_they_are_put(guarded: Guarded) -> None:
+    """A wait of one queue, over TLS as well, holds no message of another one up."""
+    with Connection(url(guarded), ssl=use_ssl(guarded)) as connection:
+        got: list[str] = []
+        queues = [connection.SimpleQueue(f"s{number}").queue for number in range(4)]
+        consumer = connection.Consumer(queues, callbacks=[
+            lambda body, message: (got.append(body), message.ack())
+        ])  # fmt: skip
+        with consumer:
+            for number in (3, 0, 2, 1, 3):
+                connection.SimpleQueue(f"s{number}").put(f"for {number}" * 10_000)
+                while not got:
+                    connection.drain_events(timeout=10)
+                assert got.pop() == f"for {number}" * 10_000
+
+
+def test_a_publisher_logs_in_again_after_each_break(guarded: Guarded) -> None:
+    if guarded.kind != "users":
+        return
+    wire = Proxy(guarded.daemon.port)
+    with Connection(url(guarded, wire.address[1])) as connection:
+        queue = connection.SimpleQueue("cut")
+        for number in range(5):
+            queue.put(number)
+            wire.cut()
+        assert [queue.get(timeout=20).payload for _ in range(5)] == list(range(5))
+    wire.close()
+    assert sum(line.startswith("set login ") for line in wire.said) >= 5
+
+
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ("anna:letmeout@", "no such user, or another password"),
+        ("", "this server has users, and needs a user and a password"),
+    ],
+)
+def test_a_wrong_login_is_said_at_once(guarded: Guarded, who: str, said: str) -> None:
+    if guarded.kind == "tls":
+        return
+    where = f"kestrelpy://{who}127.0.0.1:{guarded.daemon.port}"
+    with pytest.raises(Refused, match=said):
+        Connection(where, ssl=use_ssl(guarded)).SimpleQueue("q").put(1)
+
+
+def test_tls_and_a_plain_port_are_one_sentence_either_way(guarded: Guarded) -> None:
+    if guarded.kind == "users":
+        with pytest.raises(ConnectionError, match="this port speaks no TLS"):
+            Connection(url(guarded), ssl=True).connect()
+    else:
+        with pytest.raises(ConnectionError, match="this port speaks TLS"):
+            Connection(url(guarded)).connect()
+        with pytest.raises(ConnectionError, match="its certificate is not trusted"):
+            Connection(url(guarded), ssl=True).connect()
+
+
+@pytest.mark.parametrize(
+    ("where", "use", "said"),
+    [
+        ("kestrelpy://anna@127.0.0.1", None, "user anna has no password"),
+        ("kestrelpy://127.0.0.1", {"ca_certs": "/none"}, "tls_ca /none: No such file"),
+        ("kestrelpy://127.0.0.1", {"cert_reqs": ssl.CERT_NONE}, "is always checked"),
+        ("kestrelpy://127.0.0.1", {"ca_cert": "x"}, "there is no ca_cert here, but ca_certs"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_one_sentence(where: str, use: Any, said: str) -> None:
+    with pytest.raises(UrlRefused, match=said):
+        Connection(where, ssl=use).connect()
