@@ -91,6 +91,13 @@ class Guarded:
                 b"STORED\r\n"
             )
 
+    def change_anna(self) -> None:
+        """A reload takes another form of the same password: all of her connections log in again."""
+        stored = hash_secret(PASSWORD.encode())
+        file = self.daemon.config_file
+        file.write_text(file.read_text().replace(_stored(PASSWORD), stored))
+        assert self.ask(b"reload\r\n").startswith(b"Reloaded")
+
     def counts(self, queue: str) -> dict[str, int]:
         """The figures of a queue."""
         prefix = f"queue_{queue}_"

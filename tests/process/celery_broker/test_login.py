@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import kestrelpy.kombu
 from kestrelpy.client import Refused
 from kestrelpy.kombu import UrlRefused
 from tests.process.celery_broker.workers import Shop
+from tests.process.cli.command import eventually
 from tests.process.client.proxy import Proxy
 from tests.support.guarded import KINDS, PASSWORD, Guarded
 
@@ -40,6 +43,7 @@ def use_ssl(guarded: Guarded) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("by", ["url", "environment"])
+@pytest.mark.slow
 def test_a_worker_runs_tasks_and_answers_remote_control(guarded: Guarded, by: str) -> None:
     folder = guarded.folder / by
     folder.mkdir()
@@ -54,7 +58,8 @@ def test_a_worker_runs_tasks_and_answers_remote_control(guarded: Guarded, by: st
         worker = shop.start()
         shop.send("group(count.si(n) for n in range(20))()")
         shop.until(lambda: len(shop.ran()) == 20)
-        assert "pong" in shop.send("print(app.control.ping(timeout=10))")
+        ping = "app.control.broadcast('ping', reply=True, limit=1, timeout=20)"
+        assert "pong" in shop.send(f"print({ping})")
         shop.stop(worker)
     finally:
         shop.close()
@@ -92,6 +97,30 @@ def test_a_publisher_logs_in_again_after_each_break(guarded: Guarded) -> None:
         assert [queue.get(timeout=20).payload for _ in range(5)] == list(range(5))
     wire.close()
     assert sum(line.startswith("set login ") for line in wire.said) >= 5
+
+
+def test_a_reload_that_changes_the_user_stops_neither_publisher_nor_consumer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Guarded(tmp_path, "users")
+    with made.daemon, Connection(url(made), transport_options={"lease": "2s"}) as connection:
+        taken: list[Any] = []
+        queue = connection.SimpleQueue("jobs")
+        with connection.Consumer(queue.queue, callbacks=[lambda _, message: taken.append(message)]):
+            queue.put("before")
+            while len(taken) < 1:
+                connection.drain_events(timeout=20)
+            made.change_anna()
+            queue.put("after" * 10_000)
+            while len(taken) < 2:
+                connection.drain_events(timeout=30)
+            time.sleep(3)  # longer than the lease, which goes on
+            for message in taken:
+                message.ack()
+            assert [message.payload for message in taken] == ["before", "after" * 10_000]
+        eventually(lambda: made.counts("jobs")["leased"] == 0)
+        assert made.counts("jobs")["items"] == 0
+    assert "may be handled again" not in caplog.text
 
 
 @pytest.mark.parametrize(

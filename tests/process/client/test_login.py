@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from pymemcache.exceptions import MemcacheClientError
 
-from kestrelpy.access import hash_secret
 from kestrelpy.client import (
     Access,
     AsyncItem,
@@ -158,19 +157,12 @@ async def test_an_async_worker_logs_in_again_after_each_break(with_users: Guarde
     assert counts["items"] + counts["leased"] == 0
 
 
-def change_anna(guarded: Guarded) -> None:
-    """A reload takes another form of the same password: all of her connections log in again."""
-    stored = hash_secret(PASSWORD.encode())
-    guarded.daemon.config_file.write_text(f'[auth.anna]\nsecret = "{stored}"\nrole = "admin"\n')
-    assert guarded.ask(b"reload\r\n").startswith(b"Reloaded")
-
-
 def test_a_worker_logs_in_again_when_a_reload_has_changed_its_user(with_users: Guarded) -> None:
     with_users.put("jobs", b"one", b"two")
     with worker_of(with_users, "jobs") as worker:
         first = worker.fetch()
         assert first is not None
-        change_anna(with_users)
+        with_users.change_anna()
         first.confirm()
         second = worker.fetch()
         assert second is not None and second.body == b"two"
@@ -185,7 +177,7 @@ async def test_an_async_worker_logs_in_again_when_a_reload_has_changed_its_user(
     async with async_worker_of(with_users, "jobs") as worker:
         first = await worker.fetch()
         assert first is not None
-        await asyncio.to_thread(change_anna, with_users)
+        await asyncio.to_thread(with_users.change_anna)
         await first.confirm()
         second = await worker.fetch()
         assert second is not None and second.body == b"two"
