@@ -224,7 +224,9 @@ class Transport(virtual.Transport):
             until = time.monotonic() + (patience if self._was_connected else 0.0)
             while True:
                 try:
-                    return self._connected().ask(request)[0].check()
+                    answer = self._connected().ask(request)[0]
+                    self._was_connected = True
+                    return answer.check()
                 except OSError:
                     self._drop_wire()
                     if time.monotonic() >= until:
@@ -236,7 +238,6 @@ class Transport(virtual.Transport):
     def _connected(self) -> Wire:
         if self._wire is None:
             self._wire = Wire(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
-            self._was_connected = True
         return self._wire
 
     def _drop_wire(self) -> None:
