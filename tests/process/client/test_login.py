@@ -22,7 +22,8 @@ from kestrelpy.client import (
     Worker,
     access_of,
 )
-from kestrelpy.dial import TlsRefused
+from kestrelpy.dial import TlsRefused, connect, end_sending
+from tests.process.cli.command import eventually
 from tests.process.client.proxy import Proxy
 from tests.support.guarded import KINDS, PASSWORD, Guarded
 
@@ -106,6 +107,20 @@ async def test_stop_ends_the_wait_of_an_async_worker_at_once(guarded: Guarded) -
 
     async with asyncio.timeout(60):
         assert [item async for item in worker] == []
+
+
+def test_what_came_before_a_wait_was_ended_can_still_be_read(guarded: Guarded) -> None:
+    guarded.put("late", b"x" * 50_000)
+    with connect(("127.0.0.1", guarded.daemon.port), guarded.access(), 20, 20) as sock:
+        sock.sendall(b"get late/open\r\n")
+        eventually(lambda: guarded.counts("late")["leased"] == 1)
+        end_sending(sock)
+        answer = b""
+        while not answer.endswith(b"END\r\n"):
+            more = sock.recv(1 << 16)
+            assert more, answer[-100:]
+            answer += more
+    assert answer == b"VALUE late/open 0 50000\r\n%b\r\nEND\r\n" % (b"x" * 50_000)
 
 
 def test_the_environment_says_who_a_worker_is(
