@@ -13,6 +13,7 @@ from kombu import Connection
 
 import kestrelpy.kombu
 from kestrelpy.client import Refused
+from kestrelpy.dial import connect
 from kestrelpy.kombu import UrlRefused
 from tests.process.celery_broker.workers import Shop
 from tests.process.cli.command import eventually
@@ -118,6 +119,30 @@ def test_a_reload_that_changes_the_user_stops_neither_publisher_nor_consumer(
             for message in taken:
                 message.ack()
             assert [message.payload for message in taken] == ["before", "after" * 10_000]
+        eventually(lambda: made.counts("jobs")["leased"] == 0)
+        assert made.counts("jobs")["items"] == 0
+    assert "may be handled again" not in caplog.text
+
+
+def test_a_lease_outlives_a_while_in_which_the_user_is_unknown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Guarded(tmp_path, "users")
+    file = made.daemon.config_file
+    with made.daemon, Connection(url(made), transport_options={"lease": "8s"}) as connection:
+        queue = connection.SimpleQueue("jobs")
+        queue.put("one")
+        message = queue.get(timeout=20)
+        file.write_text(file.read_text().replace("[auth.anna]", "[auth.other]"))
+        assert made.ask(b"reload\r\n").startswith(b"Reloaded")
+        eventually(lambda: "no such user" in caplog.text)
+        file.write_text(file.read_text().replace("[auth.other]", "[auth.anna]"))
+        with connect(("127.0.0.1", made.daemon.port), made.access(user="other"), 20, 20) as other:
+            other.sendall(b"reload\r\n")
+            assert other.recv(1000).startswith(b"Reloaded")
+        time.sleep(6)  # with the time before it longer than the lease
+        assert made.counts("jobs")["leased"] == 1
+        message.ack()
         eventually(lambda: made.counts("jobs")["leased"] == 0)
         assert made.counts("jobs")["items"] == 0
     assert "may be handled again" not in caplog.text
