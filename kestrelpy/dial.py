@@ -231,7 +231,9 @@ def end_sending(sock: socket.socket) -> None:
 
 def explained(error: OSError, address: Address, access: Access) -> OSError:
     """Return what is wrong with a connection that ended before its first answer."""
-    if isinstance(error, TlsRefused) or isinstance(address, str):
+    if isinstance(error, TlsRefused | ConnectionRefusedError | socket.gaierror):
+        return error
+    if isinstance(address, str):
         return error
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsRefused(why(error))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kestrelpy.dial import NOBODY, Access, LoginRefused, access_of, connect, login
+from kestrelpy.dial import NOBODY, Access, LoginRefused, access_of, connect, explained, login
 from tests.support.guarded import certificate
 
 
@@ -84,6 +84,17 @@ def test_a_login_that_is_refused_says_why_and_whether_it_may_pass(
 def test_a_server_that_hangs_up_during_the_login_is_an_error_of_the_connection() -> None:
     with answering(b"") as (address, _), pytest.raises(ConnectionError):
         connect(address, ANNA, 20, 20)
+
+
+@pytest.mark.parametrize("access", [NOBODY, Access(tls=True)])
+def test_a_server_that_is_not_there_is_not_asked_again(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *words: asked.append(words))
+    for error in (ConnectionRefusedError(), socket.gaierror()):
+        assert explained(error, ("127.0.0.1", 1), access) is error
+    assert asked == []
 
 
 def test_options_go_before_the_environment_and_a_file_before_the_variable(tmp_path: Path) -> None:
