@@ -38,6 +38,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = {
     "journal": 1,
     "kestrelpy.access": 1,
+    "kestrelpy.dial": 1,
     "kestrelpy.durations": 1,
     "kestrelpy.kestrel": 1,
     "kestrelpy.errors": 2,
@@ -83,7 +84,7 @@ REFUSED = {
     "kestrelpy.operations": {"asyncio", "os", "time", "logging", "socket", "threading"},
     "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},
 }
-READ_BY_SPARK = ("journal", "kestrelpy.spark", "kestrelpy.durations")
+READ_BY_SPARK = ("journal", "kestrelpy.spark", "kestrelpy.durations", "kestrelpy.dial")
 CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli")
 # These use nothing of ours but what starts a daemon: they are for people to copy.
 STARTS_A_DAEMON = "kestrelpy.examples.fresh"

@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 import kestrelpy
 from kestrelpy.cli.at import DEFAULT_SERVER, DEFAULT_TIMEOUT, at
+from kestrelpy.cli.commands import Commands
 from kestrelpy.cli.completion import complete_shell
 from kestrelpy.cli.dead_commands import dead, move
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
@@ -34,7 +35,7 @@ from kestrelpy.cli.queues_commands import items, queues, schedules
 from kestrelpy.cli.spark import spark
 from kestrelpy.cli.usage import port_or_off, sentence, whole
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -53,7 +54,7 @@ ConfigFile = Annotated[
 app.add_typer(queues, name="queues")
 app.add_typer(items, name="items")
 app.add_typer(schedules, name="schedules")
-item = typer.Typer(
+item = Commands(
     help="Show, cancel and retry single items.", no_args_is_help=True, rich_markup_mode=None,
     context_settings=HELP_FLAGS,
 )  # fmt: skip

@@ -1,21 +1,28 @@
-"""Where a command finds its server, and how long it waits there."""
+# ruff: noqa: PLC0415
+"""Where a command finds its server, how long it waits there, and who it is."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kestrelpy.cli.commands import said
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.durations import parse_duration_ms
+
+if TYPE_CHECKING:
+    from kestrelpy.dial import Access
 
 DEFAULT_SERVER: Final = "127.0.0.1:22133"
 DEFAULT_TIMEOUT: Final = "10s"
 
 
 class At(NamedTuple):
-    """A server's address, and how many milliseconds to wait for each of its answers."""
+    """A server's address, how many milliseconds to wait for each of its answers, and who asks
+    (None: nobody)."""
 
     server: str
     timeout_ms: int
+    access: Access | None = None
 
 
 def at(server: str, timeout: str) -> At:
@@ -26,4 +33,14 @@ def at(server: str, timeout: str) -> At:
         raise CommandError(f"--timeout: {error}") from None
     if timeout_ms < 1:
         raise CommandError("--timeout: an answer takes some time: it must be at least 1ms")
-    return At(server, timeout_ms)
+    return At(server, timeout_ms, access())
+
+
+def access() -> Access:
+    """Return who the running command is; raise CommandError."""
+    from kestrelpy.dial import access_of
+
+    try:
+        return access_of(**said())
+    except ValueError as error:
+        raise CommandError(str(error)) from None

@@ -15,6 +15,7 @@ from typing import Final
 import typer
 
 from kestrelpy.cli.at import DEFAULT_SERVER, At
+from kestrelpy.cli.commands import OPTIONS
 from kestrelpy.cli.errors import CommandError
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -39,11 +40,13 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of the server's queues that begin like this."""
     from kestrelpy.cli.remote import connected
     from kestrelpy.cli.wire import all_stats
+    from kestrelpy.dial import access_of
 
     server = ctx.params.get("server") or os.environ.get("KESTRELPY_SERVER") or DEFAULT_SERVER
+    said = {name: value for name in OPTIONS if (value := ctx.params.get(name))}
     try:
-        with connected(At(server, _PATIENCE_MS)) as client:
+        with connected(At(server, _PATIENCE_MS, access_of(**said))) as client:
             names = [name for name, _ in all_stats(client).queues]
-    except CommandError:
+    except (CommandError, ValueError):
         return []
     return [name for name in names if name.startswith(incomplete)]

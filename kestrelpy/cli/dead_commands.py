@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from kestrelpy.cli.at import DEFAULT_SERVER, DEFAULT_TIMEOUT, at
+from kestrelpy.cli.commands import Commands
 from kestrelpy.cli.completion import complete_queue
 from kestrelpy.cli.options import HELP_FLAGS, Json, Numbers, Queue, Server, Timeout, Yes
 from kestrelpy.cli.usage import queue_name, whole
 
-dead = typer.Typer(
+dead = Commands(
     help="List, redrive and purge dead letters.", no_args_is_help=True, rich_markup_mode=None,
     context_settings=HELP_FLAGS,
 )  # fmt: skip

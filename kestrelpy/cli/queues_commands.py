@@ -13,18 +13,19 @@ from typing import Annotated
 import typer
 
 from kestrelpy.cli.at import DEFAULT_SERVER, DEFAULT_TIMEOUT, at
+from kestrelpy.cli.commands import Commands
 from kestrelpy.cli.options import HELP_FLAGS, Json, Queue, Server, Timeout, Watch, Yes
 from kestrelpy.cli.usage import whole
 
-queues = typer.Typer(
+queues = Commands(
     help="List, create, pause, flush and delete queues.", no_args_is_help=True,
     rich_markup_mode=None, context_settings=HELP_FLAGS,
 )  # fmt: skip
-items = typer.Typer(
+items = Commands(
     help="List and show the items of a queue by marker.", no_args_is_help=True,
     rich_markup_mode=None, context_settings=HELP_FLAGS,
 )  # fmt: skip
-schedules = typer.Typer(
+schedules = Commands(
     help="List schedules and their run times.", no_args_is_help=True, rich_markup_mode=None,
     context_settings=HELP_FLAGS,
 )  # fmt: skip

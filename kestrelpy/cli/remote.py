@@ -1,12 +1,13 @@
 """The connection from the command line to a server: its address, one client, and its errors.
 
 One rule: every error is one sentence. A permanent refusal by the server is wrong usage (2), a
-temporary one is a "no" (1), an unreachable server is 2.
+temporary one is a "no" (1), as is one of a user; an unreachable server is 2.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,7 +25,17 @@ from pymemcache.exceptions import (
 
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
-from kestrelpy.client import Address, new_client, reason
+from kestrelpy.client import (
+    Access,
+    Address,
+    LoginFailed,
+    explained,
+    is_logged_out,
+    is_refused,
+    new_client,
+    reason,
+)
+from kestrelpy.dial import TlsRefused
 from kestrelpy.durations import format_duration_ms, parse_duration_ms
 
 _CONNECT_SECONDS_MAX: Final = 5.0
@@ -64,12 +75,12 @@ def connected(at: At, wait_ms: int = 0) -> Iterator[Client]:
 
     Every error inside becomes a CommandError.
     """
-    address = parse_address(at.server)
+    address, access = parse_address(at.server), at.access or Access()
     seconds = at.timeout_ms / 1000
     with refusals(at.server):
         try:
             connect_seconds = min(seconds, _CONNECT_SECONDS_MAX)
-            client = new_client(address, wait_ms / 1000 + seconds, connect_seconds)
+            client = new_client(address, wait_ms / 1000 + seconds, connect_seconds, access)
             try:
                 yield client
             finally:
@@ -77,6 +88,8 @@ def connected(at: At, wait_ms: int = 0) -> Iterator[Client]:
         except TimeoutError:
             within = format_duration_ms(at.timeout_ms)
             raise NoAnswer(f"{at.server}: no answer within {within} (--timeout)") from None
+        except (ConnectionResetError, BrokenPipeError, MemcacheUnexpectedCloseError) as error:
+            raise explained(error, address, access) from None
 
 
 def no_queue(queue: str) -> CommandError:
@@ -110,13 +123,22 @@ def refusals(server: str) -> Iterator[None]:
         raise CommandError(f"{server}: no answer in time") from None
     except socket.gaierror as error:
         raise CommandError(f"{server}: this name has no address: {error.strerror}") from None
+    except (TlsRefused, ssl.SSLError) as error:
+        raise CommandError(f"{server}: {reason(error)}") from None
     except (OSError, MemcacheUnexpectedCloseError) as error:
         raise CommandError(unreachable(server, error)) from None
     except MemcacheIllegalInputError as error:  # refused before it was sent
         raise CommandError(reason(error)) from None
     except MemcacheUnknownCommandError as error:
         raise CommandError(f"{server} does not know {reason(error)}: is it kestrelpy?") from None
+    except LoginFailed as error:
+        raise CommandError(f"{server}: {reason(error)}", NOTHING) from None
     except MemcacheError as error:
+        if is_logged_out(error):
+            text = f"{server}: {reason(error)} (--user, --password-file)"
+            raise CommandError(text, NOTHING) from None
+        if is_refused(error, "forbidden"):
+            raise CommandError(f"{server} refused: {reason(error)}", NOTHING) from None
         code = NOTHING if isinstance(error, MemcacheServerError) else UNUSABLE
         said = "refused" if isinstance(error, MemcacheServerError | MemcacheClientError) else "said"
         raise CommandError(f"{server} {said}: {reason(error)}", code) from None

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Final
 
-from kestrelpy.cli.at import DEFAULT_TIMEOUT, at
+from kestrelpy.cli.at import DEFAULT_TIMEOUT, access, at
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.logs import log_to_stderr
 from kestrelpy.cli.remote import (
@@ -141,7 +141,7 @@ class _Crew:
                 Worker(
                     options.queue, address, wait=options.wait, lease=options.lease,
                     work_limit=options.defer_after, retry_delay=options.retry_delay,
-                    max_attempts=options.max_attempts,
+                    max_attempts=options.max_attempts, access=access(),
                 )
                 for _ in range(options.jobs)
             ]  # fmt: skip

@@ -11,17 +11,28 @@ One rule: this module exports the names for users, and no others.
 """
 
 from kestrelpy.client.async_worker import AsyncItem, AsyncWorker
-from kestrelpy.client.connection import ANSWER_SECONDS, DEFAULT_SERVER, Address, new_client, reason
+from kestrelpy.client.connection import (
+    ANSWER_SECONDS,
+    DEFAULT_SERVER,
+    LoginFailed,
+    explained,
+    is_logged_out,
+    is_refused,
+    new_client,
+    reason,
+)
 from kestrelpy.client.item import Found, Item, LeaseLost, State, parse_found
 from kestrelpy.client.queue_hasher import QueueHasher
 from kestrelpy.client.retry import Backoff
 from kestrelpy.client.settings import Duration, duration_ms
 from kestrelpy.client.wire import Answer, AnswerReader, Refused
 from kestrelpy.client.worker import Worker
+from kestrelpy.dial import Access, Address, access_of
 
 __all__ = [
     "ANSWER_SECONDS",
     "DEFAULT_SERVER",
+    "Access",
     "Address",
     "Answer",
     "AnswerReader",
@@ -32,11 +43,16 @@ __all__ = [
     "Found",
     "Item",
     "LeaseLost",
+    "LoginFailed",
     "QueueHasher",
     "Refused",
     "State",
     "Worker",
+    "access_of",
     "duration_ms",
+    "explained",
+    "is_logged_out",
+    "is_refused",
     "new_client",
     "parse_found",
     "reason",

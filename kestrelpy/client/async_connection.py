@@ -11,8 +11,9 @@ import contextlib
 from collections import deque
 from typing import Final
 
-from kestrelpy.client.connection import Address
-from kestrelpy.client.wire import Answer, AnswerReader
+from kestrelpy import dial
+from kestrelpy.client.wire import Answer, AnswerReader, Refused
+from kestrelpy.dial import NOBODY, Access, Address, LoginRefused
 
 _READ_BYTES: Final = 1 << 16
 
@@ -20,8 +21,12 @@ _READ_BYTES: Final = 1 << 16
 class AsyncConnection:
     """A connection for any number of tasks of one event loop."""
 
-    def __init__(self, server: Address, answer_seconds: float, connect_seconds: float) -> None:
+    def __init__(
+        self, server: Address, answer_seconds: float, connect_seconds: float,
+        access: Access = NOBODY,
+    ) -> None:  # fmt: skip
         self._server = server
+        self._access = access
         self._answer_seconds = answer_seconds
         self._connect_seconds = connect_seconds
         self._connecting = asyncio.Lock()
@@ -30,14 +35,22 @@ class AsyncConnection:
         self._waiting: deque[asyncio.Future[Answer]] = deque()
 
     async def connect(self) -> None:
-        """Connect if there is no connection. Raises OSError."""
+        """Connect, and log in, if there is no connection. Raises OSError, Refused."""
         await self._connected()
 
     async def ask(self, line: str) -> Answer:
         """Send a request without a body, and return its answer.
 
-        Raises OSError (TimeoutError is one) if there is no connection or no answer.
+        Raises OSError (TimeoutError is one) if there is no connection or no answer, and Refused if
+        a login is refused.
         """
+        answer = await self._ask_once(line)
+        if self._access.user is None or not dial.is_logged_out(answer.line):
+            return answer
+        self.close()  # a reload has changed the user: log in again
+        return await self._ask_once(line)
+
+    async def _ask_once(self, line: str) -> Answer:
         writer = await self._connected()
         answer = asyncio.get_running_loop().create_future()
         try:
@@ -56,8 +69,11 @@ class AsyncConnection:
     def end_wait(self) -> None:
         """Close the sending direction: the server ends a wait at once."""
         if self._writer is not None and not self._writer.is_closing():
-            with contextlib.suppress(OSError):
-                self._writer.write_eof()
+            if self._writer.can_write_eof():
+                with contextlib.suppress(OSError):
+                    self._writer.write_eof()
+            else:  # TLS ends both directions: an item on its way comes again when its lease ends
+                self._writer.close()
 
     def close(self) -> None:
         """Close the connection. The next request connects again."""
@@ -72,22 +88,49 @@ class AsyncConnection:
     async def _connected(self) -> asyncio.StreamWriter:
         async with self._connecting:  # one at a time
             if self._writer is None:
-                async with asyncio.timeout(self._connect_seconds):
-                    reader, self._writer = await self._open()
+                reader, self._writer = await self._open()
                 self._reading = asyncio.create_task(self._read(reader, self._writer))
             return self._writer
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if isinstance(self._server, str):
-            return await asyncio.open_unix_connection(self._server)
-        return await asyncio.open_connection(*self._server)
+        server, access = self._server, self._access
+        if isinstance(server, str):
+            async with asyncio.timeout(self._connect_seconds):
+                return await asyncio.open_unix_connection(server)
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                context = dial.context_of(access)
+                reader, writer = await asyncio.open_connection(*server, ssl=context)
+            try:
+                async with asyncio.timeout(self._answer_seconds):
+                    await self._log_in(reader, writer)
+            except BaseException:
+                writer.close()
+                raise
+        except LoginRefused as error:
+            raise Refused(error.line) from None
+        except OSError as error:
+            raise await asyncio.to_thread(dial.explained, error, server, access) from None
+        return reader, writer
+
+    async def _log_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        steps = dial.login(self._access)
+        with contextlib.suppress(StopIteration):
+            request = next(steps)
+            while True:
+                writer.write(request)
+                line = await reader.readline()
+                if not line.endswith(b"\r\n"):
+                    raise ConnectionError("the server closed the connection before a login")
+                request = steps.send(line[:-2])
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers = AnswerReader()
+        answers, is_new = AnswerReader(), True
         why: OSError = ConnectionError("the server closed the connection")
         try:
             while data := await reader.read(_READ_BYTES):
                 for answer in answers.feed(data):
+                    is_new = False
                     waiting = self._waiting.popleft()
                     if not waiting.done():
                         waiting.set_result(answer)
@@ -96,6 +139,8 @@ class AsyncConnection:
         except (ValueError, IndexError):
             why = ConnectionError("the server sent bytes that are no answer")
         writer.close()
+        if is_new and self._waiting:
+            why = await asyncio.to_thread(dial.explained, why, self._server, self._access)
         if writer is self._writer:
             self._writer = self._reading = None
             self._fail(why)

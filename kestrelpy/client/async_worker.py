@@ -29,7 +29,6 @@ from kestrelpy.client.connection import (
     ANSWER_SECONDS,
     CONNECT_SECONDS,
     DEFAULT_SERVER,
-    Address,
     max_attempts_in,
     reason,
 )
@@ -50,6 +49,7 @@ from kestrelpy.client.settings import (
     parse_settings,
 )
 from kestrelpy.client.wire import Refused
+from kestrelpy.dial import Access, Address, access_of
 
 log = logging.getLogger("kestrelpy.client")
 
@@ -110,9 +110,10 @@ class AsyncWorker:
         self, queue: str, server: Address = DEFAULT_SERVER, *, items: int = 1,
         wait: Duration = DEFAULT_WAIT, lease: Duration = DEFAULT_LEASE,
         work_limit: Duration | None = None, retry_delay: Duration = DEFAULT_RETRY_DELAY,
-        max_attempts: int | None = None,
+        max_attempts: int | None = None, access: Access | None = None,
     ) -> None:  # fmt: skip
         """Connect to nothing yet. Raises ValueError with one sentence about a wrong setting."""
+        access = access_of() if access is None else access
         settings = parse_settings(queue, wait, lease, work_limit, retry_delay, max_attempts)
         if items < 1:
             raise ValueError("items must be at least 1")
@@ -121,9 +122,11 @@ class AsyncWorker:
         self._slots: Final = items
         self._times: Final = LeaseTimes(settings.lease_seconds, settings.limit_seconds)
         patience = settings.wait_ms / 1000 + ANSWER_SECONDS
-        self._fetching: Final = AsyncConnection(server, patience, CONNECT_SECONDS)
+        self._fetching: Final = AsyncConnection(server, patience, CONNECT_SECONDS, access)
         patience = min(settings.lease_seconds / 4, ANSWER_SECONDS)
-        self._ending: Final = AsyncConnection(server, patience, min(patience, CONNECT_SECONDS))
+        self._ending: Final = AsyncConnection(
+            server, patience, min(patience, CONNECT_SECONDS), access
+        )
         self._items: Final[set[AsyncItem]] = set()
         self._renewing: asyncio.Task[None] | None = None
         self._stopping: Final = asyncio.Event()

@@ -6,9 +6,6 @@ to another one.
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
-import socket
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
@@ -21,9 +18,9 @@ from pymemcache.exceptions import (
     MemcacheUnknownError,
 )
 
+from kestrelpy import dial
 from kestrelpy.client.item import Found, parse_found
-
-Address = tuple[str, int] | str  # host and port, or the path of a Unix socket
+from kestrelpy.dial import NOBODY, Access, Address, LoginRefused
 
 DEFAULT_SERVER: Final = ("127.0.0.1", 22133)
 # A slow disk makes answers slow, not wrong: wait long before giving up.
@@ -36,6 +33,10 @@ _LEASE_IS_OVER: Final = ("lease expired", "token ")
 _WORDS: Final = 5  # of a VALUE line with a number
 
 _T = TypeVar("_T")
+
+
+class LoginFailed(MemcacheClientError):
+    """The server refused the user or the password."""
 
 
 class _BodyAndFlags:
@@ -51,9 +52,18 @@ class _BodyAndFlags:
 
 
 class _FullClient(Client):
-    """A client that understands VALUE lines with `full`: they have more words than five."""
+    """A client that logs in, and that understands VALUE lines with `full`: they have more words
+    than five."""
 
     full: tuple[bytes, ...] = ()  # the words behind the key of the last item with `full`
+    access = NOBODY
+
+    def _connect(self) -> None:
+        self.close()
+        try:
+            self.sock = dial.connect(self.server, self.access, self.connect_timeout, self.timeout)
+        except LoginRefused as error:
+            raise (MemcacheServerError if error.may_pass else LoginFailed)(str(error)) from None
 
     def _extract_value(
         self, expect_cas: bool, line: bytes, buf: bytes, *keys: object
@@ -70,32 +80,32 @@ def new_client(
     server: Address,
     answer_seconds: float = ANSWER_SECONDS,
     connect_seconds: float = CONNECT_SECONDS,
+    access: Access = NOBODY,
 ) -> _FullClient:
     """Return a pymemcache client for one connection; its `get` returns (body, flags).
 
-    Raises OSError if the server is given by name and none of its addresses answers: pymemcache
-    tries only the first address of a name, and `localhost` often has two.
+    It connects, and logs in, with its first request, and again after a break.
     """
-    if isinstance(server, tuple) and not _is_numeric(server[0]):
-        with socket.create_connection(server, connect_seconds) as probe:
-            server = probe.getpeername()[:2]
-    return _FullClient(
+    client = _FullClient(
         server,
         serde=_BodyAndFlags(),
         connect_timeout=connect_seconds,
         timeout=answer_seconds,
-        no_delay=isinstance(server, tuple),
         default_noreply=False,
     )
+    client.access = access
+    return client
 
 
 def reason(error: BaseException) -> str:
     """Return the text of an exception of a socket or of pymemcache, for people."""
     if isinstance(error, MemcacheError):
         said = error.args[0] if error.args else "the server closed the connection"
-        return said.decode("ascii", "backslashreplace") if isinstance(said, bytes) else str(said)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        if isinstance(said, bytes):
+            return dial.plain(said.decode("ascii", "backslashreplace"))
+        return str(said)
+    if isinstance(error, OSError):
+        return dial.why(error)
     return str(error) or type(error).__name__
 
 
@@ -113,6 +123,11 @@ def is_refused(error: BaseException, word: str) -> bool:
     return is_refusal and reason(error).startswith(word)
 
 
+def is_logged_out(error: BaseException) -> bool:
+    """True if the server wants a login, maybe once more: a reload has changed the user."""
+    return isinstance(error, MemcacheClientError) and error.args == (b"unauthenticated",)
+
+
 def max_attempts_in(facts: Mapping[bytes, bytes | int], queue: str) -> int | None:
     """Return `max_attempts` of the answer to `stats <queue>/settings`; None if it has no limit."""
     value = facts.get(f"queue_{queue}_setting_max_attempts".encode(), b"")
@@ -125,8 +140,12 @@ def max_attempts_in(facts: Mapping[bytes, bytes | int], queue: str) -> int | Non
 class Connection:
     """A connection for one thread at a time; any thread may call `end_wait`."""
 
-    def __init__(self, server: Address, answer_seconds: float, connect_seconds: float) -> None:
+    def __init__(
+        self, server: Address, answer_seconds: float, connect_seconds: float,
+        access: Access = NOBODY,
+    ) -> None:  # fmt: skip
         self._server = server
+        self._access = access
         self._seconds = answer_seconds, connect_seconds
         self._client: _FullClient | None = None
 
@@ -165,9 +184,12 @@ class Connection:
     def connect(self) -> _FullClient:
         """Connect if there is no connection. Raises OSError or MemcacheError."""
         if self._client is None:
-            client = new_client(self._server, *self._seconds)
+            client = new_client(self._server, *self._seconds, self._access)
             try:
                 client.version()  # pymemcache connects with the first request
+            except (ConnectionError, MemcacheUnexpectedCloseError) as error:
+                client.close()
+                raise explained(error, self._server, self._access) from None
             except BaseException:
                 client.close()
                 raise
@@ -181,8 +203,7 @@ class Connection:
         """
         client = self._client
         if client is not None and client.sock is not None:
-            with contextlib.suppress(OSError):
-                client.sock.shutdown(socket.SHUT_WR)
+            dial.end_sending(client.sock)
 
     def close(self) -> None:
         """Close the connection. The next request connects again."""
@@ -191,6 +212,14 @@ class Connection:
             client.close()
 
     def _ask(self, request: Callable[[_FullClient], _T]) -> _T:
+        try:
+            return self._ask_once(request)
+        except MemcacheClientError as error:
+            if self._access.user is None or not is_logged_out(error):
+                raise
+        return self._ask_once(request)
+
+    def _ask_once(self, request: Callable[[_FullClient], _T]) -> _T:
         client = self.connect()
         try:
             return request(client)
@@ -199,9 +228,9 @@ class Connection:
             raise
 
 
-def _is_numeric(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+def explained(error: Exception, server: Address, access: Access) -> Exception:
+    """Return what is wrong with a connection that ended before its first answer."""
+    if isinstance(error, MemcacheUnexpectedCloseError):
+        found = dial.explained(ConnectionError(), server, access)
+        return found if isinstance(found, dial.TlsRefused) else error
+    return dial.explained(error, server, access) if isinstance(error, OSError) else error

@@ -16,9 +16,10 @@ from typing import Final
 
 from pymemcache.exceptions import MemcacheError
 
-from kestrelpy.client.connection import ANSWER_SECONDS, CONNECT_SECONDS, Address, Connection, reason
+from kestrelpy.client.connection import ANSWER_SECONDS, CONNECT_SECONDS, Connection, reason
 from kestrelpy.client.item import Item, State
 from kestrelpy.client.lease_times import TOO_LONG, WENT_BACK, LeaseTimes, Step
+from kestrelpy.dial import NOBODY, Access, Address
 
 log = logging.getLogger("kestrelpy.client")
 
@@ -29,15 +30,16 @@ class Renewal:
     """Renews the lease of one worker's item."""
 
     def __init__(
-        self, queue: str, server: Address, lease_seconds: int, limit_seconds: float | None
-    ) -> None:
+        self, queue: str, server: Address, lease_seconds: int, limit_seconds: float | None,
+        access: Access = NOBODY,
+    ) -> None:  # fmt: skip
         self._queue = queue
         self._lease_seconds = lease_seconds
         self._times = LeaseTimes(lease_seconds, limit_seconds)
         # After this long without an answer the request is sent again on another connection.
         patience = lease_seconds / 4
         self._connection = Connection(
-            server, min(patience, ANSWER_SECONDS), min(patience, CONNECT_SECONDS)
+            server, min(patience, ANSWER_SECONDS), min(patience, CONNECT_SECONDS), access
         )
         self._item: Item | None = None
         self._running = False

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kestrelpy import dial
 from kestrelpy.client.item import Found, parse_found
 
 _ERRORS: Final = (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")
@@ -24,7 +25,8 @@ class Refused(Exception):
 
     def __init__(self, line: bytes) -> None:
         word, _, text = line.partition(b" ")
-        super().__init__((text or b"the server does not know the verb").decode("ascii", "replace"))
+        said = (text or b"the server does not know the verb").decode("ascii", "replace")
+        super().__init__(dial.plain(said))
         self.may_pass: Final = word == b"SERVER_ERROR"
         self.is_lease_over: Final = text.startswith(_LEASE_IS_OVER)
 

@@ -38,7 +38,6 @@ from kestrelpy.client.connection import (
     CONNECT_SECONDS,
     DEFAULT_SERVER,
     PASSING,
-    Address,
     Connection,
     is_lease_over,
     is_refused,
@@ -60,6 +59,7 @@ from kestrelpy.client.settings import (
     Duration,
     parse_settings,
 )
+from kestrelpy.dial import Access, Address, access_of
 
 log = logging.getLogger("kestrelpy.client")
 
@@ -81,23 +81,28 @@ class Worker:
     - `max_attempts`: an item that failed so many times is a dead letter. None: the queue's setting
       of that name decides alone.
 
-    All durations are texts like "30s" or numbers of seconds. After a break the worker connects
-    again, with growing pauses.
+    - `access`: user, password and TLS. None: those of the environment (`access_of`).
+
+    All durations are texts like "30s" or numbers of seconds. After a break the worker connects and
+    logs in again, with growing pauses.
     """
 
     def __init__(
         self, queue: str, server: Address = DEFAULT_SERVER, *,
         wait: Duration = DEFAULT_WAIT, lease: Duration = DEFAULT_LEASE,
         work_limit: Duration | None = None, retry_delay: Duration = DEFAULT_RETRY_DELAY,
-        max_attempts: int | None = None,
+        max_attempts: int | None = None, access: Access | None = None,
     ) -> None:  # fmt: skip
         """Connect to nothing yet. Raises ValueError with one sentence about a wrong setting."""
+        access = access_of() if access is None else access
         settings = parse_settings(queue, wait, lease, work_limit, retry_delay, max_attempts)
         self.queue: Final = queue
         self._settings: Final = settings
         patience = settings.wait_ms / 1000 + ANSWER_SECONDS
-        self._connection = Connection(server, patience, CONNECT_SECONDS)
-        self._renewal = Renewal(queue, server, settings.lease_seconds, settings.limit_seconds)
+        self._connection = Connection(server, patience, CONNECT_SECONDS, access)
+        self._renewal = Renewal(
+            queue, server, settings.lease_seconds, settings.limit_seconds, access
+        )
         self._item: Item | None = None
         self._stopped = self._waiting = self._is_full = False
 

@@ -3,6 +3,8 @@
     Authorization: Basic base64(user:secret)        as `curl -u user:secret` sends it
     Authorization: Bearer user:secret
 
+    GET /ready                                      needs none: it says nothing of the queues
+
     no or wrong credentials ──▶ 401, a moment later if they are wrong       too few rights ──▶ 403
 
 One rule: a path that this module does not know needs a role in all queues: read for GET and HEAD,
@@ -23,6 +25,8 @@ from kestrelpy.http.zaqar import prefix_of
 
 CHALLENGE: Final = (b"www-authenticate", b'Basic realm="kestrelpy", charset="UTF-8"')
 _SAFE: Final = frozenset({"GET", "HEAD"})
+# Who starts and stops servers asks this, and cannot log in.
+_OPEN: Final = "/ready"
 _QUEUES, _STREAMS, _CATEGORIES = "/queues/", "/streams/", "/categories/"
 _MESSAGING: Final = "/v2/queues/"
 
@@ -40,7 +44,7 @@ async def refuse_strangers(
     """Raise HttpError unless the sender may do this; `said` is the Authorization header, `project`
     the one that the request names."""
     logins = host.logins
-    if not logins.are_needed:
+    if not logins.are_needed or (path == _OPEN and method in _SAFE):
         return
     sender = credentials(said)
     if sender is None:

@@ -42,6 +42,7 @@ class Shared(NamedTuple):
 
     jobs: admin.Jobs
     scrapes: metrics.Scrapes
+    readiness: admin.Readiness
 
     def close(self) -> None:
         """End what is under way: the server stops."""
@@ -52,7 +53,7 @@ class Shared(NamedTuple):
 def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
     """Return the door of this server, which does not listen yet."""
     app = with_short_way(cast(App, make_app()), (*zaqar.BUSY, *simple.BUSY))
-    shared = Shared(admin.Jobs(), metrics.Scrapes())
+    shared = Shared(admin.Jobs(), metrics.Scrapes(), admin.Readiness())
 
     async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:
         scope["shared"] = shared

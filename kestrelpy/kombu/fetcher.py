@@ -14,7 +14,7 @@ import time
 from typing import Final
 
 from kestrelpy.client import Backoff, Found, Refused, parse_found
-from kestrelpy.kombu.sockets import Wire
+from kestrelpy.kombu.sockets import Server, Wire
 
 log = logging.getLogger("kestrelpy.kombu")
 
@@ -28,12 +28,12 @@ class Fetcher:
     """Waits for items of one name; `no_ack` items are confirmed as they are handed out."""
 
     def __init__(
-        self, address: tuple[str, int], queue: str, name: str, lease_seconds: int, no_ack: bool
+        self, server: Server, queue: str, name: str, lease_seconds: int, no_ack: bool
     ) -> None:
         self.queue: Final = queue  # as kombu calls it
         self.name: Final = name  # on the wire
         self.no_ack: Final = no_ack
-        self._address = address
+        self._server = server
         how = "" if no_ack else f"/open/lease={lease_seconds}s/full"
         verb = "get" if no_ack else "gets"
         self._line: Final = f"{verb} {name}{how}/t={WAIT_SECONDS}s".encode("ascii")
@@ -48,12 +48,15 @@ class Fetcher:
         return self._wire.fileno()
 
     def ask(self) -> None:
-        """Wait for an item from now on; after a failure not before the pause is over."""
+        """Wait for an item from now on; after a failure not before the pause is over.
+
+        Raises Refused if the login is wrong.
+        """
         if self.is_asked or time.monotonic() < self.next_try:
             return
         try:
             if self._wire is None:
-                self._wire = Wire(self._address, _CONNECT_SECONDS, _ANSWER_SECONDS)
+                self._wire = Wire(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
             self._wire.send([self._line])
             self.is_asked = True
         except OSError as error:
@@ -66,7 +69,7 @@ class Fetcher:
         """
         assert self._wire is not None
         try:
-            answers = self._wire.receive()
+            answers = self._wire.receive_now()
         except OSError as error:
             self._broke(error)
             return None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kestrelpy.client import Backoff, Refused
-from kestrelpy.kombu.sockets import Wire
+from kestrelpy.kombu.sockets import Server, Wire
 
 log = logging.getLogger("kestrelpy.kombu")
 
@@ -47,10 +47,10 @@ class LeaseKeeper:
     """
 
     def __init__(
-        self, address: tuple[str, int], lease_seconds: int,
+        self, server: Server, lease_seconds: int,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        self._address = address
+        self._server = server
         self._on_answer = on_answer
         self._lease_seconds: Final = lease_seconds
         self._patience: Final = max(min(lease_seconds / 4, 10.0), 0.5)
@@ -116,7 +116,7 @@ class LeaseKeeper:
             try:
                 self._send(batch)
                 pause.reset()
-            except OSError as error:
+            except (OSError, Refused) as error:
                 self._drop_wire()
                 log.warning("leases: %s; trying again", error)
                 self._forget_ended()
@@ -143,7 +143,7 @@ class LeaseKeeper:
 
     def _send(self, batch: list[Held]) -> None:
         if self._wire is None:
-            self._wire = Wire(self._address, _CONNECT_SECONDS, self._patience)
+            self._wire = Wire(self._server, _CONNECT_SECONDS, self._patience)
         requests = [(each, each.words, self._line(each)) for each in batch]
         now = time.monotonic()
         answers = self._wire.ask(*(line for _, _, line in requests))

@@ -7,23 +7,39 @@ to another one.
 from __future__ import annotations
 
 import contextlib
-import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from kestrelpy.client import Answer, AnswerReader
+from kestrelpy import dial
+from kestrelpy.client import Answer, AnswerReader, Refused
+from kestrelpy.dial import NOBODY, Access, LoginRefused
 
 _READ_BYTES: Final = 1 << 16
+
+
+class Server(NamedTuple):
+    """Where the daemon is, and who this is."""
+
+    address: tuple[str, int]
+    access: Access = NOBODY
 
 
 class Wire:
     """A connection; raises OSError when it breaks, and TimeoutError when no answer comes."""
 
-    def __init__(self, address: tuple[str, int], connect_seconds: float, seconds: float) -> None:
-        self._socket = socket.create_connection(address, connect_seconds)
-        self._socket.settimeout(seconds)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, server: Server, connect_seconds: float, seconds: float) -> None:
+        """Connect and log in. Raises OSError, or Refused if the login is wrong."""
+        self._server, self._seconds, self._is_new = server, seconds, True
+        try:
+            self._socket = dial.connect(*server, connect_seconds, seconds)
+        except LoginRefused as error:
+            if error.may_pass:
+                raise ConnectionError(str(error)) from None
+            raise Refused(error.line) from None
+        except ssl.SSLError as error:
+            raise ConnectionError(dial.why(error)) from None
         self._reader = AnswerReader()
         self._answers: deque[Answer] = deque()
 
@@ -37,13 +53,41 @@ class Wire:
 
     def receive(self) -> list[Answer]:
         """Wait for bytes; return the answers that are complete now."""
-        data = self._socket.recv(_READ_BYTES)
-        if not data:
-            raise ConnectionError("the server closed the connection")
         try:
-            return self._reader.feed(data)
+            data = self._socket.recv(_READ_BYTES)
+            if not data:
+                raise ConnectionError("the server closed the connection")
+        except ssl.SSLWantReadError:
+            raise BlockingIOError from None
+        except (ConnectionError, ssl.SSLError) as error:
+            found = dial.explained(error, *self._server) if self._is_new else error
+            raise ConnectionError(dial.why(found)) from None
+        return self._answers_in(data)
+
+    def receive_now(self) -> list[Answer]:
+        """Return the answers that are complete now, without a wait.
+
+        What `select` has seen may be a message of TLS itself.
+        """
+        self._socket.settimeout(0)
+        try:
+            return self.receive()
+        except BlockingIOError:
+            return []
+        finally:
+            self._socket.settimeout(self._seconds)
+
+    def _answers_in(self, data: bytes) -> list[Answer]:
+        try:
+            answers = self._reader.feed(data)
         except (ValueError, IndexError):
             raise ConnectionError("the server sent bytes that are no answer") from None
+        self._is_new = self._is_new and not answers
+        if self._server.access.user is not None and any(
+            dial.is_logged_out(each.line) for each in answers
+        ):
+            raise ConnectionError("a reload has changed the user: this logs in again")
+        return answers
 
     def ask(self, *lines: bytes) -> list[Answer]:
         """Send requests in one go, and return their answers."""
@@ -57,7 +101,7 @@ class Wire:
         """Close the sending direction, which ends a wait, and return the answers still to come."""
         answers: list[Answer] = []
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
+            dial.end_sending(self._socket)
             self._socket.settimeout(seconds)
             while True:
                 answers += self.receive()

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import os
 import select
+import ssl
 import threading
 import time
 import uuid
@@ -22,11 +23,11 @@ from typing import Any, Final
 from kombu.exceptions import KombuError
 from kombu.transport import virtual
 
-from kestrelpy.client import Answer, Backoff, Found, Refused, duration_ms
+from kestrelpy.client import Access, Answer, Backoff, Found, Refused, access_of, duration_ms
 from kestrelpy.kombu.channel import Channel
 from kestrelpy.kombu.fetcher import Fetcher
 from kestrelpy.kombu.leases import LeaseKeeper
-from kestrelpy.kombu.sockets import Wire
+from kestrelpy.kombu.sockets import Server, Wire
 from kestrelpy.kombu.wake_pipe import WakePipe
 
 log = logging.getLogger("kestrelpy.kombu")
@@ -37,6 +38,8 @@ DEFAULT_PATIENCE: Final = "10s"
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
+# The keys of `broker_use_ssl`, as Celery has them for other brokers.
+_TLS_FILES: Final = {"ca_certs": "tls_ca", "certfile": "tls_cert", "keyfile": "tls_key"}
 
 
 class UrlRefused(ValueError):
@@ -52,7 +55,7 @@ class QueueFull(KombuError):
 
 
 class Transport(virtual.Transport):
-    """`kestrelpy://host:port`."""
+    """`kestrelpy://user:password@host:port`; what the URL does not say, the environment may."""
 
     Channel = Channel
     default_port = DEFAULT_PORT
@@ -72,13 +75,14 @@ class Transport(virtual.Transport):
         """Connect to nothing yet. Raises UrlRefused with one sentence."""
         super().__init__(client, **options)
         _check(client)
-        self._address = (client.hostname or "127.0.0.1", client.port or DEFAULT_PORT)
+        address = (client.hostname or "127.0.0.1", client.port or DEFAULT_PORT)
+        self._server = Server(address, _access(client))
         self._lease_seconds = -(-_option_ms(client, "lease", DEFAULT_LEASE) // 1000)
         if self._lease_seconds < 1:
             raise UrlRefused("the transport option lease must be at least 1s")
         self._patience = _option_ms(client, "patience", DEFAULT_PATIENCE) / 1000
         self._wakes = WakePipe()
-        self.keeper = LeaseKeeper(self._address, self._lease_seconds, self._wakes.wake)
+        self.keeper = LeaseKeeper(self._server, self._lease_seconds, self._wakes.wake)
         self._begin()
 
     def _begin(self) -> None:
@@ -101,7 +105,7 @@ class Transport(virtual.Transport):
     # -- kombu's connection -------------------------------------------------------------------
 
     def establish_connection(self) -> Transport:
-        """Connect. Raises OSError."""
+        """Connect. Raises OSError, or Refused if the login is wrong."""
         self.command(b"version")
         connection: Transport = super().establish_connection()
         return connection
@@ -153,7 +157,7 @@ class Transport(virtual.Transport):
 
     def fetcher(self, queue: str, name: str, no_ack: bool) -> Fetcher:
         """Return a wait for the items of a name."""
-        return Fetcher(self._address, queue, name, self._lease_seconds, no_ack)
+        return Fetcher(self._server, queue, name, self._lease_seconds, no_ack)
 
     def give_back(self, name: str, token: int) -> None:
         """Give back an item that is not delivered; no attempt is counted."""
@@ -220,7 +224,9 @@ class Transport(virtual.Transport):
             until = time.monotonic() + (patience if self._was_connected else 0.0)
             while True:
                 try:
-                    return self._connected().ask(request)[0].check()
+                    answer = self._connected().ask(request)[0]
+                    self._was_connected = True
+                    return answer.check()
                 except OSError:
                     self._drop_wire()
                     if time.monotonic() >= until:
@@ -231,8 +237,7 @@ class Transport(virtual.Transport):
 
     def _connected(self) -> Wire:
         if self._wire is None:
-            self._wire = Wire(self._address, _CONNECT_SECONDS, _ANSWER_SECONDS)
-            self._was_connected = True
+            self._wire = Wire(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
         return self._wire
 
     def _drop_wire(self) -> None:
@@ -243,15 +248,28 @@ class Transport(virtual.Transport):
 
 def _check(client: Any) -> None:
     url = f"{client.transport_cls}://{client.hostname or ''}"
-    if client.userid or client.password:
-        raise UrlRefused(f"{url}: the daemon has no users: leave out the user and the password")
     if client.virtual_host not in (None, "", "/"):
         raise UrlRefused(
             f"{url}/{client.virtual_host}: the daemon has no virtual hosts: leave out the path "
             "(queues are named by task_queues and task_default_queue)"
         )
-    if client.ssl:
-        raise UrlRefused(f"{url}: the daemon speaks no TLS: leave out ssl")
+
+
+def _access(client: Any) -> Access:
+    said = {} if isinstance(client.ssl, bool | None) else dict(client.ssl)
+    if said.pop("cert_reqs", ssl.CERT_REQUIRED) not in (ssl.CERT_REQUIRED, "CERT_REQUIRED"):
+        raise UrlRefused("broker_use_ssl: the daemon's certificate is always checked: cert_reqs")
+    files = {name: said.pop(key, None) for key, name in _TLS_FILES.items()}
+    if said:
+        known = ", ".join([*_TLS_FILES, "cert_reqs"])
+        raise UrlRefused(f"broker_use_ssl: there is no {', '.join(said)} here, but {known}")
+    try:
+        return access_of(
+            user=client.userid or None, password=client.password or None, tls=bool(client.ssl),
+            **files,
+        )  # fmt: skip
+    except ValueError as error:
+        raise UrlRefused(str(error)) from None
 
 
 def _option_ms(client: Any, name: str, default: str) -> int:

@@ -192,7 +192,7 @@ class Conversation:
 
     def _limit_of(self, name: bytes) -> int:
         """Return how large an item of this queue may be, in bytes."""
-        if self._gate is not None and self._gate.is_closed:
+        if self._gate is not None and self._gate.is_strange:
             return LOGIN_BYTES_MAX
         return self.set_handler.limit_of(name)
 

@@ -89,6 +89,11 @@ class LoginGate:
             return False
         return self._grant is None or not self._port.is_current(self._grant)
 
+    @property
+    def is_strange(self) -> bool:
+        """True if the client has to log in and never has: it may send little."""
+        return self._port.are_needed and self._grant is None
+
     def admits(self, talk: Talk, command: object) -> bool:
         """True if the command may be executed; if not, it is answered here. Raise ClientError."""
         if not self._port.are_needed or isinstance(command, Bad):
@@ -101,6 +106,10 @@ class LoginGate:
             return True
         if isinstance(command, Plain) and command.verb in _OPEN:
             return True
+        if self._grant is not None:
+            # A reload has changed its user. What it sends now is no login: the next `set` may be.
+            self._grant = None
+            raise ClientError("unauthenticated")
         if not isinstance(command, Store) or command.line.verb != b"set":
             raise ClientError("unauthenticated")
         talk.stream = self._log_in(talk, command.body)

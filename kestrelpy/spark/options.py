@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar, get_args
 
+from kestrelpy.dial import NOBODY, Access, access_of
 from kestrelpy.durations import parse_duration_ms, shown
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.offsets import (
@@ -38,12 +39,13 @@ NAMES: Final = (
     "servers", "queues", "path", "paths", "startingMarkers", "endingMarkers", "startingTimestamp",
     "endingTimestamp", "mode", "minPartitions", "maxPartitionBytes", "failOnDataLoss",
     "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
-    "pushdown",
+    "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey", "pushdown",
 )  # fmt: skip
 _BY_SMALL_LETTERS: Final = {name.lower(): name for name in NAMES}
 # Refused with a path: they mean something only for servers.
 SERVERS_ONLY: Final = (
     "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
+    "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey",
 )  # fmt: skip
 
 _PARTITION_BYTES: Final = 128 << 20  # as for Spark's own files
@@ -90,6 +92,7 @@ class Options:
     fetch_retries: int
     fetch_retry_interval_ms: int
     pushdown: bool
+    access: Access = NOBODY
     wanted: Wanted = Wanted()
 
     @property
@@ -131,6 +134,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         fetch_retries=said.value("fetchRetries", _whole, _RETRIES),
         fetch_retry_interval_ms=said.value("fetchRetryInterval", parse_duration_ms, _RETRY_MS),
         pushdown=said.value("pushdown", _flag, False),
+        access=_access(said) if "servers" in said else NOBODY,
     )
     _refuse_contradictions(options, said)
     return options
@@ -159,6 +163,26 @@ class _Said:
 
     def __contains__(self, name: str) -> bool:
         return name in self._texts
+
+
+def _access(said: _Said) -> Access:
+    """Return who the read is, with its password: executors need not have the file of it.
+
+    Raises KestrelError.
+    """
+
+    def text(name: str) -> str | None:
+        return said.value(name, str, None)
+
+    try:
+        access = access_of(
+            user=text("user"), password=text("password"), password_file=text("passwordFile"),
+            tls=said.value("tls", _flag, False), tls_ca=text("tlsCa"), tls_cert=text("tlsCert"),
+            tls_key=text("tlsKey"),
+        )  # fmt: skip
+    except ValueError as error:
+        raise KestrelError(f"The options of user and TLS cannot be used: {error}.") from None
+    return access.with_password()
 
 
 def _refuse_contradictions(options: Options, said: _Said) -> None:

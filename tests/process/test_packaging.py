@@ -25,6 +25,7 @@ from pymemcache.client.base import Client
 import kestrelpy
 from tests.process.cli.command import eventually
 from tests.support.daemon import DaemonProcess
+from tests.support.guarded import KINDS, Guarded
 
 ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "packaging"
@@ -174,6 +175,30 @@ def test_the_containerfile_passes_its_linter() -> None:
     done = run(need("hadolint"), PACKAGING / "container" / "Containerfile")
 
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_health_check_of_the_container_needs_no_login_and_no_tls(
+    tmp_path: Path, kind: str
+) -> None:
+    text = (PACKAGING / "container" / "Containerfile").read_text()
+    (path,) = re.findall(r"KESTRELPY_SERVER_SOCKET=(\S+)", text)
+    (words,) = re.findall(r"HEALTHCHECK (?:--\S+ )+\\\n +CMD \[(.+)\]", text)
+    command = [word.strip('" ') for word in words.split(",")]
+    assert command[0] == "kestrelpy" and path in command
+    local = f"{tmp_path}/kestrelpy.sock"
+    check = [local if word == path else word for word in command[1:]]
+    made = Guarded(tmp_path, kind, f'socket = "{local}"')
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
+    with made.daemon:
+        done = run(sys.executable, "-m", "kestrelpy", *check, env=clean, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        over_tcp = f"127.0.0.1:{made.daemon.port}"
+        check = [over_tcp if word == local else word for word in check]
+        assert run(sys.executable, "-m", "kestrelpy", *check, env=clean).returncode != 0
+        mode = Path(local).stat().st_mode
+        assert not mode & 0o022, "nobody else may write to it"
+    assert run(sys.executable, "-m", "kestrelpy", *check, env=clean, cwd=tmp_path).returncode == 2
 
 
 def haproxy_config(folder: Path, port: int, daemons: list[int]) -> Path:

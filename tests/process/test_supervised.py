@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kestrelpy.dial import Access, connect
+from tests.support.guarded import PASSWORD, USERS, certificate
 from tests.support.launcher import Launcher
 
 SERVE = ("serve", "--data-dir", "data", "--port", "0", "--http-port", "off")
@@ -91,6 +93,30 @@ def test_a_restart_drops_no_connection_attempt(tmp_path: Path) -> None:
         for each in (*waiting, beside):
             assert asked(each, b"", b"END\r\n") == b"VALUE q/peek 0 1\r\na\r\nEND\r\n"
             each.close()
+        assert launcher.stop()[0] == 0
+
+
+def test_with_users_and_tls_the_unit_starts_reloads_and_its_unix_socket_is_open(
+    tmp_path: Path,
+) -> None:
+    certificate(tmp_path, "server")
+    config = tmp_path / "kestrelpy.toml"
+    config.write_text(f'[server]\ntls_cert = "server.pem"\ntls_key = "server.key"\n{USERS}')
+    listener = socket.create_server(("127.0.0.1", 0))
+    local = socket.socket(socket.AF_UNIX)
+    local.bind(str(tmp_path / "jobs.socket"))
+    local.listen(64)
+    access = Access(user="anna", password=PASSWORD, tls_ca=str(tmp_path / "server.pem"))
+    with Launcher(tmp_path, [listener, local]) as launcher:
+        launcher.start(*SERVE, "--config", str(config), WATCHDOG_USEC="10000000")
+        launcher.await_note("READY=1")
+        launcher.await_note("WATCHDOG=1")
+        launcher.send(signal.SIGHUP)
+        assert "STATUS=configuration reloaded" in launcher.await_note("READY=1")
+        with connect(str(tmp_path / "jobs.socket"), access, 30, 30) as beside:
+            assert asked(beside, b"set q 0 0 1\r\na\r\n", b"\r\n") == b"STORED\r\n"
+        with connect(listener.getsockname()[:2], access, 30, 30) as over_tls:
+            assert asked(over_tls, b"get q\r\n", b"END\r\n").startswith(b"VALUE q 0 1")
         assert launcher.stop()[0] == 0
 
 

@@ -23,6 +23,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/journal/snapshot/test_dedupe_file.py: merges what that module writes",
     "journal.snapshot.job":
         "tests/unit/journal/compaction/test_maintenance.py: it is made and ended there",
+    "kestrelpy.cli.commands":
+        "tests/process/cli/test_login.py: what its options do",
     "kestrelpy.cli.dead":
         "tests/process/cli/test_item.py: the dead are items to their user",
     "kestrelpy.cli.dead_commands":
@@ -78,6 +80,8 @@ TESTED_BY: Final[dict[str, str]] = {
             "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
         for name in ("channel", "fetcher", "sockets", "transport")
     },
+    "kestrelpy.http.zaqar.routes":
+        "tests/unit/http/test_short_way.py: the table of the busy routes, against FastAPI's",
     "kestrelpy.http.ports":
         "tests/unit/http/test_call.py: Protocols, without behaviour of their own",
     "kestrelpy.operations.children":

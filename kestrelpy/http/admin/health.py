@@ -1,7 +1,7 @@
 """Health, readiness, and all figures in one answer.
 
     /health      200 while the server serves, 503 if a journal has failed
-    /ready       200 while it stores new items, else 503 with the reason
+    /ready       200 while it stores new items, else 503 with the reason in a word
     /stats.json  the figures of the server and of its queues, in parts
 
 One rule: each walk over the queues leaves turns to others.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Generator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 from urllib.parse import quote
 
 import msgspec
@@ -38,6 +38,31 @@ _encode: Final = msgspec.json.Encoder().encode
 QUEUES_MAX: Final = 10_000
 _PER_PART: Final = 100
 _NOT_STORING: Final = ("failed", "disk_full")
+_SEEN_MS: Final = 1000
+
+
+class Readiness:
+    """The worst state of all queues, seen a moment ago.
+
+    Everybody may ask for it, without a login: that costs one walk over the queues a second.
+    """
+
+    def __init__(self) -> None:
+        self._seen_ms: int | None = None
+        self._health: str | None = None
+
+    async def health(self, call: Call) -> str:
+        """Return the state, at most a second old."""
+        now_ms = call.now_ms()
+        is_fresh = self._seen_ms is not None and now_ms - self._seen_ms < _SEEN_MS
+        if self._health is None or not is_fresh:
+            self._seen_ms = now_ms
+            try:
+                self._health = (await totals_of(call)).health
+            except BaseException:
+                self._seen_ms = None  # the client hung up: the next one walks
+                raise
+        return self._health
 
 
 @router.get(
@@ -60,16 +85,19 @@ async def get_health(request: Request) -> Response:
     responses={503: {"model": models.Ready}},
 )  # fmt: skip
 async def get_ready(request: Request) -> Response:
-    """Answer 503 if the server stops, is not up, or has a queue that can store nothing."""
+    """Answer 503 if the server stops, is not up, or has a queue that can store nothing.
+
+    It needs no login.
+    """
     call = call_of(request)
-    totals = await totals_of(call)
-    why = None
+    health = await cast(Readiness, request.scope["shared"].readiness).health(call)
+    why: str | None = None
     if call.host.is_leaving:
-        why = "the server stops"
+        why = "stopping"
     elif call.host.mode != "up":
-        why = f"the server is {call.host.mode}"
-    elif totals.health in _NOT_STORING:
-        why = f"{totals.health}: {', '.join(totals.unwell[:3])}"
+        why = call.host.mode
+    elif health in _NOT_STORING:
+        why = health
     return answer({"ready": why is None, "why": why}, 200 if why is None else 503)
 
 

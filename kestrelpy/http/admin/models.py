@@ -70,10 +70,10 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """Whether the server takes new items now, and if not, why."""
+    """Whether the server takes new items now, and if not, why; `/health` names the queues."""
 
     ready: bool
-    why: str | None
+    why: Literal["stopping", "readonly", "quiescent", "failed", "disk_full"] | None
 
 
 Server: Any = model_of(ServerFacts, "Server")

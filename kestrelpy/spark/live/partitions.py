@@ -73,6 +73,7 @@ def patience_of(options: Options) -> Patience:
         options.read_timeout_ms,
         options.fetch_retries,
         options.fetch_retry_interval_ms,
+        options.access,
     )
 
 

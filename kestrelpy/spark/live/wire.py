@@ -14,11 +14,12 @@ One rule: an answer counts once its END has arrived. Before that no item of it i
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kestrelpy import dial
+from kestrelpy.dial import NOBODY, Access, LoginRefused
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.offsets import Address
 
@@ -50,12 +51,13 @@ class Unreachable(KestrelError):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for a server, and how often to retry."""
+    """How long to wait for a server, how often to retry, and who asks."""
 
     connect_ms: int
     read_ms: int
     retries: int
     retry_ms: int
+    access: Access = NOBODY
 
 
 class Values:
@@ -83,11 +85,19 @@ class Wire:
         self._view = memoryview(self._room)
         self._at = 0
         self._filled = 0
+        self._access, self._is_new = patience.access, True
+        where = (address.host, address.port) if address.port else address.host
+        self._where: dial.Address = where
         try:
-            self._socket = _connect(address, patience.connect_ms / 1000)
-            self._socket.settimeout(patience.read_ms / 1000)
+            self._socket = dial.connect(
+                where, patience.access, patience.connect_ms / 1000, patience.read_ms / 1000
+            )
         except OSError as error:
             raise Lost(why(error)) from None
+        except LoginRefused as error:
+            if error.may_pass:
+                raise Lost(str(error)) from None
+            raise KestrelError(f"The server {address} refused: {error}.") from None
 
     def close(self) -> None:
         """Close the connection."""
@@ -184,16 +194,21 @@ class Wire:
         while self._filled < upto:
             try:
                 count = self._socket.recv_into(self._view[self._filled :])
+                if not count:
+                    raise ConnectionError("it hung up")
             except OSError as error:
-                raise Lost(why(error)) from None
-            if not count:
-                raise Lost("it hung up")
+                found = error
+                if self._is_new:
+                    found = dial.explained(error, self._where, self._access)
+                raise Lost(why(found)) from None
+            self._is_new = False
             self._filled += count
 
     def _not_understood(self, line: bytes) -> KestrelError:
         said = line[:200].decode("ascii", "backslashreplace")
         if line.startswith(_ERRORS[1:]):
-            return KestrelError(f"The server {self.address} refused: {said.partition(' ')[2]}.")
+            text = dial.plain(said.partition(" ")[2])
+            return KestrelError(f"The server {self.address} refused: {text}.")
         return KestrelError(
             f"The server {self.address} answers {said!r}, which is not what kestrelpy says. Is it "
             "one of this version?"
@@ -204,17 +219,4 @@ def why(error: OSError) -> str:
     """Return in a few words why a connection failed."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    return error.strerror or str(error) or type(error).__name__
-
-
-def _connect(address: Address, seconds: float) -> socket.socket:
-    if address.port:
-        return socket.create_connection((address.host, address.port), seconds)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        made.settimeout(seconds)
-        made.connect(address.host)
-    except OSError:
-        made.close()
-        raise
-    return made
+    return dial.why(error)

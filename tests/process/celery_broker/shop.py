@@ -23,6 +23,7 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     task_ignore_result=True,
     control_queue_ttl=60.0,
+    broker_use_ssl={"ca_certs": os.environ["SHOP_CA"]} if "SHOP_CA" in os.environ else None,
 )
 
 

@@ -206,7 +206,6 @@ def test_a_message_that_no_queue_would_get_is_refused(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("url", "options", "said"),
     [
-        ("kestrelpy://me:secret@127.0.0.1", {}, "the daemon has no users"),
         ("kestrelpy://127.0.0.1/jobs", {}, "the daemon has no virtual hosts"),
         ("kestrelpy://127.0.0.1", {"lease": "30"}, 'option lease: "30" is not a duration'),
         ("kestrelpy://127.0.0.1", {"lease": 0}, "the transport option lease must be at least 1s"),

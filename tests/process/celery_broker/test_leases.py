@@ -15,6 +15,7 @@ pytest.importorskip("celery", reason="celery is not installed: pip install 'kest
 from kombu import Connection, Queue
 
 from kestrelpy.kombu.leases import LeaseKeeper
+from kestrelpy.kombu.sockets import Server
 from tests.process.celery_broker.workers import Shop
 from tests.process.cli.command import counts, eventually
 from tests.process.client.proxy import Proxy
@@ -52,7 +53,7 @@ def lease(shop: Shop, queue: str) -> Lease:
 def test_leases_are_renewed_until_they_end(
     shop: Shop, wire: Proxy, queue: str, lease: Lease
 ) -> None:
-    keeper = LeaseKeeper(wire.address, 1)
+    keeper = LeaseKeeper(Server(wire.address), 1)
     tokens = [lease(), lease()]
     for token in tokens:
         keeper.hold(queue, token)
@@ -72,7 +73,7 @@ def test_leases_are_renewed_until_they_end(
 def test_a_lease_that_is_held_late_is_renewed_in_time(
     shop: Shop, wire: Proxy, queue: str, lease: Lease
 ) -> None:
-    keeper = LeaseKeeper(wire.address, 1)
+    keeper = LeaseKeeper(Server(wire.address), 1)
     first = lease()
     keeper.hold(queue, first)
     keeper.end(queue, first, "close")
@@ -90,7 +91,7 @@ def test_a_lease_that_is_held_late_is_renewed_in_time(
 def test_an_end_is_sent_again_after_a_break(
     shop: Shop, wire: Proxy, queue: str, lease: Lease
 ) -> None:
-    keeper = LeaseKeeper(wire.address, 1)
+    keeper = LeaseKeeper(Server(wire.address), 1)
     for _ in range(5):
         token = lease()
         keeper.hold(queue, token)
@@ -105,7 +106,7 @@ def test_an_end_is_sent_again_after_a_break(
 def test_a_lease_that_is_over_is_said(
     shop: Shop, wire: Proxy, queue: str, lease: Lease, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = LeaseKeeper(wire.address, 1)
+    keeper = LeaseKeeper(Server(wire.address), 1)
     token = lease()
     with caplog.at_level(logging.WARNING):
         keeper.hold(queue, token)
@@ -120,7 +121,7 @@ def test_a_lease_that_is_over_is_said(
 def test_a_copy_of_the_process_ends_no_lease(
     shop: Shop, wire: Proxy, queue: str, lease: Lease
 ) -> None:
-    keeper = LeaseKeeper(wire.address, 1)
+    keeper = LeaseKeeper(Server(wire.address), 1)
     token = lease()
     keeper.hold(queue, token)
     child = os.fork()

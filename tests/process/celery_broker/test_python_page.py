@@ -15,6 +15,7 @@ import pytest
 
 from tests.process.cli.command import counts, eventually
 from tests.support.daemon import DaemonProcess
+from tests.support.guarded import PASSWORD, Guarded
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "python.md").read_text()
@@ -83,7 +84,9 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def test_every_program_and_command_has_a_test_here() -> None:
-    assert sorted(PROGRAMS) == ["facts.py", "loop.py", "many.py", "run.py", "send.py", "tasks.py"]
+    assert sorted(PROGRAMS) == [
+        "access.py", "facts.py", "guarded.py", "loop.py", "many.py", "run.py", "send.py", "tasks.py"
+    ]  # fmt: skip
     assert [command.split()[0] for command in COMMANDS] == ["kestrelpy", "celery"]
     assert TEXT.count("```python") == len(PROGRAMS)
 
@@ -144,6 +147,33 @@ def test_many_items_at_a_time(reader: Reader) -> None:
     reader.sees(*(f"handled b'{number}'" for number in range(30)))
     reader.stop(process, signal.SIGINT)
     assert counts(reader.daemon, "images")["open_transactions"] == 0
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    """A daemon with users and TLS, and the files that the page names."""
+    made = Guarded(tmp_path, "both")
+    (tmp_path / "anna.secret").write_text(PASSWORD + "\n")
+    with made.daemon:
+        yield made
+
+
+def test_the_loop_of_a_user(guarded: Guarded, tmp_path: Path) -> None:
+    person = Reader(guarded.daemon, tmp_path)
+    guarded.put("images", b"a", b"b")
+    process = person.run("access.py")
+    person.sees("handled b'a'", "handled b'b'")
+    person.stop(process)
+    assert guarded.counts("images")["leased"] == 0
+
+
+def test_celery_as_a_user(guarded: Guarded, tmp_path: Path) -> None:
+    pytest.importorskip("celery", reason="celery is not installed: pip install 'kestrelpy[celery]'")
+    person = Reader(guarded.daemon, tmp_path)
+    person.save("guarded.py")
+    script = "import guarded; guarded.app.send_task('tasks.greet')"
+    assert person.start(sys.executable, "-c", script).wait(30) == 0
+    assert guarded.counts("celery")["items"] == 1
 
 
 def test_celery(reader: Reader) -> None:

@@ -19,10 +19,12 @@ import pytest
 from kestrelpy.spark.session import what_is_missing
 from tests.process.cli.test_app import ALL
 from tests.support.daemon import DaemonProcess
+from tests.support.guarded import PASSWORD, Guarded
 
 SOURCE = Path(__file__).parents[3]
 PAGE = (SOURCE / "docs/command-line.md").read_text()
 SECONDS = 280
+GUARDED = "Users and TLS"
 # A file of completion is made by each shell's own; groups have commands below them.
 GROUPS = {"", "queues", "items", "item", "schedules", "dead", "journal", "spark"}
 
@@ -66,17 +68,21 @@ def shape_of(line: str) -> str:
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a user whose daemon runs, in the folder of its data."""
     folder = tmp_path_factory.mktemp("docs")
+    with DaemonProcess(folder / "data") as daemon:
+        yield environment_of(daemon, folder)
+
+
+def environment_of(daemon: DaemonProcess, folder: Path) -> dict[str, str]:
     command = folder / "bin" / "kestrelpy"
     command.parent.mkdir()
     start = f'PYTHONPATH="{SOURCE}" exec "{sys.executable}" -m kestrelpy "$@"'
     command.write_text(f"#!/bin/sh\n{start}\n")
     command.chmod(0o755)
     clean = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
-    with DaemonProcess(folder / "data") as daemon:
-        yield {
-            **clean, "PATH": f"{command.parent}:{os.environ['PATH']}", "PWD": str(folder),
-            "KESTRELPY_SERVER": f"127.0.0.1:{daemon.port}",
-        }  # fmt: skip
+    return {
+        **clean, "PATH": f"{command.parent}:{os.environ['PATH']}", "PWD": str(folder),
+        "KESTRELPY_SERVER": f"127.0.0.1:{daemon.port}",
+    }  # fmt: skip
 
 
 def run(command: str, environment: dict[str, str]) -> str:
@@ -108,8 +114,20 @@ def check(section: str, command: str, output: str, environment: dict[str, str]) 
 
 def test_each_example_prints_what_the_page_shows(shell: dict[str, str]) -> None:
     for section, command, output in EXAMPLES:
-        if section != "Spark":
+        if section not in ("Spark", GUARDED):
             check(section, command, output, shell)
+
+
+def test_each_example_with_users_and_tls_prints_what_the_page_shows(tmp_path: Path) -> None:
+    found = [(command, output) for section, command, output in EXAMPLES if section == GUARDED]
+    assert len(found) >= 7
+    made = Guarded(tmp_path, "both")
+    (tmp_path / "anna.secret").write_text(PASSWORD + "\n")
+    (tmp_path / "old.secret").write_text("letmeout\n")
+    with made.daemon as daemon:
+        environment = environment_of(daemon, tmp_path)
+        for command, output in found:
+            check(GUARDED, command, output, environment)
 
 
 @pytest.mark.slow

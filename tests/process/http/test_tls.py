@@ -17,20 +17,9 @@ from pymemcache.exceptions import MemcacheError
 
 from kestrelpy.access import hash_secret, is_secret
 from tests.support.daemon import DaemonProcess
+from tests.support.guarded import certificate
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
-
-
-def certificate(folder: Path, name: str) -> None:
-    """Make `name`.pem and `name`.key, signed by themselves, for 127.0.0.1."""
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-            "-nodes", "-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem"),
-            "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1",
-        ],
-        check=True, capture_output=True,
-    )  # fmt: skip
 
 
 def trusting(folder: Path, name: str) -> ssl.SSLContext:

@@ -122,9 +122,25 @@ def test_a_user_that_a_reload_takes_away_is_refused(daemon: DaemonProcess) -> No
     assert root.log_in(b"root") == b"STORED"
     daemon.config_file.write_text(USERS.replace("[auth.writer]", "[auth.other]"))
     assert root.ask(b"reload").startswith(b"Reloaded")
-    assert writer.ask(b"set jobs 0 0 1\r\nx") == b"CLIENT_ERROR authentication failure"
+    assert writer.ask(b"set jobs 0 0 1\r\nx") == b"CLIENT_ERROR unauthenticated"
     assert writer.ask(b"get jobs") == b"CLIENT_ERROR unauthenticated"
+    assert writer.log_in(b"writer") == b"CLIENT_ERROR authentication failure"
     assert root.ask(b"get jobs") == b"END"
+
+
+def test_an_item_of_a_user_whom_a_reload_has_changed_is_no_login(daemon: DaemonProcess) -> None:
+    writer, root = Client(daemon), Client(daemon)
+    assert writer.log_in(b"writer") == b"STORED"
+    assert root.log_in(b"root") == b"STORED"
+    daemon.config_file.write_text(USERS.replace('["jobs", "later"]', '["jobs"]'))
+    assert root.ask(b"reload").startswith(b"Reloaded")
+    body = b"x" * 100_000
+    large = b"set jobs 0 0 %d\r\n%b" % (len(body), body)
+    assert writer.ask(large) == b"CLIENT_ERROR unauthenticated"
+    assert not any("a login by" in line for line in daemon.lines)
+    assert writer.ask(large).startswith(b"SERVER_ERROR item too large")  # it has to log in first
+    assert writer.log_in(b"writer") == b"STORED"
+    assert writer.ask(large) == b"STORED"
 
 
 def test_a_client_that_hangs_up_during_its_login_leaves_nothing(daemon: DaemonProcess) -> None:

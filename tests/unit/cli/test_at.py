@@ -6,10 +6,11 @@ import pytest
 
 from kestrelpy.cli.at import At, at
 from kestrelpy.cli.errors import CommandError
+from kestrelpy.dial import access_of
 
 
 def test_a_timeout_is_a_duration() -> None:
-    assert at("host:1", "1500ms") == At("host:1", 1500)
+    assert at("host:1", "1500ms") == At("host:1", 1500, access_of())
 
 
 @pytest.mark.parametrize("timeout", ["5", "0s", "", "soon"])

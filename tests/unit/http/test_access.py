@@ -70,6 +70,8 @@ async def test_no_route_answers_a_stranger(
     monkeypatch.setattr("kestrelpy.server.logins.FAILURE_SECONDS", 0.0)
     async with web(tmp_path, USERS) as server:
         for method, path in routes():
+            if path == "/ready":
+                continue
             said = await server.client.request(method, path)
             assert said.status_code == 401, (method, path)
             assert said.headers["www-authenticate"].startswith("Basic ")
@@ -84,6 +86,24 @@ async def test_no_route_answers_a_stranger(
         assert unknown.status_code == 403
         nothing = await server.client.get("/nothing/here", auth=("root", "secret"))
         assert nothing.status_code == 404
+
+
+async def test_ready_answers_everybody_in_a_word_and_health_only_a_user(tmp_path: Path) -> None:
+    async with web(tmp_path, USERS) as server:
+        wrong = {"Authorization": "Bearer nobody:nothing"}
+        for headers in ({}, wrong):
+            said = await server.client.get("/ready", headers=headers)
+            assert (said.status_code, said.json()) == (200, {"ready": True, "why": None})
+        assert (await server.client.head("/ready")).status_code != 401
+        assert (await server.client.get("/health")).status_code == 401
+        assert (await server.client.post("/ready")).status_code == 401
+        assert (await server.client.get("/ready/")).status_code == 401
+        root = ("root", "secret")
+        assert (await server.client.get("/health", auth=root)).status_code == 200
+        mode = {"mode": "readonly"}
+        assert (await server.client.patch("/admin/mode", json=mode, auth=root)).is_success
+        said = await server.client.get("/ready")
+        assert (said.status_code, said.json()) == (503, {"ready": False, "why": "readonly"})
 
 
 async def test_a_user_with_the_role_is_answered_by_basic_and_bearer(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class StandIn:
         with connection, connection.makefile("rb") as lines:
             try:
                 for line in lines:
-                    request = line.decode().strip()
+                    request = line.decode("utf-8", "replace").strip()
                     self.requests.append(request)
                     answer = self._answer(request)
                     end = self.cut(request)
