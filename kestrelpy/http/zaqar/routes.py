@@ -15,19 +15,18 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from kestrelpy.errors import Refused
 from kestrelpy.http.answers import HttpError, refused
 from kestrelpy.http.door import App, Receive, Scope, Send
 from kestrelpy.http.zaqar import claims, home, messages, queues
 
-router: Final = APIRouter(tags=["messaging"])
-for _each in (messages, claims, queues, home):
-    router.include_router(_each.router)
-
+ROUTES: Final[list[BaseRoute]] = [
+    route for each in (messages, claims, queues, home) for route in each.router.routes
+]
 Handler = Callable[..., Awaitable[Response]]
 _PATH: Final = re.compile(r"/v2/queues/([^/]+)/(messages|claims)(?:/([^/]+))?")
 # By method and kind, and whether the path goes on.

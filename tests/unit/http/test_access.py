@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from starlette.routing import BaseRoute, Route
 
 from kestrelpy.access import ALL, Need, Role, hash_secret
 from kestrelpy.http.access import credentials, need_of
-from kestrelpy.http.app import make_app
-from tests.support.http_client import web
+from tests.support.http_client import every_route, web
+from tests.support.zaqar import CLIENT
 
 HASH = hash_secret(b"secret")
 USERS = "".join(
@@ -20,32 +18,14 @@ USERS = "".join(
     for name, role, queues in (
         ("reader", "read", '["jobs"]'), ("writer", "write", '["jobs", "acc"]'),
         ("elsewhere", "admin", '["none"]'), ("root", "admin", '["*"]'),
+        ("reads", "read", '["*"]'), ("writes", "write", '["*"]'),
     )
 )  # fmt: skip
-
-
-def routes() -> list[tuple[str, str]]:
-    """Each method and path of the application, its parameters filled in."""
-    found, left = list[tuple[str, str]](), list[BaseRoute](make_app().routes)
-    while left:
-        route = left.pop(0)
-        if (router := getattr(route, "original_router", None)) is not None:  # one of ours
-            left += router.routes
-            continue
-        assert isinstance(route, Route), route
-        path = route.path
-        for name, value in (
-            ("{queue}", "jobs"), ("{token}", "17"), ("{name:path}", "jobs-1"), ("{name}", "jobs"),
-        ):
-            path = path.replace(name, value)
-        path = re.sub(r"\{[a-z:]+\}", "1", path)
-        found += [(method, path) for method in sorted(route.methods or ())]
-    assert len(found) > 8
-    return found
+HAS = {"reads": Role.READ, "writes": Role.WRITE}  # in all queues
 
 
 def test_each_route_needs_a_role_and_changes_need_more_than_read() -> None:
-    for method, path in routes():
+    for method, path in every_route():
         need = need_of(method, path)
         assert need.role == Role.READ or method not in ("GET", "HEAD"), path
         assert need.role != Role.READ or method in ("GET", "HEAD"), (method, path)
@@ -69,21 +49,35 @@ async def test_no_route_answers_a_stranger(
 ) -> None:
     monkeypatch.setattr("kestrelpy.server.logins.FAILURE_SECONDS", 0.0)
     async with web(tmp_path, USERS) as server:
-        for method, path in routes():
+        for method, path in every_route():
             said = await server.client.request(method, path)
             assert said.status_code == 401, (method, path)
             assert said.headers["www-authenticate"].startswith("Basic ")
             wrong = await server.client.request(method, path, auth=("reader", "secreT"))
             assert wrong.status_code == 401, (method, path)
-            few = await server.client.request(method, path, auth=("elsewhere", "secret"))
-            assert few.status_code == 403, (method, path)
-            if method not in ("GET", "HEAD"):
-                less = await server.client.request(method, path, auth=("reader", "secret"))
-                assert less.status_code == 403, (method, path)
+            role = need_of(method, path).role
+            few = [user for user, has in HAS.items() if has < role] + ["elsewhere"]
+            for user in few:
+                less = await server.client.request(method, path, auth=(user, "secret"))
+                assert less.status_code == 403, (method, path, user)
         unknown = await server.client.get("/nothing/here", auth=("writer", "secret"))
         assert unknown.status_code == 403
         nothing = await server.client.get("/nothing/here", auth=("root", "secret"))
         assert nothing.status_code == 404
+
+
+async def test_the_project_of_a_request_is_one(tmp_path: Path) -> None:
+    users = f'[auth.own]\nsecret = "{HASH}"\nrole = "write"\nqueues = [":*", "own:*"]\n'
+    async with web(tmp_path, users) as server:
+        for projects, status in (
+            (["own"], 204), (["acme"], 403), (["own", "acme"], 400),
+            (["acme", "own"], 400), ([], 400),
+        ):
+            headers = [("Client-ID", CLIENT), *(("X-Project-ID", each) for each in projects)]
+            said = await server.client.post(
+                "/v2/queues/jobs/claims", headers=headers, auth=("own", "secret")
+            )
+            assert said.status_code == status, projects
 
 
 async def test_a_user_with_the_role_is_answered_by_basic_and_bearer(tmp_path: Path) -> None:
