@@ -29,6 +29,19 @@ OPERATIONS = [
     for path, methods in make_app().openapi()["paths"].items()
     for method, said in methods.items() if "requestBody" in said
 ]  # fmt: skip
+# Of each, what is said first in a body that is allowed, and the rest of it.
+GOOD: dict[tuple[str, str], tuple[bytes, bytes]] = {
+    ("POST", "/v2/queues/{queue}/messages"): (b'"messages": [{"body": 1}]', b""),
+    ("POST", "/v2/queues/{queue}/claims"): (b'"ttl": 60', b', "grace": 60'),
+    ("PATCH", "/v2/queues/{queue}/claims/{claim}"): (b'"ttl": 60', b""),
+    ("PUT", "/v2/queues/{queue}"): (b'"a": 1', b""),
+    ("PATCH", "/v2/queues/{queue}"): (b'"op": "add"', b', "path": "/metadata/b", "value": 1'),
+    ("POST", "/v2/queues/{queue}/purge"): (b'"resource_types": []', b""),
+    ("POST", "/admin/queues/{queue}/redrive"): (b'"all": true', b', "dry_run": true'),
+    ("POST", "/admin/queues/{queue}/purge"): (b'"ids": [1]', b', "dry_run": true'),
+    ("POST", "/admin/queues/{queue}/move"): (b'"count": 1', b', "target": "new", "dry_run": true'),
+    ("PATCH", "/admin/mode"): (b'"mode": "up"', b""),
+}
 # What is stored as it is: an item, an event.
 OPAQUE = "application/octet-stream"
 JSON = [(method, path, kind) for method, path, kind in OPERATIONS if kind != OPAQUE]
@@ -49,6 +62,27 @@ async def test_bad_json_is_refused_by_every_route(name: str, tmp_path: Path) -> 
             assert said.status_code == 400, (method, path, said.text)
             assert set(said.json()) == {"title", "description"}, path
             assert len(said.json()["description"]) < 300, path
+
+
+async def test_a_member_that_is_there_twice_is_refused_where_the_rest_is_allowed(
+    tmp_path: Path,
+) -> None:
+    assert {(method, path) for method, path, _ in JSON} == GOOD.keys()
+    async with web(tmp_path) as server:
+        headers = {"Client-ID": CLIENT, "X-Project-ID": "acme"}
+        await server.client.post("/queues/jobs/items", content=b"x")
+        for method, path, kind in JSON:
+            first, rest = GOOD[method, path]
+            path = path.replace("{queue}", "jobs").replace("{claim}", "1048577-1")
+            whole = b"[{%b}]" if "json-patch" in kind else b"{%b}"
+            for said, statuses in ((first, (200, 201, 204)), (first + b", " + first, (400,))):
+                done = await server.client.request(
+                    method, path, content=whole % (said + rest),
+                    headers={**headers, "Content-Type": kind},
+                )  # fmt: skip
+                if "/claims/" in path and statuses != (400,):
+                    statuses = (404,)  # there is no such claim
+                assert done.status_code in statuses, (method, path, done.text)
 
 
 @pytest.mark.parametrize("name", BAD)
