@@ -23,7 +23,10 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, for any message and any traceback."""
-        return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
+        line = super().format(record)
+        if line.isprintable():
+            return line
+        return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 class JsonLines(logging.Formatter):

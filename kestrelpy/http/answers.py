@@ -19,6 +19,14 @@ from kestrelpy.errors import ClientError, InvalidToken, ItemRefused, Refused
 _encode: Final = msgspec.json.Encoder().encode
 JSON: Final = "application/json"
 MISTAKE: Final = "the server made a mistake; its log says which"
+# On every answer; a page of ours says more in its own Content-Security-Policy.
+SAFETY_HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
 
 
 class HttpError(Exception):

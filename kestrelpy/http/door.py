@@ -23,7 +23,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from kestrelpy.http.answers import JSON, error_body
+from kestrelpy.http.answers import JSON, SAFETY_HEADERS, error_body
 from kestrelpy.http.memory import HttpMemory, Share
 from kestrelpy.operations import ConnectionFacts
 
@@ -258,8 +258,8 @@ class HttpConnection(HttpToolsProtocol):
             phrase = _STATUS[status]
             transport.write(
                 b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
-                b"connection: close\r\n\r\n%b"
-                % (status, phrase, JSON.encode(), len(body), body)
+                b"%bconnection: close\r\n\r\n%b"
+                % (status, phrase, JSON.encode(), len(body), _SAFETY_LINES, body)
             )
         self._is_over = True
         if cycle is not None and not cycle.response_complete:
@@ -286,6 +286,7 @@ class HttpConnection(HttpToolsProtocol):
         self._end(408, f"the request did not come within {PATIENCE_SECONDS:.0f} seconds")
 
 
+_SAFETY_LINES: Final = b"".join(b"%b: %b\r\n" % pair for pair in SAFETY_HEADERS)
 _STATUS: Final = {
     400: b"Bad Request", 408: b"Request Timeout", 414: b"URI Too Long",
     431: b"Request Header Fields Too Large", 503: b"Service Unavailable",

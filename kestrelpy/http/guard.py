@@ -20,7 +20,7 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from kestrelpy.http.access import CHALLENGE, refuse_strangers
-from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body
+from kestrelpy.http.answers import JSON, MISTAKE, SAFETY_HEADERS, HttpError, error_body
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.door import App, HttpConnection, Receive, Scope, Send
 from kestrelpy.http.ports import HttpHost
@@ -31,38 +31,34 @@ _SAFE: Final = frozenset({"GET", "HEAD"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _BAD_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _LOCAL_NAMES: Final = frozenset({b"localhost"})
-# On every answer; a page of ours says more in its own Content-Security-Policy.
-SAFETY_HEADERS: Final = (
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
 
 
 class Rejected(Exception):
     """A request that no route sees."""
 
-    def __init__(self, status: int, description: str) -> None:
+    def __init__(self, status: int, description: str, allow: str | None = None) -> None:
+        """`allow` names the methods that the path has."""
         super().__init__(description)
         self.status = status
+        self.headers = ((b"allow", allow.encode()),) if allow is not None else ()
 
 
 class Guard:
     """The application that uvicorn's protocol calls."""
 
-    __slots__ = ("_allowed_hosts", "_app", "_body_max", "_host")
+    __slots__ = ("_allowed_hosts", "_app", "_body_max", "_host", "_methods_of")
 
     def __init__(
         self, app: App, host: HttpHost, allowed_hosts: frozenset[str],
-        body_max: Callable[[str], int],
+        body_max: Callable[[str], int], methods_of: Callable[[str], str],
     ) -> None:  # fmt: skip
-        """`body_max` returns the limit of a body, in bytes, for a path."""
+        """`body_max` returns the limit of a body, in bytes, for a path; `methods_of` its
+        methods."""
         self._app = app
         self._host = host
         self._allowed_hosts = frozenset(name.lower().encode() for name in allowed_hosts)
         self._body_max = body_max
+        self._methods_of = methods_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -103,7 +99,7 @@ class Guard:
             connection.end_after_this()  # its body is not read
             await _say(answer, error.status, str(error), more)
         except Rejected as rejected:
-            await _say(answer, rejected.status, str(rejected))
+            await _say(answer, rejected.status, str(rejected), rejected.headers)
         except Gone:
             pass
         except asyncio.CancelledError:
@@ -120,7 +116,8 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         method = scope["method"]
         if method not in _METHODS:
-            raise Rejected(405, f"{method[:16]} is not a method of this server")
+            text = f"{method[:16]} is not a method of this server"
+            raise Rejected(405, text, self._methods_of(scope["path"]))
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1:
             raise Rejected(400, "one Host header is needed")
@@ -221,7 +218,7 @@ def _peer(scope: Scope) -> str:
 def _header(scope: Scope, wanted: bytes) -> bytes:
     """Return a header that is there once; else nothing."""
     values = [value for name, value in scope["headers"] if name == wanted]
-    return values[0] if len(values) == 1 else b""
+    return values[0].strip() if len(values) == 1 else b""
 
 
 async def _say(

@@ -26,6 +26,17 @@ from kestrelpy.errors import InvalidToken
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.leases import LeaseTaker, Taken
+from kestrelpy.http.models import (
+    BYTES,
+    IDEMPOTENCY_KEY,
+    Duplicate,
+    Leases,
+    Stored,
+    errors,
+    header,
+    refusals,
+    told,
+)
 from kestrelpy.http.short_way import BusyRoute
 from kestrelpy.http.values import duration_ms, queue_name, whole
 from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms
@@ -38,12 +49,25 @@ _REASON_BYTES_MAX: Final = 1024
 _DATE_MS_BELOW: Final = 1 << 53
 _LEASE: Final = "30s"
 _RAW: Final = "application/octet-stream"
+_ONE_RAW: Final[dict[str, Any]] = {
+    "description": "The leases and their items; as octet-stream one body.",
+    "content": {_RAW: {"schema": BYTES}},
+    "headers": {
+        name: header("With an octet-stream.")
+        for name in ("Lease-Token", "Item-Id", "Item-Attempts", "Item-Flags")
+    },
+}
 
-router: Final = APIRouter(tags=["queues"])
+router: Final = APIRouter(tags=["queues"], responses=refusals(413))
 _QUEUE: Final = "/queues/{queue}"
 
 
-@router.post(_QUEUE + "/items", status_code=201, summary="Store the body as one item")
+@router.post(
+    _QUEUE + "/items", status_code=201, summary="Store the body as one item",
+    response_model=Stored,
+    responses={200: {"model": Duplicate, "description": "Its id was seen before."}},
+    openapi_extra=told(IDEMPOTENCY_KEY, body=BYTES, kind=_RAW),
+)  # fmt: skip
 async def post_item(
     request: Request,
     queue: str,
@@ -85,7 +109,10 @@ async def post_item(
     raise HttpError(503, f"queue {queue} is full")
 
 
-@router.post(_QUEUE + "/leases", summary="Lease the next items")
+@router.post(
+    _QUEUE + "/leases", summary="Lease the next items", response_model=Leases,
+    responses={200: _ONE_RAW, 204: {"description": "There is no item (octet-stream)."}},
+)  # fmt: skip
 async def post_leases(
     request: Request,
     queue: str,
@@ -114,7 +141,8 @@ async def post_leases(
     return _raw(taken) if is_raw else answer({"leases": _shown(taken, call.now_ms())})
 
 
-@router.patch(_QUEUE + "/leases/{token}", status_code=204, summary="Renew a lease, or defer")
+@router.patch(_QUEUE + "/leases/{token}", status_code=204, summary="Renew a lease, or defer",
+              responses=errors(404))  # fmt: skip
 async def patch_lease(
     request: Request,
     queue: str,
@@ -138,7 +166,8 @@ async def patch_lease(
     return nothing()
 
 
-@router.delete(_QUEUE + "/leases/{token}", status_code=204, summary="Confirm an item")
+@router.delete(_QUEUE + "/leases/{token}", status_code=204, summary="Confirm an item",
+               responses=errors(404))  # fmt: skip
 async def delete_lease(
     request: Request,
     queue: str,

@@ -31,6 +31,20 @@ from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, Item, Queu
 from kestrelpy.errors import ClientError
 from kestrelpy.http.answers import JSON, HttpError, answer
 from kestrelpy.http.call import Call
+from kestrelpy.http.models import (
+    BYTES,
+    IDEMPOTENCY_KEY,
+    Appended,
+    CategoryEvents,
+    Conflict,
+    Duplicate,
+    StreamEvents,
+    errors,
+    header,
+    parameter,
+    refusals,
+    told,
+)
 from kestrelpy.http.values import duration_ms, queue_name, whole
 from kestrelpy.operations import (
     PAGE_BYTES_MAX,
@@ -55,8 +69,9 @@ _DASH: Final = "-"
 _CARDINAL_END: Final = b"+"
 _LAST: Final = "last"
 _encode: Final = msgspec.json.Encoder().encode
+_ETAG: Final = header("The version of the last event, quoted; absent: there is none.")
 
-router: Final = APIRouter(tags=["streams"])
+router: Final = APIRouter(tags=["streams"], responses=refusals(413))
 
 
 class Stream(NamedTuple):
@@ -97,7 +112,19 @@ def is_of_member(key: bytes, member: int, size: int) -> bool:
 # -- one stream -------------------------------------------------------------------------------
 
 
-@router.post("/streams/{name:path}", status_code=201, summary="Append the body as one event")
+@router.post(
+    "/streams/{name:path}", status_code=201, summary="Append the body as one event",
+    response_model=Appended,
+    responses={
+        200: {"model": Duplicate, "description": "Its id was seen before."},
+        201: {"headers": {"ETag": _ETAG}}, **errors(412, model=Conflict),
+    },
+    openapi_extra=told(
+        parameter("If-Match", {"type": "string"}, 'Only after this version, as `"4"`.', "header"),
+        parameter("If-None-Match", {"const": "*"}, "Only as the first event.", "header"),
+        IDEMPOTENCY_KEY, body=BYTES, kind="application/octet-stream",
+    ),
+)  # fmt: skip
 async def post_event(
     request: Request,
     name: str,
@@ -131,7 +158,10 @@ async def post_event(
     )
 
 
-@router.get("/streams/{name:path}", summary="The events of one stream, by version")
+@router.get(
+    "/streams/{name:path}", summary="The events of one stream, by version",
+    response_model=StreamEvents, responses={200: {"headers": {"ETag": _ETAG}}},
+)  # fmt: skip
 async def get_stream(
     request: Request,
     name: str,
@@ -237,7 +267,10 @@ class Found(NamedTuple):
     is_over: bool  # True if there was nothing after it
 
 
-@router.get("/categories/{name}", summary="The events of all streams of a queue, by marker")
+@router.get(
+    "/categories/{name}", summary="The events of all streams of a queue, by marker",
+    response_model=CategoryEvents,
+)  # fmt: skip
 async def get_category(
     request: Request,
     name: str,

@@ -1,11 +1,21 @@
-"""The values of query parameters: durations, counts, names, tokens.
+"""What a request says: the values of query parameters, and JSON that can be read in one way only.
+
+    {"ttl": 60, "ttl": 300}     ──▶ 400: which of them counts?
+    NaN, 99999999999999999999   ──▶ 400: no JSON, no integer of 64 bits
+    [[[[[[…                     ──▶ 400: nested too deeply
+
+What clients store (items, events, the bodies of messages) is theirs and is not looked into.
 
 One rule: a bad value is refused with its name, the value and what is allowed.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from re import compile as pattern
+from typing import Any, Final, NoReturn
+
+from starlette.requests import Request
 
 from kestrelpy.durations import parse_duration_ms, shown
 from kestrelpy.errors import ClientError
@@ -13,6 +23,10 @@ from kestrelpy.http.answers import HttpError
 from kestrelpy.operations import check_name
 
 _DIGITS_MAX: Final = 16
+_INT64_DIGITS: Final = 19
+_MEMBERS_MAX: Final = 100
+_BLANKS: Final = pattern(r"[ \t\r\n]*")
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 def queue_name(text: str) -> bytes:
@@ -48,3 +62,80 @@ def whole(name: str, text: str, least: int, most: int) -> int:
             return number
     allowed = f"a whole number from {least} to {most} is allowed"
     raise HttpError(400, f"{name} is {shown(text)}: {allowed}")
+
+
+# -- JSON --------------------------------------------------------------------------------------
+
+
+def parsed(body: bytes) -> Any:
+    """Return what the body says; raise HttpError."""
+    try:
+        return _strict(body.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise HttpError(400, "the body is not UTF-8") from None
+    except RecursionError:
+        raise HttpError(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        raise HttpError(400, f"the body is not JSON: {error}") from None
+
+
+async def refuse_unclear(request: Request) -> None:
+    """Raise HttpError unless the body of a request is JSON that can be read in one way, soon."""
+    body = await request.body()
+    found = parsed(body) if body else None
+    if isinstance(found, dict):
+        for each in (found, *found.values()):
+            if isinstance(each, dict) and len(each) > _MEMBERS_MAX:  # each would be an error
+                raise HttpError(400, f"an object has {len(each)} members (limit {_MEMBERS_MAX})")
+
+
+def members(text: str) -> list[str]:
+    """Return the names of the members of this object, one as often as it is there.
+
+    The text is an object in valid JSON.
+    """
+    names, at = list[str](), _after_blanks(text, 1)
+    while text[at] != "}":
+        name, at = _decode(text, at)
+        at = _after_blanks(text, at) + 1  # a colon
+        _, at = _decode(text, _after_blanks(text, at))
+        names.append(name)
+        at = _after_blanks(text, at)
+        if text[at] == ",":
+            at = _after_blanks(text, at + 1)
+    return names
+
+
+def refuse_repeated(names: list[str]) -> None:
+    """Raise HttpError if a name is there twice."""
+    if len(set(names)) != len(names):
+        name = next(each for each in names if names.count(each) > 1)
+        raise HttpError(400, f"the body has {shown(name)} twice in one object")
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        refuse_repeated([name for name, _ in pairs])
+    return found
+
+
+def _whole(text: str) -> int:
+    if len(text) <= _INT64_DIGITS + 1 and -(1 << 63) <= (number := int(text)) < 1 << 63:
+        return number
+    raise HttpError(400, f"{shown(text)} does not fit into 64 bits")
+
+
+def _constant(text: str) -> NoReturn:
+    raise HttpError(400, f"the body is not JSON: it has {text}")
+
+
+_strict: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_whole, parse_constant=_constant
+).decode

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 
 from journal.files import Files
+from kestrelpy.http.app import all_routes
 from kestrelpy.server import Daemon
 from tests.support.running import ANSWER_SECONDS, Peer, Running
 
@@ -39,6 +41,21 @@ class Web:
     async def memcache(self) -> Peer:
         """A raw client of the memcache port."""
         return await self.server.client()
+
+
+def every_route() -> list[tuple[str, str]]:
+    """Each method and path of the application, its parameters filled in."""
+    found = list[tuple[str, str]]()
+    for route in all_routes():
+        path = route.path
+        for name, value in (
+            ("{queue}", "jobs"), ("{token}", "17"), ("{name:path}", "jobs-1"), ("{name}", "jobs"),
+        ):
+            path = path.replace(name, value)
+        path = re.sub(r"\{[a-z:]+\}", "1", path)
+        found += [(method, path) for method in sorted(route.methods or ())]
+    assert len(found) > 60
+    return found
 
 
 @contextlib.asynccontextmanager

@@ -1,13 +1,13 @@
 """Administration over HTTP: what the server says of itself, and what an operator does to it."""
 
-from fastapi import APIRouter
-
 from kestrelpy.http.admin import actions, health, items, jobs, moving, queues, server
 from kestrelpy.http.admin.health import Readiness
 from kestrelpy.http.admin.jobs import Jobs
 
-router = APIRouter()
-for each in (health, queues, items, actions, moving, jobs, server):
-    router.include_router(each.router)
+ROUTES = [
+    route
+    for each in (health, queues, items, actions, moving, jobs, server)
+    for route in each.router.routes
+]
 
-__all__ = ["Jobs", "Readiness", "router"]
+__all__ = ["ROUTES", "Jobs", "Readiness"]

@@ -6,16 +6,16 @@ One rule: no listing without a limit, and no action without a line.
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Final, cast
 from urllib.parse import quote, urlencode
 
 from fastapi import Query
 from starlette.requests import Request
 
 from kestrelpy.core import Queue
-from kestrelpy.http.admin.models import Error
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
+from kestrelpy.http.models import refusals
 from kestrelpy.http.values import queue_name
 
 log = logging.getLogger("kestrelpy.admin")
@@ -29,12 +29,9 @@ After = Annotated[
     int, Query(ge=0, le=NUMBER_MAX, description="The cursor of the page before; 0: the first page.")
 ]
 
-# What every route of administration may answer.
-ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": Error, "description": "A bad value: one sentence says which."},
-    404: {"model": Error, "description": "There is no such thing."},
-    503: {"model": Error, "description": "The server cannot do this now: one sentence says why."},
-}
+# What routes of administration refuse with.
+LIMITED: Final = refusals(413)
+ERRORS: Final = refusals(404, 413)
 
 
 def call_of(request: Request) -> Call:

@@ -21,9 +21,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, call_of
+from kestrelpy.http.admin.common import LIMITED, call_of
 from kestrelpy.http.answers import JSON, answer, without_paths
 from kestrelpy.http.call import Call
+from kestrelpy.http.models import Error
 from kestrelpy.operations import (
     PAUSE,
     QueueFacts,
@@ -33,7 +34,7 @@ from kestrelpy.operations import (
     survey,
 )
 
-router: Final = APIRouter(tags=["health"])
+router: Final = APIRouter(tags=["health"], responses=LIMITED)
 _encode: Final = msgspec.json.Encoder().encode
 QUEUES_MAX: Final = 10_000
 _PER_PART: Final = 100
@@ -67,7 +68,7 @@ class Readiness:
 
 @router.get(
     "/health", summary="How the server is", response_model=models.Health,
-    responses={503: {"model": models.Health}},
+    responses={503: {"model": models.Health | Error}},
 )  # fmt: skip
 async def get_health(request: Request) -> Response:
     """Answer 503 if the journal of any queue has failed."""
@@ -82,7 +83,7 @@ async def get_health(request: Request) -> Response:
 
 @router.get(
     "/ready", summary="Whether the server takes new items", response_model=models.Ready,
-    responses={503: {"model": models.Ready}},
+    responses={503: {"model": models.Ready | Error}},
 )  # fmt: skip
 async def get_ready(request: Request) -> Response:
     """Answer 503 if the server stops, is not up, or has a queue that can store nothing.
@@ -102,7 +103,7 @@ async def get_ready(request: Request) -> Response:
 
 
 @router.get(
-    "/stats.json", summary="All figures", response_model=models.Stats, responses=ERRORS
+    "/stats.json", summary="All figures", response_model=models.Stats
 )
 async def get_stats(
     request: Request,

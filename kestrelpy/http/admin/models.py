@@ -54,13 +54,6 @@ def model_of(facts: type[NamedTuple], title: str, /, **more: Any) -> Any:
     return create_model(title, __doc__=facts.__doc__, **(fields | more))
 
 
-class Error(BaseModel):
-    """Why a request was refused."""
-
-    title: str
-    description: str
-
-
 class Health(BaseModel):
     """How the server is; `unwell` names the first queues that are not ok."""
 
@@ -77,6 +70,7 @@ class Ready(BaseModel):
 
 
 Server: Any = model_of(ServerFacts, "Server")
+Facts: Any = model_of(QueueFacts, "QueueFacts")
 QueueRow: Any = model_of(QueueFacts, "QueueRow", name=(str, ...))
 Journal: Any = model_of(JournalFacts, "Journal")
 Lease: Any = model_of(LeaseFacts, "LeaseRow")
@@ -98,7 +92,7 @@ class Stats(BaseModel):
     """The figures of the server, and of its queues by name."""
 
     server: Server
-    queues: dict[str, Any]
+    queues: dict[str, Facts]
     next: str | None
 
 
@@ -123,7 +117,7 @@ class Queue(BaseModel):
     name: str
     parent: str | None
     children: list[str]
-    facts: Any
+    facts: Facts
     markers: dict[str, int]
     journal: Journal
     settings: list[Setting]

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,7 +25,7 @@ from kestrelpy.http.admin.common import ERRORS, call_of, find_queue
 from kestrelpy.http.admin.health import pause
 from kestrelpy.http.admin.jobs import Job, Steps, jobs_of
 from kestrelpy.http.answers import HttpError, answer
-from kestrelpy.http.values import queue_name
+from kestrelpy.http.values import queue_name, refuse_unclear
 from kestrelpy.operations import (
     DeathFilter,
     Deaths,
@@ -38,7 +38,7 @@ from kestrelpy.operations import (
 )
 
 router: Final = APIRouter(
-    prefix="/admin", tags=["admin: actions"],
+    prefix="/admin", tags=["admin: actions"], dependencies=[Depends(refuse_unclear)],
     responses={**ERRORS, 202: {"model": models.Job, "description": "It goes on as a job."}},
 )  # fmt: skip
 BATCH: Final = 500

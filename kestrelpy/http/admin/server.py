@@ -9,13 +9,13 @@ from bisect import bisect_right
 from itertools import islice
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
-    ERRORS,
+    LIMITED,
     NUMBER_MAX,
     After,
     Limit,
@@ -26,9 +26,11 @@ from kestrelpy.http.admin.common import (
 from kestrelpy.http.admin.health import totals_of
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.models import errors
+from kestrelpy.http.values import refuse_unclear
 from kestrelpy.operations import Rests, schedule_facts
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=ERRORS)
+router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
 
 
 @router.get("/schedules", summary="Schedules", response_model=models.SchedulePage)
@@ -60,7 +62,7 @@ async def get_connections(request: Request, limit: Limit = 100, after: After = 0
 
 
 @router.delete("/connections/{connection}", summary="Close a connection",
-               response_model=models.Count)  # fmt: skip
+               response_model=models.Count, responses=errors(404))  # fmt: skip
 async def delete_connection(
     request: Request, connection: Annotated[int, Path(ge=1, le=NUMBER_MAX)]
 ) -> Response:
@@ -91,7 +93,8 @@ async def get_mode(request: Request) -> Response:
     return answer({"mode": call_of(request).host.mode})
 
 
-@router.patch("/mode", summary="Change the mode", response_model=models.Mode)
+@router.patch("/mode", summary="Change the mode", response_model=models.Mode,
+              dependencies=[Depends(refuse_unclear)])  # fmt: skip
 async def patch_mode(request: Request, mode: models.Mode) -> Response:
     """Set the mode; it lasts until the next change or the end of the process."""
     call = call_of(request)
@@ -110,8 +113,7 @@ async def post_reload(request: Request) -> Response:
 
 
 @router.post("/drain", summary="Drain and end the process", status_code=202,
-             response_model=models.Count,
-             responses={403: {"model": models.Error}})  # fmt: skip
+             response_model=models.Count)  # fmt: skip
 async def post_drain(request: Request) -> Response:
     """Answer what is under way, close the journals, end the process; `allow_shutdown` must be
     true."""

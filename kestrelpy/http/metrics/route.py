@@ -15,9 +15,10 @@ from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
 from kestrelpy.http.metrics.families import queue_histograms
 from kestrelpy.http.metrics.scrapes import Scrapes, rendered
+from kestrelpy.http.models import refusals
 from kestrelpy.http.values import queue_name
 
-router: Final = APIRouter(tags=["metrics"])
+router: Final = APIRouter(tags=["metrics"], responses=refusals(413))
 QUEUES_MAX: Final = 20
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 

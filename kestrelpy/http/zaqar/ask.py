@@ -19,6 +19,7 @@ from starlette.requests import Request
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
+from kestrelpy.http.values import parsed
 from kestrelpy.http.zaqar.projects import NAME, PROJECT_BYTES_MAX, prefix_of
 
 LIMIT: Final = 10
@@ -140,10 +141,13 @@ class Ask:
         return decoded(body, kind) if body.strip() else None
 
 
-def decoded(body: bytes, kind: type[Any] | Any) -> Any:
-    """Return the body as this type; raise HttpError."""
+def decoded(body: bytes, kind: type[Any] | Any, *, may_repeat: bool = False) -> Any:
+    """Return the body as this type; raise HttpError. `may_repeat`: the caller looks whether a
+    member is there twice."""
     try:
         value = msgspec.json.decode(body, type=kind)
+        if not may_repeat:
+            parsed(body)
         if _MANY_DIGITS.search(body):
             _check_numbers(msgspec.json.decode(body))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -187,12 +191,13 @@ def _client(text: str) -> bytes:
 
 
 def _project(request: Request) -> bytes:
-    for name, value in request.scope["headers"]:
-        if name == b"x-project-id":
-            project: bytes = value.strip()
-            if not project:
-                raise HttpError(400, "X-Project-ID is empty")
-            if len(project) > PROJECT_BYTES_MAX:
-                raise HttpError(400, f"X-Project-ID has over {PROJECT_BYTES_MAX} bytes")
-            return project
-    raise HttpError(400, "an X-Project-ID header is needed")
+    found: list[bytes] = [
+        value.strip() for name, value in request.scope["headers"] if name == b"x-project-id"
+    ]
+    if len(found) != 1:  # whether the user may do this was asked for one
+        raise HttpError(400, "one X-Project-ID header is needed")
+    if not found[0]:
+        raise HttpError(400, "X-Project-ID is empty")
+    if len(found[0]) > PROJECT_BYTES_MAX:
+        raise HttpError(400, f"X-Project-ID has over {PROJECT_BYTES_MAX} bytes")
+    return found[0]

@@ -21,6 +21,8 @@ from kestrelpy.core import Queue
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
 from kestrelpy.http.leases import LeaseTaker, Taken
+from kestrelpy.http.models import errors, header
+from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import Ask
 from kestrelpy.http.zaqar.ids import ClaimId, claim_id
 from kestrelpy.http.zaqar.shown import age, message
@@ -31,7 +33,7 @@ GRACE: Final = 60
 SECONDS_MIN: Final = 60
 SECONDS_MAX: Final = 43_200
 
-router: Final = APIRouter()
+router: Final = APIRouter(tags=["messaging"], responses=models.ERRORS)
 _CLAIMS: Final = "/v2/queues/{queue}/claims"
 
 
@@ -53,7 +55,14 @@ class Times(msgspec.Struct):
         return ttl * 1000, grace * 1000
 
 
-@router.post(_CLAIMS, status_code=201, summary="Claim messages")
+@router.post(
+    _CLAIMS, status_code=201, summary="Claim messages", response_model=models.Messages,
+    responses={
+        201: {"headers": {"Location": header("The claim.")}},
+        204: {"description": "There is nothing to claim."},
+    },
+    openapi_extra=models.told(models.count(), models.WAIT, body=models.TIMES),
+)  # fmt: skip
 async def create(request: Request, queue: str) -> Response:
     """Claim up to `limit` messages; wait up to `wait` seconds for the first."""
     ask = Ask(request)
@@ -75,7 +84,10 @@ async def create(request: Request, queue: str) -> Response:
     return answer({"messages": messages}, 201, {"Location": f"{ask.path}/claims/{claim}"})
 
 
-@router.get(_CLAIMS + "/{claim}", summary="Show a claim")
+@router.get(
+    _CLAIMS + "/{claim}", summary="Show a claim", response_model=models.Claim,
+    responses=errors(404), openapi_extra=models.told(),
+)  # fmt: skip
 async def show(request: Request, queue: str, claim: str) -> Response:
     """Show a claim and the messages that it holds."""
     ask = Ask(request)
@@ -99,7 +111,10 @@ async def show(request: Request, queue: str, claim: str) -> Response:
     })  # fmt: skip
 
 
-@router.patch(_CLAIMS + "/{claim}", status_code=204, summary="Renew a claim")
+@router.patch(
+    _CLAIMS + "/{claim}", status_code=204, summary="Renew a claim", responses=errors(404),
+    openapi_extra=models.told(body=models.TIMES),
+)  # fmt: skip
 async def renew(request: Request, queue: str, claim: str) -> Response:
     """Let the claim last for `ttl` from now."""
     ask = Ask(request)
@@ -117,7 +132,10 @@ async def renew(request: Request, queue: str, claim: str) -> Response:
     return nothing()
 
 
-@router.delete(_CLAIMS + "/{claim}", status_code=204, summary="Release a claim")
+@router.delete(
+    _CLAIMS + "/{claim}", status_code=204, summary="Release a claim",
+    openapi_extra=models.told(),
+)  # fmt: skip
 async def release(request: Request, queue: str, claim: str) -> Response:
     """Give the messages of the claim back; there need not be such a claim."""
     ask = Ask(request)

@@ -13,8 +13,10 @@ from starlette.responses import Response
 
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Call
+from kestrelpy.http.models import refusals
+from kestrelpy.http.zaqar import models
 
-router: Final = APIRouter()
+router: Final = APIRouter(tags=["messaging"], responses=refusals())
 _ALL: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 _QUEUE: Final = "/v2/queues/{queue_name}"
 
@@ -70,7 +72,8 @@ async def ping() -> Response:
     return nothing()
 
 
-@router.get("/v2/health", summary="What can the server do now?")
+@router.get("/v2/health", summary="What can the server do now?",
+            response_model=models.MessagingHealth)  # fmt: skip
 async def health(request: Request) -> Response:
     """Answer whether the server stores and hands out messages."""
     call: Call = request.scope["call"]
@@ -83,7 +86,7 @@ async def health(request: Request) -> Response:
     })  # fmt: skip
 
 
-@router.get("/v2/", summary="The home document")
+@router.get("/v2/", summary="The home document", response_model=models.Resources)
 @router.get("/v2", include_in_schema=False)
 async def home() -> Response:
     """Answer with the resources of this interface (JSON home)."""

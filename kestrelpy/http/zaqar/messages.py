@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,9 +24,12 @@ from kestrelpy.errors import ServerError
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
 from kestrelpy.http.leases import LeaseTaker
-from kestrelpy.http.zaqar.ask import LIMIT_MAX, POST_BYTES_MAX, Ask
+from kestrelpy.http.models import errors, header
+from kestrelpy.http.zaqar import models
+from kestrelpy.http.zaqar.ask import LIMIT_MAX, POST_BYTES_MAX, Ask, decoded
+from kestrelpy.http.zaqar.batch import Batch, checked, may_repeat, refuse_repeats
 from kestrelpy.http.zaqar.ids import ClaimId, Marker, MessageId, claim_id, marker, message_id
-from kestrelpy.http.zaqar.metadata import DELAY_MAX, TTL_MAX, TTL_MIN, Metadata, in_force, parsed
+from kestrelpy.http.zaqar.metadata import in_force, parsed
 from kestrelpy.http.zaqar.shown import href, message
 from kestrelpy.operations import (
     PAUSE,
@@ -45,33 +47,22 @@ from kestrelpy.operations import (
     seen_of,
 )
 
-router: Final = APIRouter()
+router: Final = APIRouter(tags=["messaging"], responses=models.ERRORS)
 _MESSAGES: Final = "/v2/queues/{queue}/messages"
 _STORED_PER_SLICE: Final = 200
-_CHECKED_PER_SLICE: Final = 2000
 _POP_LEASE_MS: Final = 60_000
 # A message may be claimed while its body is read for its removal, and be given back after that.
 _TRIES_MAX: Final = 5
 
 
-class Posted(msgspec.Struct):
-    """One message as it is posted."""
-
-    body: msgspec.Raw = msgspec.Raw()
-    ttl: int | None = None
-    delay: int | None = None
-
-
-class Batch(msgspec.Struct):
-    """The body of a post."""
-
-    messages: list[Posted]
-
-
 # -- post -------------------------------------------------------------------------------------
 
 
-@router.post(_MESSAGES, status_code=201, summary="Post messages")
+@router.post(
+    _MESSAGES, status_code=201, summary="Post messages", response_model=models.Posted,
+    responses={201: {"headers": {"Location": header("The first 20 of them.")}}},
+    openapi_extra=models.told(body=models.BATCH, required=True),
+)  # fmt: skip
 async def post(request: Request, queue: str) -> Response:
     """Store messages in their order; make the queue if there is none."""
     ask = Ask(request)
@@ -79,38 +70,18 @@ async def post(request: Request, queue: str) -> Response:
     found = call.broker.queues.get(name)
     meta = in_force(parsed(found.metadata)) if found is not None else in_force({})
     most = min(meta["_max_messages_post_size"], POST_BYTES_MAX)
-    batch: Batch | None = await ask.json(Batch, most)
+    body = await ask.raw(most)
+    batch: Batch | None = decoded(body, Batch, may_repeat=True) if body.strip() else None
     if batch is None or not batch.messages:
         raise HttpError(400, "there are no messages to post")
-    ready = await call.run(_checked(batch.messages, meta))
+    if may_repeat(body, batch):
+        await call.run(refuse_repeats(body))
+    ready = await call.run(checked(batch.messages, meta))
     target, ids, lsn = await call.run(_store(ask, name, ready))
     await call.until(Rests(target.log, lsn))
     hrefs = [href(ask.path, id_) for id_ in ids]
     location = f"{ask.path}/messages?ids={','.join(ids[:LIMIT_MAX])}"
     return answer({"resources": hrefs}, 201, {"Location": location})
-
-
-def _checked(
-    messages: list[Posted], meta: Metadata
-) -> Generator[bytes, None, list[tuple[bytes, int, int]]]:
-    """Return the body, the ttl and the delay of each, in seconds; raise HttpError."""
-    found = list[tuple[bytes, int, int]]()
-    for at, each in enumerate(messages):
-        ttl = meta["_default_message_ttl"] if each.ttl is None else each.ttl
-        delay = meta["_default_message_delay"] if each.delay is None else each.delay
-        body = bytes(each.body)
-        if not body:
-            raise HttpError(400, f"message {at} has no body")
-        if not TTL_MIN <= ttl <= TTL_MAX:
-            raise HttpError(400, f"ttl is {ttl}: {TTL_MIN} to {TTL_MAX} seconds are allowed")
-        if not 0 <= delay <= DELAY_MAX:
-            raise HttpError(400, f"delay is {delay}: 0 to {DELAY_MAX} seconds are allowed")
-        if ttl <= delay:
-            raise HttpError(400, f"message {at} would expire after {ttl} s, before it is due")
-        found.append((body, ttl, delay))
-        if at % _CHECKED_PER_SLICE == _CHECKED_PER_SLICE - 1:
-            yield PAUSE
-    return found
 
 
 def _store(
@@ -160,7 +131,16 @@ def _store(
 # -- list and get -----------------------------------------------------------------------------
 
 
-@router.get(_MESSAGES, summary="List messages")
+@router.get(
+    _MESSAGES, summary="List messages", response_model=models.MessagePage, responses=errors(404),
+    openapi_extra=models.told(
+        models.some("ids", "Those with these ids, and no others."),
+        models.text("marker", "After this one; take it from `next`."), models.count(),
+        models.flag("echo", "One's own messages, too."),
+        models.flag("include_claimed", "Claimed messages, too."),
+        models.flag("include_delayed", "Delayed messages, too."), models.WAIT,
+    ),
+)  # fmt: skip
 async def listing(request: Request, queue: str) -> Response:
     """List messages after a marker, or those with these ids."""
     ask = Ask(request)
@@ -230,7 +210,10 @@ async def _by_ids(ask: Ask, name: bytes, ids: list[str]) -> Response:
     return answer({"messages": [message(found, ask.path, each, unix_ms) for each in seen]})
 
 
-@router.get(_MESSAGES + "/{message}", summary="Show a message")
+@router.get(
+    _MESSAGES + "/{message}", summary="Show a message", response_model=models.Message,
+    responses=errors(404), openapi_extra=models.told(),
+)  # fmt: skip
 async def get(request: Request, queue: str, message: str) -> Response:
     """Show one message, claimed or not."""
     ask = Ask(request)
@@ -270,7 +253,10 @@ def _number(queue: Queue, id_: MessageId | None) -> int:
 # -- delete and pop ---------------------------------------------------------------------------
 
 
-@router.delete(_MESSAGES + "/{message}", status_code=204, summary="Delete a message")
+@router.delete(
+    _MESSAGES + "/{message}", status_code=204, summary="Delete a message",
+    openapi_extra=models.told(models.text("claim_id", "The claim that holds it.")),
+)  # fmt: skip
 async def delete(request: Request, queue: str, message: str) -> Response:
     """Delete a message, with `claim_id` one that is claimed; it need not be there."""
     ask = Ask(request)
@@ -319,7 +305,14 @@ async def _cancel(ask: Ask, queue: Queue, number: int) -> bool:
     return rests is not None
 
 
-@router.delete(_MESSAGES, status_code=204, summary="Delete or pop messages")
+@router.delete(
+    _MESSAGES, status_code=204, summary="Delete or pop messages",
+    responses={200: {"model": models.Messages, "description": "With `pop`: they are taken."}},
+    openapi_extra=models.told(
+        models.some("ids", "Those with these ids."), models.count("pop", None),
+        models.some("claim_ids", "The claims that hold them."),
+    ),
+)  # fmt: skip
 async def delete_many(request: Request, queue: str) -> Response:
     """Delete messages by their ids, or take up to `pop` of the oldest away."""
     ask = Ask(request)

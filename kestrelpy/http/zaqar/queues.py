@@ -23,6 +23,8 @@ from journal.store import Put
 from kestrelpy.core import Queue
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError, answer, nothing
+from kestrelpy.http.models import errors, header
+from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import Ask
 from kestrelpy.http.zaqar.ids import MessageId
 from kestrelpy.http.zaqar.metadata import (
@@ -39,7 +41,7 @@ from kestrelpy.http.zaqar.projects import own_name
 from kestrelpy.http.zaqar.shown import age, href
 from kestrelpy.operations import PAUSE, LeaseEnd, LogReader, QueueAdmin, Rests
 
-router: Final = APIRouter()
+router: Final = APIRouter(tags=["messaging"], responses=models.ERRORS)
 _QUEUES: Final = "/v2/queues"
 _QUEUE: Final = "/v2/queues/{queue}"
 _PATCH_TYPE: Final = "application/openstack-messaging-v2.0-json-patch"
@@ -60,7 +62,15 @@ class Purge(msgspec.Struct):
 # -- the listing ------------------------------------------------------------------------------
 
 
-@router.get(_QUEUES, summary="List queues")
+@router.get(
+    _QUEUES, summary="List queues", response_model=models.ProjectQueues,
+    openapi_extra=models.told(
+        models.count(), models.text("marker", "After this name."),
+        models.text("name", "The beginning of a name; `.*` stands for anything."),
+        models.flag("detailed", "With metadata."),
+        models.flag("with_count", "With how many match."),
+    ),
+)  # fmt: skip
 async def listing(request: Request) -> Response:
     """List the queues of the project by name, after the marker."""
     ask = Ask(request)
@@ -138,7 +148,15 @@ def _matcher(text: str | None) -> Callable[[str], bool]:
 # -- one queue --------------------------------------------------------------------------------
 
 
-@router.put(_QUEUE, status_code=201, summary="Make a queue")
+@router.put(
+    _QUEUE, status_code=201, summary="Make a queue", response_class=Response,
+    responses={
+        201: {"headers": {"Location": header("The queue.")}},
+        204: {"description": "It was there.", "headers": {"Location": header("The queue.")}},
+        **errors(409),
+    },
+    openapi_extra=models.told(body=models.METADATA),
+)  # fmt: skip
 async def put(request: Request, queue: str) -> Response:
     """Make the queue, with the metadata in the body; of a queue that is there, replace them."""
     ask = Ask(request)
@@ -166,7 +184,10 @@ async def _set(ask: Ask, name: bytes, meta: Metadata) -> None:
         raise HttpError(409, "the queue was declared with other settings, not by its metadata")
 
 
-@router.get(_QUEUE, summary="Show the metadata of a queue")
+@router.get(
+    _QUEUE, summary="Show the metadata of a queue", response_model=dict[str, Any],
+    openapi_extra=models.told(),
+)  # fmt: skip
 async def get(request: Request, queue: str) -> Response:
     """Show the metadata, with the reserved keys; the queue need not be there."""
     ask = Ask(request)
@@ -174,14 +195,21 @@ async def get(request: Request, queue: str) -> Response:
     return answer(in_force(parsed(found.metadata) if found is not None else {}))
 
 
-@router.head(_QUEUE, status_code=204, summary="Is there such a queue?")
+@router.head(
+    _QUEUE, status_code=204, summary="Is there such a queue?", responses=errors(404),
+    openapi_extra=models.told(),
+)  # fmt: skip
 async def head(request: Request, queue: str) -> Response:
     """Answer 204 or 404."""
     ask = Ask(request)
     return Response(b"", 204 if ask.name in ask.call.broker.queues else 404)
 
 
-@router.patch(_QUEUE, summary="Change the metadata of a queue")
+@router.patch(
+    _QUEUE, summary="Change the metadata of a queue", response_model=dict[str, Any],
+    responses=errors(404, 409, 415),
+    openapi_extra=models.told(body=models.PATCH, kind=_PATCH_TYPE, required=True),
+)  # fmt: skip
 async def patch(request: Request, queue: str) -> Response:
     """Apply the operations of a JSON patch to `/metadata`; show the result."""
     ask = Ask(request)
@@ -198,7 +226,9 @@ async def patch(request: Request, queue: str) -> Response:
     return answer(in_force(meta))
 
 
-@router.delete(_QUEUE, status_code=204, summary="Delete a queue")
+@router.delete(
+    _QUEUE, status_code=204, summary="Delete a queue", openapi_extra=models.told()
+)
 async def delete(request: Request, queue: str) -> Response:
     """Delete the queue with its messages; it need not be there."""
     ask = Ask(request)
@@ -208,7 +238,10 @@ async def delete(request: Request, queue: str) -> Response:
     return nothing()
 
 
-@router.post(_QUEUE + "/purge", status_code=204, summary="Empty a queue")
+@router.post(
+    _QUEUE + "/purge", status_code=204, summary="Empty a queue",
+    openapi_extra=models.told(body=models.PURGE),
+)  # fmt: skip
 async def purge(request: Request, queue: str) -> Response:
     """Remove all messages that are not claimed."""
     ask = Ask(request)
@@ -227,7 +260,10 @@ async def purge(request: Request, queue: str) -> Response:
 # -- figures ----------------------------------------------------------------------------------
 
 
-@router.get(_QUEUE + "/stats", summary="Show the figures of a queue")
+@router.get(
+    _QUEUE + "/stats", summary="Show the figures of a queue", response_model=models.QueueFigures,
+    openapi_extra=models.told(),
+)  # fmt: skip
 async def stats(request: Request, queue: str) -> Response:
     """Show how many messages are free and claimed, the oldest and the newest."""
     ask = Ask(request)

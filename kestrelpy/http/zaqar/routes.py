@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import APIRouter
+from starlette.routing import BaseRoute
 
 from kestrelpy.http.short_way import BusyRoute
 from kestrelpy.http.zaqar import claims, home, messages, queues
 
-router: Final = APIRouter(tags=["messaging"])
-for _each in (messages, claims, queues, home):
-    router.include_router(_each.router)
+ROUTES: Final[list[BaseRoute]] = [
+    route for each in (messages, claims, queues, home) for route in each.router.routes
+]
 _QUEUE: Final = "/v2/queues/{queue}"
 BUSY: Final = (
     BusyRoute("POST", f"{_QUEUE}/messages", messages.post, {}),

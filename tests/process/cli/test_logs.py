@@ -23,6 +23,15 @@ def test_a_text_line_cannot_be_forged_by_what_it_reports() -> None:
     assert line.endswith("ERROR kestrelpy: queue a\\n2026 ERROR forged\\r\\nb")
 
 
+def test_control_characters_are_escaped() -> None:
+    said = "a\x1b[2J\x00\x7f\x9b\u2028\u202eb \u00fc"
+
+    line = TextLines().format(record(said))
+    assert line.endswith(r": a\x1b[2J\x00\x7f\x9b\u2028\u202eb ü".encode().decode("utf-8"))
+    assert json.loads(JsonLines().format(record(said)))["message"] == said
+    assert JsonLines().format(record(said)).isprintable()
+
+
 def test_a_traceback_stays_on_the_line_in_both_formats() -> None:
     try:
         raise ValueError("what")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.support.http_client import web
+from tests.support.http_client import every_route, web
 
 URL = "/queues/jobs/items"
 
@@ -42,15 +43,62 @@ async def test_only_pages_of_this_server_and_programs_may_change_something(
         assert there.startswith(b"VALUE") == (status == 201)
 
 
+async def test_an_event_stream_is_asked_for_by_pages_of_this_server_alone(tmp_path: Path) -> None:
+    stream = {"Accept": "text/event-stream"}
+    async with web(tmp_path) as server:
+        for more, status in (
+            ({}, 200), ({"Sec-Fetch-Site": "same-origin"}, 200),
+            ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Origin": "http://elsewhere.example"}, 403),
+        ):  # fmt: skip
+            said = await server.client.get("/health", headers={**stream, **more})
+            assert said.status_code == status, more
+        page = await server.client.get("/health", headers={"Sec-Fetch-Site": "cross-site"})
+        assert page.status_code == 200
+
+
 async def test_every_answer_has_the_headers_of_safety(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        for url in ("/", "/nothing", "/queues/jobs/items"):
-            said = (await server.client.get(url)).headers
-            assert said["content-security-policy"].startswith("default-src 'none'")
-            assert said["x-content-type-options"] == "nosniff"
-            assert said["referrer-policy"] == "no-referrer"
-            assert said["cache-control"] == "no-store"
-            assert "access-control-allow-origin" not in said
+        heads = [
+            (await server.client.request(method, path)).headers for method, path in every_route()
+            if "connections/" not in path  # it would close this one
+        ]
+        heads += [(await server.client.get("/nothing")).headers]
+        for path, more in (
+            ("/", b"Host: elsewhere\r\n"), ("/", b""), ("/%zz", b"Host: localhost\r\n"),
+            ("/" + "x" * 9000, b"Host: localhost\r\n"), ("/", b"a: %b\r\n" % (b"x" * 33_000)),
+            ("/ /", b""), ("/", b"Host: localhost\r\nContent-Length: 99999999\r\n"),
+        ):  # fmt: skip
+            said = await server.raw(
+                b"GET %b HTTP/1.1\r\nConnection: close\r\n%b\r\n" % (path.encode(), more)
+            )
+            lines = said.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]
+            heads.append(httpx.Headers([tuple(line.split(": ", 1)) for line in lines]))
+        for head in heads:
+            policy = head["content-security-policy"]
+            assert policy.startswith("default-src 'none'")
+            assert "frame-ancestors 'none'" in policy
+            assert head["x-content-type-options"] == "nosniff"
+            assert head["referrer-policy"] == "no-referrer"
+            assert head["cross-origin-resource-policy"] == "same-origin"
+            assert head["cache-control"] == "no-store"
+            assert "set-cookie" not in head
+            assert not [name for name in head if name.startswith("access-control")]
+
+
+async def test_a_refused_method_is_answered_with_those_that_the_path_has(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        for method, path, allow in (
+            ("PUT", "/queues/jobs/items", "POST"), ("OPTIONS", "/queues/jobs/items", "POST"),
+            ("PUT", "/v2/queues/jobs/messages", "DELETE, GET, POST"), ("TRACE", "/nothing", ""),
+        ):
+            said = await server.client.request(method, path)
+            assert (said.status_code, said.headers["allow"]) == (405, allow), path
+
+
+async def test_a_path_with_one_more_slash_is_another_path(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        for path in ("/health/", "/queues/jobs/items/", "/v2/queues/"):
+            assert (await server.client.get(path)).status_code == 404, path
 
 
 async def test_methods_paths_and_bodies_that_are_not_allowed(tmp_path: Path) -> None:

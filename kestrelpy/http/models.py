@@ -1,0 +1,187 @@
+"""The shapes of answers, and of what else FastAPI does not see, for /openapi.json.
+
+    refusals(413) ──▶ what all routes of a router refuse with    errors(404) ──▶ one more of a route
+    parameter(...), told(...) ──▶ parameters and bodies that a handler reads itself
+
+One rule: a route declares every status that it answers with.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+Responses = dict[int | str, dict[str, Any]]
+
+_WHY: Final = {
+    400: "A bad value or a bad request: one sentence says which.",
+    401: "A user and a secret are needed, or these are wrong.",
+    403: "This user may not do this; or a page of another site asks.",
+    404: "There is no such thing.",
+    406: "Accept does not allow the answer.",
+    408: "The request did not come in time.",
+    409: "It contradicts what is there.",
+    412: "The version is another one.",
+    413: "The body is too large.",
+    414: "The URL is too long.",
+    415: "The body has another media type.",
+    417: "An expectation other than 100-continue.",
+    421: "The Host header names another server.",
+    431: "The headers are too large.",
+    503: "The server cannot do this now: one sentence says why.",
+}
+_TEXT: Final = {"schema": {"type": "string"}}
+
+
+class Error(BaseModel):
+    """Why a request was refused."""
+
+    title: str
+    description: str
+
+
+def errors(*statuses: int, model: type[BaseModel] = Error) -> Responses:
+    """Return the declaration of refusals with these statuses."""
+    found: Responses = {each: {"model": model, "description": _WHY[each]} for each in statuses}
+    if 401 in found:
+        found[401]["headers"] = {"WWW-Authenticate": _TEXT}
+    return found
+
+
+# What stands before the routes answers so, whatever the route.
+_ALWAYS: Final = errors(400, 401, 403, 408, 414, 417, 421, 431, 503)
+
+
+def refusals(*statuses: int) -> Responses:
+    """Return what the routes of a router refuse with: what all do, and these."""
+    return _ALWAYS | errors(*statuses)
+
+
+def parameter(
+    name: str, schema: dict[str, Any], description: str, where: str = "query", *,
+    required: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the declaration of a parameter that the handler reads itself."""
+    return {
+        "name": name, "in": where, "required": required, "schema": schema,
+        "description": description,
+    }  # fmt: skip
+
+
+def told(
+    *parameters: dict[str, Any], body: dict[str, Any] | None = None,
+    kind: str = "application/json", required: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what a route declares besides what FastAPI sees: parameters, and the body's schema."""
+    found: dict[str, Any] = {"parameters": list(parameters)} if parameters else {}
+    if body is not None:
+        found["requestBody"] = {"content": {kind: {"schema": body}}, "required": required}
+    return found
+
+
+def header(description: str) -> dict[str, Any]:
+    """Return the declaration of a header of an answer."""
+    return {**_TEXT, "description": description}
+
+
+def described(openapi: dict[str, Any]) -> dict[str, Any]:
+    """Take out of the description what no route answers: FastAPI's own 422, a body to HEAD."""
+    for methods in openapi["paths"].values():
+        for method, operation in methods.items():
+            operation["responses"].pop("422", None)
+            if method == "head":
+                for said in operation["responses"].values():
+                    said.pop("content", None)
+    shapes = openapi.get("components", {}).get("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        shapes.pop(name, None)
+    return openapi
+
+
+BYTES: Final = {"type": "string", "format": "binary"}
+IDEMPOTENCY_KEY: Final = parameter(
+    "Idempotency-Key", {"type": "string"}, "The same as `id`, which goes first.", "header"
+)
+
+
+# -- items and leases, streams and categories ---------------------------------------------------
+
+
+class Stored(BaseModel):
+    """The number of an item that is on disk."""
+
+    id: int
+
+
+class Duplicate(BaseModel):
+    """Its id was seen before: nothing is stored."""
+
+    duplicate: bool
+
+
+class LeasedItem(BaseModel):
+    """A lease and its item. The body is text, or else base64."""
+
+    token: int
+    id: int
+    attempts: int
+    flags: int
+    lease_left_ms: int
+    body: str | None = None
+    base64: str | None = None
+
+
+class Leases(BaseModel):
+    """Leases; none: there was nothing to lease."""
+
+    leases: list[LeasedItem]
+
+
+class Appended(BaseModel):
+    """The version of an event that is on disk, and its number in the queue."""
+
+    version: int
+    id: int
+
+
+class Conflict(Error):
+    """The version that was expected, and the one that the stream has."""
+
+    expected: int | str
+    actual: int
+
+
+class Event(BaseModel):
+    """An event. The body is text, or else base64."""
+
+    stream: str | None
+    id: int
+    marker: int | None
+    stored_ms: int
+    idempotency_key: str | None = None
+    body: str | None = None
+    base64: str | None = None
+
+
+class VersionedEvent(Event):
+    """An event of a stream."""
+
+    version: int
+
+
+class StreamEvents(BaseModel):
+    """Events of a stream; `version` is that of its last one, 0: there is none."""
+
+    stream: str
+    version: int
+    events: list[VersionedEvent]
+
+
+class CategoryEvents(BaseModel):
+    """Events of a category; `next` goes on after them."""
+
+    category: str
+    after: int
+    next: str
+    events: list[Event]

@@ -1,0 +1,191 @@
+"""The shapes of the messaging API for /openapi.json: headers, queries, bodies, answers.
+
+    told(HEADERS..., LIMIT, body=BATCH) ──▶ what a handler reads through `Ask`
+
+One rule: they describe; `Ask` and the Structs beside the handlers check.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel
+
+from kestrelpy.http.models import parameter, refusals
+from kestrelpy.http.models import told as told_of
+from kestrelpy.http.zaqar.ask import LIMIT, LIMIT_MAX, WAIT_SECONDS_MAX
+from kestrelpy.http.zaqar.projects import PROJECT_BYTES_MAX
+
+ERRORS: Final = refusals(406)
+_FLAG: Final = {"type": "boolean", "default": False}
+_TEXT: Final = {"type": "string"}
+_OBJECT: Final = {"type": "object", "additionalProperties": True}
+_SOME: Final = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": LIMIT_MAX}
+_HEADERS: Final = (
+    parameter("Client-ID", {"type": "string", "format": "uuid"}, "Who asks.", "header",
+              required=True),
+    parameter("X-Project-ID", {"type": "string", "minLength": 1, "maxLength": PROJECT_BYTES_MAX},
+              "Whose queues.", "header", required=True),
+)  # fmt: skip
+
+
+def flag(name: str, description: str) -> dict[str, Any]:
+    """Return the declaration of a truth value of the query."""
+    return parameter(name, _FLAG, description)
+
+
+def count(name: str = "limit", default: int | None = LIMIT) -> dict[str, Any]:
+    """Return the declaration of how many the client wants."""
+    schema: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}
+    if default is not None:
+        schema["default"] = default
+    return parameter(name, schema, "How many at most.")
+
+
+def text(name: str, description: str) -> dict[str, Any]:
+    """Return the declaration of a text of the query."""
+    return parameter(name, _TEXT, description)
+
+
+def some(name: str, description: str) -> dict[str, Any]:
+    """Return the declaration of a list in the query."""
+    return parameter(name, _SOME, description)
+
+
+def told(
+    *parameters: dict[str, Any], body: dict[str, Any] | None = None,
+    kind: str = "application/json", required: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what a route of a project declares besides what FastAPI sees."""
+    return told_of(*_HEADERS, *parameters, body=body, kind=kind, required=required)
+
+
+WAIT: Final = parameter(
+    "wait", {"type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MAX, "default": 0},
+    "Seconds to wait for the first.",
+)  # fmt: skip
+_SECONDS: Final = {"type": ["integer", "null"]}
+BATCH: Final = {
+    "type": "object", "required": ["messages"],
+    "properties": {"messages": {"type": "array", "minItems": 1, "items": {
+        "type": "object", "required": ["body"],
+        "properties": {"body": {}, "ttl": _SECONDS, "delay": _SECONDS},
+    }}},
+}  # fmt: skip
+TIMES: Final = {"type": "object", "properties": {"ttl": _SECONDS, "grace": _SECONDS}}
+METADATA: Final = _OBJECT
+PATCH: Final = {
+    "type": "array", "items": {
+        "type": "object", "required": ["op", "path"],
+        "properties": {
+            "op": {"enum": ["add", "replace", "remove"]},
+            "path": {"type": "string", "pattern": "^/metadata/."}, "value": {},
+        },
+    },
+}  # fmt: skip
+PURGE: Final = {
+    "type": "object",
+    "properties": {"resource_types": {
+        "type": ["array", "null"], "items": {"enum": ["messages", "subscriptions"]},
+    }},
+}  # fmt: skip
+
+
+class Link(BaseModel):
+    """Where the next page is."""
+
+    rel: Literal["next"]
+    href: str
+
+
+class Message(BaseModel):
+    """A message; its body is any JSON."""
+
+    id: str
+    href: str
+    ttl: int
+    age: int
+    body: Any
+    claim_count: int
+    checksum: str
+
+
+class Messages(BaseModel):
+    """Messages that were claimed or taken."""
+
+    messages: list[Message]
+
+
+class MessagePage(Messages):
+    """Messages after a marker, with links; or those with some ids, without."""
+
+    links: list[Link] | None = None
+
+
+class Posted(BaseModel):
+    """The hrefs of the messages that are on disk."""
+
+    resources: list[str]
+
+
+class Claim(Messages):
+    """A claim, and the messages that it holds. Times are in seconds."""
+
+    age: int
+    ttl: int
+    href: str
+
+
+class ProjectQueue(BaseModel):
+    """A queue of a project; its metadata if details were asked for."""
+
+    name: str
+    href: str
+    metadata: dict[str, Any] | None = None
+
+
+class ProjectQueues(BaseModel):
+    """Queues of a project; `count`, if it was asked for, is how many match."""
+
+    queues: list[ProjectQueue]
+    links: list[Link]
+    count: int | None = None
+
+
+class OneMessage(BaseModel):
+    """A message in figures."""
+
+    href: str
+    age: int
+    created: str
+
+
+class MessageFigures(BaseModel):
+    """How many messages a queue has."""
+
+    claimed: int
+    free: int
+    total: int
+    oldest: OneMessage | None = None
+    newest: OneMessage | None = None
+
+
+class QueueFigures(BaseModel):
+    """The figures of a queue."""
+
+    messages: MessageFigures
+
+
+class MessagingHealth(BaseModel):
+    """Whether the server stores and hands out messages."""
+
+    catalog_reachable: bool
+    storage_reachable: bool
+    mode: Literal["up", "readonly", "quiescent"]
+    queues: int
+
+
+class Resources(BaseModel):
+    """The home document (JSON home)."""
+
+    resources: dict[str, Any]

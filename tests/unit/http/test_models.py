@@ -1,0 +1,38 @@
+"""What a route declares besides what FastAPI sees."""
+
+from __future__ import annotations
+
+from kestrelpy.http.models import described, parameter, refusals, told
+
+
+def test_a_router_refuses_with_what_all_do_and_with_its_own() -> None:
+    assert refusals(404).keys() - refusals().keys() == {404}
+    assert "WWW-Authenticate" in refusals()[401]["headers"]
+
+
+def test_parameters_and_a_body_are_told() -> None:
+    count = parameter("limit", {"type": "integer"}, "How many.")
+    assert (count["in"], count["required"]) == ("query", False)
+    assert told() == {}
+    assert told(count, body={}, kind="a/b", required=True) == {
+        "parameters": [count],
+        "requestBody": {"content": {"a/b": {"schema": {}}}, "required": True},
+    }  # fmt: skip
+
+
+def test_what_no_route_answers_is_not_described() -> None:
+    content = {"application/json": {}}
+    openapi = {
+        "paths": {"/a": {
+            "head": {"responses": {"422": {}, "404": {"description": "x", "content": content}}},
+            "get": {"responses": {"200": {"content": content}}},
+        }},
+        "components": {"schemas": {"HTTPValidationError": {}, "ValidationError": {}, "Error": {}}},
+    }  # fmt: skip
+    assert described(openapi) == {
+        "paths": {"/a": {
+            "head": {"responses": {"404": {"description": "x"}}},
+            "get": {"responses": {"200": {"content": content}}},
+        }},
+        "components": {"schemas": {"Error": {}}},
+    }  # fmt: skip
