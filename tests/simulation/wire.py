@@ -39,6 +39,7 @@ class Wire(asyncio.Transport):
         self._ledger = ledger
         self._protocol: Any = None
         self._inbound: deque[tuple[bytes, list[Request]]] = deque()
+        self._drops = False  # True if the client is gone, and what was on the way as well
         self._arrives_us = 0
         self._reads = True
         self._closing = False
@@ -84,6 +85,8 @@ class Wire(asyncio.Transport):
         self._arrives_us = max(self._arrives_us, now + self._random.choice(_TRIP_US))
 
         def arrive() -> None:
+            if self._drops:
+                return  # it came behind what was dropped
             self._inbound.append((data, whole))
             self._loop.outside(self._receive)
 
@@ -106,6 +109,7 @@ class Wire(asyncio.Transport):
 
     def _lose(self) -> None:
         if self._random.random() < 0.5:
+            self._drops = True
             self._inbound.clear()
         self._loop.outside(self._lost)
 
