@@ -2,7 +2,7 @@
 
     batches   20 messages a request: post, claim and delete at once, claim and delete one by one
     beside    2,000 posts a second from a process of their own, a setter on the memcache port
-    scrapes   /metrics of 1,000 queues, again and again, a setter on the memcache port
+    scrapes   /metrics of 1,000 queues, each 1.1 s, a setter on the memcache port
     start     the daemon with HTTP and without: memory, time until it is ready
 
 The one rule: one connection, one request at a time; a setter is compared with itself alone, in the
@@ -15,6 +15,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -31,8 +32,10 @@ from bench.servers import ServerFailed, free_port
 
 BATCH: Final = 20
 POSTS_PER_SECOND: Final = 2_000
-BEHIND_S: Final = 0.05  # posts that are further behind are left out
+BEHIND_S: Final = 0.002  # posts that are further behind are left out
+CONNECTIONS: Final = 16
 QUEUES: Final = 1_000
+SCRAPE_REST_S: Final = 1.1  # within a second two scrapes share one rendering
 PAUSE_S: Final = 0.001
 _HEADERS: Final = (
     "Host: localhost\r\nX-Project-ID: bench\r\n"
@@ -48,6 +51,10 @@ class HttpLine:
         self._socket = socket.create_connection(("127.0.0.1", port), _ANSWER_LIMIT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._in = self._socket.makefile("rb")
+
+    def fileno(self) -> int:
+        """Return the file descriptor, for `select`."""
+        return self._socket.fileno()
 
     def send(self, request: bytes) -> None:
         """Send a request."""
@@ -171,7 +178,7 @@ def scrapes(bench: Bench) -> list[Figure]:
         setter.close()
         asked, each = request("GET", "/metrics"), []
         for _ in range(max(bench.sizes.web_rounds, 3)):
-            time.sleep(1.1)  # within a second two scrapes share one rendering
+            time.sleep(SCRAPE_REST_S)
             began = time.perf_counter()
             line.ask(asked, 200)
             each.append((time.perf_counter() - began) * 1000)
@@ -216,24 +223,23 @@ def _setter(line: Line, seconds: float) -> list[float]:
 
 
 def _posts(port: int, count: Any) -> None:
-    """Post at the rate, one message a request, on as many connections as it takes."""
+    """Post one message after the other at the rate, each on a connection that waits for nothing."""
     post = b"POST /queues/posts/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
-    lines = [HttpLine(port) for _ in range(16)]
-    began, sent = time.monotonic(), 0
+    idle, busy = [HttpLine(port) for _ in range(CONNECTIONS)], set[HttpLine]()
+    due = time.monotonic()
     while True:
-        due = int((time.monotonic() - began) * POSTS_PER_SECOND)
-        if due - sent > POSTS_PER_SECOND * BEHIND_S:
-            began, sent, due = time.monotonic(), 0, 1
-        if due == sent:
-            time.sleep(0.0002)
-            continue
-        some = lines[: min(due - sent, len(lines))]
-        for line in some:
+        now = time.monotonic()
+        if idle and due <= now:
+            line = idle.pop()
             line.send(post + bytes(100))
-        for line in some:
+            busy.add(line)
+            due = max(due + 1 / POSTS_PER_SECOND, now - BEHIND_S)
+        wait = max(due - time.monotonic(), 0) if idle else None
+        for line in select.select(list(busy), [], [], wait)[0]:
             line.answer(201)
-        sent += len(some)
-        count.value += len(some)
+            busy.discard(line)
+            idle.append(line)
+            count.value += 1
 
 
 def _scrapes(port: int, count: Any) -> None:
@@ -241,6 +247,7 @@ def _scrapes(port: int, count: Any) -> None:
     while True:
         line.ask(request("GET", "/metrics"), 200)
         count.value += 1
+        time.sleep(SCRAPE_REST_S)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
     first scraper ──▶ walk ──▶ family ──▶ PAUSE ──▶ family ──▶ ... ──▶ text ──▶ kept for a second
     second scraper ────────────────────── waits for the same ──────────┘
 
-One rule: one rendering runs at a time, and no slice of it is longer than one family.
+One rule: one rendering runs at a time, and no slice of it has more than twenty samples.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import PAUSE
 
 SHARED_MS: Final = 1000
+# Samples of a family that are rendered in one go: about half a millisecond.
+SAMPLES_MAX: Final = 20
 
 
 class _One(Collector):
@@ -40,6 +42,17 @@ def rendered(family: Metric) -> bytes:
     registry = CollectorRegistry()
     registry.register(_One(family))
     return generate_latest(registry)
+
+
+def in_slices(family: Metric) -> Iterator[bytes]:
+    """Yield the family in pieces of SAMPLES_MAX samples; the first one has its head."""
+    for start in range(0, max(len(family.samples), 1), SAMPLES_MAX):
+        piece = Metric(family.name, family.documentation, family.type, family.unit)
+        piece.samples = family.samples[start : start + SAMPLES_MAX]
+        text = rendered(piece)
+        yield text if not start else b"".join(
+            line for line in text.splitlines(keepends=True) if not line.startswith(b"#")
+        )
 
 
 class Scrapes:
@@ -90,6 +103,7 @@ def _parts(
         server_families(figures, host, free_bytes, host.now_ms()), queue_families(figures),
     ):  # fmt: skip
         for family in families:
-            parts.append(rendered(family))
-            yield PAUSE
+            for part in in_slices(family):
+                parts.append(part)
+                yield PAUSE
     return b"".join(parts)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from kestrelpy.http.metrics import scrapes
-from kestrelpy.http.metrics.scrapes import Scrapes
+from kestrelpy.http.metrics.scrapes import Scrapes, in_slices, rendered
 from tests.support.http_client import web
 
 
@@ -51,3 +53,14 @@ async def test_the_end_of_the_server_ends_a_rendering(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         some.close()
         assert isinstance(await asyncio.wait_for(task, 20), bytes)
+
+
+@pytest.mark.parametrize("size", [0, 1, 19, 20, 21, 50])
+@pytest.mark.parametrize("kind", [CounterMetricFamily, GaugeMetricFamily])
+def test_a_family_in_slices_is_the_family(size: int, kind: type[Any]) -> None:
+    family = kind("kestrelpy_items", "Items # of all\nkinds.", labels=["queue"])
+    for number in range(size):
+        family.add_metric([f"#{number}\n# x"], number)
+    pieces = list(in_slices(family))
+    assert b"".join(pieces) == rendered(family)
+    assert all(piece.count(b"\n") <= 22 for piece in pieces)
