@@ -74,6 +74,7 @@ def test_what_is_known_is_in_the_list_and_has_a_reason(listed: FaultList) -> Non
     assert all(listed.known.values())
 
 
+@pytest.mark.slow
 def test_a_planted_fault_is_found_and_gone_afterwards(tmp_path: Path) -> None:
     source, test = tmp_path / "house.py", tmp_path / "test_house.py"
     source.write_text("def doors():\n    return 2\n")
@@ -89,6 +90,7 @@ def test_a_planted_fault_is_found_and_gone_afterwards(tmp_path: Path) -> None:
     assert source.read_text() == "def doors():\n    return 2\n"
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_without_the_fault_proves_nothing(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     source, test = tmp_path / "house.py", tmp_path / "tests" / "test_house.py"

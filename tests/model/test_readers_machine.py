@@ -390,6 +390,7 @@ class ReadersMachine(RuleBasedStateMachine):
         return found
 
 
+@pytest.mark.slow
 def test_every_reader_has_what_is_its_own() -> None:
     run_state_machine_as_test(
         ReadersMachine,

@@ -49,6 +49,7 @@ def test_a_queue_of_the_messaging_api_is_that_of_its_project() -> None:
     assert need_of("GET", "/v2/queues/jobs", b"main", "main") == Need(Role.READ, b"jobs")
 
 
+@pytest.mark.slow
 async def test_no_route_answers_a_stranger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

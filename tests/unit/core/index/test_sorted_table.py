@@ -70,6 +70,7 @@ def test_an_id_is_found_only_where_an_id_stands() -> None:
     assert times.find(3) == ((9 << 32) + 1, 3, 7)
 
 
+@pytest.mark.slow
 def test_chunks_stay_full_enough() -> None:
     """Those that come one after the other fill them; others fill half of each at least."""
     times, random = DueTimes(), Random(1)

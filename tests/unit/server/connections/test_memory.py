@@ -231,6 +231,7 @@ async def stalled_bodies(server: Running, count: int, size: int) -> list[Peer]:
     return peers
 
 
+@pytest.mark.slow
 async def test_stalled_bodies_hold_bounded_memory_and_delay_no_client(
     tmp_path: Path, impatient: None
 ) -> None:

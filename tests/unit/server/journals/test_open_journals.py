@@ -146,6 +146,7 @@ async def test_a_shortage_refuses_new_items_and_is_over_by_itself(
     assert len(told_of) == 2, told_of
 
 
+@pytest.mark.slow
 async def test_a_waiting_journal_is_tried_once_per_pause_and_not_in_every_turn(
     tmp_path: Path, disk: CountedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
