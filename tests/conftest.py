@@ -13,9 +13,9 @@ from hypothesis import settings
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from tests.support.soak import SEED_MAX, Soak, share, whole_time
+from tests.support.spark_classes import submit_options
 
-# Spark's processes are short here: a JVM that compiles quickly, and less well, takes half the time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", submit_options())
 
 # Machines are noisy: no test fails because it was slow.
 settings.register_profile("search", deadline=None, print_blob=True)
