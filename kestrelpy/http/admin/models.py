@@ -207,6 +207,23 @@ class JobList(BaseModel):
     jobs: list[Job]
 
 
+class FoundThing(BaseModel):
+    """One thing that a text names. `link` is its path; `state` is `gone` if it is not kept."""
+
+    kind: Literal["queue", "item", "marker", "token", "id", "key"]
+    queue: str
+    item: int | None
+    state: str | None
+    link: str
+
+
+class FoundThings(BaseModel):
+    """What a text names, a queue of that name first; `is_whole` is false if there may be more."""
+
+    hits: list[FoundThing]
+    is_whole: bool
+
+
 Number = Annotated[int, Field(ge=1, le=_NUMBER_MAX)]
 UnixMs = Annotated[int, Field(ge=0, le=_NUMBER_MAX)]
 

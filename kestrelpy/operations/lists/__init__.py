@@ -2,6 +2,7 @@
 
 from kestrelpy.operations.lists.connections import ConnectionFacts
 from kestrelpy.operations.lists.deaths import DeathFilter, Deaths, ListedDeath
+from kestrelpy.operations.lists.finding import Found, Hit, find
 from kestrelpy.operations.lists.items import ITEM_STATES, ItemList, ItemPage, ListedItem
 from kestrelpy.operations.lists.journals import JournalFacts, journal_facts
 from kestrelpy.operations.lists.keys import KeyFacts, KeyPage, list_keys
@@ -10,7 +11,8 @@ from kestrelpy.operations.lists.queues import QUEUE_SORTS, QueueOrder, QueuePage
 from kestrelpy.operations.lists.survey import survey
 
 __all__ = [
-    "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "Deaths", "ItemList",
-    "ItemPage", "JournalFacts", "KeyFacts", "KeyPage", "ListedDeath", "ListedItem", "QueueOrder",
-    "QueuePage", "journal_facts", "list_keys", "list_leases", "list_queues", "survey",
+    "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "Deaths", "Found",
+    "Hit", "ItemList", "ItemPage", "JournalFacts", "KeyFacts", "KeyPage", "ListedDeath",
+    "ListedItem", "QueueOrder", "QueuePage", "find", "journal_facts", "list_keys", "list_leases",
+    "list_queues", "survey",
 ]  # fmt: skip
