@@ -1,0 +1,1 @@
+"""What the page shows while it is open: sampled once, for everybody who watches."""
