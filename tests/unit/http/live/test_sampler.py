@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kestrelpy.core.counters import new_histogram
 from kestrelpy.http.live import sampler
 from kestrelpy.http.live.sampler import STATES, Sampler, percentile
-from kestrelpy.core.counters import new_histogram
 from tests.support.server_harness import ServerHarness
 
 
