@@ -142,6 +142,10 @@ class Leases:
         """Return the mover's leases, except those of dead letters."""
         return [each for each in self._others.values() if each.is_moving and not each.dead]
 
+    def first_without_end(self) -> Lease | None:
+        """Return the first of the leases that end with their connection; None: there is none."""
+        return next((each for each in self._others.values() if not each.is_moving), None)
+
     def without_token(self) -> list[Lease]:
         """Return the leases by connection, and the mover's leases that never were by token."""
         if len(self) == len(self.entries):

@@ -96,6 +96,21 @@ class Ring:
             },
         )  # fmt: skip
 
+    def tail(self, name: str, step: int) -> list[float | None]:
+        """Return each `step`th value of a figure, the oldest first, and its newest value."""
+        size = len(column := self._columns[self._names.index(name)])
+        if not size:
+            return []
+        first = self._first % self._range.size
+        oldest = self._slot - size + 1  # the slot of the first value
+        places = range(-oldest % step, size, step)
+        return [_value(column[(first + at) % size]) for at in places] + [self.last()[name]]
+
+    @property
+    def at_ms(self) -> int:
+        """The beginning of the newest point."""
+        return self._slot * self._range.step_ms
+
     def last(self) -> dict[str, float | None]:
         """Return the newest point; empty if there is none."""
         at = (self._first or len(self._columns[0])) - 1

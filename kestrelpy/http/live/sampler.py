@@ -11,66 +11,36 @@ One rule: a tick looks at a bounded number of queues, and changes nothing.
 from __future__ import annotations
 
 from math import nan
-from typing import Final, NamedTuple
+from typing import Final
 
 from kestrelpy.core import Broker, Queue
+from kestrelpy.http.live.figures import COUNTED, NO_ROW, Row, figures_of, percentile
+from kestrelpy.http.live.heat import Heat
 from kestrelpy.http.live.rings import RANGES, Ring, Rings
-from kestrelpy.http.metrics import COLUMNS, row_of
+from kestrelpy.http.live.troubles import LEVELS, Trouble, death_trouble, troubles_of
 
 PER_TICK: Final = 500
 KEPT_QUEUES: Final = 500
 _SECOND_MS: Final = 1000
 
-
-class Row(NamedTuple):
-    """The figures of a queue: six that only grow, then what there is now."""
-
-    stored: int = 0
-    delivered: int = 0
-    confirmed: int = 0
-    expired: int = 0
-    dead_total: int = 0
-    duplicates: int = 0
-    ready: int = 0
-    delayed: int = 0
-    leased: int = 0
-    dead: int = 0
-    keys_blocked: int = 0
-    age_ms: int = 0
-
-
-RATES: Final = Row._fields[:6]
+RATES: Final = Row._fields[:COUNTED]
 STATES: Final = ("ready", "delayed", "leased", "dead")
-QUEUE_SERIES: Final = ("stored", "delivered", "confirmed", *STATES, "age_ms")
-SERVER_SERIES: Final = (*RATES, *STATES, "age_ms", "sync_p99_ms", "disk_free")
-_PLACES: Final = [COLUMNS[name] for name in Row._fields]
-_NO_ROW: Final = Row()
-
-
-def figures_of(queue: Queue, now_ms: int) -> Row:
-    """Return the figures of a queue."""
-    row = row_of(queue, now_ms)
-    return Row(*[row[place] for place in _PLACES])
-
-
-def percentile(counts: list[int], part: float) -> int:
-    """Return a bound that this part of the values keeps: `counts[b]` have b bits."""
-    left = sum(counts) * part
-    for bits, count in enumerate(counts):
-        left -= count
-        if count and left <= 0:
-            return (1 << bits) - 1
-    return 0
+QUEUE_SERIES: Final = ("stored", "delivered", "confirmed", *STATES, "oldest_ms")
+SERVER_SERIES: Final = (
+    *RATES, *STATES, "oldest_ms", "wait_p99_ms", "sync_p99_ms", "disk_free",
+)  # fmt: skip
 
 
 class Kept:
     """What is kept of an active queue: its last hour, and its rates since the look before."""
 
-    __slots__ = ("_at_ms", "rates", "ring")
+    __slots__ = ("_at_ms", "died_ms", "heat", "rates", "ring")
 
     def __init__(self) -> None:
         self.ring = Ring(QUEUE_SERIES, RANGES["1h"], "f")
+        self.heat = Heat()
         self.rates = dict.fromkeys(RATES, 0.0)
+        self.died_ms: int | None = None  # when the latest dead letter was seen
         self._at_ms = 0
 
     def see(self, now_ms: int, row: Row, events: list[int]) -> None:
@@ -78,6 +48,8 @@ class Kept:
         seconds = max(now_ms - self._at_ms, _SECOND_MS) / _SECOND_MS if self._at_ms else 1.0
         self._at_ms = now_ms
         self.rates = {name: count / seconds for name, count in zip(RATES, events, strict=True)}
+        if self.rates["dead_total"]:
+            self.died_ms = now_ms
         self.ring.add(now_ms, [
             self.rates["stored"], self.rates["delivered"], self.rates["confirmed"],
             row.ready, row.delayed, row.leased, row.dead, row.age_ms,
@@ -88,8 +60,9 @@ class Sampler:
     """The samples of one server."""
 
     __slots__ = (
-        "_at", "_begun_ms", "_events", "_names", "_oldest_ms", "_syncs", "kept", "oldest_ms",
-        "rates", "rings", "rounds", "rows", "states", "ticks",
+        "_at", "_begun_ms", "_events", "_names", "_oldest_ms", "_syncs", "_waits", "kept",
+        "oldest_ms", "rates", "rings", "rounds", "rows", "states", "sync_p99_ms", "ticks",
+        "troubles", "wait_p99_ms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -98,6 +71,9 @@ class Sampler:
         self.rows: dict[bytes, Row] = {}  # of every queue, as the last look saw it
         self.rates = dict.fromkeys(RATES, 0.0)  # events a second, in the last whole round
         self.states = dict.fromkeys(STATES, 0)  # items
+        self.troubles: dict[bytes, list[Trouble]] = {}  # of the queues that have some
+        self.wait_p99_ms = 0  # of the items first delivered in the last whole round
+        self.sync_p99_ms = 0.0  # since the look before
         self.oldest_ms = 0  # age of the oldest item that waits
         self.kept: dict[bytes, Kept] = {}  # the most recently active queue is the last one
         self.rings = Rings(SERVER_SERIES, tuple(RANGES))
@@ -107,6 +83,7 @@ class Sampler:
         self._begun_ms = 0
         self._oldest_ms = 0
         self._syncs: list[int] = []
+        self._waits: list[int] = []  # of this round, by their bits
 
     def look(self, broker: Broker, now_ms: int, sync_us: list[int], disk_free: int | None) -> None:
         """Take the sample of this second. `sync_us` is the server's histogram of syncs."""
@@ -119,9 +96,11 @@ class Sampler:
         if self._at >= len(self._names):
             self.rounds += 1
             self.oldest_ms = self._oldest_ms
+            self.wait_p99_ms = percentile(self._waits, 0.99)
+        self.sync_p99_ms = self._sync_p99_ms(sync_us)
         self.rings.add(now_ms, [
-            *self.rates.values(), *self.states.values(), self.oldest_ms,
-            self._sync_p99_ms(sync_us), nan if disk_free is None else disk_free,
+            *self.rates.values(), *self.states.values(), self.oldest_ms, self.wait_p99_ms,
+            self.sync_p99_ms, nan if disk_free is None else disk_free,
         ])  # fmt: skip
 
     def _begin_round(self, broker: Broker, now_ms: int) -> None:
@@ -135,27 +114,58 @@ class Sampler:
             self._forget(name)
         self._names, self._at = list(broker.queues), 0
         self._events, self._begun_ms, self._oldest_ms = [0] * len(RATES), now_ms, 0
+        self._waits = [0] * len(self._waits)
 
     def _see(self, name: bytes, queue: Queue | None, now_ms: int) -> None:
         """Count the figures of this queue in."""
         if queue is None:
             self._forget(name)
             return
-        before, row = self.rows.get(name, _NO_ROW), figures_of(queue, now_ms)
-        self.rows[name] = row
+        before = self.rows.get(name, NO_ROW)
+        row = self.rows[name] = figures_of(queue, now_ms, before)
         self._oldest_ms = max(self._oldest_ms, row.age_ms)
         for state in STATES:
             self.states[state] += getattr(row, state) - getattr(before, state)
-        if not self.rounds:
-            return  # what was counted before the first look did not happen now
+        if self.rounds:  # what was counted before the first look did not happen now
+            self._count(name, queue, now_ms, row, before)
+        self._judge(name, queue, now_ms, row)
+
+    def _count(self, name: bytes, queue: Queue, now_ms: int, row: Row, before: Row) -> None:
+        """Count the events since the look before."""
         if row.stored < before.stored:  # deleted and made again
-            before = _NO_ROW
-        events = [row[at] - before[at] for at in range(len(RATES))]
-        if any(events):
+            before = NO_ROW
+        events = [new - old for new, old in zip(row[:COUNTED], before[:COUNTED], strict=True)]
+        has_events = any(events)
+        if has_events:
             self._events = [old + new for old, new in zip(self._events, events, strict=True)]
             self._keep(name)
-        if (kept := self.kept.get(name)) is not None:
-            kept.see(now_ms, row, events)
+        if (kept := self.kept.get(name)) is None:
+            return
+        kept.see(now_ms, row, events)
+        if has_events:
+            counters = queue.reader.counters
+            waits = kept.heat.see(now_ms, counters.waiting_ms, counters.service_ms)
+            if waits:
+                self._waits = [
+                    old + new for old, new in zip(self._waits or [0] * len(waits), waits,
+                                                  strict=True)
+                ]  # fmt: skip
+
+    def _judge(self, name: bytes, queue: Queue, now_ms: int, row: Row) -> None:
+        """Renew what is wrong with the queue; a trouble that lasts keeps its beginning."""
+        found, kept = troubles_of(queue, row, now_ms), self.kept.get(name)
+        if kept is not None and kept.died_ms is not None:
+            death = death_trouble(row.dead, kept.died_ms, now_ms)
+            found += [death] if death is not None else []
+        if not found:
+            self.troubles.pop(name, None)
+            return
+        since = {each.code: each.since_ms for each in self.troubles.get(name, ())}
+        found.sort(key=lambda each: LEVELS.index(each.level))
+        self.troubles[name] = [
+            each._replace(since_ms=min(each.since_ms, since.get(each.code, each.since_ms)))
+            for each in found
+        ]
 
     def _keep(self, name: bytes) -> None:
         """This queue is active: keep its past, and forget that of the queue that was not so for
@@ -165,10 +175,11 @@ class Sampler:
             del self.kept[next(iter(self.kept))]
 
     def _forget(self, name: bytes) -> None:
-        row = self.rows.pop(name, _NO_ROW)
+        row = self.rows.pop(name, NO_ROW)
         for state in STATES:
             self.states[state] -= getattr(row, state)
         self.kept.pop(name, None)
+        self.troubles.pop(name, None)
 
     def _sync_p99_ms(self, sync_us: list[int]) -> float:
         """Return what 99 of 100 syncs since the last look took at most."""

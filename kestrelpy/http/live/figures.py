@@ -1,0 +1,68 @@
+"""The figures of one queue, as the page shows them.
+
+One rule: a look reads them, and takes the same time whatever the queue holds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kestrelpy.core import Queue
+from kestrelpy.http.metrics import COLUMNS, row_of
+from kestrelpy.operations import State, queue_state
+
+
+class Row(NamedTuple):
+    """The figures of a queue: six that only grow, then what there is now.
+
+    `lease_age_ms` is the age of the oldest lease that has no end. `is_active`: an item was
+    delivered since the look before.
+    """
+
+    stored: int = 0
+    delivered: int = 0
+    confirmed: int = 0
+    expired: int = 0
+    dead_total: int = 0
+    duplicates: int = 0
+    ready: int = 0
+    delayed: int = 0
+    leased: int = 0
+    dead: int = 0
+    bytes: int = 0
+    waiters: int = 0
+    keys_blocked: int = 0
+    age_ms: int = 0
+    state: State = "ok"
+    is_paused: bool = False
+    lease_age_ms: int = 0
+    is_active: bool = False
+
+
+COUNTED: Final = 6
+_FROM_METRICS: Final = {name: COLUMNS[name] for name in Row._fields if name in COLUMNS}
+_DELIVERED: Final = COLUMNS["delivered"]
+NO_ROW: Final = Row()
+
+
+def figures_of(queue: Queue, now_ms: int, before: Row = NO_ROW) -> Row:
+    """Return the figures of a queue; `before` are those of the look before."""
+    row, reader = row_of(queue, now_ms), queue.reader
+    lease_age_ms = 0
+    if (first := reader.leases.first_without_end()) is not None:
+        lease_age_ms = max(now_ms + queue.clock.offset_ms - first.began_ms, 0)
+    return Row(
+        state=queue_state(queue, now_ms), is_paused=reader.paused, lease_age_ms=lease_age_ms,
+        is_active=row[_DELIVERED] != before.delivered,
+        **{name: row[place] for name, place in _FROM_METRICS.items()},
+    )
+
+
+def percentile(counts: list[int], part: float) -> int:
+    """Return a bound that this part of the values keeps: `counts[b]` have b bits."""
+    left = sum(counts) * part
+    for bits, count in enumerate(counts):
+        left -= count
+        if count and left <= 0:
+            return (1 << bits) - 1
+    return 0

@@ -1,0 +1,105 @@
+"""What is wrong with a queue: each trouble with its level, a sentence, and where to look.
+
+    its journal failed, its disk is full                        bad
+    paused, a key blocked, a lease without end that lasts,
+    nobody asks, dead letters that grow, a child abandoned      warn
+
+A trouble is known by its code: the sentence may change with the time, `since_ms` does not.
+
+One rule: a look at one queue takes the same time whatever it holds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+from kestrelpy.core import Queue
+from kestrelpy.http.answers import without_paths
+from kestrelpy.http.live.figures import Row
+from kestrelpy.operations import queue_facts
+
+Level = Literal["ok", "warn", "bad"]
+LEVELS: Final[tuple[Level, ...]] = ("bad", "warn", "ok")
+# A queue may be busy for so long before it is a trouble.
+BLOCKED_MS: Final = 60_000
+LEASED_MS: Final = 10 * 60_000
+UNASKED_MS: Final = 5 * 60_000
+DIED_MS: Final = 10 * 60_000
+_SECOND_MS: Final = 1000
+_BAD: Final = ("failed", "disk_full", "out_of_files")
+
+
+class Trouble(NamedTuple):
+    """One trouble of a queue. `tab` of the queue's page shows it; `since_ms` is steady time."""
+
+    level: Level
+    code: str
+    text: str
+    tab: str
+    since_ms: int
+
+
+def troubles_of(queue: Queue, row: Row, now_ms: int) -> list[Trouble]:
+    """Return what is wrong with a queue, the worst first; each as if it had begun now."""
+    found = list[Trouble]()
+
+    def add(level: Level, code: str, text: str, tab: str = "now", for_ms: int = 0) -> None:
+        found.append(Trouble(level, code, text, tab, now_ms - for_ms))
+
+    if row.state != "ok":
+        reason = without_paths(queue_facts(queue, now_ms).reason or "")
+        level: Level = "bad" if row.state in _BAD else "warn"
+        add(level, row.state, f"{_STATES[row.state]}: {reason}")
+    if row.is_paused and row.ready:
+        add("warn", "paused", f"paused, and {_items(row.ready)} ready")
+    if row.keys_blocked and row.age_ms >= BLOCKED_MS:
+        keys = "1 key is" if row.keys_blocked == 1 else f"{row.keys_blocked} keys are"
+        text = f"{keys} blocked, and the oldest item has waited for {span(row.age_ms)}"
+        add("warn", "blocked", text, "keys")
+    if row.lease_age_ms >= LEASED_MS:
+        text = f"an item has been leased for {span(row.lease_age_ms)}, and its lease has no end"
+        add("warn", "overdue", text, "leases", row.lease_age_ms)
+    if _is_unasked(queue, row):
+        text = f"nobody asks for its items: {_items(row.ready)} ready, the oldest"
+        add("warn", "unasked", f"{text} for {span(row.age_ms)}", "now", row.age_ms)
+    return sorted(found, key=lambda each: LEVELS.index(each.level))
+
+
+def death_trouble(dead: int, died_ms: int, now_ms: int) -> Trouble | None:
+    """Return the trouble of dead letters, of which the latest died at `died_ms`."""
+    if not dead or now_ms - died_ms >= DIED_MS:
+        return None
+    letters = "1 dead letter" if dead == 1 else f"{dead} dead letters"
+    text = f"{letters}, the latest died {span(now_ms - died_ms)} ago"
+    return Trouble("warn", "dead", text, "dead", died_ms)
+
+
+_STATES: Final = {
+    "failed": "its journal failed, nothing is acknowledged until a restart",
+    "disk_full": "its disk is full, nothing new is stored",
+    "out_of_files": "a file of its journal cannot be opened now",
+    "abandoned": "nobody asks for its items any more",
+}
+
+
+def _is_unasked(queue: Queue, row: Row) -> bool:
+    """True if its items wait, and nobody has asked for one for a while."""
+    if row.age_ms < UNASKED_MS or not row.ready or row.is_paused or row.state != "ok":
+        return False
+    is_read = queue.retained or queue.children  # its readers use markers, or its children
+    return not (is_read or row.waiters or row.leased or row.keys_blocked or row.is_active)
+
+
+def _items(count: int) -> str:
+    return "1 item is" if count == 1 else f"{count} items are"
+
+
+def span(ms: int) -> str:
+    """Return a duration in whole seconds, for a sentence: a figure or two."""
+    seconds = max(ms // _SECOND_MS, 0)
+    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {word}"
+    return f"{seconds} s"
+
+
