@@ -8,11 +8,13 @@ One rule: an error is one sentence that says what, where and what is allowed.
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from kestrelpy.errors import ClientError, InvalidToken, ItemRefused, Refused
 
@@ -78,3 +80,20 @@ def refused(error: Refused | HttpError) -> Response:
         )
     status = status_of(error)
     return Response(error_body(status, without_paths(str(error))), status, None, JSON)
+
+
+class Parts(Response):
+    """An answer that is sent while it is made: a part at a time, as fast as the client reads."""
+
+    def __init__(self, parts: AsyncIterator[bytes], media_type: str = JSON) -> None:
+        super().__init__(b"", 200, None, media_type)
+        del self.headers["content-length"]
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        )
+        async for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

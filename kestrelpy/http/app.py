@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import admin, docs, metrics, simple, streams, zaqar
+from kestrelpy.http import admin, docs, live, metrics, simple, streams, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, App, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
@@ -47,9 +47,11 @@ class Shared(NamedTuple):
     jobs: admin.Jobs
     scrapes: metrics.Scrapes
     readiness: admin.Readiness
+    live: live.Live
 
     def close(self) -> None:
         """End what is under way: the server stops."""
+        self.live.close()
         self.jobs.close()
         self.scrapes.close()
 
@@ -57,14 +59,14 @@ class Shared(NamedTuple):
 def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
     """Return the door of this server, which does not listen yet."""
     app = with_short_way(cast(App, make_app()), (*zaqar.BUSY, *simple.BUSY))
-    shared = Shared(admin.Jobs(), metrics.Scrapes(), admin.Readiness())
+    shared = Shared(admin.Jobs(), metrics.Scrapes(), admin.Readiness(), live.Live(host))
 
     async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:
         scope["shared"] = shared
         await app(scope, receive, send)
 
     guard = Guard(of_this_server, host, allowed_hosts, body_bytes_max, allowed_methods)
-    return Door(guard, admission, shared.close)
+    return Door(guard, admission, shared.live.open, shared.close)
 
 
 class _App(FastAPI):
@@ -94,7 +96,7 @@ def make_app() -> FastAPI:
     app.router.routes += zaqar.ROUTES
     for router in (simple.router, streams.router, metrics.router):
         app.router.routes += router.routes
-    app.router.routes += [*admin.ROUTES, *docs.router.routes]
+    app.router.routes += [*admin.ROUTES, *live.router.routes, *docs.router.routes]
     app.add_api_route("/", _page, include_in_schema=False)
     return app
 

@@ -106,7 +106,7 @@ class Call:
                 is_sync = log.lsn_stored < stored
                 waiting = log.waiting_stored if is_sync else log.waiting_written
                 waiting.add(self)
-                await self._woken()
+                await self.woken()
 
     async def run(self, steps: Generator[bytes, None, _T]) -> _T:
         """Run long work to its end, other work in between; return its result."""
@@ -118,7 +118,7 @@ class Call:
                 return result
             if (work := self._is_reading) is not None:
                 while not work.is_over:
-                    await self._woken()
+                    await self.woken()
                 self._is_reading = None
             elif (rests := self._rests) is not None:
                 self._rests = None
@@ -144,7 +144,7 @@ class Call:
             while not waiter.done:
                 if self.is_leaving:  # "nothing came" would not be true
                     raise ServerError("the server stops: ask again later")
-                await self._woken()
+                await self.woken()
         except BaseException:
             if not waiter.done:
                 self.broker.give_up(waiter)
@@ -172,11 +172,23 @@ class Call:
     async def until_over(self, request: TransferRequest) -> None:
         """Return when a transfer that this call owns is over. Raise Gone: it goes on."""
         while not request.is_over:
-            await self._woken()
+            await self.woken()
 
     async def pause(self, name: bytes, due_ms: int) -> None:
         """Go on at `due_ms`."""
         await self.wait(Want.OBSERVE, name, due_ms, after=_NO_MARKER)
+
+    async def woken(self) -> None:
+        """Wait for the next `flush`; the caller looks whether there is something new. Raise
+        Gone."""
+        self._check()
+        self.host.turn.schedule()
+        future = self._future = asyncio.get_running_loop().create_future()
+        try:
+            await future
+        finally:
+            self._future = None
+        self._check()
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -194,18 +206,7 @@ class Call:
         log = rests.log
         while log.lsn_stored < rests.stored and log.failure is None:
             log.waiting_stored.add(self)
-            await self._woken()
-
-    async def _woken(self) -> None:
-        """Wait for the next `flush`; the caller looks whether there is something new."""
-        self._check()
-        self.host.turn.schedule()
-        future = self._future = asyncio.get_running_loop().create_future()
-        try:
-            await future
-        finally:
-            self._future = None
-        self._check()
+            await self.woken()
 
     def _check(self) -> None:
         if self.is_gone:

@@ -297,9 +297,11 @@ class Door:
     """The listener, and all of its connections."""
 
     def __init__(
-        self, app: App, admission: Admission, at_close: Callable[[], None] = lambda: None
-    ) -> None:
-        """`at_close` ends what goes on without a connection."""
+        self, app: App, admission: Admission, at_open: Callable[[], None] = lambda: None,
+        at_close: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """`at_open` begins what goes on without a connection, `at_close` ends it."""
+        self._at_open = at_open
         self._at_close = at_close
         self._config = Config(
             cast(Any, app), loop="none", http="httptools", ws="none", lifespan="off",
@@ -320,6 +322,7 @@ class Door:
         if tls is not None:
             options = {"ssl": tls, "ssl_handshake_timeout": PATIENCE_SECONDS}
         self._server = await loop.create_server(self._new, host, port, backlog=BACKLOG, **options)
+        self._at_open()
         return [each.getsockname()[:2] for each in self._server.sockets]
 
     def _new(self) -> HttpConnection:

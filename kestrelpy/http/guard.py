@@ -30,6 +30,8 @@ log = logging.getLogger("kestrelpy.http")
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _BAD_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+# A page of another site must not even open it: a stream stays, and there are few.
+_STREAM: Final = "/events"
 _LOCAL_NAMES: Final = frozenset({b"localhost"})
 
 
@@ -148,7 +150,8 @@ class Guard:
                 origin = value
             elif name == b"accept":
                 accept = value
-        if method in _SAFE and b"text/event-stream" not in accept:
+        is_stream = scope["path"] == _STREAM or b"text/event-stream" in accept
+        if method in _SAFE and not is_stream:
             return
         if site and site not in (b"same-origin", b"none"):
             raise Rejected(403, "a page of another site may not ask this server for anything")

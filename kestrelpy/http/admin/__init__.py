@@ -1,8 +1,12 @@
 """Administration over HTTP: what the server says of itself, and what an operator does to it."""
 
 from kestrelpy.http.admin import actions, find, health, items, jobs, moving, queues, server
-from kestrelpy.http.admin.health import Readiness
+from kestrelpy.http.admin.common import find_queue, text_of
+from kestrelpy.http.admin.health import Readiness, totals_of
+from kestrelpy.http.admin.items import row_of_item
 from kestrelpy.http.admin.jobs import Jobs
+from kestrelpy.http.admin.models import shown
+from kestrelpy.http.admin.queues import members_of_queue
 
 ROUTES = [
     route
@@ -10,4 +14,7 @@ ROUTES = [
     for route in each.router.routes
 ]
 
-__all__ = ["ROUTES", "Jobs", "Readiness"]
+__all__ = [
+    "ROUTES", "Jobs", "Readiness", "find_queue", "members_of_queue", "row_of_item", "shown",
+    "text_of", "totals_of",
+]  # fmt: skip

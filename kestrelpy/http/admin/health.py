@@ -18,11 +18,10 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import LIMITED, call_of
-from kestrelpy.http.answers import JSON, answer, without_paths
+from kestrelpy.http.answers import Parts, answer, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import Error
 from kestrelpy.operations import (
@@ -158,20 +157,3 @@ def shown_queue(facts: QueueFacts) -> dict[str, Any]:
 def pause() -> Generator[bytes, None, None]:
     """Leave one turn to others."""
     yield PAUSE
-
-
-class Parts(Response):
-    """An answer that is sent while it is made: a part at a time, as fast as the client reads."""
-
-    def __init__(self, parts: AsyncIterator[bytes], media_type: str = JSON) -> None:
-        super().__init__(b"", 200, None, media_type)
-        del self.headers["content-length"]
-        self._parts = parts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send(
-            {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        )
-        async for part in self._parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -73,11 +73,12 @@ async def get_items(
     found = find_queue(call, queue)
     items = ItemList(found, LogReader(call), state or "", key, body, call.now_ms)
     page = await call.run(items.page(after, limit))
-    rows = [_row(each) for each in page.items]
+    rows = [row_of_item(each) for each in page.items]
     return answer({"items": rows, "next": next_page(request, page.next)})
 
 
-def _row(item: ListedItem) -> dict[str, Any]:
+def row_of_item(item: ListedItem) -> dict[str, Any]:
+    """Return the members of an item in a list."""
     row = item._asdict()
     return {**row, **cut_body(row.pop("body"), item.is_cut)}
 

@@ -94,19 +94,27 @@ async def get_queue(request: Request, queue: str) -> Response:
     """Answer with its figures, settings in force with their sources, markers and journal."""
     call = call_of(request)
     found = find_queue(call, queue)
-    facts, name = queue_facts(found, call.now_ms()), found.name.decode("ascii")
-    parent = found.parent.name.decode("ascii") if isinstance(found, ChildQueue) else None
-    children = [
-        f"{name}+{child.decode('ascii')}" for child in islice(found.children, _CHILDREN_MAX)
-    ]
     return answer({
-        "name": name, "parent": parent, "children": children, "facts": shown_queue(facts),
-        "markers": marker_facts(found)._asdict(), "journal": shown(journal_facts(found)),
+        **members_of_queue(found, call.now_ms()),
         "settings": [
             {"name": key, "value": without_paths(value), "source": source}
             for key, value, source in call.host.settings(found.name, found.declared)
         ],
     })  # fmt: skip
+
+
+def members_of_queue(queue: Queue, now_ms: int) -> dict[str, Any]:
+    """Return the facts of one queue as members, without its settings."""
+    name = queue.name.decode("ascii")
+    parent = queue.parent.name.decode("ascii") if isinstance(queue, ChildQueue) else None
+    children = [
+        f"{name}+{child.decode('ascii')}" for child in islice(queue.children, _CHILDREN_MAX)
+    ]
+    return {
+        "name": name, "parent": parent, "children": children,
+        "facts": shown_queue(queue_facts(queue, now_ms)),
+        "markers": marker_facts(queue)._asdict(), "journal": shown(journal_facts(queue)),
+    }  # fmt: skip
 
 
 @router.get("/queues/{queue}/leases", summary="Leases", response_model=models.LeasePage)

@@ -106,6 +106,15 @@ class Ring:
         places = range(-oldest % step, size, step)
         return [_value(column[(first + at) % size]) for at in places] + [self.last()[name]]
 
+    def series(self, name: str) -> list[float | None]:
+        """Return all values of one figure, the oldest first."""
+        return self.tail(name, 1)[:-1]
+
+    @property
+    def step_ms(self) -> int:
+        """The time from one point to the next."""
+        return self._range.step_ms
+
     @property
     def at_ms(self) -> int:
         """The beginning of the newest point."""

@@ -1,0 +1,84 @@
+"""`GET /views` and `GET /events`: a view of the page once, and as it changes.
+
+    id: 1700000000000-17        the start of the process, and the tick
+    event: whole | change       a change is a JSON merge patch of the view before (RFC 7396)
+    data: {...}
+    event: end                  the server drains
+
+One rule: a stream holds no events: whoever is late gets the newest view, whole.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, cast
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kestrelpy.http.answers import Parts, answer
+from kestrelpy.http.call import Call
+from kestrelpy.http.live.views import ROWS_MAX, Kind, Sort, Span, State, View
+from kestrelpy.http.live.watching import Live
+from kestrelpy.http.models import errors, refusals
+
+router: Final = APIRouter(tags=["live views"], responses=refusals(404, 413))
+_NUMBER_MAX: Final = (1 << 53) - 1
+_OFFSET_MAX: Final = 100_000
+STREAM: Final = "text/event-stream"
+
+
+class _Asked(BaseModel):
+    """The parameters of a view; those that a view does not know are ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+    view: Kind
+    range: Span = "1h"
+    queue: Annotated[str, Query(max_length=256)] = ""
+    search: Annotated[str, Query(max_length=128)] = ""
+    sort: Sort = "trouble"
+    order: Literal["up", "down"] = "down"
+    offset: Annotated[int, Query(ge=0, le=_OFFSET_MAX)] = 0
+    limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = ROWS_MAX
+    state: State | None = None
+    key: Annotated[str | None, Query(max_length=1024)] = None
+    after: Annotated[int, Query(ge=0, le=_NUMBER_MAX)] = 0
+
+
+class WholeView(BaseModel):
+    """A view; docs/http/admin.md names the members of each."""
+
+    model_config = ConfigDict(extra="allow")
+    now_ms: int
+    started_ms: int
+    verdict: dict[str, Any]
+    server: dict[str, Any]
+
+
+def _live_of(request: Request) -> Live:
+    return cast(Live, request.scope["shared"].live)
+
+
+@router.get("/views", summary="A view of the page, once", response_model=WholeView)
+async def get_view(request: Request, asked: Annotated[_Asked, Query()]) -> Response:
+    """Answer with the whole view as it is now."""
+    call: Call = request.scope["call"]
+    live = _live_of(request)
+    rendered = await live.render(View(**asked.model_dump()), call)
+    return answer(live.whole(rendered))
+
+
+@router.get(
+    "/events", summary="A view of the page, as it changes", response_class=Response,
+    responses={
+        200: {"content": {STREAM: {}}, "description": "Server-sent events."}, **errors(503),
+    },
+)  # fmt: skip
+async def get_events(request: Request, asked: Annotated[_Asked, Query()]) -> Response:
+    """Send the view whole, then what changes, at most once a second."""
+    call: Call = request.scope["call"]
+    live = _live_of(request)
+    live.refuse_more()
+    return Parts(live.events(View(**asked.model_dump()), call), STREAM)
+

@@ -1,0 +1,143 @@
+"""Queues as the rows of a table, and their order: sorted for everybody, in slices.
+
+    the sampler's rows ──▶ searched, sorted in slices ──▶ kept for a while ──▶ the names of a page
+                                                                     ──▶ a row each, as they are now
+
+One rule: an order may be some seconds old, a row never is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from heapq import nlargest, nsmallest
+from typing import Any, Final, NamedTuple
+
+from kestrelpy.core import Broker
+from kestrelpy.http.live.figures import Row, figures_of
+from kestrelpy.http.live.sampler import Sampler
+from kestrelpy.http.live.troubles import LEVELS
+from kestrelpy.operations import PAUSE
+
+_PER_SLICE: Final = 500
+# An order of so many queues is renewed each second, one of twice as many every other second.
+_PER_SECOND: Final = 2000
+_KEPT_MAX: Final = 200
+_SECOND_MS: Final = 1000
+_SPARK_STEP: Final = 6
+
+_By = Callable[[Sampler, bytes, Row], Any]
+
+
+def _trouble(samples: Sampler, name: bytes, row: Row) -> tuple[int, int]:
+    """Return how bad it is: by the worst trouble, then by the age of the oldest item."""
+    troubles = samples.troubles.get(name)
+    if not troubles:
+        return 1 if row.dead or row.keys_blocked else 0, row.age_ms
+    return 1 + len(LEVELS) - LEVELS.index(troubles[0].level), row.age_ms
+
+
+def _rate(samples: Sampler, name: bytes, _: Row) -> float:
+    kept = samples.kept.get(name)
+    return kept.rates["stored"] if kept is not None else 0.0
+
+
+SORTS: Final[dict[str, _By]] = {
+    "trouble": _trouble,
+    "oldest": lambda samples, name, row: row.age_ms,
+    "dead": lambda samples, name, row: row.dead,
+    "blocked": lambda samples, name, row: row.keys_blocked,
+    "items": lambda samples, name, row: row.ready + row.delayed + row.leased,
+    "rate": _rate,
+    "name": lambda samples, name, row: 0,
+}
+
+
+class Wanted(NamedTuple):
+    """Which queues: those whose name has `search` in it, sorted, from `offset` on."""
+
+    search: str = ""
+    sort: str = "trouble"
+    is_descending: bool = True
+    offset: int = 0
+    limit: int = 100
+
+
+class _Order(NamedTuple):
+    made_ms: int
+    names: list[bytes]
+    matched: int
+
+
+class QueueOrders:
+    """The orders that somebody watches."""
+
+    __slots__ = ("_kept", "_samples")
+
+    def __init__(self, samples: Sampler) -> None:
+        self._samples = samples
+        self._kept: dict[Wanted, _Order] = {}
+
+    def names(self, wanted: Wanted, now_ms: int) -> Generator[bytes, None, tuple[list[bytes], int]]:
+        """Return the names of this page, and how many queues match on all pages."""
+        order = self._kept.get(wanted)
+        count = len(self._samples.rows)
+        if order is None or now_ms - order.made_ms >= count * _SECOND_MS // _PER_SECOND:
+            order = yield from self._sort(wanted, now_ms)
+            self._kept.pop(wanted, None)
+            self._kept[wanted] = order
+            if len(self._kept) > _KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+        return order.names, order.matched
+
+    def _sort(self, wanted: Wanted, now_ms: int) -> Generator[bytes, None, _Order]:
+        samples, by = self._samples, SORTS[wanted.sort]
+        search = wanted.search.lower().encode("utf-8", "surrogatepass")
+        most = wanted.offset + wanted.limit
+        is_up = not wanted.is_descending
+        pick = nsmallest if is_up else nlargest
+        best, matched, names = list[tuple[Any, bytes]](), 0, list(samples.rows)
+        for start in range(0, len(names), _PER_SLICE):
+            if start:
+                yield PAUSE
+            some = list[tuple[Any, bytes]]()
+            for name in names[start : start + _PER_SLICE]:
+                row = samples.rows.get(name)
+                if row is None or (search and search not in name.lower()):
+                    continue
+                matched += 1
+                some.append((by(samples, name, row), name))
+            best = pick(most, best + some)
+        return _Order(now_ms, [name for _, name in best[wanted.offset :]], matched)
+
+
+def table(samples: Sampler, broker: Broker, names: list[bytes], now_ms: int) -> dict[str, Any]:
+    """Return the table of these queues; one that is gone has no row."""
+    rows = dict[str, Any]()
+    for name in names:
+        row = row_of_queue(samples, broker, name, now_ms)
+        if row is not None:
+            rows[row["name"]] = row
+    return {"order": list(rows), "rows": rows}
+
+
+def row_of_queue(
+    samples: Sampler, broker: Broker, name: bytes, now_ms: int
+) -> dict[str, Any] | None:
+    """Return the row of one queue; None: there is none of this name."""
+    queue = broker.queues.get(name)
+    if queue is None:
+        return None
+    row, kept = figures_of(queue, now_ms), samples.kept.get(name)
+    troubles = samples.troubles.get(name)
+    return {
+        "name": name.decode("ascii"), "state": row.state, "paused": row.is_paused,
+        "items": row.ready + row.delayed + row.leased, "ready": row.ready,
+        "delayed": row.delayed, "leased": row.leased, "max_leased": queue.policy.max_leased,
+        "dead": row.dead, "blocked": row.keys_blocked, "oldest_ms": row.age_ms,
+        "rate": round(kept.rates["stored"], 1) if kept is not None else 0,
+        "out_rate": round(kept.rates["delivered"], 1) if kept is not None else 0,
+        "waiters": row.waiters, "bytes": row.bytes,
+        "level": troubles[0].level if troubles else "ok",
+        "why": troubles[0].text if troubles else None,
+        "spark": kept.ring.tail("ready", _SPARK_STEP) if kept is not None else [],
+    }  # fmt: skip

@@ -1,0 +1,104 @@
+"""Whether all is well, in sentences: the worst first, each with where to look.
+
+One rule: the same facts make the same verdict; time is a fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from kestrelpy.http.live.troubles import LEVELS, Level, Trouble, span
+
+LINES_MAX: Final = 20
+_SOON_MS: Final = 3_600_000  # bad
+_LATER_MS: Final = 24 * 3_600_000  # worth a warning
+_SEEN_POINTS: Final = 6  # a rate from fewer is a guess
+
+
+class Line(NamedTuple):
+    """One sentence; `link` is a part of the page. `since_ms` is steady time; None: not known."""
+
+    level: Level
+    code: str
+    text: str
+    link: str
+    since_ms: int | None
+
+
+class ServerState(NamedTuple):
+    """What the verdict needs of the server as a whole."""
+
+    mode: str
+    is_leaving: bool
+    disk_full_in_ms: int | None
+
+
+def disk_full_in_ms(free: Sequence[float | None], step_ms: int) -> int | None:
+    """Return when the disk is full if it fills as it did; None: it does not fill.
+
+    `free` has its free bytes, `step_ms` apart, the oldest first; None: not known.
+    """
+    known = [(at, value) for at, value in enumerate(free) if value is not None]
+    if len(known) < _SEEN_POINTS:
+        return None
+    (first_at, first), (last_at, last) = known[0], known[-1]
+    filled = first - last
+    if filled <= 0:
+        return None
+    return int(last / filled * (last_at - first_at) * step_ms)
+
+
+def lines_of(server: ServerState, troubles: Mapping[bytes, Iterable[Trouble]]) -> list[Line]:
+    """Return what is wrong, the worst first, LINES_MAX at most; the last one counts the rest."""
+    found = _server_lines(server)
+    of_queues = [
+        (LEVELS.index(each.level), each.since_ms, name, each)
+        for name, some in troubles.items() for each in some
+    ]  # fmt: skip
+    found += [
+        Line(each.level, each.code, f"{name.decode('ascii')}: {each.text}",
+             f"#/queues/{quote(name, safe='')}/{each.tab}", each.since_ms)
+        for _, _, name, each in nsmallest(LINES_MAX, of_queues)
+    ]  # fmt: skip
+    found.sort(key=lambda each: LEVELS.index(each.level))
+    more = len(found) + max(len(of_queues) - LINES_MAX, 0) - LINES_MAX
+    if more > 0:
+        level = found[LINES_MAX - 1].level
+        text = f"and {more + 1} more troubles of queues"
+        found = [*found[: LINES_MAX - 1], Line(level, "more", text, "#/queues", None)]
+    return found
+
+
+def _server_lines(server: ServerState) -> list[Line]:
+    found = list[Line]()
+    if server.is_leaving:
+        found.append(Line("bad", "draining", "the server stops", "#/journal", None))
+    if server.mode == "readonly":
+        text = "the server is read-only: nothing new is stored"
+        found.append(Line("warn", "readonly", text, "#/journal", None))
+    if server.mode == "quiescent":
+        text = "the server is quiescent: no item is delivered"
+        found.append(Line("warn", "quiescent", text, "#/journal", None))
+    left_ms = server.disk_full_in_ms
+    if left_ms is not None and left_ms < _LATER_MS:
+        level: Level = "bad" if left_ms < _SOON_MS else "warn"
+        text = f"the disk is full in {span(left_ms)} at this rate"
+        found.append(Line(level, "disk_filling", text, "#/journal", None))
+    return found
+
+
+def verdict(lines: list[Line], offset_ms: int) -> dict[str, Any]:
+    """Return the verdict as the page reads it; `offset_ms` makes steady time wall time."""
+    level = lines[0].level if lines else "ok"
+    return {
+        "level": level,
+        "lines": [
+            each._replace(
+                since_ms=each.since_ms + offset_ms if each.since_ms is not None else None
+            )._asdict()
+            for each in lines
+        ],
+    }
