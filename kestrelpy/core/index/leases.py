@@ -142,9 +142,13 @@ class Leases:
         """Return the mover's leases, except those of dead letters."""
         return [each for each in self._others.values() if each.is_moving and not each.dead]
 
-    def first_without_end(self) -> Lease | None:
-        """Return the first of the leases that end with their connection; None: there is none."""
-        return next((each for each in self._others.values() if not each.is_moving), None)
+    def first_began_ms(self) -> int | None:
+        """Return when the first of the leases with the earliest deadlines began, of those that were
+        granted, renewed, or have no deadline; None: there is none."""
+        groups = self._granted.leases, self._renewed.leases, self._others
+        return min(
+            (each.began_ms for group in groups for each in islice(group.values(), 1)), default=None
+        )
 
     def without_token(self) -> list[Lease]:
         """Return the leases by connection, and the mover's leases that never were by token."""

@@ -15,7 +15,7 @@ from kestrelpy.operations import State, queue_state
 class Row(NamedTuple):
     """The figures of a queue: six that only grow, then what there is now.
 
-    `lease_age_ms` is the age of the oldest lease that has no end. `is_active`: an item was
+    `lease_age_ms` is the age of one of the oldest leases. `is_active`: an item was
     delivered since the look before.
     """
 
@@ -48,9 +48,9 @@ NO_ROW: Final = Row()
 def figures_of(queue: Queue, now_ms: int, before: Row = NO_ROW) -> Row:
     """Return the figures of a queue; `before` are those of the look before."""
     row, reader = row_of(queue, now_ms), queue.reader
-    lease_age_ms = 0
-    if (first := reader.leases.first_without_end()) is not None:
-        lease_age_ms = max(now_ms + queue.clock.offset_ms - first.began_ms, 0)
+    lease_age_ms, began_ms = 0, reader.leases.first_began_ms()
+    if began_ms is not None:
+        lease_age_ms = max(now_ms + queue.clock.offset_ms - began_ms, 0)
     return Row(
         state=queue_state(queue, now_ms), is_paused=reader.paused, lease_age_ms=lease_age_ms,
         is_active=row[_DELIVERED] != before.delivered,

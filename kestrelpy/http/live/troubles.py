@@ -1,8 +1,8 @@
 """What is wrong with a queue: each trouble with its level, a sentence, and where to look.
 
     its journal failed, its disk is full                        bad
-    paused, a key blocked, a lease without end that lasts,
-    nobody asks, dead letters that grow, a child abandoned      warn
+    paused, a key blocked, a lease that lasts, nobody asks,
+    dead letters that grow, a child abandoned                   warn
 
 A trouble is known by its code: the sentence may change with the time, `since_ms` does not.
 
@@ -57,7 +57,7 @@ def troubles_of(queue: Queue, row: Row, now_ms: int) -> list[Trouble]:
         text = f"{keys} blocked, and the oldest item has waited for {span(row.age_ms)}"
         add("warn", "blocked", text, "keys")
     if row.lease_age_ms >= LEASED_MS:
-        text = f"an item has been leased for {span(row.lease_age_ms)}, and its lease has no end"
+        text = f"an item has been leased for {span(row.lease_age_ms)}"
         add("warn", "overdue", text, "leases", row.lease_age_ms)
     if _is_unasked(queue, row):
         text = f"nobody asks for its items: {_items(row.ready)} ready, the oldest"

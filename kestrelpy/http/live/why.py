@@ -25,7 +25,7 @@ def why_still(queue: Queue, mode: str, now_ms: int) -> list[str]:
         found.append("The queue is paused.")
     most = queue.policy.max_leased
     if most is not None and len(reader.leases) >= most:
-        found.append(f"max_leased is {most}, and {len(reader.leases)} items are leased.")
+        found.append(f"max_leased is {most}, and as many items are leased.")
     if row.keys_blocked:
         found.append(_blocked(queue, row.keys_blocked, now_ms))
     due_ms = reader.delays.next_due(queue.clock.offset_ms)

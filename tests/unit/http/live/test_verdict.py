@@ -1,0 +1,55 @@
+"""The verdict: the worst first, bounded, each line with its link."""
+
+from __future__ import annotations
+
+from kestrelpy.http.live.troubles import Trouble
+from kestrelpy.http.live.verdict import (
+    LINES_MAX,
+    Line,
+    ServerState,
+    disk_full_in_ms,
+    lines_of,
+    verdict,
+)
+
+WELL = ServerState("up", False, None)
+
+
+def trouble(level: str, since_ms: int) -> Trouble:
+    return Trouble(level, "paused", "paused", "now", since_ms)  # type: ignore[arg-type]
+
+
+def test_no_trouble_is_well() -> None:
+    assert verdict(lines_of(WELL, {}), 0) == {"level": "ok", "lines": []}
+
+
+def test_the_worst_comes_first_then_the_oldest() -> None:
+    troubles = {
+        b"new": [trouble("warn", 9)], b"old": [trouble("warn", 3)], b"bad": [trouble("bad", 8)],
+    }
+    lines = lines_of(ServerState("readonly", False, 60_000), troubles)
+    assert [each.level for each in lines] == ["bad", "bad", "warn", "warn", "warn"]
+    assert lines[0].text == "the disk is full in 60 s at this rate"
+    assert [each.text for each in lines[2:]] == [
+        "the server is read-only: nothing new is stored", "old: paused", "new: paused",
+    ]
+    assert lines[3].link == "#/queues/old/now"
+    shown = verdict(lines, 1000)
+    assert shown["level"] == "bad"
+    assert shown["lines"][3]["since_ms"] == 1003
+
+
+def test_more_than_fit_are_counted() -> None:
+    troubles = {b"q%03d" % number: [trouble("warn", number)] for number in range(100)}
+    lines = lines_of(ServerState("quiescent", True, None), troubles)
+    assert len(lines) == LINES_MAX
+    assert lines[-1] == Line("warn", "more", "and 83 more troubles of queues", "#/queues", None)
+    assert len(lines_of(WELL, dict(list(troubles.items())[:LINES_MAX]))) == LINES_MAX
+
+
+def test_a_disk_that_fills_is_full_at_some_time() -> None:
+    free = [None, 100.0, 98.0, 96.0, 94.0, 92.0, 90.0]
+    assert disk_full_in_ms(free, 1000) == 45_000
+    assert disk_full_in_ms(free[:5], 1000) is None, "too few points"
+    assert disk_full_in_ms([100.0] * 9, 1000) is None
+    assert disk_full_in_ms([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 1000) is None, "it empties"

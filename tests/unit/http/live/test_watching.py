@@ -1,0 +1,179 @@
+"""Live views over a real daemon: whole first, then changes; gaps, many streams, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from kestrelpy.http.live import watching
+from tests.support.http_client import Web, web
+from tests.support.running import ANSWER_SECONDS
+
+Event = tuple[str, str, dict[str, Any]]
+
+
+class Events:
+    """One open stream."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self._lines = response.aiter_lines()
+        self.view: dict[str, Any] = {}
+
+    async def next(self) -> Event:
+        """The next event: its id, its kind, its data; `view` follows."""
+        found: dict[str, str] = {}
+        async with asyncio.timeout(ANSWER_SECONDS):
+            async for line in self._lines:
+                name, _, value = line.partition(": ")
+                if line:
+                    found[name] = value
+                elif "event" in found:
+                    break
+                else:
+                    found.clear()
+        data = json.loads(found["data"])
+        if found["event"] == "whole":
+            self.view = data
+        elif found["event"] == "change":
+            self.view = merged(self.view, data)
+        return found["id"], found["event"], data
+
+    async def until(self, *path: str, value: Any) -> None:
+        """Read on until this member has this value."""
+        while at(self.view, path) != value:
+            assert (await self.next())[1] != "end"
+
+
+def at(view: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        view = view.get(name) if isinstance(view, dict) else None
+    return view
+
+
+def merged(before: Any, patch: Any) -> Any:
+    """RFC 7396, as the page does it."""
+    if not isinstance(patch, dict):
+        return patch
+    made = dict(before) if isinstance(before, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            made.pop(name, None)
+        else:
+            made[name] = merged(made.get(name), value)
+    return made
+
+
+@asynccontextmanager
+async def events(server: Web, query: str) -> AsyncIterator[Events]:
+    async with server.client.stream("GET", f"/events?{query}") as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield Events(response)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "TICK_SECONDS", 0.05)
+
+
+async def test_a_set_by_another_client_comes_as_a_change(tmp_path: Path) -> None:
+    async with web(tmp_path) as server, events(server, "view=overview") as stream:
+        first = await stream.next()
+        assert first[1] == "whole"
+        assert stream.view["verdict"] == {"level": "ok", "lines": []}
+        assert "stored" in stream.view["history"]["points"]
+        client = await server.memcache()
+        assert await client.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        await stream.until("depth", "ready", value=1)
+        await stream.until("trouble", "order", value=["jobs"])
+        assert "history" in stream.view, "a change does not carry it, and does not remove it"
+        assert first[0].rpartition("-")[0] in (await stream.next())[0]
+
+
+async def test_a_change_makes_what_the_whole_view_shows(tmp_path: Path) -> None:
+    async with web(tmp_path) as server, events(server, "view=queue&queue=jobs") as stream:
+        await stream.next()
+        assert stream.view["error"]["status"] == 404
+        client = await server.memcache()
+        await client.ask(b"set jobs 0 0 1\r\nx\r\n")
+        await stream.until("queue", "ready", value=1)
+        await stream.until("error", value=None)
+        await client.ask(b"delete jobs\r\n")
+        await stream.until("error", "status", value=404)
+        assert "queue" not in stream.view
+
+
+async def test_a_view_is_rendered_once_for_all_who_watch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path) as server:
+        live, rendered = live_of(server), list[str]()
+        real = live.render
+
+        async def counted(view: Any, call: Any) -> Any:
+            rendered.append(view.view)
+            return await real(view, call)
+
+        monkeypatch.setattr(live, "render", counted)
+        await asyncio.sleep(0.2)
+        assert not rendered, "nobody watches"
+        async with events(server, "view=queues") as one, events(server, "view=queues") as two:
+            await one.next()
+            await two.next()
+            rendered.clear()
+            begin = live.samples.ticks
+            while live.samples.ticks < begin + 5:
+                await one.next()
+            assert len(rendered) <= live.samples.ticks - begin + 1
+        while live._watched:
+            await asyncio.sleep(0.01)
+
+
+async def test_streams_are_bounded_and_end_with_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "STREAMS_MAX", 1)
+    async with web(tmp_path) as server:
+        async with events(server, "view=schedules") as stream:
+            await stream.next()
+            refused = await server.client.get("/events?view=overview")
+            assert refused.status_code == 503
+            assert "1 live views are open" in refused.json()["description"]
+            stopping = asyncio.create_task(server.daemon.stop())
+            kind, data = "", {}
+            while kind != "end":
+                _, kind, data = await stream.next()
+            assert data == {"why": "draining"}
+        await stopping
+
+
+async def test_whoever_missed_a_tick_gets_the_whole_view(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        live = live_of(server)
+        async with events(server, "view=journal") as stream:
+            await stream.next()
+            (watched,) = live._watched.values()
+            watched.before = -1  # as if two ticks had passed while it was sending
+            kinds = [(await stream.next())[1] for _ in range(3)]
+            assert "change" in kinds
+            watched.before = -1
+            watched.tick += 1
+            for call in watched.watchers:
+                call.flush(0)
+            while (await stream.next())[1] != "whole":
+                pass
+
+
+def live_of(server: Web) -> watching.Live:
+    """The live side of this server."""
+    door = server.daemon._http._door
+    assert door is not None
+    return cast(watching.Live, cast(Any, door._at_open).__self__)
