@@ -12,12 +12,12 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import admin, docs, live, metrics, simple, streams, zaqar
+from kestrelpy.http import admin, docs, live, metrics, page, simple, streams, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, App, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
@@ -30,15 +30,6 @@ _ITEM_BYTES_MAX: Final = 64 << 20
 _BODY_BYTES_MAX: Final = 1 << 20
 # Ten thousand ids and their commas: reading it takes one turn.
 _ADMIN_BYTES_MAX: Final = 200 << 10
-
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>kestrelpy</title></head>
-<body><h1>kestrelpy</h1><ul>
-<li><a href="/docs">The HTTP interface</a></li>
-<li><a href="/metrics">Metrics</a></li>
-<li><a href="/stats.json">Figures</a></li>
-</ul></body></html>
-"""
 
 
 class Shared(NamedTuple):
@@ -96,8 +87,8 @@ def make_app() -> FastAPI:
     app.router.routes += zaqar.ROUTES
     for router in (simple.router, streams.router, metrics.router):
         app.router.routes += router.routes
-    app.router.routes += [*admin.ROUTES, *live.router.routes, *docs.router.routes]
-    app.add_api_route("/", _page, include_in_schema=False)
+    app.router.routes += [*admin.ROUTES, *live.router.routes]
+    app.router.routes += [*docs.router.routes, *page.router.routes]
     return app
 
 
@@ -126,10 +117,6 @@ def all_routes() -> tuple[Route, ...]:
     routes = make_app().routes
     assert all(isinstance(each, Route) for each in routes), "their methods and paths are known"
     return tuple(cast(list[Route], routes))
-
-
-async def _page() -> Response:
-    return HTMLResponse(_PAGE)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

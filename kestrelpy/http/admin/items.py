@@ -80,7 +80,8 @@ async def get_items(
 def row_of_item(item: ListedItem) -> dict[str, Any]:
     """Return the members of an item in a list."""
     row = item._asdict()
-    return {**row, **cut_body(row.pop("body"), item.is_cut)}
+    body = row.pop("body")
+    return row | cut_body(body, item.is_cut)
 
 
 def cut_body(body: bytes, is_cut: bool) -> dict[str, str]:

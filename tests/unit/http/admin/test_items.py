@@ -54,6 +54,15 @@ async def test_items_are_listed_by_state_and_key_from_memory_and_disk(tmp_path: 
         assert counted == {"reasons": {"bad\none": 1}, "is_complete": True}
 
 
+async def test_a_body_that_is_no_text_is_listed_in_base64_alone(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        client = await server.memcache()
+        await client.ask(b"set jobs 0 0 2\r\n\xff\xfe\r\n")
+        (row,) = (await server.client.get("/admin/queues/jobs/items")).json()["items"]
+        assert row["base64"] == "//4="
+        assert "body" not in row
+
+
 async def test_an_item_tells_why_it_is_not_delivered(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         for _ in range(2):
