@@ -1,4 +1,4 @@
-"""One browser for all tests of the page: Debian's chromium, by Playwright."""
+"""One browser for the tests of a module: Debian's chromium, by Playwright."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NARROW = {"width": 375, "height": 720}
 PATIENCE_MS = 20_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it lives, no other test of its thread can run a loop
 def browser() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
