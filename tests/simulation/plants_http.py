@@ -11,7 +11,6 @@ from typing import Any, Final
 from unittest import mock
 
 from kestrelpy.http.call import Call
-from kestrelpy.http.leases import Taken
 from kestrelpy.operations import Rests
 
 
@@ -31,11 +30,6 @@ def half_of_what_an_answer_rests_on() -> Any:
     return mock.patch.object(Call, "until", until)
 
 
-def kept_though_nobody_received_it() -> Any:
-    return mock.patch.object(Taken, "give_back", lambda taken, now_ms: None)
-
-
 PLANTS_HTTP: Final[tuple[Callable[[], contextlib.AbstractContextManager[object]], ...]] = (
     answered_over_http_before_the_sync, half_of_what_an_answer_rests_on,
-    kept_though_nobody_received_it,
 )  # fmt: skip

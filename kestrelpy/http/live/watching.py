@@ -41,7 +41,10 @@ COMMENT: Final = b": still here\n\n"
 
 
 class Watched:
-    """One view that somebody watches."""
+    """One view that somebody watches.
+
+    Its rule: no two states have one tick. A viewer who has seen a tick has seen the state.
+    """
 
     __slots__ = ("_members", "_rendered", "_whole", "before", "change", "tick", "watchers")
 
@@ -55,9 +58,9 @@ class Watched:
         self._whole = b""
 
     def renew(self, tick: int, rendered: Rendered) -> None:
-        """Take the state of this tick."""
+        """Take the state of this tick; of a later one where this or a later one has a state."""
         patch = changes(self._members, rendered.members)
-        self.before, self.tick = self.tick, tick
+        self.before, self.tick = self.tick, max(tick, self.tick + 1)
         self.change = _encode(patch) if patch else b""
         self._members, self._rendered, self._whole = rendered.members, rendered, b""
 

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from kestrelpy.http.live import watching
+from kestrelpy.http.live.views import Rendered
 from tests.support.http_client import Web, web
 from tests.support.running import ANSWER_SECONDS
 
@@ -109,6 +110,15 @@ async def test_a_change_makes_what_the_whole_view_shows(tmp_path: Path) -> None:
         await client.ask(b"delete jobs\r\n")
         await stream.until("error", "status", value=404)
         assert "queue" not in stream.view
+
+
+def test_a_viewer_from_before_the_first_sample_misses_no_change() -> None:
+    watched = watching.Watched()
+    watched.renew(1, Rendered({"depth": 0}))  # for the first viewer, before any sample
+    seen = watched.tick
+    watched.renew(1, Rendered({"depth": 1}))  # with the first sample
+    assert watched.tick > seen
+    assert (watched.before, watched.change) == (seen, b'{"depth":1}')
 
 
 async def test_a_view_is_rendered_once_for_all_who_watch_it(
