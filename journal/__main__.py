@@ -42,7 +42,7 @@ WELL: Final = 0
 DAMAGED: Final = 1
 UNUSABLE: Final = 2
 
-# Shows how far it is: called with what is being done, gives who is told; called at the end.
+# Shows progress. Called with the name of a piece of work, it returns the callback for that work.
 Watch = Callable[[str], Progress]
 
 

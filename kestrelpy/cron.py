@@ -41,7 +41,7 @@ _FORM: Final = (
 _SOME_DAY: Final = datetime(2024, 1, 1)
 _BEGINNING: Final = datetime(1970, 1, 1)
 _DAY_S: Final = 86_400  # no clock was ever moved by more than a day
-# Looked at: from 1970 to the year 9575. Calendars end soon behind it, and cronsim with an error.
+# Looked at: from 1970 to the year 9575. Calendars end soon after it, and cronsim with an error.
 _FIRST_S, _LAST_S = 0, 240_000_000_000
 _NO_TIME: Final = timedelta(0)
 
@@ -111,7 +111,7 @@ class Cron:
         return (before, behind) if before < behind else ()
 
     def _offsets(self, about_s: int) -> set[int]:
-        """By what the zone is ahead of UTC about this time, a day before and behind it too."""
+        """By what the zone is ahead of UTC about this time, a day before it and a day after it."""
         if self._zone is UTC:
             return {0}
         return {

@@ -55,7 +55,7 @@ class TlsRefused(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who a client is, and whether it speaks TLS; `Access()` is nobody, without TLS.
+    """The login of a client, and whether it speaks TLS; `Access()` has no login and no TLS.
 
     - `password` or `password_file`: the file is read at each login, so it may change.
     - `tls_ca`: the authorities that the server's certificate may come from. None: the system's.
@@ -223,7 +223,7 @@ def connect(
 
 
 def end_sending(sock: socket.socket) -> None:
-    """Close the sending direction: the server ends a wait. What it has sent can still be read."""
+    """Close the sending direction: the server ends a wait. Its answers can still be read."""
     with contextlib.suppress(OSError):
         # A TLS socket's own `shutdown` forgets the keys, so that nothing can be read any more.
         socket.socket.shutdown(sock, socket.SHUT_WR)

@@ -29,7 +29,7 @@ class Refused(Exception):
     word = "SERVER_ERROR"
 
     def line(self) -> bytes:
-        """The reply, without its line end; what is too long for a client's buffer is cut."""
+        """The reply, without its line end; it is cut if it is too long for a client's buffer."""
         return fitted(f"{self.word} {self}".encode("ascii", "backslashreplace"))
 
 
@@ -54,7 +54,7 @@ class ItemRefused(ServerError):
 
 
 class Unread(ServerError):
-    """A file cannot be opened or read for the moment: what is in it nobody knows until it can."""
+    """A file cannot be opened or read for the moment: its content is unknown until it can."""
 
 
 class LeaseExpired(ClientError):

@@ -33,8 +33,8 @@ from journal.write import Journal
 
 PIECE_BYTES: Final = 1 << 20  # read at once
 PIECE_BYTES_OF_ONE: Final = 64 << 10  # ... where one item is wanted
-# A scan ends after so many bytes of the log, whatever it found: a stretch with few items left must
-# not hold up a thread.
+# A scan ends after this many bytes of the log, whatever it found: a stretch with few items left
+# must not hold up a thread.
 WALKED_BYTES_MAX: Final = 16 << 20
 # Further ahead than this a place is looked for by halving instead of walking there.
 NEAR_ITEMS: Final = 4096

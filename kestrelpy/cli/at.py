@@ -17,8 +17,8 @@ DEFAULT_TIMEOUT: Final = "10s"
 
 
 class At(NamedTuple):
-    """A server's address, how many milliseconds to wait for each of its answers, and who asks
-    (None: nobody)."""
+    """A server's address, how many milliseconds to wait for each of its answers, and the login
+    (None: without one)."""
 
     server: str
     timeout_ms: int

@@ -128,7 +128,7 @@ def _unix_seconds(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text)
         if "T" not in text and " " not in text:
-            raise ValueError  # a day alone: which hour was meant nobody knows
+            raise ValueError  # a day alone does not say which hour was meant
         return f"{moment.timestamp():.3f}"
     except (ValueError, OverflowError, OSError):
         raise CommandError(

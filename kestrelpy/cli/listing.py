@@ -141,7 +141,7 @@ def total(queues: Sequence[tuple[str, Facts]], key: str) -> int:
 
 
 def queue_state(facts: Facts) -> Text:
-    """Return the state of a queue; paused is one, too."""
+    """Return the state of a queue; "paused" is one of them."""
     word = str(facts.get("state", ""))
     return state("paused" if facts.get("paused") and word == "ok" else word)
 

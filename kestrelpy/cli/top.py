@@ -121,7 +121,7 @@ def _live(at: At, sort: str, seconds: float, most: int) -> None:
 
 @contextlib.contextmanager
 def _pressed_keys() -> Iterator[Callable[[float], str]]:
-    """Yield a function that waits so many seconds for a key; without a keyboard it only waits."""
+    """Yield a function that waits for a key for some seconds; without a keyboard it only waits."""
     if not sys.stdin.isatty():
         yield _no_key_within
         return

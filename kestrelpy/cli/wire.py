@@ -101,7 +101,7 @@ def as_fact(value: str) -> int | str:
 
 
 def shown_items(client: Client, queue: str, after: int, most: int) -> list[Shown]:
-    """Return at most so many items after a marker. Raise OSError or MemcacheError."""
+    """Return at most `most` items after a marker. Raise OSError or MemcacheError."""
     key = f"{queue}/peek/after={after}/n={most}/full"
     found = []
     with _answer(client, f"gets {key}") as answer:

@@ -55,7 +55,7 @@ class _FullClient(Client):
     """A client that logs in, and that understands VALUE lines with `full`: they have more words
     than five."""
 
-    full: tuple[bytes, ...] = ()  # the words behind the key of the last item with `full`
+    full: tuple[bytes, ...] = ()  # the words after the key of the last item with `full`
     access = NOBODY
 
     def _connect(self) -> None:
@@ -170,7 +170,7 @@ class Connection:
         return int(facts.get(b"id", 0))
 
     def max_attempts(self, queue: str) -> int | None:
-        """Return the queue's setting: so many failures make a dead letter; None: it has no limit.
+        """Return the queue's setting: this many failures make a dead letter; None: it has no limit.
 
         Raises OSError or MemcacheError.
         """

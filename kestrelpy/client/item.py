@@ -62,7 +62,7 @@ class Found:
 
 
 def parse_found(body: bytes, words: Sequence[bytes]) -> Found:
-    """Return an item of a VALUE line with `full`; the words are those behind the key.
+    """Return an item of a VALUE line with `full`; the words are those after the key.
 
     Raises ValueError.
     """

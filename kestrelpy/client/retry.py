@@ -29,7 +29,7 @@ class RetryPolicy:
     attempts_max: int | None = None
 
     def is_last(self, attempts: int) -> bool:
-        """True if an item that had so many attempts before this one is not to be tried again."""
+        """True if an item that had this many attempts before this one is not to be tried again."""
         return self.attempts_max is not None and attempts + 1 >= self.attempts_max
 
     def words(self, attempts: int, chance: float) -> str:

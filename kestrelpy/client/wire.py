@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Answer:
-    """One answer: its last line, its items (the words behind the key, and the body), its facts."""
+    """One answer: its last line, its items (the words after the key, and the body), its facts."""
 
     __slots__ = ("facts", "items", "line")
 

@@ -33,7 +33,7 @@ MISSED_S: Final = 60
 LOOK_MS: Final = 1000
 PUTS_MAX: Final = 1000  # in one look; the rest is due at once
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a schedule is enough
-_BEHIND_S: Final = 3600  # a clock this far behind the latest time put is worth a line
+_BEHIND_S: Final = 3600  # a clock this far before the latest time put is worth a line
 
 
 class CatchUp(Enum):

@@ -6,7 +6,7 @@
                       └── `run`: long work in slices, reads on a thread
 
 One rule: a handler answers only after `until` returned. The end of the client is an exception at
-each wait (`Gone`), so that a handler can give back what nobody received.
+each wait (`Gone`), so that a handler can give back leases that no client received.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_MARKER: Final = 1 << 63  # no marker comes after it
 
 
 class Gone(Exception):
-    """The client has hung up: nobody receives the answer."""
+    """The client has hung up: it does not receive the answer."""
 
 
 class Call:

@@ -1,4 +1,4 @@
-"""What stands before every route: who asks, from where, and how much.
+"""The checks before every route: which client asks, from where, and how much.
 
     scope ──▶ Host ──▶ origin ──▶ path ──▶ user ──▶ body, bounded ──▶ the application ──▶ headers
                 │        │          │        │          │                                of safety

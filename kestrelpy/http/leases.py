@@ -3,7 +3,7 @@
     the front is known ──▶ lease ──▶ lease ──▶ ...      it is on disk: its read comes first
     nothing, and time left: wait ──▶ one lease ──▶ more of them
 
-One rule: a lease whose answer nobody received goes back at once, and its attempt is not counted.
+One rule: a lease whose client left before the answer ends at once and counts no attempt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Taken(NamedTuple):
     rests: list[Rests]
 
     def give_back(self, now_ms: int) -> None:
-        """End the leases that last: nobody has received them."""
+        """End the leases that last: their client has not received them."""
         for lease in self.leases:
             if lease in lease.holder.leases:
                 LeaseEnd.give_back(self.queue, lease, now_ms, DEFERRED)

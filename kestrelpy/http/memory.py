@@ -30,7 +30,7 @@ class HttpMemory:
         self.used = 0
 
     def take(self, share: Share, size: int) -> bool:
-        """Let the share hold so many bytes more, if there is room."""
+        """Let the share hold this many bytes more, if there is room."""
         limit = self._limit()
         if share.held + size <= SMALL_BYTES:
             limit *= 2  # a small request does not wait for the large ones of others
@@ -53,7 +53,7 @@ class HttpMemory:
             self._waiting.popleft()
 
     async def wait(self, share: Share, size: int) -> bool:
-        """Let the share hold so many bytes more when those who came before do; return False if
+        """Let the share hold this many bytes more when all earlier shares do; return False if
         there is no room in time."""
         if not self._waiting and self.take(share, size):
             return True
@@ -78,11 +78,11 @@ class Share:
         self.held = 0
 
     def hold(self, size: int) -> bool:
-        """Hold so many bytes more, if there is room."""
+        """Hold this many bytes more, if there is room."""
         return self._memory.take(self, size)
 
     async def reserve(self, size: int) -> bool:
-        """Hold so many bytes more when there is room; return False if there is none in time."""
+        """Hold this many bytes more when there is room; return False if there is none in time."""
         return await self._memory.wait(self, size)
 
     def shrink(self, held: int) -> None:

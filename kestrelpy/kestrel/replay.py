@@ -10,7 +10,7 @@ Kestrel's removals are positional: they say "the head". So a record that is lost
 of all removals after it, whatever they remove: items lost with it, or put back by it, were heads.
 
 One rule: damage loses what it destroyed and nothing else. After damage in a file that others
-follow no removal counts: what it removed stays, and is delivered again.
+follow no removal counts: the removed item stays, and is delivered again.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from kestrelpy.kestrel.replay import Damage, Replay
 PIECE_BYTES: Final = 1 << 20
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 
-# Up to so many bytes of a file, from an offset on; fewer at its end.
+# Up to a number of bytes of a file, from an offset on; fewer at its end.
 Read = Callable[[str, int, int], bytes]
 
 

@@ -4,7 +4,7 @@
                                    └─ NOT_FOUND ──▶ lost: the message may be handled again
 
 One rule: an end is sent until it is answered or the lease is over, over breaks and restarts of the
-daemon; nobody waits for it, as nobody waits for an acknowledgement of AMQP.
+daemon; no worker waits for it, as with an acknowledgement of AMQP.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Transport(virtual.Transport):
     default_port = DEFAULT_PORT
     driver_type = "kestrelpy"
     driver_name = "kestrelpy"
-    # `drain_events` returns when something comes: nobody needs to poll.
+    # `drain_events` returns when something comes: no poll is needed.
     polling_interval = None
     connection_errors = (*virtual.Transport.connection_errors, OSError)
     channel_errors = (*virtual.Transport.channel_errors, Refused, QueueFull, Undeliverable)
@@ -196,7 +196,7 @@ class Transport(virtual.Transport):
 
     def declare_exchange(self, name: str, durable: bool) -> None:
         """Create the queue whose children are the queues bound to an exchange."""
-        # A sync for each heartbeat of a worker would be a waste: nobody misses one after a crash.
+        # A sync for each heartbeat of a worker would be a waste: no worker needs one after a crash.
         body = b"fanout_only = true\n" + (b"" if durable else b'sync = "1s"\n')
         line = b"set %b/declare 0 0 %d" % (name.encode("ascii"), len(body))
         self.command(line + b"\r\n" + body)

@@ -5,7 +5,7 @@
 
 At most LOOKED_MAX items are looked at, in slices; the observer goes on from the marker returned.
 
-One rule: what is returned was there in the turn in which it is returned.
+One rule: a returned item was there in the turn in which it is returned.
 """
 
 from __future__ import annotations

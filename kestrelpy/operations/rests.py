@@ -1,4 +1,4 @@
-"""What the result of an operation rests on: nobody is told of it before that is on disk.
+"""The records that a result rests on: no client hears of it before they are on disk.
 
 One rule: an operation returns its result with what it rests on, and never waits itself.
 """

@@ -120,7 +120,7 @@ class StreamWalk:
         return self._client.last_command_ms + queue.clock.offset_ms
 
     def _back(self, queue: Queue, id_: int, steps: int) -> Generator[bytes, None, int]:
-        """Return the id of the item so many versions before this one; 0: it is not known."""
+        """Return the id of the item `steps` versions before this one; 0: it is not known."""
         for step in range(1, steps + 1):
             if step % _STEPS_AT_ONCE == 0:
                 yield PAUSE  # others have their turn

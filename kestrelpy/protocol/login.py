@@ -107,7 +107,7 @@ class LoginGate:
         if isinstance(command, Plain) and command.verb in _OPEN:
             return True
         if self._grant is not None:
-            # A reload has changed its user. What it sends now is no login: the next `set` may be.
+            # A reload has changed its user. This command is no login: the next `set` may be.
             self._grant = None
             raise ClientError("unauthenticated")
         if not isinstance(command, Store) or command.line.verb != b"set":

@@ -1,4 +1,4 @@
-"""The process that started the daemon, such as systemd: what it hands over and wants to hear.
+"""The process that started the daemon, such as systemd: its sockets and its notifications.
 
     NOTIFY_SOCKET   datagrams: READY=1, RELOADING=1, STOPPING=1, STATUS=...; longer time at start
     WATCHDOG_USEC   WATCHDOG=1 twice in this time, from the loop that serves the clients

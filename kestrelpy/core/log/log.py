@@ -255,7 +255,7 @@ class JournalLog(Records):
         self.is_short = False
         self._stalls: dict[str, tuple[str, bool]] = {}
         self.awaited_lsn = 0
-        self.is_ending = False  # its files are being removed: what waits for it is answered then
+        self.is_ending = False  # its files are being removed: some replies wait for that
         self.is_reported = False
         self.failure: Exception | None = None
         self.waiting_stored: set[object] = set()

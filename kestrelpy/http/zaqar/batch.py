@@ -2,7 +2,7 @@
 
     {"messages": [{"ttl": 300, "body": {…}}, …]} ──▶ Batch ──▶ no member twice ──▶ checked
 
-One rule: what is within the body of a message is not looked into.
+One rule: the body of a message is never inspected.
 """
 
 from __future__ import annotations

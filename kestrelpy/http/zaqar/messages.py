@@ -136,9 +136,9 @@ def _store(
     openapi_extra=models.told(
         models.some("ids", "Those with these ids, and no others."),
         models.text("marker", "After this one; take it from `next`."), models.count(),
-        models.flag("echo", "One's own messages, too."),
-        models.flag("include_claimed", "Claimed messages, too."),
-        models.flag("include_delayed", "Delayed messages, too."), models.WAIT,
+        models.flag("echo", "Also the client's own messages."),
+        models.flag("include_claimed", "Also claimed messages."),
+        models.flag("include_delayed", "Also delayed messages."), models.WAIT,
     ),
 )  # fmt: skip
 async def listing(request: Request, queue: str) -> Response:

@@ -2,7 +2,7 @@
 
     told(HEADERS..., LIMIT, body=BATCH) ──▶ what a handler reads through `Ask`
 
-One rule: they describe; `Ask` and the Structs beside the handlers check.
+One rule: they describe; `Ask` and the Structs of the handlers check.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class MetaForm:
                 tail.append(b" t%d" % self._ttl(words[_EXPIRES_WORD]))
             elif flag == b"h":  # "hit before": it was delivered before, and came back
                 tail.append(b" h%d" % (words[_ATTEMPTS_WORD] != b"0"))
-            elif flag == b"l":  # nobody looks at an item that waits: the time since it was stored
+            elif flag == b"l":  # a waiting item has no last access: the time since it was stored
                 tail.append(b" l%d" % (max(0, self.unix_ms - int(words[_STORED_WORD])) // 1000))
             else:
                 tail.append(self._fixed(flag))

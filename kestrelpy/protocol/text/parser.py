@@ -148,7 +148,7 @@ class TextParser:
         if is_http(words):
             return refuse_http("text")
         if words[0].lower() in (b"put", b"put:"):
-            self._at = self._searched = end  # an empty line behind it ends the put
+            self._at = self._searched = end  # an empty line after it ends the put
             try:
                 self._pending = _parse_put(line.rstrip())
             except Refused as refused:
