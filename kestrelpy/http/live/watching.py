@@ -93,7 +93,8 @@ class Live:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Begin to look, once a second."""
+        """Begin to look, now and once a second: no viewer comes before the first sample."""
+        self._look()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
@@ -120,15 +121,18 @@ class Live:
         """Look at the next queues, and render what is watched."""
         if self.samples.ticks % _DISK_TICKS == 0:
             self._disk_free = await self._host.disk_free_bytes()
-        broker = self._host.broker
-        counts = broker.counters.sync_us.counts
-        self.samples.look(broker, self._call.now_ms(), counts, self._disk_free)
+        self._look()
         self._common = {}
         for view, watched in list(self._watched.items()):
             watched.renew(self.samples.ticks, await self._render(view))
             now_ms = self._host.now_ms()
             for call in list(watched.watchers):
                 call.flush(now_ms)
+
+    def _look(self) -> None:
+        broker = self._host.broker
+        counts = broker.counters.sync_us.counts
+        self.samples.look(broker, self._call.now_ms(), counts, self._disk_free)
 
     async def _render(self, view: View) -> Rendered:
         """Return the view; one that cannot be shown now says why."""
@@ -213,7 +217,7 @@ class Live:
         with self.watching(view, call) as watched:
             yield b"retry: 1000\n\n"
             if not watched.tick:  # the first of its viewers does not wait for the next tick
-                watched.renew(max(self.samples.ticks, 1), await self._render(view))
+                watched.renew(self.samples.ticks, await self._render(view))
             seen, said_at = 0, self.samples.ticks
             while not call.is_leaving:
                 if watched.tick == seen:
