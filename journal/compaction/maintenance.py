@@ -1,9 +1,10 @@
-"""The maintenance of a journal, done on threads: snapshots of its queue's state, and compaction.
+"""The maintenance of a journal: it hands out the jobs that threads do, and takes in their results.
 
-    a write that leaves nothing pending ──▶ State, copied ──▶ its lsn is durable ──▶ SnapshotJob.run
+    snapshots   when: `journal.snapshot.is_due`    the job: `journal.snapshot.SnapshotJob`
+    merges      of files of remembered ids         the job: `journal.snapshot.MergeJob`
+    compaction  of segments with little alive      the job: `CompactionJob`; which ones: `choose`
 
-One rule: a snapshot never says more than the log has on disk; so it is written only once the log is
-durable up to its lsn, and it has its name only when it is whole.
+One rule: at most one job of each kind is under way, and a result counts once it is on disk.
 """
 
 from __future__ import annotations
@@ -28,17 +29,13 @@ from journal.snapshot import (
     State,
     choose_merge,
     earliest,
+    is_due,
     snapshot_name,
 )
 from journal.write import Journal, Segment
 
-# A start reads the records after the newest snapshot: this many take about half a second. A
-# snapshot has a record for each lease by token, so with more leases it waits for as many records.
-SNAPSHOT_RECORDS: Final = 50_000
 # The older one is there in case the newer one is damaged.
 SNAPSHOTS_KEPT: Final = 2
-# A journal of so few segments is read whole.
-UNSETTLED_SEGMENTS: Final = 2
 
 
 class Maintenance:
@@ -72,10 +69,10 @@ class Maintenance:
         if self._begun_lsn or journal.has_pending or commit.failure or journal.active is None:
             return False
         records = commit.lsn_written - (self.snapshots[-1] if self.snapshots else 0)
-        is_due = records >= max(SNAPSHOT_RECORDS, self._leased) or self.is_asked or (
-            journal.has_rotated and len(journal.segments) > UNSETTLED_SEGMENTS
-        )
-        return is_due and not self._misses_items
+        segments = len(journal.segments) if journal.has_rotated else 0
+        return (
+            self.is_asked or is_due(records, self._leased, segments)
+        ) and not self._misses_items
 
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         """True if the retention of something is over. The next write and its sync let it go.

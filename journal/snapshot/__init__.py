@@ -1,5 +1,6 @@
 """Snapshots of a queue, and the files of remembered ids and versions."""
 
+from journal.snapshot.cadence import is_due
 from journal.snapshot.dedupe_file import Chunk, ScopeState, chunk_range, epoch_of
 from journal.snapshot.dedupe_load import ChunkDamaged, Chunks, read_chunks
 from journal.snapshot.dedupe_merge import MergeJob, choose_merge
@@ -17,6 +18,6 @@ from journal.snapshot.snapshot import (
 __all__ = [
     "Batch", "Chunk", "ChunkDamaged", "Chunks", "Epoch", "Fresh", "Memory", "MergeJob",
     "ScopeState", "SegmentState", "Snapshot", "SnapshotDamaged", "SnapshotJob", "State",
-    "choose_merge", "chunk_range", "earliest", "epoch_of", "is_ours", "read_chunks",
+    "choose_merge", "chunk_range", "earliest", "epoch_of", "is_due", "is_ours", "read_chunks",
     "snapshot_lsn", "snapshot_name",
 ]  # fmt: skip

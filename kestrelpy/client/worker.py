@@ -78,8 +78,8 @@ class Worker:
 
     - `retry_delay`: how long an item that failed waits before it is tried again: this long at
       first, doubling with each attempt up to a minute, ±10 %. 0: the queue's settings decide.
-    - `max_attempts`: an item that failed this often is a dead letter. None: the queue's setting of that
-      name decides alone.
+    - `max_attempts`: an item that failed this often is a dead letter. None: the queue's setting of
+      that name decides alone.
 
     - `access`: user, password and TLS. None: those of the environment (`access_of`).
 

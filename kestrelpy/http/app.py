@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 import kestrelpy
 from kestrelpy.errors import Refused
-from kestrelpy.http import admin, docs, live, metrics, page, simple, streams, zaqar
+from kestrelpy.http import admin, docs, items_and_leases, live, metrics, page, streams, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
 from kestrelpy.http.door import Admission, App, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
@@ -49,7 +49,7 @@ class Shared(NamedTuple):
 
 def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
     """Return the door of this server, which does not listen yet."""
-    app = with_short_way(cast(App, make_app()), (*zaqar.BUSY, *simple.BUSY))
+    app = with_short_way(cast(App, make_app()), (*zaqar.BUSY, *items_and_leases.BUSY))
     shared = Shared(admin.Jobs(), metrics.Scrapes(), admin.Readiness(), live.Live(host))
 
     async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +85,7 @@ def make_app() -> FastAPI:
     app.state.openapi = b""
     # `include_router` makes each route once more when the first request comes: 200 ms of the loop.
     app.router.routes += zaqar.ROUTES
-    for router in (simple.router, streams.router, metrics.router):
+    for router in (items_and_leases.router, streams.router, metrics.router):
         app.router.routes += router.routes
     app.router.routes += [*admin.ROUTES, *live.router.routes]
     app.router.routes += [*docs.router.routes, *page.router.routes]

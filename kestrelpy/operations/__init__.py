@@ -2,22 +2,6 @@
 
 from kestrelpy.operations.children import Children
 from kestrelpy.operations.claiming import Claiming, claimed_by
-from kestrelpy.operations.facts import (
-    LeaseFacts,
-    QueueFacts,
-    ScheduleFacts,
-    ServerFacts,
-    State,
-    Totals,
-    lease_facts,
-    left_ms,
-    marker_facts,
-    queue_facts,
-    queue_state,
-    schedule_facts,
-    server_facts,
-    state_of,
-)
 from kestrelpy.operations.item_facts import (
     GoneFacts,
     Inspection,
@@ -56,6 +40,22 @@ from kestrelpy.operations.queue_admin import QueueAdmin
 from kestrelpy.operations.reading import PAGE_BYTES_MAX, LogReader, Page
 from kestrelpy.operations.removal import Removal
 from kestrelpy.operations.rests import Awaited, Gate, Rests
+from kestrelpy.operations.stats_facts import (
+    LeaseFacts,
+    QueueFacts,
+    ScheduleFacts,
+    ServerFacts,
+    State,
+    Totals,
+    lease_facts,
+    left_ms,
+    marker_facts,
+    queue_facts,
+    queue_state,
+    schedule_facts,
+    server_facts,
+    state_of,
+)
 from kestrelpy.operations.storing import Storing, Terms
 from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 

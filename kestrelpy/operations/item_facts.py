@@ -28,8 +28,8 @@ from kestrelpy.core import (
     Waiting,
 )
 from kestrelpy.errors import ClientError
-from kestrelpy.operations.facts import is_shown, left_ms
 from kestrelpy.operations.ports import PAUSE, ItemReader
+from kestrelpy.operations.stats_facts import is_shown, left_ms
 
 _COUNTED_PER_SLICE: Final = 20_000
 # A client's bytes within a sentence: only what would break a line apart is quoted.

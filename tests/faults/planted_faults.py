@@ -603,7 +603,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a comma in a value splits it",
-        "kestrelpy/protocol/parse/options.py",
+        "kestrelpy/protocol/parse/option_values.py",
         'return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))',
         'return tuple(map(text_of, unquote_to_bytes(named).split(b",")))',
         ("tests/scenario/test_transcripts.py",),
@@ -1054,7 +1054,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "http: an item stays leased to a client that was gone before the answer",
-        "kestrelpy/http/leases.py",
+        "kestrelpy/http/lease_taker.py",
         "            if lease in lease.holder.leases:\n",
         "            if lease not in lease.holder.leases:\n",
         ("tests/unit/http/test_gone.py",),

@@ -53,7 +53,7 @@ class MemoryMachine(RuleBasedStateMachine):
         lease_ms: int | None, piece: int, matches_any: bool,
     ) -> None:  # fmt: skip
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 20)
+        self.patch.setattr("journal.snapshot.cadence.RECORDS_MAX", 20)
         self.patch.setattr("journal.read.readahead.PIECE_BYTES", piece)
         self.patch.setattr("journal.read.seek.PIECE_BYTES", piece)
         self.patch.setattr("journal.read.lookup.PIECE_BYTES", piece)

@@ -349,11 +349,12 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.parse.commands.Bad protocol.parse.commands.Delete protocol.parse.commands.Fetch
         protocol.parse.commands.Plain protocol.parse.commands.Remove protocol.parse.commands.Store
         protocol.parse.commands.Touch protocol.parse.commands.Upto
-        protocol.parse.commands.Withdraw protocol.verbs.handoff.Given operations.facts.LeaseFacts
-        operations.facts.MarkerFacts operations.facts.QueueFacts operations.facts.ScheduleFacts
-        operations.facts.ServerFacts operations.item_facts.DeathFacts
+        protocol.parse.commands.Withdraw protocol.verbs.handoff.Given
+        operations.stats_facts.LeaseFacts operations.stats_facts.MarkerFacts
+        operations.stats_facts.QueueFacts operations.stats_facts.ScheduleFacts
+        operations.stats_facts.ServerFacts operations.item_facts.DeathFacts
         operations.item_facts.GoneFacts operations.item_facts.Inspection
-        operations.facts.Totals operations.lists.connections.ConnectionFacts
+        operations.stats_facts.Totals operations.lists.connections.ConnectionFacts
         operations.lists.deaths.DeathFilter operations.lists.deaths.Deaths
         operations.lists.deaths.ListedDeath operations.lists.finding.Found
         operations.lists.finding.Hit operations.lists.items.ItemList
@@ -403,7 +404,8 @@ _VALUES: Final[dict[str, str]] = {
         journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
-        protocol.parse.options.Tokens protocol.parse.options.Begin protocol.parse.options.View
+        protocol.parse.option_values.Tokens protocol.parse.option_values.Begin
+        protocol.parse.option_values.View
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine protocol.parse.commands.Form
         protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire
@@ -418,7 +420,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.compaction.compaction.DamagedInput journal.snapshot.dedupe_load.ChunkDamaged
         journal.errors.Damage journal.errors.DirectoryLocked journal.errors.JournalError
         journal.errors.JournalFailed journal.errors.NewerFormat
-        journal.snapshot.snapshot.SnapshotDamaged protocol.parse.target.UnknownOption
+        journal.snapshot.snapshot.SnapshotDamaged protocol.parse.options.UnknownOption
         server.daemon.StartError server.connections.listeners.CannotListen
         server.supervisor.BadInheritance
     """,

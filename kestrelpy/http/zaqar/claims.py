@@ -20,7 +20,7 @@ from starlette.responses import Response
 from kestrelpy.core import Queue
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
-from kestrelpy.http.leases import LeaseTaker, Taken
+from kestrelpy.http.lease_taker import LeaseTaker, Taken
 from kestrelpy.http.models import errors, header
 from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import Ask

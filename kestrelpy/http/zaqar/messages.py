@@ -23,7 +23,7 @@ from kestrelpy.core import Delay, Lease, Queue, Want
 from kestrelpy.errors import ServerError
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
-from kestrelpy.http.leases import LeaseTaker
+from kestrelpy.http.lease_taker import LeaseTaker
 from kestrelpy.http.models import errors, header
 from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import LIMIT_MAX, POST_BYTES_MAX, Ask, decoded

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kestrelpy.core import Queue, on_disk
-from kestrelpy.operations.facts import State, state_of
+from kestrelpy.operations.stats_facts import State, state_of
 
 
 class JournalFacts(NamedTuple):

@@ -14,8 +14,8 @@ from heapq import nsmallest
 from typing import Final
 
 from kestrelpy.core import Queue, Subscription
-from kestrelpy.operations.facts import LeaseFacts, lease_facts
 from kestrelpy.operations.ports import PAUSE
+from kestrelpy.operations.stats_facts import LeaseFacts, lease_facts
 
 _PER_SLICE: Final = 2000
 

@@ -11,8 +11,8 @@ from collections.abc import Generator
 from typing import Final
 
 from kestrelpy.core import Broker
-from kestrelpy.operations.facts import WORST_FIRST, State, Totals, queue_state
 from kestrelpy.operations.ports import PAUSE
+from kestrelpy.operations.stats_facts import WORST_FIRST, State, Totals, queue_state
 
 QUEUES_PER_SLICE: Final = 200
 # Names of queues that are not ok, in one answer.

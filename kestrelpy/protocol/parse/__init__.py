@@ -21,10 +21,10 @@ from kestrelpy.protocol.parse.commands import (
 )
 from kestrelpy.protocol.parse.foreign import FOREIGN, is_http, refuse_foreign, refuse_http
 from kestrelpy.protocol.parse.meta import SILENT
-from kestrelpy.protocol.parse.options import View, parse_number
+from kestrelpy.protocol.parse.option_values import View, parse_number
+from kestrelpy.protocol.parse.options import nearest, refuse_later
 from kestrelpy.protocol.parse.parser import LINE_BYTES_MAX, Lines, Parser, bad
 from kestrelpy.protocol.parse.set_conditions import Handoff
-from kestrelpy.protocol.parse.target import nearest, refuse_later
 
 __all__ = [
     "FOREIGN", "LINE_BYTES_MAX", "SILENT", "Bad", "Command", "Confirm", "Delete", "Ending", "Fetch",

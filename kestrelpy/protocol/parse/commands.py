@@ -35,7 +35,7 @@ from typing import Final, Protocol
 from kestrelpy.core import Delay
 from kestrelpy.operations import parent_of
 from kestrelpy.protocol.parse.line_template import Cut
-from kestrelpy.protocol.parse.options import NO_TOKENS, Begin, Tokens, View
+from kestrelpy.protocol.parse.option_values import NO_TOKENS, Begin, Tokens, View
 from kestrelpy.protocol.parse.set_conditions import NOTHING, Once
 
 _new: Final = object.__new__

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from journal.format import text_of
 from kestrelpy.errors import ClientError
-from kestrelpy.protocol.parse.options import values_of
+from kestrelpy.protocol.parse.option_values import values_of
 from kestrelpy.protocol.parse.set_conditions import Handoff, parse_handoff, parse_version
 
 _VARIES_MAX: Final = 4  # there are four kinds; a fifth part repeats one

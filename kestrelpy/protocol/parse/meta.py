@@ -18,7 +18,7 @@ from typing import Final
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations import readable
 from kestrelpy.protocol.parse.commands import Fetch, Formed, Touch
-from kestrelpy.protocol.parse.target import parse_deletion, parse_lease, parse_naming
+from kestrelpy.protocol.parse.options import parse_deletion, parse_lease, parse_naming
 
 META: Final = frozenset({b"mg", b"md", b"ma"})  # those without a body
 NOT_SUPPORTED: Final = "not supported by a queue"

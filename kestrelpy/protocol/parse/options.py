@@ -1,247 +1,265 @@
-"""The values of options: markers, delays, the key of an item, and tokens of leases.
+"""The options of a key, `<queue>[/<option>...]`: which there are, and which go together.
 
-    q/peek/after=17           the first item after marker 17; after=0 is the beginning
-    q/peek/since=1789000000.5 the first item stored at that time or later
-    .../n=500                 at most 500 items in one reply
-    orders+audit/from=17      a new child sees the items from marker 17 on
+A key becomes a `Target`, or is refused. `option_values` parses the value of each option.
 
-    set jobs/delay=90s        available in 90 s, on the monotonic clock
-    set jobs/at=1789000000.5  available at that time of the wall clock, in unix seconds
-    get jobs/abort/delay=5s   the same for an item given back; defer takes both options as well
-
-    set jobs/key=A,B          a key of two texts, A and B
-    set jobs/key=a%2Cb        a key of one text: the comma is a part of it
-
-    gets jobs/open/lease=60s          lease by token: any connection that has it may end the lease
-    get jobs/close/token=1048577      close by token; delete and touch take token= as well
-    get jobs/abort/dead=no%20address  to the dead letters at once, with a reason
-
-One rule: a number that is out of bounds is refused with the bounds; it is never brought into them.
-A time in the past is not refused: the item is available at once. The values of a key are split
-first and then decoded, each on its own.
+One rule: contradictions are refused here, before any state is looked at.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+import difflib
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from journal.format import text_of
-from kestrelpy.core import Delay
-from kestrelpy.durations import parse_duration_ms, shown
+from kestrelpy.durations import parse_duration_ms
 from kestrelpy.errors import ClientError
+from kestrelpy.operations import check_name, parent_of, readable
+from kestrelpy.protocol.parse import set_conditions as once
+from kestrelpy.protocol.parse.commands import Delete, Remove, Target, Upto, Withdraw
+from kestrelpy.protocol.parse.option_values import (
+    DELAY_OPTIONS,
+    KEY_OPTION,
+    parse_begin,
+    parse_delay,
+    parse_key,
+    parse_number,
+    parse_tokens,
+    parse_view,
+    refuse_delay,
+)
+from kestrelpy.protocol.parse.set_conditions import NOTHING, parse_once, parse_whole
 
-COUNT_MAX: Final = 10_000
-MARKER_BELOW: Final = 1 << 53  # such numbers survive clients that read them as floating point
-TOKEN_BELOW: Final = 1 << 53
-TOKEN_DIGITS_MAX: Final = 16
-REASON_BYTES_MAX: Final = 200
-KEY_OPTION: Final = "key"
-DELAY_OPTIONS: Final = frozenset({"delay", "at"})
-_NUMBER: Final = re.compile(r"[0-9]{1,19}")
-_TOKEN: Final = re.compile(r"[0-9]{1,16}")
-_TOKEN_IN_LINE: Final = re.compile(rb"/token=([0-9]{1,16})(?=[/ \r]|\Z)")
-_SECONDS: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?")
-_GIVING_BACK: Final = ("abort", "defer")
-_ENDING: Final = ("close", *_GIVING_BACK)
-_ABORT: Final = b"abort"
-
-
-class View:
-    """Where a browse begins, and the largest number of items in one reply."""
-
-    __slots__ = ("after", "most", "since_ms")
-
-    def __init__(self, after: int, since_ms: int, most: int) -> None:
-        """If `since_ms` (wall clock) is above 0, `after` is found by it."""
-        self.after = after
-        self.since_ms = since_ms
-        self.most = most
-
-
-class Begin(NamedTuple):
-    """Where a new child begins: after the marker `after`, or at `since_ms` if that is set."""
-
-    after: int
-    since_ms: int
-
-
-class Tokens(NamedTuple):
-    """`lease_ms` 0: no lease by token. `token` 0: none is named. `why` None: no dead letter."""
-
-    lease_ms: int
-    token: int
-    why: bytes | None
+KEY_BYTES_MAX: Final = 250
+STORING: Final = "set"  # stands for every verb that stores
+_FLAGS: Final = frozenset({"open", "close", "abort", "defer", "peek", "dead", "full", "declare"})
+_VIEWS: Final = frozenset({"after", "since", "n"})
+_BEGINS: Final = frozenset({"from", "since"})
+STORES: Final = DELAY_OPTIONS | once.WORDS | {"key"}  # declare goes alone
+# Options that no get may have.
+_NEVER_FETCHED: Final = ("declare", "upto", *sorted(once.WORDS))
+_KNOWN: Final = sorted(
+    _FLAGS | _VIEWS | _BEGINS | STORES | {"t", "lease", "token", "at_version", "upto"}
+)
+_HOMES: Final = {
+    "declare": "set, for instance set jobs/declare 0 0 <bytes>",
+    "key": "set and peek, for instance set jobs/key=A,B 0 0 <bytes>",
+    "id": "set, add, cas, replace and delete, for instance set jobs/id=4711 0 0 <bytes>",
+    "scope": "set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>",
+    "epoch": "set, for instance set jobs/id=4711/scope=s1/epoch=7 0 0 <bytes>",
+    "expect": "set, for instance set acc/key=A/expect=3 0 0 <bytes>",
+    "confirm": "set, add, cas and replace, for instance set done/confirm 0 0 <bytes>",
+    "upto": "delete, for instance delete orders+cursor/upto=17",
+    "at_version": "peek, for instance gets acc/key=A/peek/at_version=3",
+}
 
 
-NO_TOKENS: Final = Tokens(0, 0, None)
+_PAGE: Final = "docs/protocol.md"
+# The longest option is half as long; the time of a comparison grows with both lengths.
+_MEANT_BYTES_MAX: Final = 20
 
 
-def parse_begin(values: dict[str, str | None]) -> Begin | None:
-    """Return the start of a child that `from=` or `since=` names; None without both. Raise
-    ClientError."""
-    if "from" in values and "since" in values:
-        raise ClientError("from and since contradict each other")
-    if "since" in values:
-        return Begin(0, _unix_ms(values["since"], "since"))
-    if "from" in values:
-        return Begin(max(_marker(values["from"], "from") - 1, 0), 0)
-    return None
+class UnknownOption(ClientError):
+    """An option that does not exist; `nearest` finds the one that may have been meant."""
+
+    def __init__(self, option: str) -> None:
+        super().__init__(f"unknown option {option}")
+        self.option = option
 
 
-def parse_view(values: dict[str, str | None]) -> View | None:
-    """Return the view that the options ask for; None without such an option. Raise ClientError."""
-    after = values.get("after", "0")
-    since, most = values.get("since", "0"), values.get("n", "1")
-    if "after" in values and "since" in values:
-        raise ClientError("after and since contradict each other")
-    if not values.keys() & {"after", "since"}:
-        if "n" in values:
-            raise ClientError("option n needs after= or since=, for instance q/peek/after=0/n=10")
-        return None
-    return View(_marker(after), _unix_ms(since, "since"), _count(most))
+def nearest(option: str) -> str:
+    """Return the end of the refusal of an unknown option: the nearest known one, or the page."""
+    # A lower cutoff proposes `from` for foo.
+    near = difflib.get_close_matches(option[:_MEANT_BYTES_MAX].lower(), _KNOWN, n=1, cutoff=0.6)
+    return f", did you mean {near[0]}?" if near else f", {_PAGE} lists all of them"
 
 
-def parse_number(word: str, text: str | None) -> int:
-    """Return the number of an item, or a token, that the option `word` names; raise ClientError."""
-    if text is None or not _NUMBER.fullmatch(text) or not 0 < int(text) < MARKER_BELOW:
-        raise ClientError(
-            f"option {word}{_was(text)}: it must be a whole number from 1 to {MARKER_BELOW - 1}"
-        )
-    return int(text)
+def parse_target(raw: bytes, verb: str = "get") -> Target:
+    """Parse a key, `<queue>[/<option>...]`; raise ClientError with the mistake and the allowed
+    values."""
+    return parse_naming(raw, verb)[0]
 
 
-def parse_delay(values: Mapping[str, str | None]) -> Delay | None:
-    """Return the delay that the options ask for; None without one. Raise ClientError."""
-    if "delay" in values and "at" in values:
-        raise ClientError("delay and at contradict each other")
-    if "delay" in values:
-        return _duration(values["delay"])
-    return Delay(_unix_ms(values["at"], "at"), True) if "at" in values else None
+def parse_naming(raw: bytes, verb: str = "get") -> tuple[Target, int]:
+    """Parse a key and the token in it (0: none); raise ClientError."""
+    if len(raw) > KEY_BYTES_MAX:
+        raise ClientError(f"key too long ({len(raw)} bytes, limit {KEY_BYTES_MAX}){_why_long(raw)}")
+    name, _, rest = raw.partition(b"/")
+    check_name(name)
+    if not rest:
+        return Target(raw, name, frozenset(), 0), 0
+    values: dict[str, str | None] = {}
+    sent: dict[str, bytes] = {}
+    for part in rest.split(b"/"):
+        if not part:
+            continue
+        word, value = _split_option(part)
+        if word in values:
+            raise ClientError(f"option {word} is given twice")
+        values[word] = value
+        sent[word] = part
+    options = frozenset(values)
+    key = parse_key(sent[KEY_OPTION]) if KEY_OPTION in options else ()
+    wait_ms = _wait(values["t"]) if "t" in values else 0
+    is_child = bool(parent_of(name))
+    begin = None
+    if "from" in options or ("since" in options and is_child and "peek" not in options):
+        _refuse_begin(options, is_child)
+        begin = parse_begin(values)
+    view = parse_view(values) if options & _VIEWS and begin is None else None
+    _refuse_contradiction(options, begin is not None)
+    if view is not None and is_child and "since" in options:
+        begin = parse_begin({"since": values["since"]})  # of a child that this creates
+    delay = parse_delay(values) if options & DELAY_OPTIONS else None
+    if delay is not None and verb != STORING:
+        refuse_delay(min(options & DELAY_OPTIONS), options)
+    tokens = parse_tokens(values, verb if verb in ("delete", "touch") else "get")
+    if verb != STORING:
+        _refuse_stored(options, verb)
+    said = parse_once(values, sent) if options & once.WORDS else NOTHING
+    at_version = parse_number("at_version", values["at_version"]) if "at_version" in values else 0
+    target = Target(
+        raw, name, options, wait_ms, view, tokens, delay, key, said, begin, at_version
+    )
+    return target, tokens.token
 
 
-def refuse_delay(word: str, options: frozenset[str]) -> None:
-    """Raise ClientError if a `get` with these options gives no item back, or makes a dead
-    letter."""
-    if not any(each in options for each in _GIVING_BACK):
-        raise ClientError(
-            f"option {word} goes with set, add, abort and defer, for instance q/abort/{word}="
-            + ("5s" if word == "delay" else "1789000000.5")
-        )
-    if "dead" in options:
-        raise ClientError(
-            f"dead and {word} contradict each other: a dead letter does not become available"
-        )
+def parse_lease(raw: bytes, verb: str) -> tuple[bytes, int]:
+    """Parse the key of a `delete` or `touch`: a queue, and the token of one of its leases (0:
+    none).
 
-
-def parse_key(part: bytes) -> tuple[bytes, ...]:
-    """Return the canonical values that this option names; raise ClientError."""
-    _, _, named = part.partition(b"=")
-    if not named:
-        raise ClientError("option key needs a value, for instance key=A or key=A,B")
-    return values_of(named)
-
-
-def values_of(named: bytes) -> tuple[bytes, ...]:
-    """Return the canonical values after `key=`."""
-    return tuple(text_of(unquote_to_bytes(value)) for value in named.split(b","))
-
-
-def parse_tokens(values: Mapping[str, str | None], verb: str) -> Tokens:
-    """Return what the options say about leases by token; raise ClientError."""
-    lease_ms = _lease_ms(values) if "lease" in values else 0
-    token = _token(values, verb) if "token" in values else 0
-    why = None
-    if "dead" in values:
-        reason = values["dead"]
-        if "abort" in values:
-            why = reason.encode() if reason else _ABORT
-            if len(why) > REASON_BYTES_MAX:
-                raise ClientError(
-                    f"option dead: the reason has {len(why)} bytes (limit {REASON_BYTES_MAX})"
-                )
-        elif reason is not None:
-            raise ClientError("option dead takes a reason with abort only: q/abort/dead=<why>")
-    return Tokens(lease_ms, token, why) if lease_ms or token or why is not None else NO_TOKENS
-
-
-def cut_token(line: bytes) -> tuple[bytes, int]:
-    """Return a line without its first token, as no real line can be, and the token; 0 without one.
-
-    With that the meaning of a line is cached although every lease has another token.
+    Raise ClientError.
     """
-    parts = _TOKEN_IN_LINE.split(line, 1)
-    if len(parts) == 1:
-        return b"", 0
-    before, digits, after = parts
-    token = int(digits)
-    return (before + b"\n" + after, token) if 0 < token < TOKEN_BELOW else (b"", 0)
+    target, token = parse_naming(raw, verb)
+    others = target.options - {"token"}
+    if others:
+        raise ClientError(f"option {min(others)} does not go with {verb}")
+    return target.name, token
 
 
-def _marker(text: str | None, word: str = "after") -> int:
-    if text is None or not _NUMBER.fullmatch(text) or int(text) >= MARKER_BELOW:
-        raise ClientError(
-            f"option {word}{_was(text)}: it must be a marker, a whole number from 0 (the "
-            f"beginning) to {MARKER_BELOW - 1}"
-        )
-    return int(text)
+def parse_deletion(raw: bytes, noreply: bool) -> Delete | Remove | Upto | Withdraw:
+    """Parse what a delete names: a queue, a lease, an item, an id or a marker; raise
+    ClientError."""
+    parts = raw.split(b"/")
+    named = [part for part in parts[1:] if part.partition(b"=")[0] in (b"item", b"id", b"upto")]
+    if not named:
+        return Delete(*parse_lease(raw, "delete"), noreply)
+    if len(raw) > KEY_BYTES_MAX:
+        parse_target(raw)
+    word, equals, value = named[0].partition(b"=")
+    option = word.decode()
+    for other in named[1:]:
+        again = other.partition(b"=")[0].decode()
+        if again == option:
+            raise ClientError(f"option {option} is given twice")
+        raise ClientError(f"{option} and {again} contradict each other")
+    target = parse_target(b"/".join(part for part in parts if part is not named[0]), "delete")
+    odd = target.options - ({"dead"} if option == "item" else set())
+    if odd:
+        raise ClientError(f"option {min(odd)} does not go with delete and {option}")
+    if option == "item":
+        item = parse_number("item", readable(value) if equals else None)
+        return Remove(target.name, item, target.dead, noreply)
+    if option == "upto":
+        return Upto(target, parse_whole("upto", readable(value) if equals else None), noreply)
+    id_ = unquote_to_bytes(value)
+    if not id_:
+        raise ClientError("option id needs a value, for instance id=4711")
+    return Withdraw(target.name, id_, noreply)
 
 
-def _unix_ms(text: str | None, word: str) -> int:
-    """Return these unix seconds as milliseconds, rounded up; raise ClientError."""
-    match = _SECONDS.fullmatch(text) if text is not None else None
-    if match is None:
-        raise ClientError(
-            f"option {word}{_was(text)}: it must be unix seconds, decimals allowed, for instance "
-            f"{word}=1789000000.5"
-        )
-    fraction = (match[2] or "").ljust(9, "0")
-    return int(match[1]) * 1000 + -(-int(fraction) // 1_000_000)
+def refuse_later(word: str) -> None:
+    """Raise ClientError for an option that belongs to another verb."""
+    if word == "item":
+        raise ClientError("option item goes with delete and stats, for instance stats q/item=7")
 
 
-def _count(text: str | None) -> int:
-    if text is None or not _NUMBER.fullmatch(text) or not 1 <= int(text) <= COUNT_MAX:
-        raise ClientError(f"option n{_was(text)}: it must be a count from 1 to {COUNT_MAX}")
-    return int(text)
+def why_no_option(option: str, verb: str) -> str:
+    """Return why this option does not go with this verb, and the verbs it goes with."""
+    home = _HOMES.get(option, "get")
+    return f"option {option} does not go with {verb}, but with {home}"
 
 
-def _was(text: str | None) -> str:
-    return " needs a value" if text is None else f" is {shown(text)}"
+def _why_long(raw: bytes) -> str:
+    """Return the remedy for a key that is too long."""
+    if b"/id=" in raw:
+        return ": hash a longer id yourself, for instance to the 64 hex digits of SHA-256"
+    return ""
 
 
-def _duration(text: str | None) -> Delay:
-    if text is None:
-        raise ClientError("option delay needs a duration, for instance delay=90s")
+def _split_option(part: bytes) -> tuple[str, str | None]:
+    word_bytes, equals, value_bytes = part.partition(b"=")
+    word = readable(word_bytes)
+    value = unquote_to_bytes(value_bytes).decode("utf-8", "backslashreplace") if equals else None
+    refuse_later(word)
+    if word not in _KNOWN:
+        raise UnknownOption(word)
+    if word in _FLAGS and value is not None and word != "dead":
+        raise ClientError(f"option {word} takes no value")
+    return word, value
+
+
+def _wait(value: str | None) -> int:
+    if value is None:
+        raise ClientError("option t needs a duration, for instance t=5s or t=5000")
     try:
-        return Delay(parse_duration_ms(text))
+        return parse_duration_ms(value, bare_ms=True)
     except ValueError as error:
-        raise ClientError(f"option delay: {error}") from None
+        raise ClientError(f"option t: {error}") from None
 
 
-def _lease_ms(values: Mapping[str, str | None]) -> int:
-    text = values["lease"]
-    if text is None:
-        raise ClientError("option lease needs a duration, for instance lease=60s")
-    try:
-        lease_ms = parse_duration_ms(text)
-    except ValueError as error:
-        raise ClientError(f"option lease: {error}") from None
-    if not lease_ms:
-        raise ClientError("option lease: a duration above 0 is allowed")
-    if "open" not in values:
-        raise ClientError("option lease goes with open, for instance q/open/lease=60s")
-    return lease_ms
-
-
-def _token(values: Mapping[str, str | None], verb: str) -> int:
-    text = values["token"]
-    if text is None or not _TOKEN.fullmatch(text) or not 0 < int(text) < TOKEN_BELOW:
+def _refuse_begin(options: frozenset[str], is_child: bool) -> None:
+    """Raise ClientError if `from=` or `since=` does not say where a child begins."""
+    if not is_child:
         raise ClientError(
-            f"option token{_was(text)}: it must be the number that gets q/open answered, from 1 to "
-            f"{TOKEN_BELOW - 1}"
+            "option from goes with a fan-out child, for instance orders+audit/from=17: where it "
+            "begins if this mentions it first"
         )
-    if verb == "get" and not any(word in values for word in _ENDING):
-        raise ClientError("option token goes with close, abort, defer, delete and touch")
-    return int(text)
+    for other in ("after", "n", "dead"):
+        if other in options:
+            raise ClientError(f"{min(options & _BEGINS)} and {other} contradict each other")
+
+
+def _refuse_stored(options: frozenset[str], verb: str) -> None:
+    """Raise ClientError for options of storing verbs in a request that does not store."""
+    for option in _NEVER_FETCHED:
+        if option in options:
+            raise ClientError(why_no_option(option, verb))
+    if "key" in options and "peek" not in options:
+        raise ClientError(why_no_option("key", verb))
+
+
+def _refuse_contradiction(options: frozenset[str], begins: bool) -> None:
+    if "declare" in options and len(options) > 1:
+        other = min(options - {"declare"})
+        raise ClientError(f"declare and {other} contradict each other: declare goes alone")
+    endings = sorted(options & {"close", "abort", "defer"})
+    if len(endings) > 1:
+        raise ClientError(f"{endings[0]} and {endings[1]} contradict each other")
+    if "peek" in options and (endings or "open" in options):
+        other = endings[0] if endings else "open"
+        raise ClientError(f"peek and {other} contradict each other")
+    if "open" in options and endings and endings[0] != "close":
+        raise ClientError(f"{endings[0]} and open contradict each other")
+    if "full" in options and not options & {"peek", "open"}:
+        raise ClientError("option full goes with peek and open")
+    views = [] if begins else sorted(options & _VIEWS)
+    if views and "peek" not in options:
+        raise ClientError(f"option {views[0]} goes with peek, for instance q/peek/after=0")
+    if views and "dead" in options:
+        raise ClientError(f"dead and {views[0]} contradict each other: it shows the dead anyway")
+    if "dead" in options and "defer" in options:
+        raise ClientError("option dead does not go with defer in this version yet")
+    _refuse_by_key(options, views)
+
+
+def _refuse_by_key(options: frozenset[str], views: list[str]) -> None:
+    if "at_version" in options and not {"peek", "key"} <= options:
+        raise ClientError(
+            "option at_version goes with peek and key, for instance acc/key=A/peek/at_version=3"
+        )
+    if "peek" in options and "key" in options:
+        for other in (*views, "dead", "t"):
+            if other in options:
+                raise ClientError(
+                    f"key and {other} contradict each other: a key with peek shows one item of it"
+                )

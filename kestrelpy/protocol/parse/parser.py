@@ -36,9 +36,8 @@ from kestrelpy.protocol.parse.meta import (
     parse_meta_set,
     parse_seconds,
 )
-from kestrelpy.protocol.parse.options import TOKEN_DIGITS_MAX, cut_token
-from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
-from kestrelpy.protocol.parse.target import (
+from kestrelpy.protocol.parse.option_values import TOKEN_DIGITS_MAX, cut_token
+from kestrelpy.protocol.parse.options import (
     KEY_BYTES_MAX,
     STORES,
     STORING,
@@ -49,6 +48,7 @@ from kestrelpy.protocol.parse.target import (
     parse_target,
     why_no_option,
 )
+from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
 
 LINE_BYTES_MAX: Final = 8 << 10
 BODY_BYTES_ABSURD: Final = 1 << 30

@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 from kestrelpy.durations import shown
 from kestrelpy.errors import ClientError
 from kestrelpy.operations import check_name
-from kestrelpy.protocol.parse.options import MARKER_BELOW, TOKEN_BELOW
+from kestrelpy.protocol.parse.option_values import MARKER_BELOW, TOKEN_BELOW
 
 WORDS: Final = frozenset({"id", "scope", "epoch", "expect", "confirm"})
 _DIGITS_MAX: Final = 16

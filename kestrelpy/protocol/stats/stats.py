@@ -2,6 +2,8 @@
 
     operations: facts ──▶ `STAT <name> <one word>`, a line for each
 
+A new figure begins as a field of `operations.stats_facts`.
+
 One rule: a value is one word, because clients split a line of stats at its blanks.
 """
 

@@ -33,7 +33,7 @@ pending: list[Put] = []  # in the log and not synced yet
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 25)
+    monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 25)
     put, pending[:] = JournalLog.put, []
 
     def noted(log: JournalLog, item: Item, nominal: Watermark | None = None) -> int:

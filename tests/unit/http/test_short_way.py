@@ -13,16 +13,16 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from kestrelpy.errors import ServerError
-from kestrelpy.http import simple, zaqar
+from kestrelpy.http import items_and_leases, zaqar
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.door import Receive, Scope, Send
 from kestrelpy.http.short_way import BusyRoute, with_short_way
 from kestrelpy.http.zaqar import claims, messages
 
-BUSY = (*zaqar.BUSY, *simple.BUSY)
+BUSY = (*zaqar.BUSY, *items_and_leases.BUSY)
 ROUTES = [
     route
-    for router in (messages.router, claims.router, simple.router)
+    for router in (messages.router, claims.router, items_and_leases.router)
     for route in router.routes if isinstance(route, APIRoute)
 ]  # fmt: skip
 OTHERS = [
@@ -85,7 +85,8 @@ def test_the_short_way_calls_what_fastapi_would_call(busy: BusyRoute) -> None:
 
 
 def test_the_query_is_read() -> None:
-    route, calls = noted(next(each for each in simple.BUSY if each.path.endswith("/items")))
+    busy = items_and_leases.BUSY
+    route, calls = noted(next(each for each in busy if each.path.endswith("/items")))
     ask((route,), "POST", "/queues/jobs/items", b"id=a%20b&delay=5s&nosuch=1&id=c")
     [said] = calls
     assert (said["id_"], said["delay"], said["queue"]) == ("c", "5s", "jobs")

@@ -264,3 +264,19 @@ async def test_a_reload_says_how_many_connections_there_may_be(tmp_path: Path) -
         third, fourth = await server.client(), await server.client()
         assert (await third.ask(b"version\r\n")).startswith(b"VERSION")
         assert await fourth.line() == b"SERVER_ERROR too many connections\r\n"
+
+
+async def test_a_client_that_reads_nothing_is_cut_off_when_the_drain_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.daemon.DRAIN_SECONDS", 0.05)
+    async with running(tmp_path) as server:
+        deaf = await server.client()
+        await deaf.ask(b"set jobs 0 0 4000000\r\n" + bytes(4_000_000) + b"\r\n")
+        deaf.writer.write(b"get jobs/peek\r\n" * 100)
+        await deaf.reader.readexactly(1)
+        deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        daemon = server.daemon
+        assert daemon is not None
+        await daemon.stop()
+        assert not daemon._connections, "its transport was aborted"

@@ -152,7 +152,7 @@ def test_segments_go_although_something_was_declared() -> None:
 def test_without_a_snapshot_it_is_said_again_before_its_segment_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("journal.compaction.maintenance.UNSETTLED_SEGMENTS", 1 << 30)
+    monkeypatch.setattr("journal.snapshot.cadence.SEGMENTS_MIN", 1 << 30)
     life = DiskHarness(Policy())
     declare(life.jobs)
     life.commit()

@@ -387,7 +387,7 @@ def test_a_queue_in_memory_keeps_what_it_skips() -> None:
 def test_what_was_put_off_is_first_for_its_key_after_a_start_from_a_snapshot(
     monkeypatch: pytest.MonkeyPatch, due_first: bool
 ) -> None:
-    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
+    monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 5)
     life = DiskHarness(Policy())
     for body in (b"1", b"2"):
         life.put(body, key=text_of(b"A"))

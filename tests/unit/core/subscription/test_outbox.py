@@ -95,3 +95,9 @@ def test_an_operator_is_told_of_an_item_that_comes_back_again_and_again(
 
     assert reader.notes == [f"queue jobs: item 7 came back 10 times; {words}"]
     assert reader.needs_read, "so that the notes are looked at"
+
+
+def test_each_death_is_counted() -> None:
+    reader, _ = subscription()
+    reader.outbox.dead_letter(ITEM, 3, 900, 1000, b"abort")
+    assert reader.counters.dead == 1

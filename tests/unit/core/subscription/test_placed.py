@@ -19,7 +19,7 @@ from tests.support.disk_harness import DiskHarness
 
 @pytest.fixture(autouse=True)
 def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 1)
+    monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 1)
     yield
 
 

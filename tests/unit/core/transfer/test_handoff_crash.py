@@ -270,3 +270,18 @@ def test_a_move_within_one_log_is_settled_with_a_snapshot_between() -> None:
         town.work()
         assert sorted(town.places()) == [("orders", b"1"), ("orders+audit", b"1")]
         assert town.origins() == 0
+
+
+def test_the_origin_of_a_hand_off_to_a_child_is_open_until_its_source_is_on_disk() -> None:
+    town = TransferHarness()
+    town.say("client", b"get orders+audit")
+    town.put("jobs", b"1")
+    body = town.take("jobs")
+    assert body is not None
+    town.hold_syncs()
+    town.pass_on("orders+audit", body)
+    assert town.origins() == 1
+    town.go()
+    town.work()
+    assert town.origins() == 0
+    assert [r.item for r in town.records("orders") if r.kind == Kind.SETTLED] == [1]

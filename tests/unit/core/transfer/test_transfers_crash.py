@@ -8,6 +8,7 @@ import pytest
 
 from journal.format.transfer import Origin
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.transfer.steps import Source
 from tests.support.memory_disk import Fault
 from tests.support.transfer_harness import (
     TransferHarness,
@@ -339,3 +340,19 @@ def test_a_dead_letter_of_a_child_goes_on_after_a_kill_before_it_was_moved() -> 
 
     assert town.finish("failed") == b"1"
     assert not town.queue("jobs+a").reader.live
+
+
+def test_a_start_ends_a_delayed_item_whose_copy_is_on_disk() -> None:
+    town = TransferHarness()
+    town.say("client", b"set jobs/delay=1h 0 0 3", b"one")
+    town.say("client", b"set jobs/delay=1h 0 0 3", b"two")
+    town.kill()
+    reader = town.queue("jobs").reader
+    Source(reader).leave_unread(1, 3, Origin(b"server", b"old", 1, 1), town.now_ms)
+    assert (reader.delays.count, list(reader.live), reader.live_bytes) == (1, [2], 3)
+    town.work()
+    town.kill()
+    reader = town.queue("jobs").reader
+    assert (reader.delays.count, list(reader.live)) == (1, [2])
+    town.pass_time(3_600_000)
+    assert town.say("client", b"get jobs", b"get jobs") == b"VALUE jobs 0 3\r\ntwo\r\nEND\r\nEND\r\n"

@@ -47,7 +47,7 @@ def take_one(writer: Writer, disk: MemoryDisk) -> None:
 
 
 def test_a_snapshot_is_due_after_a_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
+    monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
     maintenance = writer.store.maintenance
@@ -122,7 +122,7 @@ def test_with_many_leases_by_token_it_is_due_after_as_many_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else most of what a server with many leases does would be to write them down again."""
-    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 10)
+    monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 10)
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
     maintenance = writer.store.maintenance
@@ -253,3 +253,20 @@ def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
     chosen = maintenance.choose(maintenance.snapshots[-1])
     assert [s.live for s in chosen if s.item_first <= 130 <= s.item_last] == [1]
     assert all(segment.item_last <= 6 for segment in maintenance.choose(live_lsn))
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_snapshot_written_twice_without_a_record_between_counts_once(earlier: int) -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, ROOMY)
+    maintenance = writer.store.maintenance
+    lsns = []
+    for number in range(earlier + 1):
+        writer.put_all(b"item %d" % number)
+        for _ in range(2 if number == earlier else 1):
+            job = maintenance.begin_snapshot(state_of(writer), TIME_MS)
+            writer.sync()
+            job.run(disk)
+            assert maintenance.finish_snapshot(job, True) == []
+        lsns.append(job.snapshot.lsn)
+    assert maintenance.snapshots == lsns

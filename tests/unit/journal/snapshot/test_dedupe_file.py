@@ -354,3 +354,7 @@ def test_a_queue_in_memory_keeps_nothing_to_be_written() -> None:
 
 def test_few_are_merged_only_when_there_are_enough() -> None:
     assert merging._MERGED_FEWEST > 2
+
+
+def test_the_entries_of_a_chunk_are_of_three_kinds() -> None:
+    assert Chunk(1, 9, 640, ids=3, scoped=20, keys=100).entries == 123

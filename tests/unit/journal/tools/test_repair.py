@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
+import os
 import random
 from dataclasses import replace
 
 import pytest
 
 from journal.errors import ITEM_MAX, Damage, JournalError
-from journal.format.checkpoint import TOKENS_SKIPPED
+from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.format.kinds import Kind
 from journal.format.record import Record
 from journal.read.frames import chain
-from journal.recovery.recovery import Recovery
+from journal.recovery.recovery import MISSING_BEFORE, Recovery
 from journal.tools.live_set import LiveSet
 from journal.tools.repair import opening_behind, repair_of
 from journal.tools.verify import check_journal
+from tests.golden.layout import SegmentBuilder, draft
 from tests.support.journals import (
     FOLDER,
     TIME_MS,
@@ -121,8 +123,23 @@ def test_a_foreign_file_is_kept_under_another_name() -> None:
     writer.put_all(b"of another journal")
     data = other.read(path_of(1))
     disk.create(path_of(9), data, len(data))
+    name = os.path.basename(path_of(9))
+    assert f"  the whole file is kept as {name}.foreign" in repair_of(disk, FOLDER).sentences()
     repaired(disk)
     assert disk.read(path_of(9) + ".foreign") == data
+
+
+def test_records_missing_between_two_segments_in_a_row_end_the_first_one() -> None:
+    disk = MemoryDisk()
+    disk.make_folder(FOLDER)
+    for number, first in (1, 1), (2, 10):
+        segment = SegmentBuilder(number, lsn=first, checkpoint=Checkpoint(b"jobs"))
+        segment.batch(draft(Kind.PUT, first, first, 0, b"body"), synced=first - 1)
+        data = bytes(segment.data)
+        disk.create(path_of(number), data, len(data)).close()
+    assert {each.reason for each in repair_of(disk, FOLDER).report.damages} == {MISSING_BEFORE}
+    repaired(disk)
+    assert [body for _, item, body in kept(disk) if item] == [b"body", b"body"]
 
 
 def test_a_file_that_cannot_be_read_is_kept_under_another_name() -> None:

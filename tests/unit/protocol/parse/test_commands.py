@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kestrelpy.errors import ClientError
 from kestrelpy.operations import check_name
 from kestrelpy.protocol.parse.commands import Ending
-from kestrelpy.protocol.parse.target import parse_naming, parse_target
+from kestrelpy.protocol.parse.options import parse_naming, parse_target
 
 
 def refusal(raw: bytes) -> str:

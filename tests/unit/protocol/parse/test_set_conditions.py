@@ -6,9 +6,9 @@ import pytest
 
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Remove, Upto, Withdraw
-from kestrelpy.protocol.parse.options import Begin
+from kestrelpy.protocol.parse.option_values import Begin
+from kestrelpy.protocol.parse.options import STORING, parse_deletion, parse_target
 from kestrelpy.protocol.parse.set_conditions import Handoff, Once
-from kestrelpy.protocol.parse.target import STORING, parse_deletion, parse_target
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from kestrelpy.server.connections.connection import AHEAD_BYTES_MAX
+from kestrelpy.server.connections.connection import AHEAD_BYTES_MAX, PROGRESS_BYTES
 from tests.support.running import running
 
 
@@ -188,3 +188,32 @@ async def test_waits_for_large_items_are_answered_some_in_each_turn(
 
         for peer in peers:
             assert (await peer.line()).startswith(b"VALUE jobs/peek")
+
+
+async def test_a_client_that_has_read_enough_since_the_last_look_has_moved(tmp_path: Path) -> None:
+    class Unsent:
+        size = 0
+
+        def get_write_buffer_size(self) -> int:
+            return self.size
+
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"version\r\n")
+        assert server.daemon is not None
+        (connection,) = server.daemon._connections
+        real, unsent = connection._transport, Unsent()
+        connection._transport, connection.moved_ms = cast(Any, unsent), 0
+        looks = [
+            (3 * PROGRESS_BYTES, 0),  # the mark
+            (2 * PROGRESS_BYTES + 1, 0),  # a byte is missing
+            (4 * PROGRESS_BYTES, 0),  # more to send is no progress, but a new mark
+            (3 * PROGRESS_BYTES, 4),
+            (3 * PROGRESS_BYTES, 4),
+            (0, 6),  # all of it
+        ]
+        for now_ms, (size, moved_ms) in enumerate(looks, 1):
+            unsent.size = size
+            connection.look_at_memory(now_ms)
+            assert connection.moved_ms == moved_ms, f"look {now_ms}"
+        connection._transport = real

@@ -194,7 +194,7 @@ def test_an_add_does_not_store_next_to_a_damaged_item(life: DiskHarness) -> None
 def test_snapshots_and_rewriting_go_on_after_a_shortage(
     life: DiskHarness, verb: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("journal.compaction.maintenance.SNAPSHOT_RECORDS", 5)
+    monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 5)
     fault = Fault(verb, path, times=4, error=errno.ENFILE)
     life.disk.faults = [fault]
     kept = []

@@ -1,4 +1,6 @@
-"""Leases for an HTTP client: up to n at once, after those who waited before; by token, always.
+"""New leases for an HTTP client: up to n at once, after earlier waiters; always by token.
+
+`items_and_leases` and `zaqar.claims` have the routes, which also renew and end leases.
 
     the front is known ──▶ lease ──▶ lease ──▶ ...      it is on disk: its read comes first
     nothing, and time left: wait ──▶ one lease ──▶ more of them

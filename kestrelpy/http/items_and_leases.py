@@ -25,7 +25,7 @@ from kestrelpy.core import ABORTED, DEFERRED, DUPLICATE, Delay, Lease
 from kestrelpy.errors import InvalidToken
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Call, Gone
-from kestrelpy.http.leases import LeaseTaker, Taken
+from kestrelpy.http.lease_taker import LeaseTaker, Taken
 from kestrelpy.http.models import (
     BYTES,
     IDEMPOTENCY_KEY,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from journal.errors import JournalFailed
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.operations.facts import (
+from kestrelpy.operations.lists.survey import survey
+from kestrelpy.operations.stats_facts import (
     ServerFacts,
     lease_facts,
     marker_facts,
@@ -13,7 +14,6 @@ from kestrelpy.operations.facts import (
     schedule_facts,
     server_facts,
 )
-from kestrelpy.operations.lists.survey import survey
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import ended
 
