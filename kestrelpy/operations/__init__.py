@@ -1,5 +1,6 @@
 """What a request means, shared by every wire: it is decided here, and worded above."""
 
+from kestrelpy.operations.actions import Action, Actions
 from kestrelpy.operations.children import Children
 from kestrelpy.operations.claiming import Claiming, claimed_by
 from kestrelpy.operations.facts import (
@@ -60,7 +61,8 @@ from kestrelpy.operations.storing import Storing, Terms
 from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
-    "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Awaited", "Caller",
+    "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Action", "Actions",
+    "Awaited", "Caller",
     "Children", "Claiming", "Client", "ConnectionFacts", "DeathFilter", "Deaths", "Gate",
     "GoneFacts", "Hit", "Inspection", "ItemFacts", "ItemList", "ItemPage", "ItemReader",
     "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts", "Leasing", "ListedDeath",

@@ -443,6 +443,9 @@ _VALUES: Final[dict[str, str]] = {
         server.connections.connection.DaemonPort server.connections.memory.Holder
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,
+    "what people did last, bounded; an entry lets go what it rested on": """
+        operations.actions.Actions operations.actions.Action operations.actions._Entry
+    """,
     "held by its task alone; it keeps the names that it found at its last look": """
         server.connections.sweep.ConnectionSweep
     """,

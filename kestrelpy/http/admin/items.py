@@ -172,7 +172,7 @@ async def delete_item(request: Request, queue: str, item: _Id) -> Response:
     if rests is None:
         raise HttpError(404, f"item {item} of {queue} neither waits nor is dead: nothing is gone")
     await call.until(rests)
-    note(call, "remove", f"{queue} item {item}", 1)
+    note(call, "remove", found.name, 1, f"item {item}")
     return answer({"count": 1})
 
 
@@ -186,5 +186,5 @@ async def retry_item(request: Request, queue: str, item: _Id) -> Response:
     if rests is None:
         raise HttpError(404, f"item {item} of {queue} is not delayed")
     await call.until(rests)
-    note(call, "retry", f"{queue} item {item}", 1)
+    note(call, "retry", found.name, 1, f"item {item}")
     return answer({"count": 1})

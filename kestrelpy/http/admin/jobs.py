@@ -46,9 +46,12 @@ class Job:
     """One job. `done` counts items, `total` is how many there may be at most."""
 
     def __init__(
-        self, number: int, action: str, queue: str, total: int, is_dry_run: bool, by: Call
-    ) -> None:
+        self, number: int, action: str, queue: str, total: int, is_dry_run: bool, by: Call,
+        more: str = "",
+    ) -> None:  # fmt: skip
+        """`more` is what its line says besides: where its items go."""
         self.number = number
+        self.more = more
         self.action = action
         self.queue = queue
         self.total = total
@@ -122,8 +125,8 @@ class Job:
             self.state, self.error = "failed", MISTAKE
         self.ended_ms = self.call.now_ms()
         if not self.is_dry_run:
-            end = "" if self.state == "done" else f", {self.state}"
-            note(self.call, self.action, f"{self.queue}{end}", self.done)
+            more = self.more if self.state == "done" else f"{self.more} ({self.state})".strip()
+            note(self.call, self.action, self.queue.encode(), self.done, more)
 
 
 class Jobs:
@@ -134,8 +137,9 @@ class Jobs:
         self._latest = 0
 
     def start(
-        self, by: Call, action: str, queue: str, total: int, is_dry_run: bool, steps: Steps
-    ) -> Job:
+        self, by: Call, action: str, queue: str, total: int, is_dry_run: bool, steps: Steps,
+        more: str = "",
+    ) -> Job:  # fmt: skip
         """Begin a job; raise HttpError if too many are running."""
         self._forget(by.host)
         running = [job for job in self._jobs.values() if job.state == "running"]
@@ -143,7 +147,7 @@ class Jobs:
             raise HttpError(503, f"{RUNNING_MAX} jobs are running: wait for one, or stop one")
         self._latest += 1
         job = self._jobs[self._latest] = Job(
-            self._latest, action, queue, total, is_dry_run, by
+            self._latest, action, queue, total, is_dry_run, by, more
         )
         job.task = asyncio.get_running_loop().create_task(job.run(steps))
         return job
@@ -208,5 +212,6 @@ async def stop_job(request: Request, job: _Number) -> Response:
     found.stop()
     if found.task is not None:
         await asyncio.shield(found.task)
-    note(call, "stop job", f"{job} {found.action} {found.queue}", int(was_running))
+    if was_running:
+        note(call, "stop job", found.queue.encode(), None, f"{job} {found.action}")
     return answer(found.facts())

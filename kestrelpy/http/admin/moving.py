@@ -55,7 +55,8 @@ async def redrive(request: Request, queue: str, selection: models.Redrive) -> Re
         target = queue_name(selection.target)
     _check_target(request, found, target)
     steps = _redrive(chosen) if target == found.name else _move_dead(chosen, target)
-    return await _begin(request, "redrive", chosen, steps)
+    to = "" if target == found.name else f"to {target.decode('ascii')}"
+    return await _begin(request, "redrive", chosen, steps, to)
 
 
 @router.post("/queues/{queue}/purge", summary="Purge dead letters", response_model=models.Job)
@@ -75,11 +76,12 @@ async def move(request: Request, queue: str, selection: models.Move) -> Response
     if target == found.name:
         raise HttpError(400, "target: items move to another queue")
     _check_target(request, found, target)
+    to = f"to {target.decode('ascii')}"
     if selection.state == "dead":
         if selection.count is not None:
             raise HttpError(400, "count is for ready items: say ids, filter or all")
         chosen = Chosen(found, selection)
-        return await _begin(request, "move dead", chosen, _move_dead(chosen, target))
+        return await _begin(request, "move dead", chosen, _move_dead(chosen, target), to)
     if selection.ids is not None or selection.filter is not None:
         raise HttpError(400, "ids and filter choose dead letters: say count or all")
     if (selection.count is None) != selection.all:
@@ -87,7 +89,7 @@ async def move(request: Request, queue: str, selection: models.Move) -> Response
     ready = found.reader.ready.count
     total = ready if selection.count is None else min(selection.count, ready)
     chosen = Chosen(found, selection, total)
-    return await _begin(request, "move", chosen, _move_ready(chosen, target))
+    return await _begin(request, "move", chosen, _move_ready(chosen, target), to)
 
 
 class Chosen:
@@ -132,12 +134,14 @@ class Chosen:
                 return
 
 
-async def _begin(request: Request, action: str, chosen: Chosen, steps: Steps) -> Response:
+async def _begin(
+    request: Request, action: str, chosen: Chosen, steps: Steps, to: str = ""
+) -> Response:
     """Start the job; answer when it is over if it is short."""
     call, name = call_of(request), chosen.queue.name.decode("ascii")
     steps = _count(chosen) if chosen.is_dry_run else steps
     total, is_dry_run = chosen.total, chosen.is_dry_run
-    job = jobs_of(request).start(call, action, name, total, is_dry_run, steps)
+    job = jobs_of(request).start(call, action, name, total, is_dry_run, steps, to)
     if chosen.total > AT_ONCE_MAX or (chosen.rate is not None and not is_dry_run):
         return answer(job.facts(), 202, {"Location": f"/admin/jobs/{job.number}"})
     assert job.task is not None
