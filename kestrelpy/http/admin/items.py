@@ -96,18 +96,20 @@ def cut_body(body: bytes, is_cut: bool) -> dict[str, str]:
 
 @router.get("/queues/{queue}/items/{item}", summary="One item", response_model=models.Item)
 async def get_item(request: Request, queue: str, item: _Id, body: _Body = 256) -> Response:
-    """Answer with its state, why it is not delivered, and the beginning of its body."""
+    """Answer with its state, why it is not delivered, and the beginning of its body, which has
+    `body_bytes` in all."""
     call = call_of(request)
     found = find_queue(call, queue)
-    facts, whole = await _inspect(call, found, item)
+    facts, whole = await inspect(call, found, item)
     is_cut = whole is not None and len(whole) > body
     row = shown(facts)
     row["state"] = "leased" if facts.state == "lent" else facts.state
     row |= cut_body(whole[:body], is_cut) if whole is not None else {}
-    return answer({**row, "is_cut": is_cut})
+    body_bytes = len(whole) if whole is not None else facts.bytes
+    return answer({**row, "is_cut": is_cut, "body_bytes": body_bytes})
 
 
-async def _inspect(call: Call, queue: Queue, id_: int) -> tuple[ItemFacts, bytes | None]:
+async def inspect(call: Call, queue: Queue, id_: int) -> tuple[ItemFacts, bytes | None]:
     """Return the facts of an item, and its body if that can be read; raise HttpError 404."""
     try:
         lsn = check_assigned(queue, id_)

@@ -78,8 +78,9 @@ Key: Any = model_of(KeyFacts, "Key")
 Schedule: Any = model_of(ScheduleFacts, "Schedule", name=(str, ...))
 Connection: Any = model_of(ConnectionFacts, "Connection")
 Item: Any = model_of(
-    ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False)
-)
+    ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),
+    body_bytes=(int | None, None),
+)  # fmt: skip
 
 
 def page_of(name: str, member: str, row: Any, **more: Any) -> Any:
