@@ -26,6 +26,7 @@ from kestrelpy.operations.item_facts import (
     check_assigned,
     death_facts,
 )
+from kestrelpy.operations.item_life import ItemLife, LifeEvent, LifePart, LostPlace
 from kestrelpy.operations.lease_end import LeaseEnd, ended
 from kestrelpy.operations.leasing import Leasing
 from kestrelpy.operations.lists import (
@@ -62,15 +63,15 @@ from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
     "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Action", "Actions",
-    "Awaited", "Caller",
-    "Children", "Claiming", "Client", "ConnectionFacts", "DeathFilter", "Deaths", "Gate",
-    "GoneFacts", "Hit", "Inspection", "ItemFacts", "ItemList", "ItemPage", "ItemReader",
-    "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts", "Leasing", "ListedDeath",
-    "ListedItem", "LogReader", "Look", "Moving", "Observing", "Page", "QueueAdmin",
-    "QueueFacts", "QueueOrder", "Removal", "Rests", "ScheduleFacts", "Seen", "ServerFacts",
-    "Sight", "Site", "State", "Storing", "StreamStore", "StreamWalk", "Terms", "Totals",
-    "Work", "check_assigned", "check_name", "check_stream", "claimed_by", "death_facts",
-    "ended", "find", "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases",
-    "list_queues", "marker_facts", "parent_of", "queue_facts", "queue_state", "readable",
-    "schedule_facts", "seen_of", "server_facts", "state_of", "survey",
+    "Awaited", "Caller", "Children", "Claiming", "Client", "ConnectionFacts", "DeathFilter",
+    "Deaths", "Gate", "GoneFacts", "Hit", "Inspection", "ItemFacts", "ItemLife", "ItemList",
+    "ItemPage", "ItemReader", "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts", "Leasing",
+    "LifeEvent", "LifePart", "ListedDeath", "ListedItem", "LogReader", "Look", "LostPlace",
+    "Moving", "Observing", "Page", "QueueAdmin", "QueueFacts", "QueueOrder", "Removal", "Rests",
+    "ScheduleFacts", "Seen", "ServerFacts", "Sight", "Site", "State", "Storing", "StreamStore",
+    "StreamWalk", "Terms", "Totals", "Work", "check_assigned", "check_name", "check_stream",
+    "claimed_by", "death_facts", "ended", "find", "journal_facts", "lease_facts", "left_ms",
+    "list_keys", "list_leases", "list_queues", "marker_facts", "parent_of", "queue_facts",
+    "queue_state", "readable", "schedule_facts", "seen_of", "server_facts", "state_of",
+    "survey",
 ]  # fmt: skip

@@ -186,6 +186,29 @@ class Mode(BaseModel):
     mode: Literal["up", "readonly", "quiescent"]
 
 
+class LifeEvent(BaseModel):
+    """One event in the life of an item; `began_ms`: its delivery began then."""
+
+    at_ms: int | None
+    what: str
+    who: str | None
+    note: str | None
+    began_ms: int | None
+
+
+class Life(BaseModel):
+    """Events of one item, the first one first; not `is_whole`: records of the journal are gone, or
+    were not asked for. `looked_bytes` and `left_bytes` are of the journal."""
+
+    id: int
+    state: str
+    events: list[LifeEvent]
+    is_whole: bool
+    looked_bytes: int
+    left_bytes: int
+    next: str | None
+
+
 class Job(BaseModel):
     """Long work. `done` counts items; `total` is how many there may be at most."""
 
