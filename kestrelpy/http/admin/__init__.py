@@ -8,6 +8,7 @@ from kestrelpy.http.admin import (
     items,
     jobs,
     moving,
+    past,
     queues,
     server,
 )
@@ -20,7 +21,7 @@ from kestrelpy.http.admin.queues import members_of_queue
 
 ROUTES = [
     route
-    for each in (health, queues, items, item, find, actions, moving, jobs, server)
+    for each in (health, queues, items, item, past, find, actions, moving, jobs, server)
     for route in each.router.routes
 ]
 

@@ -154,6 +154,10 @@ class DeathRow(BaseModel):
 
 ItemPage: Any = page_of("ItemPage", "items", ItemRow)
 DeathPage: Any = page_of("DeathPage", "dead", DeathRow)
+PastPage: Any = page_of(
+    "PastPage", "items", ItemRow, looked=(int, ...), is_whole=(bool, ...),
+    marker_earliest=(int, ...), marker_latest=(int, ...),
+)  # fmt: skip
 
 
 class Reasons(BaseModel):
