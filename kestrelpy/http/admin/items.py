@@ -146,13 +146,23 @@ async def get_dead(
 
 @router.get("/queues/{queue}/dead/reasons", summary="Dead letters by reason",
             response_model=models.Reasons)  # fmt: skip
-async def get_reasons(request: Request, queue: str) -> Response:
-    """Answer with how many dead letters have each reason; it counts 10,000 at most."""
+async def get_reasons(
+    request: Request, queue: str, limit: _Limit = 100, after: After = 0
+) -> Response:
+    """Answer with the dead letters by reason, the largest group first; a page begins after so many
+    groups. It counts 200,000 dead letters of 10,000 reasons at most."""
     call = call_of(request)
-    counts, is_complete = await call.run(Deaths(find_queue(call, queue)).reasons())
+    groups, is_complete = await call.run(Deaths(find_queue(call, queue)).reasons())
+    some = groups[after : after + limit]
+    cursor = after + limit if len(groups) > after + limit else None
     return answer({
-        "reasons": {text_of(reason): count for reason, count in counts.items()},
-        "is_complete": is_complete,
+        "reasons": [
+            {"reason": text_of(each.reason), "count": each.items, "first_ms": each.first_ms,
+             "last_ms": each.last_ms, "sample": each.sample}
+            for each in some
+        ],
+        "matched": len(groups), "counted": sum(each.items for each in groups),
+        "is_complete": is_complete, "next": next_page(request, cursor),
     })  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, cast
 
@@ -60,6 +61,7 @@ class Job:
         self.call = Call(by.host, self.by)
         self.state = "running"
         self.done = 0
+        self.refused: Counter[str] = Counter()  # of a dry run: by the sentence
         self.error: str | None = None
         self.status = 503  # of the error
         self.began_ms = by.now_ms()
@@ -105,6 +107,9 @@ class Job:
             "state": self.state, "done": self.done, "total": self.total, "error": self.error,
             "began_ms": self.began_ms + offset_ms, "ended_ms": ended_ms,
             "is_dry_run": self.is_dry_run,
+            "refused": [
+                {"why": why, "count": count} for why, count in self.refused.most_common()
+            ],
         }  # fmt: skip
 
     async def run(self, steps: Steps) -> None:

@@ -160,11 +160,25 @@ PastPage: Any = page_of(
 )  # fmt: skip
 
 
-class Reasons(BaseModel):
-    """How many dead letters have each reason; not `is_complete`: there are more than counted."""
+class Reason(BaseModel):
+    """The dead letters of one reason: how many, when the first and the last died, and that one."""
 
-    reasons: dict[str, int]
+    reason: str
+    count: int
+    first_ms: int
+    last_ms: int
+    sample: int
+
+
+class Reasons(BaseModel):
+    """The dead letters by reason, the largest group first; `matched` counts the groups of all
+    pages, `counted` their dead letters. Not `is_complete`: there are more than counted."""
+
+    reasons: list[Reason]
+    matched: int
+    counted: int
     is_complete: bool
+    next: str | None
 
 
 class Count(BaseModel):
@@ -213,8 +227,16 @@ class Life(BaseModel):
     next: str | None
 
 
+class Refusal(BaseModel):
+    """Why items would not go, and how many."""
+
+    why: str
+    count: int
+
+
 class Job(BaseModel):
-    """Long work. `done` counts items; `total` is how many there may be at most."""
+    """Long work. `done` counts items; `total` is how many there may be at most. Of a dry run,
+    `done` would go, and `refused` would not."""
 
     id: int
     action: str
@@ -227,6 +249,7 @@ class Job(BaseModel):
     began_ms: int
     ended_ms: int | None
     is_dry_run: bool
+    refused: list[Refusal]
 
 
 class JobList(BaseModel):
