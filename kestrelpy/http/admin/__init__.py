@@ -1,6 +1,17 @@
 """Administration over HTTP: what the server says of itself, and what an operator does to it."""
 
-from kestrelpy.http.admin import actions, find, health, items, jobs, moving, queues, server
+from kestrelpy.http.admin import (
+    actions,
+    find,
+    health,
+    item,
+    items,
+    jobs,
+    moving,
+    past,
+    queues,
+    server,
+)
 from kestrelpy.http.admin.common import find_queue, text_of
 from kestrelpy.http.admin.health import Readiness, totals_of
 from kestrelpy.http.admin.items import row_of_item
@@ -10,7 +21,7 @@ from kestrelpy.http.admin.queues import members_of_queue
 
 ROUTES = [
     route
-    for each in (health, queues, items, find, actions, moving, jobs, server)
+    for each in (health, queues, items, item, past, find, actions, moving, jobs, server)
     for route in each.router.routes
 ]
 

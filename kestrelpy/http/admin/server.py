@@ -20,6 +20,7 @@ from kestrelpy.http.admin.common import (
     After,
     Limit,
     call_of,
+    line,
     next_page,
     note,
 )
@@ -70,7 +71,7 @@ async def delete_connection(
     call = call_of(request)
     if not call.host.close_connection(connection):
         raise HttpError(404, f"there is no connection {connection}")
-    note(call, "close connection", str(connection), 1)
+    note(call, "close connection", more=str(connection))
     return answer({"count": 1})
 
 
@@ -99,7 +100,7 @@ async def patch_mode(request: Request, mode: models.Mode) -> Response:
     """Set the mode; it lasts until the next change or the end of the process."""
     call = call_of(request)
     call.host.set_mode(mode.mode)
-    note(call, "mode", mode.mode, 1)
+    note(call, "mode", more=mode.mode)
     return answer({"mode": call.host.mode})
 
 
@@ -107,8 +108,8 @@ async def patch_mode(request: Request, mode: models.Mode) -> Response:
 async def post_reload(request: Request) -> Response:
     """Put the configuration in force, all of it or nothing; 503 says what is wrong with it."""
     call = call_of(request)
-    await call.until(Rests(call.host.reload(), 1))
-    note(call, "reload", "configuration", 1)
+    await call.until(Rests(call.host.reload(call.holder.name), 1))
+    line(call, "reload configuration", 1)
     return answer({"count": 1})
 
 
@@ -120,6 +121,6 @@ async def post_drain(request: Request) -> Response:
     call = call_of(request)
     if not call.host.allow_shutdown:
         raise HttpError(403, "drain is not allowed on this server (allow_shutdown)")
-    note(call, "drain", "server", 1)
+    note(call, "drain")
     call.host.shutdown(f"drain by {call.holder.name}")
     return answer({"count": 1}, 202)
