@@ -355,4 +355,5 @@ def test_a_start_ends_a_delayed_item_whose_copy_is_on_disk() -> None:
     reader = town.queue("jobs").reader
     assert (reader.delays.count, list(reader.live)) == (1, [2])
     town.pass_time(3_600_000)
-    assert town.say("client", b"get jobs", b"get jobs") == b"VALUE jobs 0 3\r\ntwo\r\nEND\r\nEND\r\n"
+    assert town.say("client", b"get jobs") == b"VALUE jobs 0 3\r\ntwo\r\nEND\r\n"
+    assert town.say("client", b"get jobs") == b"END\r\n"
