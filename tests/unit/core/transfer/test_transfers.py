@@ -489,3 +489,18 @@ def test_what_is_remembered_of_refusals_is_of_items_that_are_still_to_go() -> No
     assert not order.is_news("too large", 7)
     order.rest()
     assert order.told == {1, 2}
+
+
+def test_bodies_on_their_way_take_no_more_memory_than_they_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.transfer.transfers.BYTES_MAX", 6)
+    town = TransferHarness()
+    for body in (b"one", b"two", b"six"):
+        town.put("jobs", body)
+    town.hold_syncs()
+    town.say("a", b"move jobs later 3")
+    assert len(town.moving()) == 2
+    town.go()
+    town.work()
+    assert [place for place, _ in town.places()] == ["later"] * 3

@@ -9,6 +9,7 @@ import pytest
 from journal.format.kinds import Kind
 from journal.format.record import Draft, Record
 from journal.read import seek as seeking
+from journal.read.frames import Frames
 from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
@@ -100,3 +101,16 @@ def test_a_put_that_is_larger_than_what_is_looked_through_is_found_whole() -> No
     assert {id_: record.body[0] for id_, record in found.records.items()} == {
         n + 1: n for n in range(8)
     }
+
+
+@pytest.mark.parametrize("near", [1 << 10, 4 << 10])
+def test_a_place_is_found_close_before_its_put(near: int) -> None:
+    writer, ids = far_apart(released)
+    journal = writer.journal
+    (segment,) = journal.segments
+    extent = seeking.Extent.of(journal, segment)
+    records = [r for r in Frames(journal.files, segment.path).walk() if isinstance(r, Record)]
+    offsets = {record.item: record.offset for record in records if record.kind == Kind.PUT}
+    for id_ in ids[::50]:
+        place = extent.seek_item(journal.files, id_, near)
+        assert 0 <= offsets[id_] - place <= 2 * near
