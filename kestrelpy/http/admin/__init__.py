@@ -7,6 +7,7 @@ from kestrelpy.http.admin import (
     item,
     items,
     jobs,
+    leases,
     moving,
     past,
     queues,
@@ -21,7 +22,7 @@ from kestrelpy.http.admin.queues import members_of_queue
 
 ROUTES = [
     route
-    for each in (health, queues, items, item, past, find, actions, moving, jobs, server)
+    for each in (health, queues, items, item, past, find, actions, leases, moving, jobs, server)
     for route in each.router.routes
 ]
 

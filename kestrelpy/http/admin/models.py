@@ -160,6 +160,20 @@ PastPage: Any = page_of(
 )  # fmt: skip
 
 
+class Count(BaseModel):
+    """How many it concerned."""
+
+    count: int
+
+
+class LeaseTold(Count):
+    """What was done to a lease: of which item, whose it was, and what its holder is told."""
+
+    item: int
+    holder: str
+    told: str
+
+
 class Reason(BaseModel):
     """The dead letters of one reason: how many, when the first and the last died, and that one."""
 
@@ -179,12 +193,6 @@ class Reasons(BaseModel):
     counted: int
     is_complete: bool
     next: str | None
-
-
-class Count(BaseModel):
-    """How many it concerned."""
-
-    count: int
 
 
 class JournalState(BaseModel):
