@@ -75,7 +75,9 @@ QueueRow: Any = model_of(QueueFacts, "QueueRow", name=(str, ...))
 Journal: Any = model_of(JournalFacts, "Journal")
 Lease: Any = model_of(LeaseFacts, "LeaseRow")
 Key: Any = model_of(KeyFacts, "Key")
-Schedule: Any = model_of(ScheduleFacts, "Schedule", name=(str, ...))
+Schedule: Any = model_of(
+    ScheduleFacts, "Schedule", name=(str, ...), words=(str | None, ...), coming=(list[int], ...)
+)
 Connection: Any = model_of(ConnectionFacts, "Connection")
 Item: Any = model_of(
     ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),

@@ -1,15 +1,14 @@
-"""The server as a whole: schedules, connections, journals, its mode; reload and drain.
+"""The server as a whole: connections, journals, its mode; reload and drain.
 
 One rule: a connection is shown by its peer; nothing shows an argument, an environment or a folder.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import islice
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,27 +28,9 @@ from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.models import errors
 from kestrelpy.http.values import refuse_unclear
-from kestrelpy.operations import Rests, schedule_facts
+from kestrelpy.operations import Rests
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
-
-
-@router.get("/schedules", summary="Schedules", response_model=models.SchedulePage)
-async def get_schedules(
-    request: Request,
-    limit: Limit = 100,
-    after: Annotated[str, Query(max_length=256, description="The one before the first.")] = "",
-) -> Response:
-    """Answer with the schedules by name: the next run, the last, and how many runs wait."""
-    running = call_of(request).host.timetable.running
-    names = sorted(running)
-    begin = bisect_right(names, after.encode("utf-8", "surrogatepass")) if after else 0
-    some = names[begin : begin + limit]
-    rows = [
-        {"name": name.decode("ascii"), **shown(schedule_facts(running[name]))} for name in some
-    ]
-    cursor = some[-1].decode("ascii") if begin + limit < len(names) else None
-    return answer({"schedules": rows, "next": next_page(request, cursor)})
 
 
 @router.get("/connections", summary="Connections", response_model=models.ConnectionPage)

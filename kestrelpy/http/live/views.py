@@ -16,6 +16,7 @@ from kestrelpy.http.admin import (
     find_queue,
     members_of_queue,
     row_of_item,
+    rows_of_schedules,
     shown,
     totals_of,
 )
@@ -33,7 +34,6 @@ from kestrelpy.operations import (
     LogReader,
     list_keys,
     list_leases,
-    schedule_facts,
 )
 
 Kind = Literal[
@@ -214,9 +214,7 @@ async def _connections(view: View, call: Call, sources: Sources) -> Rendered:
 async def _schedules(view: View, call: Call, sources: Sources) -> Rendered:
     running = call.host.timetable.running
     names = sorted(running)[:_SCHEDULES_MAX]
-    rows = [
-        {"name": name.decode("ascii"), **shown(schedule_facts(running[name]))} for name in names
-    ]
+    rows = await call.run(rows_of_schedules(running, names))
     return Rendered(_rows(rows, "name", None))
 
 
