@@ -36,6 +36,7 @@ from kestrelpy.operations.lists import (
     DeathFilter,
     DeathGroup,
     Deaths,
+    HeldItem,
     Hit,
     ItemList,
     ItemPage,
@@ -45,11 +46,13 @@ from kestrelpy.operations.lists import (
     ListedItem,
     QueueOrder,
     find,
+    held_items,
     journal_facts,
     list_keys,
     list_leases,
     list_queues,
     survey,
+    waited_for,
 )
 from kestrelpy.operations.moving import MOVED_MAX, Moving
 from kestrelpy.operations.names import check_name, parent_of, readable
@@ -66,14 +69,14 @@ from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 __all__ = [
     "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Action", "Actions",
     "Awaited", "Caller", "Children", "Claiming", "Client", "ConnectionFacts", "DeathFilter",
-    "DeathGroup", "Deaths", "Gate", "GoneFacts", "Hit", "Inspection", "ItemFacts", "ItemLife",
-    "ItemList", "ItemPage", "ItemReader", "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts",
-    "Leasing", "LifeEvent", "LifePart", "ListedDeath", "ListedItem", "LogReader", "Look",
-    "LostPlace", "Moving", "Observing", "Page", "Preview", "QueueAdmin", "QueueFacts",
+    "DeathGroup", "Deaths", "Gate", "GoneFacts", "HeldItem", "Hit", "Inspection", "ItemFacts",
+    "ItemLife", "ItemList", "ItemPage", "ItemReader", "JournalFacts", "KeyFacts", "LeaseEnd",
+    "LeaseFacts", "Leasing", "LifeEvent", "LifePart", "ListedDeath", "ListedItem", "LogReader",
+    "Look", "LostPlace", "Moving", "Observing", "Page", "Preview", "QueueAdmin", "QueueFacts",
     "QueueOrder", "Removal", "Rests", "ScheduleFacts", "Seen", "ServerFacts", "Sight", "Site",
     "State", "Storing", "StreamStore", "StreamWalk", "Terms", "Totals", "Work",
     "check_assigned", "check_name", "check_stream", "claimed_by", "death_facts", "ended",
-    "find", "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases",
+    "find", "held_items", "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases",
     "list_queues", "marker_facts", "parent_of", "queue_facts", "queue_state", "readable",
-    "schedule_facts", "seen_of", "server_facts", "state_of", "survey",
+    "schedule_facts", "seen_of", "server_facts", "state_of", "survey", "waited_for",
 ]  # fmt: skip

@@ -363,6 +363,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.lists.keys.KeyPage operations.lists.queues.QueueOrder
         operations.lists.queues.QueuePage
         operations.item_facts.ItemFacts operations.item_facts._Stored operations.item_life.ItemLife
+        operations.lists.connections.HeldItem
         operations.preview.Preview operations.lists.deaths.DeathGroup
         operations.item_life.LifeEvent operations.item_life.LifePart operations.item_life.LostPlace
         operations.reading.ItemRead operations.reading.NoShape operations.reading.Page

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from kestrelpy.operations import (
     ConnectionFacts,
+    HeldItem,
     ItemFacts,
     JournalFacts,
     KeyFacts,
@@ -78,7 +79,8 @@ Key: Any = model_of(KeyFacts, "Key")
 Schedule: Any = model_of(
     ScheduleFacts, "Schedule", name=(str, ...), words=(str | None, ...), coming=(list[int], ...)
 )
-Connection: Any = model_of(ConnectionFacts, "Connection")
+Held: Any = model_of(HeldItem, "HeldItem")
+Connection: Any = model_of(ConnectionFacts, "Connection", holds=(list[Held], ...))
 Item: Any = model_of(
     ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),
     body_bytes=(int | None, None),

@@ -6,7 +6,7 @@ One rule: a connection is shown by its peer; nothing shows an argument, an envir
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
@@ -28,9 +28,14 @@ from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.models import errors
 from kestrelpy.http.values import refuse_unclear
-from kestrelpy.operations import Rests
+from kestrelpy.operations import ConnectionFacts, Rests
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
+
+
+def members_of_connection(facts: ConnectionFacts) -> dict[str, Any]:
+    """Return the facts of a connection as members."""
+    return {**shown(facts), "holds": [shown(each) for each in facts.holds]}
 
 
 @router.get("/connections", summary="Connections", response_model=models.ConnectionPage)
@@ -38,7 +43,7 @@ async def get_connections(request: Request, limit: Limit = 100, after: After = 0
     """Answer with the connections of all wires, the oldest first."""
     call = call_of(request)
     found = call.host.connection_facts(after, limit + 1, call.now_ms())
-    rows = [shown(each) for each in islice(found, limit)]
+    rows = [members_of_connection(each) for each in islice(found, limit)]
     cursor = rows[-1]["id"] if len(found) > limit else None
     return answer({"connections": rows, "next": next_page(request, cursor)})
 

@@ -23,6 +23,7 @@ from kestrelpy.errors import Refused
 from kestrelpy.http.answers import HttpError, status_of, without_paths
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.live.changes import changes
+from kestrelpy.http.live.command_rates import CommandRates
 from kestrelpy.http.live.rows import QueueOrders
 from kestrelpy.http.live.sampler import Sampler
 from kestrelpy.http.live.verdict import ServerState, disk_full_in_ms, lines_of, verdict
@@ -89,7 +90,9 @@ class Live:
         self._streams = 0
         self._disk_free: int | None = None
         self._common: Members = {}  # what every view has, of this tick
-        self._sources = Sources(self.samples, QueueOrders(self.samples), self._server)
+        self._sources = Sources(
+            self.samples, QueueOrders(self.samples), CommandRates(), self._server
+        )
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
