@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from kestrelpy.operations import (
     ConnectionFacts,
+    DamageFacts,
     HeldItem,
     ItemFacts,
     JournalFacts,
@@ -22,6 +23,8 @@ from kestrelpy.operations import (
     LeaseFacts,
     QueueFacts,
     ScheduleFacts,
+    SegmentBucket,
+    SegmentTotals,
     ServerFacts,
 )
 
@@ -199,14 +202,23 @@ class Reasons(BaseModel):
     next: str | None
 
 
+Bucket: Any = model_of(SegmentBucket, "SegmentBucket")
+Segments: Any = model_of(SegmentTotals, "Segments", by_share=(list[Bucket], ...))
+Damage: Any = model_of(DamageFacts, "Damage")
+
+
 class JournalState(BaseModel):
-    """The journals of all queues together."""
+    """The journals of all queues together. `damages` counts what was found since the start but the
+    rest of a crash; `damage` is the newest of all."""
 
     health: str
     unwell: list[str]
     disk_free_bytes: int | None
     syncs: int
     batches: int
+    segments: Segments
+    damages: int
+    damage: list[Damage]
 
 
 class Mode(BaseModel):

@@ -25,10 +25,11 @@ from kestrelpy.http.admin.common import (
 )
 from kestrelpy.http.admin.health import totals_of
 from kestrelpy.http.admin.models import shown
-from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.answers import HttpError, answer, without_paths
+from kestrelpy.http.call import Call
 from kestrelpy.http.models import errors
 from kestrelpy.http.values import refuse_unclear
-from kestrelpy.operations import ConnectionFacts, Rests
+from kestrelpy.operations import ConnectionFacts, Rests, survey_segments
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
 
@@ -71,7 +72,21 @@ async def get_journal(request: Request) -> Response:
         "health": totals.health, "unwell": totals.unwell,
         "disk_free_bytes": await call.host.disk_free_bytes(),
         "syncs": counters.sync_us.count, "batches": counters.batch_records.count,
+        **await members_of_journals(call),
     })  # fmt: skip
+
+
+async def members_of_journals(call: Call) -> dict[str, Any]:
+    """Return the segments of all journals, and the damage that was found."""
+    totals = await call.run(survey_segments(call.broker))
+    damage = call.host.damage
+    return {
+        "segments": {**shown(totals), "by_share": [shown(each) for each in totals.by_share]},
+        "damages": damage.count,
+        "damage": [
+            {**shown(each), "what": without_paths(each.what)} for each in reversed(damage.kept)
+        ],
+    }  # fmt: skip
 
 
 @router.get("/mode", summary="The mode of the server", response_model=models.Mode)

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 from kestrelpy.http.admin import (
     find_queue,
     members_of_connection,
+    members_of_journals,
     members_of_queue,
     row_of_item,
     rows_of_schedules,
@@ -228,7 +229,8 @@ async def _journal(view: View, call: Call, sources: Sources) -> Rendered:
     return Rendered({
         "health": totals.health, "unwell": totals.unwell, "syncs": counters.sync_us.count,
         "batches": counters.batch_records.count, **_syncs(call, sources.samples),
-        **sources.server(), "mode": call.host.mode, "append": _newest(ring, call),
+        **sources.server(), "mode": call.host.mode, **await members_of_journals(call),
+        "append": _newest(ring, call),
     }, ring)  # fmt: skip
 
 

@@ -9,7 +9,13 @@ from kestrelpy.operations.lists.connections import (
 from kestrelpy.operations.lists.deaths import DeathFilter, DeathGroup, Deaths, ListedDeath
 from kestrelpy.operations.lists.finding import Found, Hit, find
 from kestrelpy.operations.lists.items import ITEM_STATES, ItemList, ItemPage, ListedItem
-from kestrelpy.operations.lists.journals import JournalFacts, journal_facts
+from kestrelpy.operations.lists.journals import (
+    JournalFacts,
+    SegmentBucket,
+    SegmentTotals,
+    journal_facts,
+    survey_segments,
+)
 from kestrelpy.operations.lists.keys import KeyFacts, KeyPage, list_keys
 from kestrelpy.operations.lists.leases import list_leases
 from kestrelpy.operations.lists.queues import QUEUE_SORTS, QueueOrder, QueuePage, list_queues
@@ -18,6 +24,7 @@ from kestrelpy.operations.lists.survey import survey
 __all__ = [
     "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "DeathGroup", "Deaths",
     "Found", "HeldItem", "Hit", "ItemList", "ItemPage", "JournalFacts", "KeyFacts", "KeyPage",
-    "ListedDeath", "ListedItem", "QueueOrder", "QueuePage", "find", "held_items",
-    "journal_facts", "list_keys", "list_leases", "list_queues", "survey", "waited_for",
+    "ListedDeath", "ListedItem", "QueueOrder", "QueuePage", "SegmentBucket", "SegmentTotals",
+    "find", "held_items", "journal_facts", "list_keys", "list_leases", "list_queues", "survey",
+    "survey_segments", "waited_for",
 ]  # fmt: skip

@@ -66,3 +66,26 @@ async def test_a_connection_names_the_queue_that_it_waits_for(tmp_path: Path) ->
             waits = {each["waits_for"] for each in found if each["wire"] == "memcache"}
         (http,) = (each for each in found if each["wire"] == "http")
         assert http["commands"] > 0
+
+
+async def test_the_journal_tells_its_segments_and_the_damage_that_a_start_found(
+    tmp_path: Path,
+) -> None:
+    async with web(tmp_path) as server:
+        for number in range(20):
+            await server.client.post("/queues/jobs/items", content=b"body %d" % number)
+        found = (await server.client.get("/admin/journal")).json()
+        assert (found["damages"], found["damage"]) == (0, [])
+        assert found["segments"]["segments"] == 1
+        assert found["segments"]["bytes"] == found["segments"]["active_bytes"] > 0
+    (file,) = (tmp_path / "data").rglob("*.seg*")
+    data = bytearray(file.read_bytes())
+    data[data.index(b"body 7")] ^= 1
+    file.write_bytes(data)
+    async with web(tmp_path) as server:
+        found = (await server.client.get("/admin/journal")).json()
+        (damage,) = found["damage"]
+        assert (found["damages"], damage["kind"]) == (1, "corrupt")
+        assert str(tmp_path) not in damage["what"]
+        view = (await server.client.get("/views?view=journal")).json()
+        assert (view["damages"], view["segments"]["segments"]) == (1, found["segments"]["segments"])
