@@ -3,6 +3,7 @@
 from kestrelpy.operations.actions import Action, Actions
 from kestrelpy.operations.children import Children
 from kestrelpy.operations.claiming import Claiming, claimed_by
+from kestrelpy.operations.damage import DamageFacts, DamageFound
 from kestrelpy.operations.item_facts import (
     GoneFacts,
     Inspection,
@@ -20,6 +21,7 @@ from kestrelpy.operations.lists import (
     DeathFilter,
     DeathGroup,
     Deaths,
+    HeldItem,
     Hit,
     ItemList,
     ItemPage,
@@ -28,12 +30,17 @@ from kestrelpy.operations.lists import (
     ListedDeath,
     ListedItem,
     QueueOrder,
+    SegmentBucket,
+    SegmentTotals,
     find,
+    held_items,
     journal_facts,
     list_keys,
     list_leases,
     list_queues,
     survey,
+    survey_segments,
+    waited_for,
 )
 from kestrelpy.operations.moving import MOVED_MAX, Moving
 from kestrelpy.operations.names import check_name, parent_of, readable
@@ -65,15 +72,17 @@ from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
     "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Action", "Actions",
-    "Awaited", "Caller", "Children", "Claiming", "Client", "ConnectionFacts", "DeathFilter",
-    "DeathGroup", "Deaths", "Gate", "GoneFacts", "Hit", "Inspection", "ItemFacts", "ItemLife",
-    "ItemList", "ItemPage", "ItemReader", "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts",
-    "Leasing", "LifeEvent", "LifePart", "ListedDeath", "ListedItem", "LogReader", "Look",
-    "LostPlace", "Moving", "Observing", "Page", "Preview", "QueueAdmin", "QueueFacts",
-    "QueueOrder", "Removal", "Rests", "ScheduleFacts", "Seen", "ServerFacts", "Sight", "Site",
+    "Awaited", "Caller", "Children", "Claiming", "Client", "ConnectionFacts", "DamageFacts",
+    "DamageFound", "DeathFilter", "DeathGroup", "Deaths", "Gate", "GoneFacts", "HeldItem",
+    "Hit", "Inspection", "ItemFacts", "ItemLife", "ItemList", "ItemPage", "ItemReader",
+    "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts", "Leasing", "LifeEvent", "LifePart",
+    "ListedDeath", "ListedItem", "LogReader", "Look", "LostPlace", "Moving", "Observing",
+    "Page", "Preview", "QueueAdmin", "QueueFacts", "QueueOrder", "Removal", "Rests",
+    "ScheduleFacts", "Seen", "SegmentBucket", "SegmentTotals", "ServerFacts", "Sight", "Site",
     "State", "Storing", "StreamStore", "StreamWalk", "Terms", "Totals", "Work",
     "check_assigned", "check_name", "check_stream", "claimed_by", "death_facts", "ended",
-    "find", "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases",
+    "find", "held_items", "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases",
     "list_queues", "marker_facts", "parent_of", "queue_facts", "queue_state", "readable",
-    "schedule_facts", "seen_of", "server_facts", "state_of", "survey",
+    "schedule_facts", "seen_of", "server_facts", "state_of", "survey", "survey_segments",
+    "waited_for",
 ]  # fmt: skip

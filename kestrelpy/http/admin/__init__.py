@@ -7,9 +7,11 @@ from kestrelpy.http.admin import (
     item,
     items,
     jobs,
+    leases,
     moving,
     past,
     queues,
+    schedules,
     server,
 )
 from kestrelpy.http.admin.common import find_queue, text_of
@@ -18,14 +20,18 @@ from kestrelpy.http.admin.items import row_of_item
 from kestrelpy.http.admin.jobs import Jobs
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.admin.queues import members_of_queue
+from kestrelpy.http.admin.schedules import rows_of_schedules
+from kestrelpy.http.admin.server import members_of_connection, members_of_journals
 
 ROUTES = [
     route
-    for each in (health, queues, items, item, past, find, actions, moving, jobs, server)
+    for each in (
+        health, queues, items, item, past, find, actions, leases, moving, jobs, schedules, server
+    )
     for route in each.router.routes
 ]
 
 __all__ = [
-    "ROUTES", "Jobs", "Readiness", "find_queue", "members_of_queue", "row_of_item", "shown",
-    "text_of", "totals_of",
+    "ROUTES", "Jobs", "Readiness", "find_queue", "members_of_connection", "members_of_journals",
+    "members_of_queue", "row_of_item", "rows_of_schedules", "shown", "text_of", "totals_of",
 ]  # fmt: skip

@@ -15,12 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from kestrelpy.operations import (
     ConnectionFacts,
+    DamageFacts,
+    HeldItem,
     ItemFacts,
     JournalFacts,
     KeyFacts,
     LeaseFacts,
     QueueFacts,
     ScheduleFacts,
+    SegmentBucket,
+    SegmentTotals,
     ServerFacts,
 )
 
@@ -75,8 +79,11 @@ QueueRow: Any = model_of(QueueFacts, "QueueRow", name=(str, ...))
 Journal: Any = model_of(JournalFacts, "Journal")
 Lease: Any = model_of(LeaseFacts, "LeaseRow")
 Key: Any = model_of(KeyFacts, "Key")
-Schedule: Any = model_of(ScheduleFacts, "Schedule", name=(str, ...))
-Connection: Any = model_of(ConnectionFacts, "Connection")
+Schedule: Any = model_of(
+    ScheduleFacts, "Schedule", name=(str, ...), words=(str | None, ...), coming=(list[int], ...)
+)
+Held: Any = model_of(HeldItem, "HeldItem")
+Connection: Any = model_of(ConnectionFacts, "Connection", holds=(list[Held], ...))
 Item: Any = model_of(
     ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),
     body_bytes=(int | None, None),
@@ -160,6 +167,20 @@ PastPage: Any = page_of(
 )  # fmt: skip
 
 
+class Count(BaseModel):
+    """How many it concerned."""
+
+    count: int
+
+
+class LeaseTold(Count):
+    """What was done to a lease: of which item, whose it was, and what its holder is told."""
+
+    item: int
+    holder: str
+    told: str
+
+
 class Reason(BaseModel):
     """The dead letters of one reason: how many, when the first and the last died, and that one."""
 
@@ -181,20 +202,23 @@ class Reasons(BaseModel):
     next: str | None
 
 
-class Count(BaseModel):
-    """How many it concerned."""
-
-    count: int
+Bucket: Any = model_of(SegmentBucket, "SegmentBucket")
+Segments: Any = model_of(SegmentTotals, "Segments", by_share=(list[Bucket], ...))
+Damage: Any = model_of(DamageFacts, "Damage")
 
 
 class JournalState(BaseModel):
-    """The journals of all queues together."""
+    """The journals of all queues together. `damages` counts what was found since the start but the
+    rest of a crash; `damage` is the newest of all."""
 
     health: str
     unwell: list[str]
     disk_free_bytes: int | None
     syncs: int
     batches: int
+    segments: Segments
+    damages: int
+    damage: list[Damage]
 
 
 class Mode(BaseModel):
