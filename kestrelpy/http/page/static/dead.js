@@ -1,0 +1,151 @@
+// Dead letters: over all queues, and of one queue by reason.
+
+import { bar } from "/page/charts.js";
+import { actionButton } from "/page/dialogs.js";
+import { el, isHeld, renew, say } from "/page/dom.js";
+import { pause } from "/page/live.js";
+import { nameCell, pager } from "/page/queues.js";
+import { pathOf } from "/page/queue_actions.js";
+import { actOnDead, Selection } from "/page/selection.js";
+import { ask } from "/page/server.js";
+import { Table } from "/page/tables.js";
+import { ago, bytes, counted, moment, nowMs, number, parseTime, quoted } from "/page/words.js";
+
+const REASONS_SHOWN = 100;
+const LOOK_MS = 5000;
+
+export class DeadQueues {
+  constructor(_, parameters, change) {
+    this.offset = Math.max(0, Math.min(100000, Number.parseInt(parameters.offset, 10) || 0));
+    this.query = { view: "queues", sort: "dead", order: "down", offset: this.offset, limit: 100 };
+    this.title = "Dead letters";
+    this.table = new Table("Queues with dead letters", [
+      { label: "Queue", kind: "name", key: (r) => [r.level, r.why], node: (r) => nameCell(r, "dead") },
+      { label: "Dead", kind: "n", marks: true, text: (r) => number(r.dead) },
+      { label: "Ready", kind: "n", marks: true, text: (r) => number(r.ready) },
+      { label: "Leased", kind: "n", marks: true, text: (r) => number(r.leased) },
+    ], "No queue has dead letters.");
+    this.pager = pager(this.offset, change);
+    this.elements = [this.table.element, this.pager.element];
+  }
+
+  update({ queues, total }) {
+    const order = queues.order.filter((id) => queues.rows[id].dead > 0);
+    this.table.update({ order, rows: Object.fromEntries(order.map((id) => [id, queues.rows[id]])) });
+    this.pager.update(order.length < queues.order.length ? total : queues.order.length, total);
+  }
+}
+
+// A reason in the form that the server gives it: a count alone, or with its first and last.
+function rowOf(reason, said) {
+  return typeof said === "number" ? { reason, count: said } : { reason, ...said };
+}
+
+// Rows of reasons, those with most dead letters first.
+export function reasonRows({ reasons }) {
+  const rows = Array.isArray(reasons) ? reasons : Object.entries(reasons).map(([reason, said]) => rowOf(reason, said));
+  return rows.sort((a, b) => b.count - a.count);
+}
+
+const NO_REASON = "no reason given";
+
+export class Dead {
+  constructor(name, parameters, change) {
+    this.name = name;
+    this.change = change;
+    this.filter = {
+      reason: parameters.reason, died_from_ms: parameters.from ? parseTime(parameters.from) : null,
+      died_before_ms: parameters.before ? parseTime(parameters.before) : null, attempts_least: Number.parseInt(parameters.attempts, 10) || null,
+    };
+    this.query = { view: "dead", queue: name, ...(parameters.after ? { after: parameters.after } : {}), ...(parameters.reason ? { key: parameters.reason } : {}) };
+    this.ending = new AbortController();
+    this.reasons = el("div", {});
+    this.said = el("p", { role: "status", class: "chosen-words" });
+    const act = (action) => () => actOnDead(action, this.selection());
+    this.bar = el("div", { class: "bar" }, this.said, el("div", { class: "buttons" },
+      actionButton("Redrive…", act("redrive")), actionButton("Move…", act("move")), actionButton("Purge…", act("purge"), { danger: true })));
+    this.table = new Table("Dead letters", [
+      { label: "Item", kind: "n", text: (r) => r.id, href: (r) => `#/queues/${quoted(name)}/items/${r.id}` },
+      { label: "Reason", kind: "t", text: (r) => r.reason || NO_REASON },
+      { label: "Died", time: (r) => r.died_ms },
+      { label: "Attempts", kind: "n", text: (r) => number(r.attempts) },
+      { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
+    ], "No dead letters here.", { select: () => this.tell() });
+    this.next = el("button", { type: "button", id: "next", onclick: () => change({ after: this.view.next }) }, "Next");
+    this.elements = [el("h3", {}, "By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, el("div", { class: "tools" }, this.next)];
+    this.tell();
+    this.watch();
+  }
+
+  filters(parameters) {
+    const box = (id, label, value, more = {}) => {
+      const input = el("input", { id, value: value ?? "", ...more });
+      return [el("label", {}, label, input), input];
+    };
+    const [from, fromBox] = box("from", "Died from", parameters.from, { placeholder: "14:00, or a date" });
+    const [before, beforeBox] = box("until", "Died before", parameters.before, { placeholder: "now" });
+    const [attempts, attemptsBox] = box("attempts", "Attempts, at least", parameters.attempts, { type: "number", min: 0 });
+    const error = el("p", { class: "error", role: "alert" });
+    const form = el("form", { class: "tools", onsubmit: (event) => {
+      event.preventDefault();
+      const bad = [fromBox, beforeBox].find((each) => each.value.trim() && parseTime(each.value) === null);
+      if (bad) { error.textContent = `“${bad.value}” is no time: write 14:00, 2026-01-31 14:00, or seconds since 1970.`; bad.focus(); return; }
+      this.change({ from: fromBox.value.trim(), before: beforeBox.value.trim(), attempts: attemptsBox.value, after: null });
+    } }, from, before, attempts, el("button", { type: "submit" }, "Filter"),
+    el("button", { type: "button", onclick: () => this.change({ from: null, before: null, attempts: null, reason: null, after: null }) }, "No filter"), error);
+    const isOpen = Boolean(parameters.from || parameters.before || parameters.attempts);
+    return el("details", { open: isOpen, class: "filters" }, el("summary", {}, "Filter by time and attempts"), form);
+  }
+
+  selection() {
+    return new Selection(this.name, this.filter, [...this.table.chosen].map(Number));
+  }
+
+  tell() { say(this.said, `Chosen: ${this.selection().words()}`); }
+
+  async watch() {
+    while (!this.ending.signal.aborted) {
+      try {
+        if (!document.hidden) this.showReasons(await ask(`${pathOf(this.name)}/dead/reasons`, { signal: this.ending.signal }));
+      } catch { /* the stream says that the server is away */ }
+      await pause(LOOK_MS, this.ending.signal);
+    }
+  }
+
+  showReasons(said) {
+    if (isHeld() && this.reasons.key) return;
+    const rows = reasonRows(said);
+    const total = said.total_reasons ?? said.matched ?? rows.length;
+    renew(this.reasons, [rows.slice(0, REASONS_SHOWN), Math.floor(nowMs / 10000)], () => this.reasonTable(rows, total, said.is_complete !== false && said.is_whole !== false));
+  }
+
+  reasonTable(rows, total, isComplete) {
+    if (!rows.length) return el("p", { class: "none" }, "No dead letters.");
+    const hasTimes = rows[0].last_ms !== undefined;
+    const most = rows[0].count;
+    const time = (ms) => [ago(ms, nowMs), el("span", { class: "exact" }, moment(ms))];
+    const heads = ["Reason", "Dead", "", ...(hasTimes ? ["First", "Last"] : []), "Sample"];
+    const body = rows.slice(0, REASONS_SHOWN).map((row) => {
+      const isHere = this.filter.reason === row.reason;
+      const sample = row.sample ?? row.sample_id;
+      const pick = el("a", { href: `#/queues/${quoted(this.name)}/dead?${new URLSearchParams(isHere ? {} : { reason: row.reason })}`, "aria-current": isHere ? "true" : null }, row.reason || NO_REASON);
+      return el("tr", { class: isHere ? "chosen" : null }, el("td", { class: "t", "data-label": "Reason" }, pick), el("td", { class: "n", "data-label": "Dead" }, number(row.count)),
+        el("td", { class: "minor" }, bar(row.count, most)),
+        ...(hasTimes ? [el("td", { class: "minor" }, ...time(row.first_ms)), el("td", { "data-label": "Last" }, ...time(row.last_ms))] : []),
+        el("td", { class: "minor" }, sample ? el("a", { href: `#/queues/${quoted(this.name)}/items/${sample}` }, `item ${sample}`) : "–"));
+    });
+    const rest = total - Math.min(rows.length, REASONS_SHOWN);
+    return [el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Reasons" }, el("table", { class: "cards reasons" }, el("caption", { class: "hidden" }, "Dead letters by reason"),
+      el("thead", {}, el("tr", {}, ...heads.map((each) => (each ? el("th", { scope: "col", class: each === "Dead" ? "n" : null }, each) : el("td", {}))))), el("tbody", {}, ...body))),
+    rest > 0 || !isComplete ? el("p", { class: "exact" }, `${rest > 0 ? `And ${counted(rest, "more reason")}. ` : ""}${isComplete ? "" : "There are more dead letters than were counted."}`) : null].filter(Boolean);
+  }
+
+  update(view) {
+    this.view = view;
+    this.table.update(view.rows);
+    this.next.hidden = view.next === null || view.next === undefined;
+    this.bar.hidden = !this.table.rows.size && !Object.keys(view.rows.rows).length;
+  }
+
+  end() { this.ending.abort(); }
+}

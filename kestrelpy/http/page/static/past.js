@@ -1,0 +1,105 @@
+// Where time goes, and time travel: retained items from a time or a marker on. Going there changes
+// nothing on the server.
+
+import { commandLine } from "/page/copying.js";
+import { el, say } from "/page/dom.js";
+import { Heat } from "/page/heat.js";
+import { itemLink, printed } from "/page/lists.js";
+import { pathOf } from "/page/queue_actions.js";
+import { ask } from "/page/server.js";
+import { sentence } from "/page/dialogs.js";
+import { Table } from "/page/tables.js";
+import { bytes, moment, nc, number, parseTime } from "/page/words.js";
+
+const LIMIT = 50;
+const CALLS_MAX = 200;
+
+export class Past {
+  constructor(name, parameters, change) {
+    this.name = name;
+    this.query = { view: "queue", queue: name };
+    this.heats = [new Heat("Waiting, by minute", "waiting"), new Heat("Service, by minute", "service")];
+    this.ending = new AbortController();
+    const box = (id, label, hint, more = {}) => {
+      const input = el("input", { id, value: parameters[id] ?? "", maxlength: 256, ...more });
+      return [el("label", {}, label, input, hint ? el("small", {}, hint) : null), input];
+    };
+    const [at, atBox] = box("at", "Time or marker", "03:12, 2026-01-31 03:12, seconds since 1970, or #17");
+    const [key, keyBox] = box("key", "Key", "");
+    const [text, textBox] = box("text", "Text in the body", "");
+    this.error = el("p", { class: "error", role: "alert" });
+    const form = el("form", { class: "tools", onsubmit: (event) => {
+      event.preventDefault();
+      const place = placeOf(atBox.value);
+      if (!place) { this.error.textContent = `“${atBox.value}” is neither a time nor a marker: write 03:12, a date, seconds since 1970, or #17.`; return; }
+      change({ at: atBox.value.trim(), key: keyBox.value, text: textBox.value });
+    } }, at, key, text, el("button", { type: "submit" }, "Go there"));
+    this.said = el("p", { class: "exact", role: "status" });
+    this.line = el("div", {});
+    this.more = el("button", { type: "button", hidden: true, onclick: () => this.read() }, "Step on");
+    this.stop = el("button", { type: "button", hidden: true, onclick: () => { this.isStopped = true; } }, "Stop");
+    this.table = new Table("Retained items", [
+      { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemLink(name, r.id) },
+      { label: "Marker", kind: "n", minor: true, text: (r) => r.marker ?? "–" },
+      { label: "Stored", time: (r) => r.stored_ms },
+      { label: "State", text: (r) => r.state ?? "–" },
+      { label: "Key", kind: "t", minor: true, text: (r) => r.key ?? "–" },
+      { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
+      { label: "Body", kind: "t body", minor: true, text: (r) => printed(r.body ?? `base64: ${r.base64}`).slice(0, 120) },
+    ], "", { empty: false });
+    this.elements = [el("h3", {}, "Where time goes"), el("div", { class: "charts" }, ...this.heats.map((each) => each.element)),
+      el("h3", {}, "Go to a time"), form, this.error, this.said, this.table.element, el("div", { class: "tools" }, this.more, this.stop), this.line];
+    this.table.scroll.hidden = true;
+    this.place = placeOf(parameters.at ?? "");
+    this.wanted = { ...(parameters.key ? { key: parameters.key } : {}), ...(parameters.text ? { text: parameters.text } : {}), limit: LIMIT };
+    this.rows = [];
+    if (parameters.at && this.place) this.read();
+  }
+
+  // Read on, until a page is full, the items end, or the button is pressed.
+  async read() {
+    this.isStopped = false;
+    this.more.hidden = true;
+    this.stop.hidden = false;
+    this.error.textContent = "";
+    let [looked, found] = [0, 0];
+    try {
+      for (let call = 0; call < CALLS_MAX && !this.ending.signal.aborted; call += 1) {
+        const said = await ask(`${pathOf(this.name)}/at?${new URLSearchParams({ ...this.place, ...this.wanted })}`, { signal: this.ending.signal });
+        looked += said.looked ?? 0;
+        found += said.items.length;
+        this.show(said.items);
+        const isOver = said.next === null || said.next === undefined;
+        if (!isOver) this.place = { after: nextMarker(said.next) };
+        this.more.hidden = isOver;
+        say(this.said, `${number(this.rows.length)} items shown, ${number(looked)} looked at.${isOver ? " The items end here." : this.isStopped ? " Stopped." : ""}`);
+        if (isOver || found >= LIMIT || this.isStopped) break;
+      }
+    } catch (error) { if (!this.ending.signal.aborted) this.error.textContent = sentence(error.message); }
+    this.stop.hidden = true;
+  }
+
+  show(items) {
+    this.rows.push(...items);
+    this.table.update({ order: this.rows.map((each) => String(each.id)), rows: Object.fromEntries(this.rows.map((each) => [each.id, each])) });
+    const first = this.rows[0];
+    if (first) this.line.replaceChildren(el("p", { class: "exact" }, `The same by hand, from ${moment(first.stored_ms)} on:`), commandLine(nc(`gets ${this.name}/peek/after=${Math.max((first.marker ?? first.id) - 1, 0)}/n=${LIMIT}`)));
+  }
+
+  update(view) { for (const each of this.heats) each.update(view); }
+
+  end() { this.ending.abort(); }
+}
+
+// Where to go: {after} a marker for "#17", {ms} for a time; null: the text is neither.
+export function placeOf(text) {
+  const marker = /^#(\d{1,15})$/.exec(text.trim());
+  if (marker) return { after: Math.max(Number(marker[1]) - 1, 0) };
+  const ms = text.trim() ? parseTime(text) : null;
+  return ms === null ? null : { ms };
+}
+
+// A cursor, also if it comes within a path.
+function nextMarker(next) {
+  return typeof next === "string" && next.includes("after=") ? new URLSearchParams(next.split("?")[1]).get("after") : next;
+}
