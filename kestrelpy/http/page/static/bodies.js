@@ -1,7 +1,7 @@
 // A body as a JSON tree, MessagePack, text or hex. Nothing of it is ever markup.
 
 import { copyButton } from "/page/copying.js";
-import { el } from "/page/dom.js";
+import { button, el, note } from "/page/dom.js";
 import { printed } from "/page/lists.js";
 import { Shown, unpack } from "/page/msgpack.js";
 import { bytes, number } from "/page/words.js";
@@ -84,10 +84,10 @@ export class Body {
       place.replaceChildren(make());
     } }, name));
     const size = item.body_bytes ?? item.bytes;
-    const cut = item.is_cut ? el("p", { class: "exact" }, `The first ${bytes(bytesOf(item).length)} of ${bytes(size)}. Download it to see all.`) : null;
+    const cut = item.is_cut ? note(`The first ${bytes(bytesOf(item).length)} of ${bytes(size)}. Download it to see all.`) : null;
     const text = item.base64 === undefined || item.base64 === null ? () => item.body : () => item.base64;
     this.element = el("section", {}, el("h3", {}, `Body, ${bytes(size)}`),
-      el("div", { class: "buttons" }, ...buttons, el("span", { class: "push" }), copyButton(text, item.base64 ? "Copy base64" : "Copy"), el("button", { type: "button", class: "small", onclick: download }, "Download")), cut, place);
+      el("div", { class: "buttons" }, ...buttons, el("span", { class: "push" }), copyButton(text, item.base64 ? "Copy base64" : "Copy"), button("Download", download, { class: "small" })), cut, place);
     buttons[0].click();
   }
 }

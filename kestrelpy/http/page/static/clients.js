@@ -1,7 +1,7 @@
 // Connections: who is there, what each holds and waits for; one can be closed.
 
 import { actionButton, confirm } from "/page/dialogs.js";
-import { el } from "/page/dom.js";
+import { button, el } from "/page/dom.js";
 import { curl } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
 import { Table } from "/page/tables.js";
@@ -33,7 +33,7 @@ export class Clients {
     this.query = { view: "connections", ...(parameters.after ? { after: parameters.after } : {}) };
     this.title = "Clients";
     this.hasRates = false;
-    this.next = el("button", { type: "button", id: "next", onclick: () => change({ after: this.view.next }) }, "Next");
+    this.next = button("Next", () => change({ after: this.view.next }), { id: "next" });
     this.table = new Table("Clients", [
       { label: "Peer", kind: "t", key: (r) => r.peer, node: (r) => el("b", {}, r.peer) },
       { label: "Wire", text: (r) => r.wire },

@@ -2,14 +2,14 @@
 
 import { bar } from "/page/charts.js";
 import { actionButton } from "/page/dialogs.js";
-import { el, isHeld, renew, say } from "/page/dom.js";
+import { button, el, framed, isHeld, note, renew, say } from "/page/dom.js";
 import { pause } from "/page/live.js";
 import { nameCell, pager } from "/page/queues.js";
 import { pathOf } from "/page/queue_actions.js";
 import { actOnDead, Selection } from "/page/selection.js";
 import { ask } from "/page/server.js";
 import { Table } from "/page/tables.js";
-import { ago, bytes, counted, moment, nowMs, number, parseTime, quoted } from "/page/words.js";
+import { bytes, counted, nowMs, number, parseTime, quoted, times } from "/page/words.js";
 
 const REASONS_SHOWN = 100;
 const LOOK_MS = 5000;
@@ -71,7 +71,7 @@ export class Dead {
       { label: "Attempts", kind: "n", text: (r) => number(r.attempts) },
       { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
     ], "No dead letters here.", { select: () => this.tell() });
-    this.next = el("button", { type: "button", id: "next", onclick: () => change({ after: this.view.next }) }, "Next");
+    this.next = button("Next", () => change({ after: this.view.next }), { id: "next" });
     this.elements = [el("h3", {}, "By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, el("div", { class: "tools" }, this.next)];
     this.tell();
     this.watch();
@@ -92,7 +92,7 @@ export class Dead {
       if (bad) { error.textContent = `“${bad.value}” is no time: write 14:00, 2026-01-31 14:00, or seconds since 1970.`; bad.focus(); return; }
       this.change({ from: fromBox.value.trim(), before: beforeBox.value.trim(), attempts: attemptsBox.value, after: null });
     } }, from, before, attempts, el("button", { type: "submit" }, "Filter"),
-    el("button", { type: "button", onclick: () => this.change({ from: null, before: null, attempts: null, reason: null, after: null }) }, "No filter"), error);
+    button("No filter", () => this.change({ from: null, before: null, attempts: null, reason: null, after: null })), error);
     const isOpen = Boolean(parameters.from || parameters.before || parameters.attempts);
     return el("details", { open: isOpen, class: "filters" }, el("summary", {}, "Filter by time and attempts"), form);
   }
@@ -123,7 +123,6 @@ export class Dead {
     if (!rows.length) return el("p", { class: "none" }, "No dead letters.");
     const hasTimes = rows[0].last_ms !== undefined;
     const most = rows[0].count;
-    const time = (ms) => [ago(ms, nowMs), el("span", { class: "exact" }, moment(ms))];
     const heads = ["Reason", "Dead", "", ...(hasTimes ? ["First", "Last"] : []), "Sample"];
     const body = rows.slice(0, REASONS_SHOWN).map((row) => {
       const isHere = this.filter.reason === row.reason;
@@ -131,13 +130,12 @@ export class Dead {
       const pick = el("a", { href: `#/queues/${quoted(this.name)}/dead?${new URLSearchParams(isHere ? {} : { reason: row.reason })}`, "aria-current": isHere ? "true" : null }, row.reason || NO_REASON);
       return el("tr", { class: isHere ? "chosen" : null }, el("td", { class: "t", "data-label": "Reason" }, pick), el("td", { class: "n", "data-label": "Dead" }, number(row.count)),
         el("td", { class: "minor" }, bar(row.count, most)),
-        ...(hasTimes ? [el("td", { class: "minor" }, ...time(row.first_ms)), el("td", { "data-label": "Last" }, ...time(row.last_ms))] : []),
+        ...(hasTimes ? [el("td", { class: "minor" }, ...times(row.first_ms)), el("td", { "data-label": "Last" }, ...times(row.last_ms))] : []),
         el("td", { class: "minor" }, sample ? el("a", { href: `#/queues/${quoted(this.name)}/items/${sample}` }, `item ${sample}`) : "–"));
     });
     const rest = total - Math.min(rows.length, REASONS_SHOWN);
-    return [el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Reasons" }, el("table", { class: "cards reasons" }, el("caption", { class: "hidden" }, "Dead letters by reason"),
-      el("thead", {}, el("tr", {}, ...heads.map((each) => (each ? el("th", { scope: "col", class: each === "Dead" ? "n" : null }, each) : el("td", {}))))), el("tbody", {}, ...body))),
-    rest > 0 || !isComplete ? el("p", { class: "exact" }, `${rest > 0 ? `And ${counted(rest, "more reason")}. ` : ""}${isComplete ? "" : "There are more dead letters than were counted."}`) : null].filter(Boolean);
+    return [framed("Dead letters by reason", heads.map((each) => (each ? el("th", { scope: "col", class: each === "Dead" ? "n" : null }, each) : el("td"))), el("tbody", {}, ...body), "cards reasons"),
+    rest > 0 || !isComplete ? note(`${rest > 0 ? `And ${counted(rest, "more reason")}. ` : ""}${isComplete ? "" : "There are more dead letters than were counted."}`) : null].filter(Boolean);
   }
 
   update(view) {

@@ -2,7 +2,7 @@
 // the same by hand. All of a queue is removed by typing its name.
 
 import { commandLine } from "/page/copying.js";
-import { el } from "/page/dom.js";
+import { button, el } from "/page/dom.js";
 import { mayAct } from "/page/server.js";
 
 const said = document.getElementById("said");
@@ -16,7 +16,7 @@ export function tell(text) {
 // A button that only those see who may act; null: not this user.
 export function actionButton(label, onclick, { danger = false, small = false } = {}) {
   if (!mayAct()) return null;
-  return el("button", { type: "button", class: `action ${danger ? "danger" : ""} ${small ? "small" : ""}`, onclick }, label);
+  return button(label, onclick, { class: `${danger ? "danger" : ""} ${small ? "small" : ""}` });
 }
 
 // A label around a control; `hint` says what is allowed.
@@ -31,7 +31,7 @@ export function confirm({ title, inner = [], commands = () => [], label, danger 
   const lines = el("div", {});
   const name = typed === null ? null : el("input", { id: "typed", autocomplete: "off", spellcheck: "false", oninput: () => check() });
   const go = el("button", { type: "submit", class: danger ? "danger primary" : "primary" }, label);
-  const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const cancel = button("Cancel", () => dialog.close());
   const check = () => { go.disabled = name !== null && name.value !== typed; };
   const show = () => lines.replaceChildren(...commands().map(commandLine));
   const form = el("form", { oninput: show, onchange: show, onsubmit: async (event) => {

@@ -17,6 +17,25 @@ function dressed(made, attributes, children) {
   return made;
 }
 
+export function button(label, onclick, attributes = {}) {
+  return el("button", { type: "button", onclick, ...attributes }, label);
+}
+
+// A quiet text beside another one: the exact time, a note.
+export const exact = (...children) => el("span", { class: "exact" }, ...children);
+export const note = (...children) => el("p", { class: "exact" }, ...children);
+
+// A list of [label, value or values].
+export function facts(pairs, kind = "facts") {
+  return el("dl", { class: kind }, ...pairs.map(([label, ...values]) => el("div", {}, el("dt", {}, label), el("dd", {}, ...values))));
+}
+
+// A table that scrolls by itself. `heads` are its cells of the head.
+export function framed(caption, heads, body, kind = "cards") {
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, el("table", { class: kind },
+    el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, ...heads)), body));
+}
+
 // Set the text of an element. `marked` is the element that shows the change for a second.
 export function say(element, text, marked = null) {
   text = String(text);

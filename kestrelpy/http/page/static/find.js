@@ -1,7 +1,7 @@
 // What a text names, in all queues: every hit leads to its place.
 
 import { sentence } from "/page/dialogs.js";
-import { el } from "/page/dom.js";
+import { el, exact, note } from "/page/dom.js";
 import { itemLink } from "/page/lists.js";
 import { ask } from "/page/server.js";
 import { quoted } from "/page/words.js";
@@ -32,11 +32,11 @@ export class Find {
       const { hits, is_whole: isWhole } = await ask(`/admin/find?${new URLSearchParams({ text })}`, { signal: this.ending.signal });
       if (hits.length === 1 && isWhole) { location.replace(placeOfHit(hits[0])); return; }
       this.place.replaceChildren(hits.length ? el("ul", { class: "hits" }, ...hits.map((hit) => el("li", {},
-        el("span", { class: "exact" }, KINDS[hit.kind] ?? hit.kind), el("a", { href: placeOfHit(hit) }, words(text, hit)),
+        exact(KINDS[hit.kind] ?? hit.kind), el("a", { href: placeOfHit(hit) }, words(text, hit)),
         hit.kind === "key" ? el("a", { href: `#/queues/${quoted(hit.queue)}/items?${new URLSearchParams({ key: text })}` }, "all items of this key") : null,
-        hit.state ? el("span", { class: "exact" }, hit.state) : null)))
+        hit.state ? exact(hit.state) : null)))
         : el("p", { class: "none" }, "Nothing has this name, number, key or id. A key is found while an item holds it."));
-      if (!isWhole) this.place.append(el("p", { class: "exact" }, "There may be more: these are the first."));
+      if (!isWhole) this.place.append(note("There may be more: these are the first."));
     } catch (error) {
       if (!this.ending.signal.aborted) this.place.replaceChildren(el("p", { class: "error" }, sentence(error.message)));
     }

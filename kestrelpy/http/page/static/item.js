@@ -4,14 +4,14 @@ import { blockerOf, followChain } from "/page/chain.js";
 import { bytesOf, Body } from "/page/bodies.js";
 import { save } from "/page/copying.js";
 import { actionButton, sentence, tell } from "/page/dialogs.js";
-import { el, renew, say } from "/page/dom.js";
+import { el, facts, renew, say } from "/page/dom.js";
 import { leaseButtons } from "/page/leases.js";
 import { Life } from "/page/life.js";
 import { pause } from "/page/live.js";
 import { pathOf, removeItem, retryItem } from "/page/queue_actions.js";
 import { actOnDead, Selection } from "/page/selection.js";
 import { ask, Refused, request } from "/page/server.js";
-import { ago, bytes, moment, nowMs, number, quoted, span } from "/page/words.js";
+import { ago, bytes, moment, nowMs, number, quoted, span, times } from "/page/words.js";
 
 const BODY_BYTES = 65536;
 const LOOK_MS = 2000;
@@ -32,7 +32,7 @@ export class Item {
     this.gone = el("p", { class: "error", role: "status" });
     this.why = el("p", { class: "why" });
     this.chain = el("ol", { class: "chain" });
-    this.facts = el("dl", { class: "facts" });
+    this.facts = el("div");
     this.body = el("div", {});
     this.life = new Life(queue, this.id, this.ending.signal);
     this.tools = [el("div", { class: "buttons" })];
@@ -78,13 +78,12 @@ export class Item {
       if (blocker) followChain(this.queue, blocker.holder, this.chain, this.ending.signal);
       return [];
     });
-    const time = (ms) => (ms ? [ago(ms, nowMs), el("span", { class: "exact" }, moment(ms))] : ["–"]);
-    const facts = [["State", [item.state]], ["Attempts", [number(item.attempts)]], ["Marker", [item.marker ?? "–"]], ["Stored", time(item.stored_ms)],
-      ["Key", [item.key ?? "–"]], ["Size", [bytes(item.bytes)]], ["Expires", item.expires_ms ? time(item.expires_ms) : ["never"]]];
-    if (item.state === "leased") facts.push(["Leased to", [item.holder ?? "–"]], ["Time left", [item.lease_left_ms === null ? "until it hangs up" : span(item.lease_left_ms)]], ["Token", [item.token ?? "–"]]);
-    if (item.died_ms) facts.push(["Died", time(item.died_ms)], ["Reason", [item.reason ?? "none given"]]);
-    if (item.origin) facts.push(["Origin", [item.origin]]);
-    this.facts.replaceChildren(...facts.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, ...value.map((each) => (each instanceof Node ? each : String(each)))))));
+    const shown = [["State", item.state], ["Attempts", number(item.attempts)], ["Marker", String(item.marker ?? "–")], ["Stored", ...times(item.stored_ms)],
+      ["Key", item.key ?? "–"], ["Size", bytes(item.bytes)], ["Expires", ...(item.expires_ms ? times(item.expires_ms) : ["never"])]];
+    if (item.state === "leased") shown.push(["Leased to", item.holder ?? "–"], ["Time left", item.lease_left_ms === null ? "until it hangs up" : span(item.lease_left_ms)], ["Token", String(item.token ?? "–")]);
+    if (item.died_ms) shown.push(["Died", ...times(item.died_ms)], ["Reason", item.reason ?? "none given"]);
+    if (item.origin) shown.push(["Origin", item.origin]);
+    this.facts.replaceChildren(facts(shown));
     if (!this.tools[0].contains(document.activeElement)) renew(this.tools[0], [item.state, item.token], () => this.buttons(item));
     if (hasBody) {
       this.body.replaceChildren(item.body === undefined && item.base64 === undefined

@@ -1,7 +1,7 @@
 // Journals and the disk: syncs live, segments by what is alive in them, damage that was set aside.
 
 import { bar, Charts } from "/page/charts.js";
-import { el, renew } from "/page/dom.js";
+import { el, facts, renew } from "/page/dom.js";
 import { Actions, Figures } from "/page/figures.js";
 import { disk, rangeTool, syncs } from "/page/overview.js";
 import { ago, bytes, moment, nowMs, number, quoted, span } from "/page/words.js";
@@ -40,9 +40,9 @@ export class Journal {
     const most = Math.max(1, ...buckets.map((each) => each.count));
     const damage = Array.isArray(quarantined) ? quarantined.length : quarantined;
     return [el("h3", {}, "Segments by live share"),
-      el("dl", { class: "bars" }, ...buckets.map((each) => el("div", {}, el("dt", {}, each.live ?? `up to ${Math.round((each.live_until ?? each.share) * 100)} %`), el("dd", {},
-        bar(each.count, most), number(each.count), each.bytes === undefined ? "" : `, ${bytes(each.bytes)}`)))),
-      el("dl", { class: "facts" }, ...[["Reclaimable", bytes(reclaimable)], ["Set aside as damaged", damage === undefined || damage === null ? "–" : number(damage)],
-        ["Last backup", backup ? `${ago(backup, nowMs)}, ${moment(backup)}` : "not known"]].map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value))))];
+      facts(buckets.map((each) => [each.live ?? `up to ${Math.round((each.live_until ?? each.share) * 100)} %`,
+        bar(each.count, most), number(each.count), each.bytes === undefined ? "" : `, ${bytes(each.bytes)}`]), "bars"),
+      facts([["Reclaimable", bytes(reclaimable)], ["Set aside as damaged", damage === undefined || damage === null ? "–" : number(damage)],
+        ["Last backup", backup ? `${ago(backup, nowMs)}, ${moment(backup)}` : "not known"]])];
   }
 }

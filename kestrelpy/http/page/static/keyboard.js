@@ -1,6 +1,6 @@
 // The page by keyboard.
 
-import { el } from "/page/dom.js";
+import { el, facts, note } from "/page/dom.js";
 
 const GO = { o: "overview", q: "queues", d: "dead", s: "schedules", c: "clients", j: "journal" };
 const HELP = [["/", "find"], ["g o, g q, g d", "overview, queues, dead letters"], ["g s, g c, g j", "schedules, clients, journal"], ["j, k", "next row, row before"], ["Enter", "open the row"],
@@ -25,8 +25,8 @@ function actions() {
 
 export function showHelp() {
   const dialog = el("dialog", { "aria-labelledby": "help-title", onclose: () => dialog.remove() }, el("form", { onsubmit: (event) => { event.preventDefault(); dialog.close(); } },
-    el("h2", { id: "help-title" }, "Keyboard"), el("dl", { class: "keys" }, ...HELP.map(([key, word]) => el("div", {}, el("dt", {}, ...key.split(", ").map((each) => el("kbd", {}, each))), el("dd", {}, word)))),
-    el("p", { class: "exact" }, "The order of a table rests while the pointer or the focus is on it."), el("div", { class: "buttons" }, el("button", { type: "submit" }, "Close"))));
+    el("h2", { id: "help-title" }, "Keyboard"), facts(HELP.map(([key, word]) => [el("span", {}, ...key.split(", ").map((each) => el("kbd", {}, each))), word]), "keys"),
+    note("The order of a table rests while the pointer or the focus is on it."), el("div", { class: "buttons" }, el("button", { type: "submit" }, "Close"))));
   document.body.append(dialog);
   dialog.showModal();
 }

@@ -1,7 +1,7 @@
 // The life of an item as a timeline: from memory at once, from the journal on request, with progress
 // and a button that stops.
 
-import { el, say } from "/page/dom.js";
+import { button, el, exact, say } from "/page/dom.js";
 import { pathOf } from "/page/queue_actions.js";
 import { ask, Refused } from "/page/server.js";
 import { ago, bytes, moment, nowMs, span } from "/page/words.js";
@@ -12,8 +12,8 @@ export class Life {
     this.signal = signal;
     this.list = el("ol", { class: "life" });
     this.said = el("p", { class: "exact", role: "status" });
-    this.more = el("button", { type: "button", class: "small", onclick: () => this.read() }, "Look in the journal");
-    this.stop = el("button", { type: "button", class: "small", hidden: true, onclick: () => { this.isStopped = true; } }, "Stop");
+    this.more = button("Look in the journal", () => this.read(), { class: "small" });
+    this.stop = button("Stop", () => { this.isStopped = true; }, { class: "small", hidden: true });
     this.element = el("section", { hidden: true }, el("h3", {}, "Life"), this.list, el("div", { class: "buttons" }, this.more, this.stop, this.said));
   }
 
@@ -57,8 +57,8 @@ export class Life {
     this.list.replaceChildren(...events.map((each) => {
       const since = before !== null && each.at_ms ? `${span(Math.max(each.at_ms - before, 0))} later` : "";
       if (each.at_ms) before = each.at_ms;
-      return el("li", {}, el("span", { class: "when" }, each.at_ms ? moment(each.at_ms) : "–", el("span", { class: "exact" }, each.at_ms ? ago(each.at_ms, nowMs) : "")),
-        el("span", {}, el("b", {}, each.what), each.who ? ` by ${each.who}` : "", each.note ? `, ${each.note}` : "", since ? el("span", { class: "exact" }, ` ${since}`) : null));
+      return el("li", {}, el("span", { class: "when" }, each.at_ms ? moment(each.at_ms) : "–", exact(each.at_ms ? ago(each.at_ms, nowMs) : "")),
+        el("span", {}, el("b", {}, each.what), each.who ? ` by ${each.who}` : "", each.note ? `, ${each.note}` : "", since ? exact(` ${since}`) : null));
     }));
   }
 }

@@ -1,7 +1,7 @@
 // The items, keys and leases of one queue.
 
 import { chainButton } from "/page/chain.js";
-import { el } from "/page/dom.js";
+import { button, el } from "/page/dom.js";
 import { leaseButtons } from "/page/leases.js";
 import { Table } from "/page/tables.js";
 import { bytes, nowMs, number, quoted, span } from "/page/words.js";
@@ -14,8 +14,8 @@ export const printed = (text) => text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u200
 
 class List {
   constructor(change) {
-    this.next = el("button", { type: "button", id: "next", onclick: () => change({ after: this.view.next }) }, "Next");
-    this.first = el("button", { type: "button", onclick: () => change({ after: null }) }, "From the beginning");
+    this.next = button("Next", () => change({ after: this.view.next }), { id: "next" });
+    this.first = button("From the beginning", () => change({ after: null }));
     this.tools = el("div", { class: "tools" }, this.first, this.next);
   }
 

@@ -2,7 +2,7 @@
 // nothing on the server.
 
 import { commandLine } from "/page/copying.js";
-import { el, say } from "/page/dom.js";
+import { button, el, note, say } from "/page/dom.js";
 import { Heat } from "/page/heat.js";
 import { itemLink, printed } from "/page/lists.js";
 import { pathOf } from "/page/queue_actions.js";
@@ -36,8 +36,8 @@ export class Past {
     } }, at, key, text, el("button", { type: "submit" }, "Go there"));
     this.said = el("p", { class: "exact", role: "status" });
     this.line = el("div", {});
-    this.more = el("button", { type: "button", hidden: true, onclick: () => this.read() }, "Step on");
-    this.stop = el("button", { type: "button", hidden: true, onclick: () => { this.isStopped = true; } }, "Stop");
+    this.more = button("Step on", () => this.read(), { hidden: true });
+    this.stop = button("Stop", () => { this.isStopped = true; }, { hidden: true });
     this.table = new Table("Retained items", [
       { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemLink(name, r.id) },
       { label: "Marker", kind: "n", minor: true, text: (r) => r.marker ?? "–" },
@@ -83,7 +83,7 @@ export class Past {
     this.rows.push(...items);
     this.table.update({ order: this.rows.map((each) => String(each.id)), rows: Object.fromEntries(this.rows.map((each) => [each.id, each])) });
     const first = this.rows[0];
-    if (first) this.line.replaceChildren(el("p", { class: "exact" }, `The same by hand, from ${moment(first.stored_ms)} on:`), commandLine(nc(`gets ${this.name}/peek/after=${Math.max((first.marker ?? first.id) - 1, 0)}/n=${LIMIT}`)));
+    if (first) this.line.replaceChildren(note(`The same by hand, from ${moment(first.stored_ms)} on:`), commandLine(nc(`gets ${this.name}/peek/after=${Math.max((first.marker ?? first.id) - 1, 0)}/n=${LIMIT}`)));
   }
 
   update(view) { for (const each of this.heats) each.update(view); }

@@ -1,7 +1,7 @@
 // Queues: a hundred a page, sorted and searched by the server; all of it is in the address.
 
 import { sparkline } from "/page/charts.js";
-import { el } from "/page/dom.js";
+import { button, el } from "/page/dom.js";
 import { Table } from "/page/tables.js";
 import { sign } from "/page/verdict.js";
 import { number, quoted, rate, span } from "/page/words.js";
@@ -32,8 +32,8 @@ export function queueTable(caption, none) {
 
 // Buttons to the page before and the next one of a list by position.
 export function pager(offset, change) {
-  const before = el("button", { type: "button", id: "before", onclick: () => change({ offset: Math.max(0, offset - PAGE) }) }, "Before");
-  const next = el("button", { type: "button", id: "next", onclick: () => change({ offset: offset + PAGE }) }, "Next");
+  const before = button("Before", () => change({ offset: Math.max(0, offset - PAGE) }), { id: "before" });
+  const next = button("Next", () => change({ offset: offset + PAGE }), { id: "next" });
   return { element: el("div", { class: "tools" }, before, next), update(shown, total) {
     before.hidden = offset === 0;
     next.hidden = offset + shown >= total;

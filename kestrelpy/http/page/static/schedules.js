@@ -1,7 +1,7 @@
 // What is coming: the next runs of schedules, and delayed items, on one axis of time.
 
 import { actionButton, confirm } from "/page/dialogs.js";
-import { el, renew, say, svg } from "/page/dom.js";
+import { el, exact, renew, svg } from "/page/dom.js";
 import { itemLink } from "/page/lists.js";
 import { pause } from "/page/live.js";
 import { curl, pathOf } from "/page/queue_actions.js";
@@ -48,7 +48,7 @@ export class Schedules {
       { label: "Name", kind: "name", key: (r) => [r.name, r.queue], node: (r) => [el("b", {}, r.name), el("a", { href: `#/queues/${quoted(r.queue)}/now` }, r.queue)] },
       { label: "Next", time: (r) => (r.next ? r.next * 1000 : null), none: "never" },
       { label: "Last", time: (r) => (r.last ? r.last * 1000 : null), none: "not yet" },
-      { label: "When", kind: "t", key: (r) => [r.cron, r.timezone, r.words, r.in_words], node: (r) => [r.words ?? r.in_words ?? r.cron, el("span", { class: "exact" }, `${r.cron} (${r.timezone})`)] },
+      { label: "When", kind: "t", key: (r) => [r.cron, r.timezone, r.words, r.in_words], node: (r) => [r.words ?? r.in_words ?? r.cron, exact(`${r.cron} (${r.timezone})`)] },
       { label: "State", minor: true, text: (r) => r.state + (r.waiting ? `, ${counted(r.waiting, "run")} wait` : "") },
       { label: "Actions", minor: true, key: (r) => [r.name], node: (r) => actionButton("Put now…", () => putNow(r), { small: true }) ?? "" },
     ], "No schedule is configured.");
@@ -106,7 +106,7 @@ export class Schedules {
   lane(label, kind, dots, x, words) {
     const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} 24`, preserveAspectRatio: "none", role: "img", "aria-label": words }, svg("line", { class: "axis", x1: 0, x2: WIDTH, y1: 12, y2: 12 }),
       ...dots.map(([ms, title]) => svg("rect", { class: "run", x: Math.min(x(ms), WIDTH - 3), y: 4, width: 3, height: 16 }, svg("title", {}, title))));
-    return el("div", { class: "lane" }, el("span", {}, label, el("span", { class: "exact" }, kind)), drawing);
+    return el("div", { class: "lane" }, el("span", {}, label, exact(kind)), drawing);
   }
 
   end() { this.ending.abort(); }

@@ -1,7 +1,7 @@
 // Settings in force with their source, markers, the journal of the queue.
 
 import { commandLine } from "/page/copying.js";
-import { el, say } from "/page/dom.js";
+import { el, facts, framed, say } from "/page/dom.js";
 import { sentence } from "/page/dialogs.js";
 import { pathOf } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
@@ -30,16 +30,15 @@ export class Settings {
     const link = (name) => el("a", { href: `#/queues/${quoted(name)}/now` }, name);
     const changed = settings.filter((each) => each.source !== "default");
     const rows = (some) => some.map(({ name, value, source }) => el("tr", {}, el("td", { class: "t" }, name), el("td", { class: "t", "data-label": "In force" }, value), el("td", { "data-label": "Source" }, SOURCES[source] ?? source)));
-    const table = (caption, some) => el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, el("table", { class: "cards" }, el("caption", { class: "hidden" }, caption),
-      el("thead", {}, el("tr", {}, ...["Setting", "In force", "Source"].map((each) => el("th", { scope: "col" }, each)))), el("tbody", {}, ...rows(some))));
-    const facts = [["Markers", `${number(markers.marker_earliest)} to ${number(markers.marker_latest)}`], ["Retained", bytes(markers.kept_bytes)], ["Segments", number(journal.segments)],
+    const table = (caption, some) => framed(caption, ["Setting", "In force", "Source"].map((each) => el("th", { scope: "col" }, each)), el("tbody", {}, ...rows(some)));
+    const shown = [["Markers", `${number(markers.marker_earliest)} to ${number(markers.marker_latest)}`], ["Retained", bytes(markers.kept_bytes)], ["Segments", number(journal.segments)],
       ["On disk", bytes(journal.disk_bytes)], ["Records", number(journal.records_appended)], ["Journal", journal.durable ? journal.state : "in memory only"]];
     return [
       el("h3", {}, "Set for this queue"), changed.length ? table("Settings that are not the default", changed) : el("p", { class: "none" }, "Every setting has its default."),
       el("details", { class: "filters" }, el("summary", {}, `All ${settings.length} settings`), table("All settings", settings)),
       parent ? el("p", {}, "A child of ", link(parent), ".") : null,
       children.length ? el("p", {}, "Children: ", ...children.flatMap((each, at) => (at ? [", ", link(each)] : [link(each)]))) : null,
-      el("h3", {}, "Journal of the queue"), el("dl", { class: "facts" }, ...facts.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value)))),
+      el("h3", {}, "Journal of the queue"), facts(shown),
       el("h3", {}, "The same by hand"), commandLine(`kestrelpy queues show ${sh(this.name)}`),
     ].filter(Boolean);
   }

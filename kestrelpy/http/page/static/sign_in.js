@@ -1,7 +1,7 @@
 // The form for a user and a secret. They stay in memory: a reload asks again.
 
 import { field, sentence } from "/page/dialogs.js";
-import { el } from "/page/dom.js";
+import { el, note } from "/page/dom.js";
 import { signIn, signOut } from "/page/server.js";
 
 let isOpen = false;
@@ -30,7 +30,7 @@ export function askForUser(why, goOn) {
       error.textContent = sentence(problem.message);
     }
     go.disabled = false;
-  } }, el("h2", { id: "sign-in-title" }, "Sign in"), el("p", { class: "exact" }, `${sentence(why)} The secret stays in this tab's memory.`), field("User", name), field("Secret", secret), error, el("div", { class: "buttons" }, go)));
+  } }, el("h2", { id: "sign-in-title" }, "Sign in"), note(`${sentence(why)} The secret stays in this tab's memory.`), field("User", name), field("Secret", secret), error, el("div", { class: "buttons" }, go)));
   document.body.append(dialog);
   dialog.showModal();
   name.focus();

@@ -1,6 +1,6 @@
 // A table whose rows stay where they are while somebody points at one or has the focus there.
 
-import { el, isHeld, renew, say } from "/page/dom.js";
+import { el, exact, framed, isHeld, renew, say } from "/page/dom.js";
 import { ago, moment, nowMs } from "/page/words.js";
 
 export class Table {
@@ -18,8 +18,7 @@ export class Table {
       this.all = el("input", { type: "checkbox", "aria-label": "Select all rows shown", onchange: () => this.choose([...this.rows.keys()], this.all.checked) });
       heads.unshift(el("th", { scope: "col", class: "pick" }, this.all));
     }
-    this.table = el("table", { class: "cards" }, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, ...heads)), this.body);
-    this.scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table);
+    this.scroll = framed(caption, heads, this.body);
     this.element = el("div", {}, this.scroll, this.none);
   }
 
@@ -66,7 +65,7 @@ export class Table {
       const cell = el("td", { class: `${each.kind ?? ""} ${each.minor ? "minor" : ""}`, "data-label": each.label });
       if (each.href) cell.append(el("a", { href: each.href(data) }));
       if (each.time) cell.classList.add("time");
-      if (each.time) cell.append(el("span", {}), el("span", { class: "exact" }));
+      if (each.time) cell.append(el("span"), exact());
       return cell;
     });
     if (this.select) {

@@ -1,6 +1,6 @@
 // Whether all is well: one sentence in the header of every page, and the list of the overview.
 
-import { el, isHeld, renew, say } from "/page/dom.js";
+import { el, exact, isHeld, renew, say } from "/page/dom.js";
 import { ago, moment, nowMs } from "/page/words.js";
 
 const SIGNS = { ok: "●", warn: "▲", bad: "■" };
@@ -35,7 +35,7 @@ export class Verdict {
     this.said.hidden = lines.length === 1;
     const key = lines.map((line) => [line.level, line.code, line.link, line.text, line.since_ms && ago(line.since_ms, nowMs)]);
     renew(this.list, key, () => lines.map((line) => el("li", {}, sign(line.level), el("a", { href: line.link }, line.text),
-      line.since_ms ? el("span", { class: "exact" }, `since ${moment(line.since_ms)}, ${ago(line.since_ms, nowMs)}`) : null)));
+      line.since_ms ? exact(`since ${moment(line.since_ms)}, ${ago(line.since_ms, nowMs)}`) : null)));
     this.list.hidden = lines.length === 0;
   }
 }

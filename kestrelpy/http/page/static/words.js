@@ -1,5 +1,7 @@
 // Figures, times and names in words. The server's clock counts, not the browser's.
 
+import { exact } from "/page/dom.js";
+
 export const quoted = encodeURIComponent;
 const whole = new Intl.NumberFormat("en");
 
@@ -93,6 +95,9 @@ export function parseTime(text) {
   const parsed = Date.parse(zone && /^\d{4}-\d\d-\d\d([T ][\d:.]+)?$/.test(text) ? `${text.replace(" ", "T")}${text.length > 10 ? "Z" : ""}` : text);
   return Number.isNaN(parsed) ? null : parsed;
 }
+
+// How long ago, with the exact time beside it.
+export const times = (ms) => (ms ? [ago(ms, nowMs), exact(moment(ms))] : ["–"]);
 
 // -- commands ------------------------------------------------------------------------------
 
