@@ -177,7 +177,7 @@ export class Chart {
 export class Charts {
   constructor(...charts) {
     this.charts = charts;
-    this.element = el("div", { class: "charts" }, ...charts.map((each) => each.element));
+    this.element = el("div", { class: "charts", tabindex: 0, role: "group", "aria-label": "Charts" }, ...charts.map((each) => each.element));
   }
 
   update(view) {

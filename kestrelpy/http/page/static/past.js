@@ -47,7 +47,7 @@ export class Past {
       { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
       { label: "Body", kind: "t body", minor: true, text: (r) => printed(r.body ?? `base64: ${r.base64}`).slice(0, 120) },
     ], "", { empty: false });
-    this.elements = [el("h3", {}, "Where time goes"), el("div", { class: "charts" }, ...this.heats.map((each) => each.element)),
+    this.elements = [el("h3", {}, "Where time goes"), el("div", { class: "charts", tabindex: 0, role: "group", "aria-label": "Where time goes" }, ...this.heats.map((each) => each.element)),
       el("h3", {}, "Go to a time"), form, this.error, this.said, this.table.element, el("div", { class: "tools" }, this.more, this.stop), this.line];
     this.table.scroll.hidden = true;
     this.place = placeOf(parameters.at ?? "");
