@@ -24,6 +24,7 @@ from journal.compaction import (
 from journal.files import Files
 from journal.format import Checkpoint
 from journal.read import (
+    ItemHistory,
     Place,
     Put,
     RangeScan,
@@ -33,6 +34,7 @@ from journal.read import (
     Scanned,
     SegmentRead,
     TimeSearch,
+    Told,
     chain,
 )
 from journal.snapshot import (
@@ -54,11 +56,11 @@ from journal.write import NONE_OPEN, Journal, PreallocationJob, Segment, Sizes, 
 
 __all__ = [
     "NONE_OPEN", "Chunk", "ChunkDamaged", "Chunks", "CompactionJob", "DamagedInput", "Epoch",
-    "Fresh", "Journal", "Maintenance", "Memory", "MergeJob", "Place", "PreallocationJob", "Put",
-    "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scanned", "ScopeState", "Segment",
-    "SegmentRead", "Sizes", "Snapshot", "SnapshotJob", "State", "Store", "SyncJob",
-    "TimeSearch", "archived_path", "chain", "epoch_of", "read_chunks", "recycled_path",
-    "retire",
+    "Fresh", "ItemHistory", "Journal", "Maintenance", "Memory", "MergeJob", "Place",
+    "PreallocationJob", "Put", "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scanned",
+    "ScopeState", "Segment", "SegmentRead", "Sizes", "Snapshot", "SnapshotJob", "State",
+    "Store", "SyncJob", "TimeSearch", "Told", "archived_path", "chain", "epoch_of",
+    "read_chunks", "recycled_path", "retire",
 ]  # fmt: skip
 
 

@@ -95,7 +95,7 @@ class Extent:
             data = read_around(files, self.path, at, min(window, self.stop - at))
             match = wanted.search(data)
             while match is not None and at + match.start() - _IDENTITY_AT < stop:
-                record = self._record_at(files, data, at, at + match.start() - _IDENTITY_AT)
+                record = self.record_at(files, data, at, at + match.start() - _IDENTITY_AT)
                 if record is not None:
                     return record
                 match = wanted.search(data, match.start() + 1)
@@ -106,7 +106,7 @@ class Extent:
             window = max(window, min(window * 4, _WINDOW_BYTES_MAX))
         return None
 
-    def _record_at(self, files: Files, data: bytes, base: int, offset: int) -> Record | None:
+    def record_at(self, files: Files, data: bytes, base: int, offset: int) -> Record | None:
         """Return the record that begins there, if it is whole and at its position. `data` is at
         `base`.
         """

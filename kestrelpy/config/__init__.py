@@ -1,6 +1,7 @@
 """The configuration: the settings, their parser, and the messages on mistakes.
 
       declared     settings that a client declares for a queue: to the same models, and back to text
+      changed      which settings a reload changes
       reading      file, environment and flags, to one `Config`; every mistake at once
         archives   where segments may be archived
         keying     the key settings: which fields, and their contradictions
@@ -18,6 +19,7 @@ One rule: the modules of this package import each other downwards only; all othe
 
 from kestrelpy.config.archives import make_archives
 from kestrelpy.config.chains import Cycle, find_cycle, targets_of
+from kestrelpy.config.changed import changed_settings
 from kestrelpy.config.declared import as_toml, read_declaration, settings_in_force, stored_block
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
@@ -26,7 +28,7 @@ from kestrelpy.config.settings import Config, JournalConfig, QueueBlock, QueueSe
 
 __all__ = [
     "FILE_NAME", "SYSTEM_FILE", "Config", "ConfigError", "Cycle", "JournalConfig", "QueueBlock",
-    "QueueSettings", "ScheduleBlock", "ServerConfig", "as_toml", "find_config_file",
-    "find_cycle", "load_config", "make_archives", "read_declaration", "settings_in_force",
-    "stored_block", "targets_of",
+    "QueueSettings", "ScheduleBlock", "ServerConfig", "as_toml", "changed_settings",
+    "find_config_file", "find_cycle", "load_config", "make_archives", "read_declaration",
+    "settings_in_force", "stored_block", "targets_of",
 ]  # fmt: skip

@@ -217,6 +217,16 @@ class Timetable:
         times = [each.next_s for each in self.running.values() if each.next_s is not None]
         self._next_unix_ms = min(times, default=NEVER_MS // 1000) * 1000
 
+    def put_now(self, schedule: Schedule, now_ms: int) -> tuple[Queue, int]:
+        """Put an item of this schedule now, beside its times; return its queue, and the record to
+        wait for. Raise Refused."""
+        queue = self._queue(schedule.queue, now_ms)
+        key = queue.policy.keys.key_of(queue.name, (), schedule.body)
+        lsn = queue.put(schedule.body, 0, 0, now_ms, key)
+        if lsn == NOT_STORED:
+            raise Refused(f"queue {schedule.queue.decode('ascii')} is full")
+        return queue, lsn
+
     def _serve(self, running: Running, most: int, now_ms: int) -> int:
         """Put at most `most` waiting times; return how many were put. Raise Refused."""
         schedule = running.schedule

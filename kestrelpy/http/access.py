@@ -29,6 +29,7 @@ _SAFE: Final = frozenset({"GET", "HEAD"})
 _OPEN: Final = ("/ready", "/")
 _FILES: Final = "/page/"
 _QUEUES, _STREAMS, _CATEGORIES = "/queues/", "/streams/", "/categories/"
+_ADMIN_QUEUES: Final = "/admin/queues/"
 _MESSAGING: Final = "/v2/queues/"
 
 
@@ -108,6 +109,10 @@ def need_of(
     if path.startswith(_STREAMS):
         category = path.removeprefix(_STREAMS).partition("-")[0]
         return Need(Role.READ if is_safe else Role.WRITE, _queue(category))
+    if path.startswith(_ADMIN_QUEUES) and not is_safe:
+        name, _, rest = path.removeprefix(_ADMIN_QUEUES).partition("/")
+        if rest.startswith("leases/"):  # as for those who hold them
+            return Need(Role.WRITE, _queue(name))
     if path.startswith(_CATEGORIES) and is_safe:
         return Need(Role.READ, _queue(path.removeprefix(_CATEGORIES)))
     return Need(Role.READ if is_safe else Role.ADMIN, ALL)

@@ -82,8 +82,8 @@ class HttpHost(Site, Protocol):
     def start_read(self, log: Log, work: Work, caller: Caller) -> None:
         """Run a read of this log on a thread, and wake the caller when it is over."""
 
-    def reload(self) -> Gate:
-        """Read the configuration again; the gate opens when it is in force."""
+    def reload(self, who: str) -> Gate:
+        """Read the configuration again, as `who` asks; the gate opens when it is in force."""
 
     def set_mode(self, mode: str) -> None:
         """Set the mode: up, readonly or quiescent."""

@@ -1,5 +1,6 @@
 """What a request means, shared by every wire: it is decided here, and worded above."""
 
+from kestrelpy.operations.actions import Action, Actions
 from kestrelpy.operations.children import Children
 from kestrelpy.operations.claiming import Claiming, claimed_by
 from kestrelpy.operations.facts import (
@@ -25,6 +26,7 @@ from kestrelpy.operations.item_facts import (
     check_assigned,
     death_facts,
 )
+from kestrelpy.operations.item_life import ItemLife, LifeEvent, LifePart, LostPlace
 from kestrelpy.operations.lease_end import LeaseEnd, ended
 from kestrelpy.operations.leasing import Leasing
 from kestrelpy.operations.lists import (
@@ -32,6 +34,7 @@ from kestrelpy.operations.lists import (
     QUEUE_SORTS,
     ConnectionFacts,
     DeathFilter,
+    DeathGroup,
     Deaths,
     Hit,
     ItemList,
@@ -52,6 +55,7 @@ from kestrelpy.operations.moving import MOVED_MAX, Moving
 from kestrelpy.operations.names import check_name, parent_of, readable
 from kestrelpy.operations.observing import Look, Observing, Seen, Sight, seen_of
 from kestrelpy.operations.ports import PAUSE, Caller, Client, ItemReader, Site, Work
+from kestrelpy.operations.preview import Preview
 from kestrelpy.operations.queue_admin import QueueAdmin
 from kestrelpy.operations.reading import PAGE_BYTES_MAX, LogReader, Page
 from kestrelpy.operations.removal import Removal
@@ -60,15 +64,16 @@ from kestrelpy.operations.storing import Storing, Terms
 from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
-    "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Awaited", "Caller",
-    "Children", "Claiming", "Client", "ConnectionFacts", "DeathFilter", "Deaths", "Gate",
-    "GoneFacts", "Hit", "Inspection", "ItemFacts", "ItemList", "ItemPage", "ItemReader",
-    "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts", "Leasing", "ListedDeath",
-    "ListedItem", "LogReader", "Look", "Moving", "Observing", "Page", "QueueAdmin",
-    "QueueFacts", "QueueOrder", "Removal", "Rests", "ScheduleFacts", "Seen", "ServerFacts",
-    "Sight", "Site", "State", "Storing", "StreamStore", "StreamWalk", "Terms", "Totals",
-    "Work", "check_assigned", "check_name", "check_stream", "claimed_by", "death_facts",
-    "ended", "find", "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases",
+    "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Action", "Actions",
+    "Awaited", "Caller", "Children", "Claiming", "Client", "ConnectionFacts", "DeathFilter",
+    "DeathGroup", "Deaths", "Gate", "GoneFacts", "Hit", "Inspection", "ItemFacts", "ItemLife",
+    "ItemList", "ItemPage", "ItemReader", "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts",
+    "Leasing", "LifeEvent", "LifePart", "ListedDeath", "ListedItem", "LogReader", "Look",
+    "LostPlace", "Moving", "Observing", "Page", "Preview", "QueueAdmin", "QueueFacts",
+    "QueueOrder", "Removal", "Rests", "ScheduleFacts", "Seen", "ServerFacts", "Sight", "Site",
+    "State", "Storing", "StreamStore", "StreamWalk", "Terms", "Totals", "Work",
+    "check_assigned", "check_name", "check_stream", "claimed_by", "death_facts", "ended",
+    "find", "journal_facts", "lease_facts", "left_ms", "list_keys", "list_leases",
     "list_queues", "marker_facts", "parent_of", "queue_facts", "queue_state", "readable",
     "schedule_facts", "seen_of", "server_facts", "state_of", "survey",
 ]  # fmt: skip

@@ -61,6 +61,20 @@ class LeaseEnd:
         return ended(queue, queue.reader.dead_letter(lease, now_ms, why))
 
     @staticmethod
+    def revoke(
+        queue: Queue, lease: Lease, now_ms: int, reason: bytes, *, buries: bool = False
+    ) -> Rests:
+        """End the lease in place of its holder: its item is available again, or a dead letter.
+
+        The holder is told what it would be told if the lease had expired.
+        """
+        if not lease.by_token:
+            lease.holder.overdue.append(queue.reader)
+        if buries:
+            return LeaseEnd.bury(queue, lease, reason, now_ms)
+        return LeaseEnd.give_back(queue, lease, now_ms, reason)
+
+    @staticmethod
     def renew(
         queue: Queue, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0
     ) -> Rests:

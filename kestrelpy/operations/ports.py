@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from journal.files import Files
 from journal.store import Put
 from kestrelpy.core import Broker, Holder, Item, Log, Queue, Waiter
+from kestrelpy.operations.actions import Actions
 from kestrelpy.operations.rests import Gate
 
 # A generator yields this between two slices of long work, and while a read is under way.
@@ -24,6 +25,7 @@ class Site(Protocol):
     server_id: str
     started_ms: int
     mode: str
+    actions: Actions
 
     @property
     def allow_delete(self) -> bool:

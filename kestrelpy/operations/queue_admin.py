@@ -24,10 +24,12 @@ _REDRIVEN_PER_SLICE: Final = 500
 
 
 class Declared(NamedTuple):
-    """The result of a declaration: False, if the queue was declared otherwise before."""
+    """The result of a declaration: not `is_in_force` if the queue was declared otherwise before.
+    `is_new`: it changed the settings."""
 
     is_in_force: bool
     rests: Rests
+    is_new: bool = False
 
 
 class QueueAdmin:
@@ -166,7 +168,7 @@ class QueueAdmin:
             return Declared(declared == queue.declared, rests)
         else:
             lsn = self._declare_later(queue, declared, now_ms)
-        return Declared(True, Rests(queue.log, lsn))
+        return Declared(True, Rests(queue.log, lsn), True)
 
     def set_metadata(
         self, name: bytes, metadata: bytes, settings: bytes, before: bytes, now_ms: int
@@ -186,15 +188,16 @@ class QueueAdmin:
         if queue is None:
             queue = broker.create(name, now_ms, declared)
             lsn = queue.declare(declared, queue.policy, now_ms, metadata)
-            return Declared(True, Rests(queue.log, lsn))
+            return Declared(True, Rests(queue.log, lsn), bool(declared))
         if queue.log.failure is not None:
             queue.raise_failed()
         if queue.declared and queue.declared != site.declaration(name, before):
             if declared and declared != queue.declared:
                 return Declared(False, Rests(queue.log, queue.log.lsn_appended))
             declared = queue.declared
+        is_new = declared != queue.declared
         lsn = self._declare_later(queue, declared, now_ms, metadata)
-        return Declared(True, Rests(queue.log, lsn))
+        return Declared(True, Rests(queue.log, lsn), is_new)
 
     def _declare_later(
         self, queue: Queue, declared: bytes, now_ms: int, metadata: bytes | None = None

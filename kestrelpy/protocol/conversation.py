@@ -370,7 +370,13 @@ class Conversation:
             self.replies.hold(word, *rests)
 
     def _delete(self, command: Delete, now_ms: int) -> None:
+        queue = self.broker.queues.get(command.name)
+        count = len(queue.reader.live) if queue is not None else 0
         rests = QueueAdmin(self.broker, self.host).delete(command.name, now_ms)
+        if rests is not None:
+            self.host.actions.note(
+                self.holder.name, "delete", now_ms, command.name, count, rests=rests
+            )
         if command.noreply:
             return
         if rests is None:

@@ -47,8 +47,8 @@ class Host(Site, Protocol):
     def elapsed(self) -> float:
         """Return seconds on a clock that never steps, for measuring a turn only."""
 
-    def reload(self) -> Gate:
-        """Read the configuration again; the gate opens when it is in force."""
+    def reload(self, who: str) -> Gate:
+        """Read the configuration again, as `who` asks; the gate opens when it is in force."""
 
     def shutdown(self, why: str) -> None:
         """Drain and end the process; the log says why."""

@@ -22,10 +22,10 @@ from journal.errors import JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.patience import pause
 from journal.store import Sizes
-from kestrelpy.config import Config, ConfigError
+from kestrelpy.config import Config, ConfigError, changed_settings
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.operations import Caller, ConnectionFacts, Gate
+from kestrelpy.operations import Actions, Caller, ConnectionFacts, Gate
 from kestrelpy.protocol import Lines, LogLimit, Room, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
@@ -56,6 +56,7 @@ log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
+OPERATOR: Final = "the operator"  # who starts and ends the process
 # Settings of [server] that no reload applies.
 _AT_START: Final = (
     "host", "port", "socket", "text_port", "http_host", "http_port", "http_allowed_hosts",
@@ -108,6 +109,7 @@ class Daemon:
         self._began_with, self._handed = config, list[tuple[str, socket.socket]]()
         offset = ClockOffset(clock.wall_clock_offset_ms())
         self.broker = Broker(self.policies.of, self._make_log, offset, config.server.max_queues)
+        self.actions = Actions(offset)
         self._loop = loop = asyncio.get_running_loop()
         self.directory = _directory(config, self._files)
         self.deletions = QueueDeletions(self.broker, self.directory, self._start_task)
@@ -173,8 +175,8 @@ class Daemon:
                 raise
             tune_interpreter()
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self.shutdown, number.name)
-        self._loop.add_signal_handler(signal.SIGHUP, self.reload)
+            self._loop.add_signal_handler(number, self._end_by, number.name)
+        self._loop.add_signal_handler(signal.SIGHUP, self.reload, f"{OPERATOR} by SIGHUP")
         self._start_task(self._sweep().run())
         self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
@@ -186,6 +188,7 @@ class Daemon:
         prolonging.cancel()
         self._supervisor.ready(f"ready: {found.queues} queues, {found.items} items")
         self._start_task(self._supervisor.keep_alive())
+        self.actions.note(OPERATOR, "start", clock.now_ms(), note=f"version {self.version}")
         self._say(
             f"ready: data in {self.directory.path}, {found.queues} queues, {found.items} items, "
             f"{sync_call_name()} takes "
@@ -392,7 +395,11 @@ class Daemon:
         self._why_stopped = self._why_stopped or why
         self._ending.set()
 
-    def reload(self) -> Gate:
+    def _end_by(self, signal_name: str) -> None:
+        self.actions.note(f"{OPERATOR} by {signal_name}", "drain", clock.now_ms())
+        self.shutdown(signal_name)
+
+    def reload(self, who: str) -> Gate:
         """Read the configuration again: all of it comes into force, or nothing.
 
         Reloads run one at a time; requests during one share the next.
@@ -400,17 +407,17 @@ class Daemon:
         gate, self._next_reload = self._next_reload, self._next_reload or Gate()
         if gate is None:
             gate = self._next_reload
-            self._start_task(self._reload())
+            self._start_task(self._reload(who))
         return gate
 
-    async def _reload(self) -> None:
+    async def _reload(self, who: str) -> None:
         async with self._reloading:
             gate, self._next_reload = self._next_reload, None
             assert gate is not None
             self._supervisor.reloading()
             status = "configuration reloaded"
             try:
-                await self._take_configuration(await wrap(self._load)())
+                await self._take_configuration(await wrap(self._load)(), who)
             except ConfigError as error:
                 text = f"configuration not reloaded: {error}"
                 self._log(logging.ERROR, text, text)
@@ -429,7 +436,7 @@ class Daemon:
             self.turn.touch_all(gate.waiting_stored)
             self.turn.schedule()
 
-    async def _take_configuration(self, config: Config) -> None:
+    async def _take_configuration(self, config: Config, who: str) -> None:
         """Put the configuration in force for everything; raise ConfigError, and nothing has
         changed.
 
@@ -440,6 +447,7 @@ class Daemon:
             await wrap(self.tls.check)(config.server)
         except Exposed as error:
             raise ConfigError([f"{error}."]) from None
+        changed = ", ".join(changed_settings(self.config, config))
         reload = Reload(self.policies, self.broker, config)
         await wrap(reload.check)()
         while not reload.take():
@@ -454,6 +462,7 @@ class Daemon:
         self.schedules.put_in_force(config, clock.now_ms())
         self._taken(config)
         self._log(logging.INFO, "reload", "configuration reloaded")
+        self.actions.note(who, "reload", clock.now_ms(), note=changed or "nothing has changed")
         if later := ", ".join(_taken_at_start(self._began_with, config)):
             text = f"{later}: applied at the next start, not by a reload"
             self._log(logging.WARNING, text, text)

@@ -324,6 +324,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.read.range_scan.Scanned journal.read.range_scan.RangeScan
         journal.read.range_scan.Place journal.read.range_scan.TimeSearch
         journal.read.range_scan._Walk journal.snapshot.dedupe_merge.MergeJob
+        journal.read.history.ItemHistory journal.read.history.Told operations.item_life._Read
         journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.PreallocationJob
         journal.format.segment.SegmentHeader journal.read.seek.Extent
         journal.snapshot.snapshot.SegmentState journal.snapshot.snapshot.Snapshot
@@ -361,7 +362,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.lists.journals.JournalFacts operations.lists.keys.KeyFacts
         operations.lists.keys.KeyPage operations.lists.queues.QueueOrder
         operations.lists.queues.QueuePage
-        operations.item_facts.ItemFacts operations.item_facts._Stored
+        operations.item_facts.ItemFacts operations.item_facts._Stored operations.item_life.ItemLife
+        operations.preview.Preview operations.lists.deaths.DeathGroup
+        operations.item_life.LifeEvent operations.item_life.LifePart operations.item_life.LostPlace
         operations.reading.ItemRead operations.reading.NoShape operations.reading.Page
         operations.displaced_read.DisplacedRead operations.rests.Gate
         operations.children.Children operations.leasing.Leasing operations.storing.Storing
@@ -442,6 +445,9 @@ _VALUES: Final[dict[str, str]] = {
         protocol.wire.Requests protocol.wire.Script protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.Holder
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
+    """,
+    "what people did last, bounded; an entry lets go what it rested on": """
+        operations.actions.Actions operations.actions.Action operations.actions._Entry
     """,
     "held by its task alone; it keeps the names that it found at its last look": """
         server.connections.sweep.ConnectionSweep

@@ -27,6 +27,7 @@ from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
+from kestrelpy.operations.actions import Actions
 from kestrelpy.operations.rests import Gate
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
@@ -136,7 +137,7 @@ class ServerHarness:
     def max_open_reads(self) -> int:
         return self.config.server.max_open_reads
 
-    def reload(self) -> Gate:
+    def reload(self, who: str) -> Gate:
         gate = Gate()
         if self.reload_failure:
             gate.failure = ServerError(self.reload_failure)
@@ -242,6 +243,7 @@ class ServerHarness:
         self.lines: Lines = {}
         wall = ClockOffset(WALL_MS - self.first_ms)
         self.broker = Broker(self.policy_of, self._make_log, wall, self.config.server.max_queues)
+        self.actions = Actions(wall)
         self.policies.declared_of = self.broker.declared_of
         self.policies.name_aliases(self.broker)
         self.directory = DataDirectory(self.disk, "data", self.sizes)

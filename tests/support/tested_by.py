@@ -86,6 +86,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/http/test_call.py: Protocols, without behaviour of their own",
     "kestrelpy.operations.children":
         "tests/unit/protocol/test_beginning.py: the first mention of a child, by what clients say",
+    "kestrelpy.operations.item_life":
+        "tests/unit/http/admin/test_item.py: a life in real journals, read by a client",
     "kestrelpy.operations.leasing":
         "tests/unit/protocol/verbs/test_get.py: leases, by what clients say",
     "kestrelpy.operations.storing":

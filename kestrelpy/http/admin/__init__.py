@@ -1,20 +1,36 @@
 """Administration over HTTP: what the server says of itself, and what an operator does to it."""
 
-from kestrelpy.http.admin import actions, find, health, items, jobs, moving, queues, server
+from kestrelpy.http.admin import (
+    actions,
+    find,
+    health,
+    item,
+    items,
+    jobs,
+    leases,
+    moving,
+    past,
+    queues,
+    schedules,
+    server,
+)
 from kestrelpy.http.admin.common import find_queue, text_of
 from kestrelpy.http.admin.health import Readiness, totals_of
 from kestrelpy.http.admin.items import row_of_item
 from kestrelpy.http.admin.jobs import Jobs
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.admin.queues import members_of_queue
+from kestrelpy.http.admin.schedules import rows_of_schedules
 
 ROUTES = [
     route
-    for each in (health, queues, items, find, actions, moving, jobs, server)
+    for each in (
+        health, queues, items, item, past, find, actions, leases, moving, jobs, schedules, server
+    )
     for route in each.router.routes
 ]
 
 __all__ = [
-    "ROUTES", "Jobs", "Readiness", "find_queue", "members_of_queue", "row_of_item", "shown",
-    "text_of", "totals_of",
+    "ROUTES", "Jobs", "Readiness", "find_queue", "members_of_queue", "row_of_item",
+    "rows_of_schedules", "shown", "text_of", "totals_of",
 ]  # fmt: skip

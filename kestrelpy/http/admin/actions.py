@@ -37,7 +37,7 @@ async def _pause(request: Request, queue: str, *, paused: bool) -> Response:
     rests = QueueAdmin(call.broker, call.host).pause(name, paused, call.now_ms())
     assert rests is not None, "it was found in this turn"
     await call.until(rests)
-    note(call, "pause" if paused else "resume", queue, 1)
+    note(call, "pause" if paused else "resume", name)
     return answer({"count": 1})
 
 
@@ -50,7 +50,7 @@ async def flush_queue(request: Request, queue: str) -> Response:
     rests = QueueAdmin(call.broker, call.host).flush(found.name, call.now_ms())
     assert rests is not None, "it was found in this turn"
     await call.until(rests)
-    note(call, "flush", queue, count)
+    note(call, "flush", found.name, count)
     return answer({"count": count})
 
 
@@ -64,5 +64,5 @@ async def delete_queue(request: Request, queue: str) -> Response:
     if rests is None:
         raise HttpError(404, f"there is no queue {queue}")
     await call.until(*rests)
-    note(call, "delete", queue, count)
+    note(call, "delete", found.name, count)
     return answer({"count": count})

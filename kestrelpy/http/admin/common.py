@@ -60,9 +60,21 @@ def text_of(data: bytes | None) -> str | None:
     return data.decode("utf-8", "backslashreplace") if data is not None else None
 
 
-def note(call: Call, action: str, what: str, count: int) -> None:
-    """Write the line of an action: peer, action, count. Control characters are escaped."""
-    log.info("%s", as_line(f"{call.holder.name}: {action} {what}: {count}"))
+def note(
+    call: Call, action: str, queue: bytes | None = None, count: int | None = None, more: str = ""
+) -> None:
+    """Note an action that is done, and write its line: peer, action, count.
+
+    `count` is of items, None: it does not count them.
+    """
+    call.host.actions.note(call.holder.name, action, call.now_ms(), queue, count, more)
+    name = queue.decode("ascii", "replace") if queue is not None else ""
+    line(call, " ".join(filter(None, (action, name, more))), 1 if count is None else count)
+
+
+def line(call: Call, action: str, count: int) -> None:
+    """Write the line of an action. Control characters are escaped."""
+    log.info("%s", as_line(f"{call.holder.name}: {action}: {count}"))
 
 
 def as_line(text: str) -> str:

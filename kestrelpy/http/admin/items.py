@@ -96,18 +96,20 @@ def cut_body(body: bytes, is_cut: bool) -> dict[str, str]:
 
 @router.get("/queues/{queue}/items/{item}", summary="One item", response_model=models.Item)
 async def get_item(request: Request, queue: str, item: _Id, body: _Body = 256) -> Response:
-    """Answer with its state, why it is not delivered, and the beginning of its body."""
+    """Answer with its state, why it is not delivered, and the beginning of its body, which has
+    `body_bytes` in all."""
     call = call_of(request)
     found = find_queue(call, queue)
-    facts, whole = await _inspect(call, found, item)
+    facts, whole = await inspect(call, found, item)
     is_cut = whole is not None and len(whole) > body
     row = shown(facts)
     row["state"] = "leased" if facts.state == "lent" else facts.state
     row |= cut_body(whole[:body], is_cut) if whole is not None else {}
-    return answer({**row, "is_cut": is_cut})
+    body_bytes = len(whole) if whole is not None else facts.bytes
+    return answer({**row, "is_cut": is_cut, "body_bytes": body_bytes})
 
 
-async def _inspect(call: Call, queue: Queue, id_: int) -> tuple[ItemFacts, bytes | None]:
+async def inspect(call: Call, queue: Queue, id_: int) -> tuple[ItemFacts, bytes | None]:
     """Return the facts of an item, and its body if that can be read; raise HttpError 404."""
     try:
         lsn = check_assigned(queue, id_)
@@ -144,13 +146,23 @@ async def get_dead(
 
 @router.get("/queues/{queue}/dead/reasons", summary="Dead letters by reason",
             response_model=models.Reasons)  # fmt: skip
-async def get_reasons(request: Request, queue: str) -> Response:
-    """Answer with how many dead letters have each reason; it counts 10,000 at most."""
+async def get_reasons(
+    request: Request, queue: str, limit: _Limit = 100, after: After = 0
+) -> Response:
+    """Answer with the dead letters by reason, the largest group first; a page begins after so many
+    groups. It counts 200,000 dead letters of 10,000 reasons at most."""
     call = call_of(request)
-    counts, is_complete = await call.run(Deaths(find_queue(call, queue)).reasons())
+    groups, is_complete = await call.run(Deaths(find_queue(call, queue)).reasons())
+    some = groups[after : after + limit]
+    cursor = after + limit if len(groups) > after + limit else None
     return answer({
-        "reasons": {text_of(reason): count for reason, count in counts.items()},
-        "is_complete": is_complete,
+        "reasons": [
+            {"reason": text_of(each.reason), "count": each.items, "first_ms": each.first_ms,
+             "last_ms": each.last_ms, "sample": each.sample}
+            for each in some
+        ],
+        "matched": len(groups), "counted": sum(each.items for each in groups),
+        "is_complete": is_complete, "next": next_page(request, cursor),
     })  # fmt: skip
 
 
@@ -172,7 +184,7 @@ async def delete_item(request: Request, queue: str, item: _Id) -> Response:
     if rests is None:
         raise HttpError(404, f"item {item} of {queue} neither waits nor is dead: nothing is gone")
     await call.until(rests)
-    note(call, "remove", f"{queue} item {item}", 1)
+    note(call, "remove", found.name, 1, f"item {item}")
     return answer({"count": 1})
 
 
@@ -186,5 +198,5 @@ async def retry_item(request: Request, queue: str, item: _Id) -> Response:
     if rests is None:
         raise HttpError(404, f"item {item} of {queue} is not delayed")
     await call.until(rests)
-    note(call, "retry", f"{queue} item {item}", 1)
+    note(call, "retry", found.name, 1, f"item {item}")
     return answer({"count": 1})

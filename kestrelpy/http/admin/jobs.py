@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, cast
 
@@ -46,9 +47,12 @@ class Job:
     """One job. `done` counts items, `total` is how many there may be at most."""
 
     def __init__(
-        self, number: int, action: str, queue: str, total: int, is_dry_run: bool, by: Call
-    ) -> None:
+        self, number: int, action: str, queue: str, total: int, is_dry_run: bool, by: Call,
+        more: str = "",
+    ) -> None:  # fmt: skip
+        """`more` is what its line says besides: where its items go."""
         self.number = number
+        self.more = more
         self.action = action
         self.queue = queue
         self.total = total
@@ -57,6 +61,7 @@ class Job:
         self.call = Call(by.host, self.by)
         self.state = "running"
         self.done = 0
+        self.refused: Counter[str] = Counter()  # of a dry run: by the sentence
         self.error: str | None = None
         self.status = 503  # of the error
         self.began_ms = by.now_ms()
@@ -102,6 +107,9 @@ class Job:
             "state": self.state, "done": self.done, "total": self.total, "error": self.error,
             "began_ms": self.began_ms + offset_ms, "ended_ms": ended_ms,
             "is_dry_run": self.is_dry_run,
+            "refused": [
+                {"why": why, "count": count} for why, count in self.refused.most_common()
+            ],
         }  # fmt: skip
 
     async def run(self, steps: Steps) -> None:
@@ -122,8 +130,8 @@ class Job:
             self.state, self.error = "failed", MISTAKE
         self.ended_ms = self.call.now_ms()
         if not self.is_dry_run:
-            end = "" if self.state == "done" else f", {self.state}"
-            note(self.call, self.action, f"{self.queue}{end}", self.done)
+            more = self.more if self.state == "done" else f"{self.more} ({self.state})".strip()
+            note(self.call, self.action, self.queue.encode(), self.done, more)
 
 
 class Jobs:
@@ -134,8 +142,9 @@ class Jobs:
         self._latest = 0
 
     def start(
-        self, by: Call, action: str, queue: str, total: int, is_dry_run: bool, steps: Steps
-    ) -> Job:
+        self, by: Call, action: str, queue: str, total: int, is_dry_run: bool, steps: Steps,
+        more: str = "",
+    ) -> Job:  # fmt: skip
         """Begin a job; raise HttpError if too many are running."""
         self._forget(by.host)
         running = [job for job in self._jobs.values() if job.state == "running"]
@@ -143,7 +152,7 @@ class Jobs:
             raise HttpError(503, f"{RUNNING_MAX} jobs are running: wait for one, or stop one")
         self._latest += 1
         job = self._jobs[self._latest] = Job(
-            self._latest, action, queue, total, is_dry_run, by
+            self._latest, action, queue, total, is_dry_run, by, more
         )
         job.task = asyncio.get_running_loop().create_task(job.run(steps))
         return job
@@ -208,5 +217,6 @@ async def stop_job(request: Request, job: _Number) -> Response:
     found.stop()
     if found.task is not None:
         await asyncio.shield(found.task)
-    note(call, "stop job", f"{job} {found.action} {found.queue}", int(was_running))
+    if was_running:
+        note(call, "stop job", found.queue.encode(), None, f"{job} {found.action}")
     return answer(found.facts())

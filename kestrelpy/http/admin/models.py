@@ -75,11 +75,14 @@ QueueRow: Any = model_of(QueueFacts, "QueueRow", name=(str, ...))
 Journal: Any = model_of(JournalFacts, "Journal")
 Lease: Any = model_of(LeaseFacts, "LeaseRow")
 Key: Any = model_of(KeyFacts, "Key")
-Schedule: Any = model_of(ScheduleFacts, "Schedule", name=(str, ...))
+Schedule: Any = model_of(
+    ScheduleFacts, "Schedule", name=(str, ...), words=(str | None, ...), coming=(list[int], ...)
+)
 Connection: Any = model_of(ConnectionFacts, "Connection")
 Item: Any = model_of(
-    ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False)
-)
+    ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),
+    body_bytes=(int | None, None),
+)  # fmt: skip
 
 
 def page_of(name: str, member: str, row: Any, **more: Any) -> Any:
@@ -153,19 +156,45 @@ class DeathRow(BaseModel):
 
 ItemPage: Any = page_of("ItemPage", "items", ItemRow)
 DeathPage: Any = page_of("DeathPage", "dead", DeathRow)
-
-
-class Reasons(BaseModel):
-    """How many dead letters have each reason; not `is_complete`: there are more than counted."""
-
-    reasons: dict[str, int]
-    is_complete: bool
+PastPage: Any = page_of(
+    "PastPage", "items", ItemRow, looked=(int, ...), is_whole=(bool, ...),
+    marker_earliest=(int, ...), marker_latest=(int, ...),
+)  # fmt: skip
 
 
 class Count(BaseModel):
     """How many it concerned."""
 
     count: int
+
+
+class LeaseTold(Count):
+    """What was done to a lease: of which item, whose it was, and what its holder is told."""
+
+    item: int
+    holder: str
+    told: str
+
+
+class Reason(BaseModel):
+    """The dead letters of one reason: how many, when the first and the last died, and that one."""
+
+    reason: str
+    count: int
+    first_ms: int
+    last_ms: int
+    sample: int
+
+
+class Reasons(BaseModel):
+    """The dead letters by reason, the largest group first; `matched` counts the groups of all
+    pages, `counted` their dead letters. Not `is_complete`: there are more than counted."""
+
+    reasons: list[Reason]
+    matched: int
+    counted: int
+    is_complete: bool
+    next: str | None
 
 
 class JournalState(BaseModel):
@@ -185,8 +214,39 @@ class Mode(BaseModel):
     mode: Literal["up", "readonly", "quiescent"]
 
 
+class LifeEvent(BaseModel):
+    """One event in the life of an item; `began_ms`: its delivery began then."""
+
+    at_ms: int | None
+    what: str
+    who: str | None
+    note: str | None
+    began_ms: int | None
+
+
+class Life(BaseModel):
+    """Events of one item, the first one first; not `is_whole`: records of the journal are gone, or
+    were not asked for. `looked_bytes` and `left_bytes` are of the journal."""
+
+    id: int
+    state: str
+    events: list[LifeEvent]
+    is_whole: bool
+    looked_bytes: int
+    left_bytes: int
+    next: str | None
+
+
+class Refusal(BaseModel):
+    """Why items would not go, and how many."""
+
+    why: str
+    count: int
+
+
 class Job(BaseModel):
-    """Long work. `done` counts items; `total` is how many there may be at most."""
+    """Long work. `done` counts items; `total` is how many there may be at most. Of a dry run,
+    `done` would go, and `refused` would not."""
 
     id: int
     action: str
@@ -199,6 +259,7 @@ class Job(BaseModel):
     began_ms: int
     ended_ms: int | None
     is_dry_run: bool
+    refused: list[Refusal]
 
 
 class JobList(BaseModel):

@@ -31,6 +31,7 @@ from kestrelpy.operations import (
     Deaths,
     LogReader,
     Moving,
+    Preview,
     QueueAdmin,
     Removal,
     Rests,
@@ -55,7 +56,8 @@ async def redrive(request: Request, queue: str, selection: models.Redrive) -> Re
         target = queue_name(selection.target)
     _check_target(request, found, target)
     steps = _redrive(chosen) if target == found.name else _move_dead(chosen, target)
-    return await _begin(request, "redrive", chosen, steps)
+    other = target if target != found.name else None
+    return await _begin(request, "redrive", chosen, steps, other)
 
 
 @router.post("/queues/{queue}/purge", summary="Purge dead letters", response_model=models.Job)
@@ -79,7 +81,7 @@ async def move(request: Request, queue: str, selection: models.Move) -> Response
         if selection.count is not None:
             raise HttpError(400, "count is for ready items: say ids, filter or all")
         chosen = Chosen(found, selection)
-        return await _begin(request, "move dead", chosen, _move_dead(chosen, target))
+        return await _begin(request, "move dead", chosen, _move_dead(chosen, target), target)
     if selection.ids is not None or selection.filter is not None:
         raise HttpError(400, "ids and filter choose dead letters: say count or all")
     if (selection.count is None) != selection.all:
@@ -87,7 +89,7 @@ async def move(request: Request, queue: str, selection: models.Move) -> Response
     ready = found.reader.ready.count
     total = ready if selection.count is None else min(selection.count, ready)
     chosen = Chosen(found, selection, total)
-    return await _begin(request, "move", chosen, _move_ready(chosen, target))
+    return await _begin(request, "move", chosen, _move_ready(chosen, target), target)
 
 
 class Chosen:
@@ -116,13 +118,17 @@ class Chosen:
             )
         self.total = len(queue.reader.dead) if self.ids is None else len(self.ids)
 
-    def batches(self) -> Iterator[list[int]]:
-        """Yield the ids of the dead letters; a batch may be empty: the search goes on."""
+    def batches(self, *, only_dead: bool = True) -> Iterator[list[int]]:
+        """Yield the ids of the dead letters; a batch may be empty: the search goes on.
+
+        Not `only_dead`: ids that the request names are yielded whatever they are.
+        """
         if self.ids is not None:
             deaths = self.queue.reader.dead.deaths
             ids = list(dict.fromkeys(self.ids))
             for start in range(0, len(ids), self.batch):
-                yield [id_ for id_ in ids[start : start + self.batch] if id_ in deaths]
+                some = ids[start : start + self.batch]
+                yield [id_ for id_ in some if not only_dead or id_ in deaths]
             return
         after, last = 0, self.queue.last_number
         while True:
@@ -132,12 +138,15 @@ class Chosen:
                 return
 
 
-async def _begin(request: Request, action: str, chosen: Chosen, steps: Steps) -> Response:
-    """Start the job; answer when it is over if it is short."""
+async def _begin(
+    request: Request, action: str, chosen: Chosen, steps: Steps, target: bytes | None = None
+) -> Response:
+    """Start the job; answer when it is over if it is short. `target`: another queue."""
+    to = f"to {target.decode('ascii')}" if target is not None else ""
     call, name = call_of(request), chosen.queue.name.decode("ascii")
-    steps = _count(chosen) if chosen.is_dry_run else steps
+    steps = _preview(chosen, target) if chosen.is_dry_run else steps
     total, is_dry_run = chosen.total, chosen.is_dry_run
-    job = jobs_of(request).start(call, action, name, total, is_dry_run, steps)
+    job = jobs_of(request).start(call, action, name, total, is_dry_run, steps, to)
     if chosen.total > AT_ONCE_MAX or (chosen.rate is not None and not is_dry_run):
         return answer(job.facts(), 202, {"Location": f"/admin/jobs/{job.number}"})
     assert job.task is not None
@@ -165,16 +174,19 @@ async def _next(job: Job, chosen: Chosen, count: int) -> None:
     job.check()
 
 
-def _count(chosen: Chosen) -> Steps:
+def _preview(chosen: Chosen, target: bytes | None) -> Steps:
     """Return the steps of a dry run."""
 
     async def steps(job: Job) -> None:
+        preview = Preview(chosen.queue, job.call.broker, target)
+        job.refused = preview.refused
         if chosen.ids is None and job.action == "move":
-            job.done = chosen.total
+            preview.look_at_ready(chosen.total)
+            job.done = preview.go
             return
-        leases = chosen.queue.reader.leases
-        for ids in chosen.batches():
-            job.done += sum(id_ not in leases for id_ in ids)
+        for ids in chosen.batches(only_dead=False):
+            preview.look(ids)
+            job.done = preview.go
             await _next(job, chosen, 0)
 
     return steps

@@ -1,15 +1,14 @@
-"""The server as a whole: schedules, connections, journals, its mode; reload and drain.
+"""The server as a whole: connections, journals, its mode; reload and drain.
 
 One rule: a connection is shown by its peer; nothing shows an argument, an environment or a folder.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import islice
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,6 +19,7 @@ from kestrelpy.http.admin.common import (
     After,
     Limit,
     call_of,
+    line,
     next_page,
     note,
 )
@@ -28,27 +28,9 @@ from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.models import errors
 from kestrelpy.http.values import refuse_unclear
-from kestrelpy.operations import Rests, schedule_facts
+from kestrelpy.operations import Rests
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
-
-
-@router.get("/schedules", summary="Schedules", response_model=models.SchedulePage)
-async def get_schedules(
-    request: Request,
-    limit: Limit = 100,
-    after: Annotated[str, Query(max_length=256, description="The one before the first.")] = "",
-) -> Response:
-    """Answer with the schedules by name: the next run, the last, and how many runs wait."""
-    running = call_of(request).host.timetable.running
-    names = sorted(running)
-    begin = bisect_right(names, after.encode("utf-8", "surrogatepass")) if after else 0
-    some = names[begin : begin + limit]
-    rows = [
-        {"name": name.decode("ascii"), **shown(schedule_facts(running[name]))} for name in some
-    ]
-    cursor = some[-1].decode("ascii") if begin + limit < len(names) else None
-    return answer({"schedules": rows, "next": next_page(request, cursor)})
 
 
 @router.get("/connections", summary="Connections", response_model=models.ConnectionPage)
@@ -70,7 +52,7 @@ async def delete_connection(
     call = call_of(request)
     if not call.host.close_connection(connection):
         raise HttpError(404, f"there is no connection {connection}")
-    note(call, "close connection", str(connection), 1)
+    note(call, "close connection", more=str(connection))
     return answer({"count": 1})
 
 
@@ -99,7 +81,7 @@ async def patch_mode(request: Request, mode: models.Mode) -> Response:
     """Set the mode; it lasts until the next change or the end of the process."""
     call = call_of(request)
     call.host.set_mode(mode.mode)
-    note(call, "mode", mode.mode, 1)
+    note(call, "mode", more=mode.mode)
     return answer({"mode": call.host.mode})
 
 
@@ -107,8 +89,8 @@ async def patch_mode(request: Request, mode: models.Mode) -> Response:
 async def post_reload(request: Request) -> Response:
     """Put the configuration in force, all of it or nothing; 503 says what is wrong with it."""
     call = call_of(request)
-    await call.until(Rests(call.host.reload(), 1))
-    note(call, "reload", "configuration", 1)
+    await call.until(Rests(call.host.reload(call.holder.name), 1))
+    line(call, "reload configuration", 1)
     return answer({"count": 1})
 
 
@@ -120,6 +102,6 @@ async def post_drain(request: Request) -> Response:
     call = call_of(request)
     if not call.host.allow_shutdown:
         raise HttpError(403, "drain is not allowed on this server (allow_shutdown)")
-    note(call, "drain", "server", 1)
+    note(call, "drain")
     call.host.shutdown(f"drain by {call.holder.name}")
     return answer({"count": 1}, 202)

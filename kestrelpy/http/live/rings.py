@@ -118,7 +118,7 @@ class Ring:
     @property
     def at_ms(self) -> int:
         """The beginning of the newest point."""
-        return self._slot * self._range.step_ms
+        return max(self._slot, 0) * self._range.step_ms
 
     def last(self) -> dict[str, float | None]:
         """Return the newest point; empty if there is none."""

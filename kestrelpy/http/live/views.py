@@ -9,12 +9,14 @@ One rule: rendering reads, in slices, and a view has at most a hundred rows.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any, Final, Literal, NamedTuple
 
 from kestrelpy.http.admin import (
     find_queue,
     members_of_queue,
     row_of_item,
+    rows_of_schedules,
     shown,
     totals_of,
 )
@@ -32,7 +34,6 @@ from kestrelpy.operations import (
     LogReader,
     list_keys,
     list_leases,
-    schedule_facts,
 )
 
 Kind = Literal[
@@ -44,6 +45,8 @@ Sort = Literal["trouble", "oldest", "dead", "blocked", "items", "rate", "name"]
 State = Literal["ready", "leased", "delayed", "dead", "done"]
 ROWS_MAX: Final = 100
 BODY_SHOWN: Final = 200
+ACTIONS_SHOWN: Final = 50
+QUEUE_ACTIONS_SHOWN: Final = 20
 _TROUBLE_ROWS: Final = 10
 _SCHEDULES_MAX: Final = 500
 
@@ -101,8 +104,12 @@ async def _overview(view: View, call: Call, sources: Sources) -> Rendered:
         "depth": dict(samples.states), "oldest_ms": samples.oldest_ms,
         "wait_p99_ms": samples.wait_p99_ms, **_syncs(call, samples), **sources.server(),
         "queues": len(broker.queues), "trouble": table(samples, broker, troubled, now_ms),
-        "append": _newest(ring, call),
+        "actions": _actions(call, ACTIONS_SHOWN), "append": _newest(ring, call),
     }, ring)  # fmt: skip
+
+
+def _actions(call: Call, most: int, queue: bytes | None = None) -> list[Members]:
+    return [asdict(each) for each in call.host.actions.newest(most, queue)]
 
 
 def _is_worth_showing(samples: Sampler, name: bytes) -> bool:
@@ -145,6 +152,7 @@ async def _queue(view: View, call: Call, sources: Sources) -> Rendered:
         "why": why_still(queue, call.host.mode, now_ms),
         "heat": heat,
         **percentiles(counters.waiting_ms, counters.service_ms),
+        "actions": _actions(call, QUEUE_ACTIONS_SHOWN, queue.name),
         "append": _newest(kept.ring, call) if kept is not None else None,
     }
     return Rendered(members, kept.ring if kept is not None else None)
@@ -206,9 +214,7 @@ async def _connections(view: View, call: Call, sources: Sources) -> Rendered:
 async def _schedules(view: View, call: Call, sources: Sources) -> Rendered:
     running = call.host.timetable.running
     names = sorted(running)[:_SCHEDULES_MAX]
-    rows = [
-        {"name": name.decode("ascii"), **shown(schedule_facts(running[name]))} for name in names
-    ]
+    rows = await call.run(rows_of_schedules(running, names))
     return Rendered(_rows(rows, "name", None))
 
 

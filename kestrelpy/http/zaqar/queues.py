@@ -180,6 +180,8 @@ async def _set(ask: Ask, name: bytes, meta: Metadata) -> None:
         name, stored, settings_of(meta, ask.full_name), before, call.now_ms()
     )
     await call.until(done.rests)
+    if done.is_new:
+        call.host.actions.note(call.holder.name, "declare", call.now_ms(), name)
     if not done.is_in_force:
         raise HttpError(409, "the queue was declared with other settings, not by its metadata")
 
@@ -233,8 +235,12 @@ async def delete(request: Request, queue: str) -> Response:
     """Delete the queue with its messages; it need not be there."""
     ask = Ask(request)
     call = ask.call
+    found = call.broker.queues.get(ask.name)
+    count = len(found.reader.live) if found is not None else 0
     rests = QueueAdmin(call.broker, call.host).delete(ask.name, call.now_ms())
     await call.until(*(rests or ()))
+    if rests is not None:
+        call.host.actions.note(call.holder.name, "delete", call.now_ms(), ask.name, count)
     return nothing()
 
 
@@ -252,8 +258,12 @@ async def purge(request: Request, queue: str) -> Response:
         if each not in _RESOURCES:
             raise HttpError(400, f"resource_types has {shown(each)}: messages and subscriptions")
     if "messages" in kinds:
+        found = call.broker.queues.get(name)
+        count = found.reader.ready.count + found.reader.delays.count if found is not None else 0
         rests = QueueAdmin(call.broker, call.host).flush(name, call.now_ms())
-        await call.until(*([rests] if rests is not None else []))
+        if rests is not None:
+            await call.until(rests)
+            call.host.actions.note(call.holder.name, "flush", call.now_ms(), name, count)
     return nothing()
 
 

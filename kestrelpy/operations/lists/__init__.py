@@ -1,7 +1,7 @@
 """Lists for operators: queues, items, leases, keys, dead letters, each page with a limit."""
 
 from kestrelpy.operations.lists.connections import ConnectionFacts
-from kestrelpy.operations.lists.deaths import DeathFilter, Deaths, ListedDeath
+from kestrelpy.operations.lists.deaths import DeathFilter, DeathGroup, Deaths, ListedDeath
 from kestrelpy.operations.lists.finding import Found, Hit, find
 from kestrelpy.operations.lists.items import ITEM_STATES, ItemList, ItemPage, ListedItem
 from kestrelpy.operations.lists.journals import JournalFacts, journal_facts
@@ -11,8 +11,8 @@ from kestrelpy.operations.lists.queues import QUEUE_SORTS, QueueOrder, QueuePage
 from kestrelpy.operations.lists.survey import survey
 
 __all__ = [
-    "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "Deaths", "Found",
-    "Hit", "ItemList", "ItemPage", "JournalFacts", "KeyFacts", "KeyPage", "ListedDeath",
-    "ListedItem", "QueueOrder", "QueuePage", "find", "journal_facts", "list_keys", "list_leases",
-    "list_queues", "survey",
+    "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "DeathGroup", "Deaths",
+    "Found", "Hit", "ItemList", "ItemPage", "JournalFacts", "KeyFacts", "KeyPage",
+    "ListedDeath", "ListedItem", "QueueOrder", "QueuePage", "find", "journal_facts",
+    "list_keys", "list_leases", "list_queues", "survey",
 ]  # fmt: skip

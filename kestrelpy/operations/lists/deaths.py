@@ -1,4 +1,4 @@
-"""The dead letters of a queue: pages of them, counts by reason, and those that match a filter.
+"""The dead letters of a queue: pages of them, groups by reason, and those that match a filter.
 
     all dead letters, by id ──▶ after the cursor ──▶ filter ──▶ a page, its cursor
 
@@ -16,8 +16,8 @@ from kestrelpy.operations.ports import PAUSE
 
 # A look at one dead letter takes about 2 us.
 LOOKED_MAX: Final = 1000
-COUNTED_MAX: Final = 10_000
-REASONS_MAX: Final = 100
+COUNTED_MAX: Final = 200_000
+REASONS_MAX: Final = 10_000
 
 _Bytes = bytes  # where a field of that name hides the type
 
@@ -48,6 +48,16 @@ class ListedDeath(NamedTuple):
     died_ms: int
     bytes: int
     is_leased: bool
+
+
+class DeathGroup(NamedTuple):
+    """The dead letters of one reason. Times are on the wall clock; `sample` died last."""
+
+    reason: _Bytes
+    items: int
+    first_ms: int
+    last_ms: int
+    sample: int
 
 
 class Deaths:
@@ -83,20 +93,30 @@ class Deaths:
             for death in deaths if death is not None
         ]  # fmt: skip
 
-    def reasons(self) -> Generator[bytes, None, tuple[dict[bytes, int], bool]]:
-        """Return how many of the oldest dead letters have each reason, and whether these are all.
+    def reasons(self) -> Generator[bytes, None, tuple[list[DeathGroup], bool]]:
+        """Return the groups by reason, the largest first, and whether they have all dead letters.
 
-        The reasons after the first hundred are counted as one, `other`.
+        The oldest COUNTED_MAX are counted; reasons after the first REASONS_MAX are left out.
         """
-        dead, counts, id_ = self._queue.reader.dead, dict[bytes, int](), 0
+        dead, groups, id_, is_complete = self._queue.reader.dead, dict[bytes, list[int]](), 0, True
         for looked in range(1, COUNTED_MAX + 1):
             id_ = dead.ids.first_from(id_ + 1)
             if not id_:
-                return counts, True
-            reason = dead.deaths[id_].reason
-            if reason not in counts and len(counts) >= REASONS_MAX:
-                reason = b"other"
-            counts[reason] = counts.get(reason, 0) + 1
+                break
+            death = dead.deaths[id_]
+            group = groups.get(death.reason)
+            if group is not None:
+                group[0] += 1
+                if death.died_ms >= group[2]:
+                    group[2:] = [death.died_ms, id_]
+                elif death.died_ms < group[1]:
+                    group[1] = death.died_ms
+            elif len(groups) < REASONS_MAX:
+                groups[death.reason] = [1, death.died_ms, death.died_ms, id_]
+            else:
+                is_complete = False
             if not looked % LOOKED_MAX:
                 yield PAUSE
-        return counts, not dead.ids.first_from(id_ + 1)
+        is_complete = is_complete and not (id_ and dead.ids.first_from(id_ + 1))
+        found = [DeathGroup(reason, *figures) for reason, figures in groups.items()]
+        return sorted(found, key=lambda each: (-each.items, each.reason)), is_complete

@@ -1,7 +1,7 @@
-"""A page of the items of a queue, by state and key, with their bodies.
+"""A page of the items of a queue, by state, key and text, with their bodies.
 
     any, ready   ──▶ by marker, read in order from the log ──┐
-    leased, dead, delayed ──▶ by id, each one read ──────────┴──▶ key? ──▶ a page, its cursor
+    leased, dead, delayed ──▶ by id, each one read ──────────┴──▶ key? text? ──▶ a page, its cursor
 
 A page looks at a bounded number of items. It may be empty and have a cursor: the next page goes on
 from there. The pages without a state have all items with a marker; a delayed item has none yet.
@@ -23,6 +23,7 @@ from kestrelpy.operations.reading import LogReader, NoShape
 
 ITEM_STATES: Final = ("ready", "leased", "delayed", "dead", "done")
 LOOKED_MAX: Final = 10_000
+LOOKED_BYTES_MAX: Final = 32 << 20
 # Items that are read one by one, for one page.
 READ_MAX: Final = 500
 _PER_READ: Final = 200
@@ -47,23 +48,33 @@ class ListedItem(NamedTuple):
 
 
 class ItemPage(NamedTuple):
-    """The items of one page; `next` is its cursor, None on the last page."""
+    """The items of one page; `next` is its cursor, None on the last page.
+
+    It looked at `looked` items. Not `is_whole`: it looked at as many as it may, and the next page
+    goes on.
+    """
 
     items: list[ListedItem]
     next: int | None
+    looked: int
+    is_whole: bool
 
 
 class ItemList:
-    """The items of one queue in one state ("": any), with this key (None: any).
+    """The items of one queue in one state ("": any), with this key (None: any) and this text in
+    their bodies.
 
-    `now_ms` returns the steady time; `body_max` is the length of a body that is not cut.
+    `now_ms` returns the steady time; `body_max` is the length of a body that is not cut. By marker,
+    no item stored before `since_ms` comes first.
     """
 
-    __slots__ = ("_body_max", "_key", "_now_ms", "_queue", "_reader", "_state")
+    __slots__ = (
+        "_body_max", "_key", "_now_ms", "_queue", "_reader", "_since_ms", "_state", "_text",
+    )  # fmt: skip
 
     def __init__(
         self, queue: Queue, reader: LogReader, state: str, key: str | None, body_max: int,
-        now_ms: Callable[[], int],
+        now_ms: Callable[[], int], text: bytes = b"", since_ms: int = 0,
     ) -> None:  # fmt: skip
         self._queue = queue
         self._reader = reader
@@ -71,6 +82,8 @@ class ItemList:
         self._key = key
         self._body_max = body_max
         self._now_ms = now_ms
+        self._text = text
+        self._since_ms = since_ms
 
     def page(self, after: int, most: int) -> Generator[bytes, None, ItemPage]:
         """Return at most `most` items after this cursor; 0 is the beginning."""
@@ -79,29 +92,33 @@ class ItemList:
         return (yield from self._by_marker(after, most))
 
     def _by_marker(self, after: int, most: int) -> Generator[bytes, None, ItemPage]:
-        found, looked = list[ListedItem](), 0
-        while looked < LOOKED_MAX:
-            read = yield from self._reader.page(self._queue, after, _PER_READ, 0, NoShape())
+        found, looked, room = list[ListedItem](), 0, LOOKED_BYTES_MAX
+        since_ms = self._since_ms
+        while looked < LOOKED_MAX and room > 0:
+            read = yield from self._reader.page(
+                self._queue, after, _PER_READ, since_ms, NoShape()
+            )
             if read is None:
-                return ItemPage(found, None)
-            page, browse = read
+                return ItemPage(found, None, looked, True)
+            (page, browse), since_ms = read, 0
             for put in page.puts:
                 after, looked = put[1], looked + 1
+                room -= len(put[5])
                 item = self._listed(put, browse)
-                if self._matches(item):
+                if self._matches(item, put[5]):
                     found.append(item)
                 if len(found) == most:
-                    return ItemPage(found, after)
+                    return ItemPage(found, after, looked, True)
             yield PAUSE
-        return ItemPage(found, after)
+        return ItemPage(found, after, looked, False)
 
     def _by_id(self, after: int, most: int) -> Generator[bytes, None, ItemPage]:
-        queue, found = self._queue, list[ListedItem]()
+        queue, found, looked = self._queue, list[ListedItem](), 0
         ids = yield from self._ids(after)
         for id_ in ids[:READ_MAX]:
-            after = id_
+            after, looked = id_, looked + 1
             if queue.deleted:
-                return ItemPage(found, None)
+                return ItemPage(found, None, looked, True)
             if id_ > queue.log.item_stored:
                 continue
             put = yield from self._reader.find(queue, id_)
@@ -109,11 +126,12 @@ class ItemList:
             if put is None or not browse.has(id_):
                 continue
             item = self._listed(put, browse)
-            if self._matches(item):
+            if self._matches(item, put[5]):
                 found.append(item)
             if len(found) == most:
                 break
-        return ItemPage(found, after if ids and after < ids[-1] else None)
+        next_ = after if ids and after < ids[-1] else None
+        return ItemPage(found, next_, looked, next_ is None or len(found) == most)
 
     def _ids(self, after: int) -> Generator[bytes, None, list[int]]:
         """Return the next ids in this state, one more than a page reads."""
@@ -127,11 +145,11 @@ class ItemList:
             id_ = ids.first_from(id_ + 1)
         return some
 
-    def _matches(self, item: ListedItem) -> bool:
+    def _matches(self, item: ListedItem, body: bytes) -> bool:
         state = self._state
         if state and item.state != state:
             return False
-        return self._key is None or item.key == self._key
+        return (self._key is None or item.key == self._key) and self._text in body
 
     def _listed(self, put: Put, browse: Browse) -> ListedItem:
         id_, marker, flags, stored_ms, expires_ms, body, key, _, _ = put

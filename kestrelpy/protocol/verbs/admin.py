@@ -41,7 +41,11 @@ def answer_plain(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _flush(conversation: Talk, command: Plain, now_ms: int) -> None:
-    rests = _admin(conversation).flush(_one_name(command), now_ms)
+    name = _one_name(command)
+    queue = conversation.broker.queues.get(name)
+    count = queue.reader.ready.count + queue.reader.delays.count if queue is not None else 0
+    rests = _admin(conversation).flush(name, now_ms)
+    _note(conversation, "flush", now_ms, name, count, rests)
     _say_done(conversation, command, rests, b"END\r\n", b"END\r\n")
 
 
@@ -56,6 +60,7 @@ def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
     end = conversation.host.log_limit.take(f"{address_of(peer)} flush_all", now_ms)
     if end is not None:
         log.warning("flush_all by %s empties %d queues%s", peer, len(queues), end)
+    conversation.host.actions.note(peer, "flush_all", now_ms, note=f"{len(queues)} queues")
     conversation.stream = _flush_each(conversation, queues, command.noreply)
 
 
@@ -130,7 +135,9 @@ def _look(conversation: Talk, queue: Queue | None, option: bytes, now_ms: int) -
 
 def _pause(conversation: Talk, command: Plain, now_ms: int) -> None:
     is_paused = command.verb == b"pause"
-    rests = _admin(conversation).pause(_one_name(command), is_paused, now_ms)
+    name = _one_name(command)
+    rests = _admin(conversation).pause(name, is_paused, now_ms)
+    _note(conversation, readable(command.verb), now_ms, name, None, rests)
     _say_done(conversation, command, rests, b"OK\r\n", b"NOT_FOUND\r\n")
 
 
@@ -140,7 +147,9 @@ def _retry(conversation: Talk, command: Plain, now_ms: int) -> None:
         raise ClientError("retry needs a queue and an item: retry <queue> <number>")
     name, number = command.words
     check_name(name)
-    rests = _admin(conversation).retry(name, parse_number("item", readable(number)), now_ms)
+    item = parse_number("item", readable(number))
+    rests = _admin(conversation).retry(name, item, now_ms)
+    _note(conversation, "retry", now_ms, name, 1, rests, f"item {item}")
     _say_done(conversation, command, rests, b"OK\r\n", b"NOT_FOUND\r\n")
 
 
@@ -165,11 +174,12 @@ def _status(conversation: Talk, command: Plain, now_ms: int) -> None:
     if mode not in MODES:
         raise ClientError(f"unknown status {mode}, known are {' '.join(MODES)}")
     host.set_mode(mode)
+    host.actions.note(conversation.holder.name, "mode", now_ms, note=mode)
     _say(conversation, command, b"END\r\n")
 
 
 def _reload(conversation: Talk, command: Plain, now_ms: int) -> None:
-    gate = conversation.host.reload()
+    gate = conversation.host.reload(conversation.holder.name)
     if not command.noreply:
         conversation.replies.hold(b"Reloaded config.\r\n", gate, 1)
 
@@ -190,6 +200,7 @@ def _shutdown(conversation: Talk, command: Plain, now_ms: int) -> None:
     if not conversation.host.allow_shutdown:
         raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
     conversation.closing = True
+    conversation.host.actions.note(conversation.holder.name, "drain", now_ms)
     conversation.host.shutdown(f"shutdown by {conversation.holder.name}")
 
 
@@ -209,6 +220,17 @@ def _one_name(command: Plain) -> bytes:
 
 def _admin(conversation: Talk) -> QueueAdmin:
     return QueueAdmin(conversation.broker, conversation.host)
+
+
+def _note(
+    conversation: Talk, what: str, now_ms: int, name: bytes, count: int | None,
+    rests: Rests | None, note: str = "",
+) -> None:  # fmt: skip
+    """Note an action on a queue; None: there was nothing to do it to."""
+    if rests is not None:
+        conversation.host.actions.note(
+            conversation.holder.name, what, now_ms, name, count, note, (rests,)
+        )
 
 
 def _say_done(

@@ -32,6 +32,10 @@ def declare(talk: Talk, command: Store, now_ms: int) -> None:
     if line.expiry:
         raise ClientError("a declaration does not expire: its expiry is 0")
     declared = admin.declare(line.target.name, command.body, now_ms)
+    if declared.is_new:
+        talk.host.actions.note(
+            talk.holder.name, "declare", now_ms, line.target.name, rests=(declared.rests,)
+        )
     if not command.noreply:
         talk.replies.hold(_STORED if declared.is_in_force else _NOT_STORED, *declared.rests)
     elif not declared.is_in_force:

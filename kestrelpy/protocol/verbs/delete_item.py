@@ -17,19 +17,24 @@ from kestrelpy.protocol.parse import Remove, Withdraw
 from kestrelpy.protocol.ports import Talk
 
 
-def remove(talk: Talk, command: Remove, now_ms: int) -> Iterator[bytes] | None:
-    """Remove an item and reply; return the rest of the work if the item has to be read first."""
+def remove(
+    talk: Talk, command: Remove, now_ms: int, *, is_noted: bool = True
+) -> Iterator[bytes] | None:
+    """Remove an item and reply; return the rest of the work if the item has to be read first.
+
+    `is_noted`: it is an action of a person.
+    """
     queue = Removal.check(talk.broker, talk.host, command.name)
     if queue is None:
         _say(talk, command.noreply, None)
         return None
     removal = Removal(queue, talk.browser(), lambda: talk.last_command_ms)
     if command.dead:
-        _say(talk, command.noreply, removal.purge(command.item))
+        _done(talk, command, "purge", removal.purge(command.item), is_noted)
         return None
     if removal.is_logged(command.item):
-        return _read_and_cancel(talk, removal, command.item, command.noreply)
-    _say(talk, command.noreply, removal.cancel(command.item))
+        return _read_and_cancel(talk, removal, command, is_noted)
+    _done(talk, command, "remove", removal.cancel(command.item), is_noted)
     return None
 
 
@@ -40,17 +45,33 @@ def withdraw(talk: Talk, command: Withdraw, now_ms: int) -> Iterator[bytes] | No
     if queue is not None:
         unix_ms = now_ms + queue.clock.offset_ms
         item = queue.dedupe.ids.item_of(command.id, queue.policy, unix_ms)
-    return remove(talk, Remove(command.name, item, False, command.noreply), now_ms)
+    command_of = Remove(command.name, item, False, command.noreply)
+    return remove(talk, command_of, now_ms, is_noted=False)  # a producer does it, by itself
 
 
-def _read_and_cancel(talk: Talk, removal: Removal, id_: int, noreply: bool) -> Iterator[bytes]:
-    if (unstored := removal.unstored(id_)) is not None:
+def _read_and_cancel(
+    talk: Talk, removal: Removal, command: Remove, is_noted: bool
+) -> Iterator[bytes]:
+    if (unstored := removal.unstored(command.item)) is not None:
         talk.replies.hold(b"", *unstored)
         yield b""
     try:
-        _say(talk, noreply, (yield from removal.read_and_cancel(id_)))
+        rests = yield from removal.read_and_cancel(command.item)
+        _done(talk, command, "remove", rests, is_noted)
     except Refused as refused:
-        talk.refuse(refused, noreply)
+        talk.refuse(refused, command.noreply)
+
+
+def _done(
+    talk: Talk, command: Remove, what: str, rests: Rests | None, is_noted: bool
+) -> None:
+    """Note the removal, and reply."""
+    if rests is not None and is_noted:
+        talk.host.actions.note(
+            talk.holder.name, what, talk.last_command_ms, command.name, 1, f"item {command.item}",
+            (rests,),
+        )  # fmt: skip
+    _say(talk, command.noreply, rests)
 
 
 def _say(talk: Talk, noreply: bool, rests: Rests | None) -> None:

@@ -76,6 +76,9 @@ def _redrive_each(
     except Refused as refused:
         talk.refuse(refused, command.noreply)
         return
+    talk.host.actions.note(
+        talk.holder.name, "redrive", talk.last_command_ms, queue.name, count, "", (rests,)
+    )
     if not command.noreply:
         talk.replies.hold(b"%d\r\n" % count, *rests)
 
@@ -105,6 +108,10 @@ def _answer(talk: Talk, command: Plain, request: TransferRequest) -> Iterator[by
     except Refused as refused:
         talk.refuse(refused, command.noreply)
     else:
+        talk.host.actions.note(
+            talk.holder.name, command.verb.decode("ascii"), talk.last_command_ms,
+            request.source.name, moved, f"to {request.target.decode('ascii')}",
+        )  # fmt: skip
         if not command.noreply:
             talk.replies.say(b"%d\r\n" % moved)
     yield b""

@@ -32,7 +32,8 @@ def test_each_route_needs_a_role_and_changes_need_more_than_read() -> None:
         need = need_of(method, path)
         assert need.role == Role.READ or method not in ("GET", "HEAD"), path
         assert need.role != Role.READ or method in ("GET", "HEAD"), (method, path)
-        is_work = not path.startswith("/admin") and re.search(WORK, path)
+        is_lease = path.startswith("/admin/queues/jobs/leases/")
+        is_work = is_lease or (not path.startswith("/admin") and re.search(WORK, path))
         assert need.role != Role.WRITE or is_work, (method, path)
 
 
@@ -136,4 +137,7 @@ def test_a_path_with_odd_names_needs_no_less() -> None:
         assert need_of("GET", path) == Need(Role.READ, ALL), path
     assert need_of("POST", "/queues/a/b/items") == Need(Role.ADMIN, b"a")
     assert need_of("DELETE", "/queues/a") == Need(Role.ADMIN, b"a")
+    assert need_of("DELETE", "/admin/queues/a/leases/1") == Need(Role.WRITE, b"a")
+    assert need_of("DELETE", "/admin/queues//leases/1") == Need(Role.WRITE, ALL)
+    assert need_of("DELETE", "/admin/queues/leases/1") == Need(Role.ADMIN, ALL)
     assert need_of("POST", "/categories/a") == Need(Role.ADMIN, ALL)

@@ -51,7 +51,10 @@ async def test_items_are_listed_by_state_and_key_from_memory_and_disk(tmp_path: 
         (dead,) = (await server.client.get("/admin/queues/jobs/dead")).json()["dead"]
         assert (dead["id"], dead["reason"]) == (1, "bad\none")
         counted = (await server.client.get("/admin/queues/jobs/dead/reasons")).json()
-        assert counted == {"reasons": {"bad\none": 1}, "is_complete": True}
+        (group,) = counted["reasons"]
+        assert (group["reason"], group["count"], group["sample"]) == ("bad\none", 1, 1)
+        assert group["first_ms"] == group["last_ms"] == dead["died_ms"]
+        assert (counted["matched"], counted["counted"], counted["is_complete"]) == (1, 1, True)
 
 
 async def test_a_body_that_is_no_text_is_listed_in_base64_alone(tmp_path: Path) -> None:
@@ -89,3 +92,18 @@ async def test_an_item_is_removed_or_made_available(tmp_path: Path) -> None:
         await server.client.delete(f"/queues/jobs/leases/{got[0]['token']}?bury=why")
         assert (await server.client.delete(f"{items}/2")).json() == {"count": 1}
         assert await ids(server, "items?state=dead") == []
+
+
+async def test_reasons_come_in_pages_the_largest_first(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        for reason in ("a", "b", "b", "c"):
+            await server.client.post("/queues/jobs/items", content=b"1")
+            (lease,) = (await server.client.post("/queues/jobs/leases")).json()["leases"]
+            await server.client.delete(f"/queues/jobs/leases/{lease['token']}?bury={reason}")
+        path, seen = "/admin/queues/jobs/dead/reasons?limit=2", list[tuple[str, int]]()
+        while path:
+            page = (await server.client.get(path)).json()
+            seen += [(each["reason"], each["count"]) for each in page["reasons"]]
+            assert (page["matched"], page["counted"]) == (3, 4)
+            path = page["next"]
+        assert seen == [("b", 2), ("a", 1), ("c", 1)]

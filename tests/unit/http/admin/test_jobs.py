@@ -13,6 +13,7 @@ from kestrelpy.http.admin import jobs
 from kestrelpy.http.admin.jobs import Job, Jobs
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
+from kestrelpy.operations import Actions
 
 
 class Server:
@@ -20,6 +21,7 @@ class Server:
         self.time_ms, self.is_leaving = 1000, False
         self.broker: Any = SimpleNamespace(clock=SimpleNamespace(offset_ms=0))
         self.turn: Any = SimpleNamespace(schedule=lambda: None)
+        self.actions = Actions(self.broker.clock)
 
     def now_ms(self) -> int:
         return self.time_ms

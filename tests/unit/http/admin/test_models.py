@@ -11,7 +11,8 @@ from kestrelpy.operations import ItemFacts, QueueFacts
 
 def test_a_model_has_the_members_of_its_facts() -> None:
     assert set(models.QueueRow.model_fields) == {*QueueFacts._fields, "name"}
-    assert set(models.Item.model_fields) == {*ItemFacts._fields, "body", "base64", "is_cut"}
+    of_body = {"body", "base64", "is_cut", "body_bytes"}
+    assert set(models.Item.model_fields) == {*ItemFacts._fields, *of_body}
     assert models.Item.model_json_schema()["properties"]["reason"]["anyOf"][0]["type"] == "string"
 
 

@@ -129,4 +129,4 @@ async def test_a_stop_of_the_server_ends_a_job(
         assert server.server.daemon is not None
         await asyncio.wait_for(server.server.daemon.stop(), 20)
     lines = [each.getMessage() for each in caplog.records if each.name == "kestrelpy.admin"]
-    assert ["move jobs, stopped:" in line for line in lines] == [True]
+    assert ["move jobs to other (stopped): " in line for line in lines] == [True]

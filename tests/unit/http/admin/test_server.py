@@ -6,17 +6,6 @@ from pathlib import Path
 
 from tests.support.http_client import web
 
-SCHEDULES = """
-[schedules.a]
-cron = "0 0 1 1 *"
-queue = "jobs"
-body = "x"
-[schedules.b]
-cron = "0 0 1 1 *"
-queue = "jobs"
-body = "x"
-"""
-
 
 async def test_connections_of_all_wires_are_listed_and_closed(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
@@ -36,15 +25,6 @@ async def test_connections_of_all_wires_are_listed_and_closed(tmp_path: Path) ->
         assert (await server.client.delete(where)).status_code == 404
         facts = (await server.client.get("/admin/queues/jobs")).json()["facts"]
         assert (facts["leased"], facts["items"]) == (0, 1)
-
-
-async def test_schedules_are_pages_by_name(tmp_path: Path) -> None:
-    async with web(tmp_path, SCHEDULES) as server:
-        page = (await server.client.get("/admin/schedules?limit=1")).json()
-        last = (await server.client.get(page["next"])).json()
-        rows = page["schedules"] + last["schedules"]
-        assert [(each["name"], each["queue"]) for each in rows] == [("a", "jobs"), ("b", "jobs")]
-        assert last["next"] is None
 
 
 async def test_a_bad_configuration_is_not_taken_and_the_answer_says_so(tmp_path: Path) -> None:

@@ -53,3 +53,36 @@ async def test_the_overview_has_the_past_in_each_range(tmp_path: Path) -> None:
             shown = (await server.client.get(f"/views?view=overview&range={span}")).json()
             assert shown["history"]["step_ms"] == step_ms
             assert shown["append"]["at_ms"] >= shown["history"]["since_ms"]
+
+
+async def test_what_people_did_is_shown_by_either_wire_and_a_restart_and_a_reload(
+    tmp_path: Path,
+) -> None:
+    async with web(tmp_path) as server:
+        client = await server.memcache()
+        await client.ask(b"set jobs 0 0 1\r\nx\r\n")
+        await client.ask(b"set mail 0 0 1\r\nx\r\n")
+        await server.client.post("/admin/queues/jobs/pause")
+        await client.ask(b"flush jobs\r\n")
+        await client.ask(b"delete mail\r\n")
+        server.server.config_file.write_text('[queues.jobs]\nlease = "1h"\n')
+        await server.client.post("/admin/reload")
+        body = {"count": 1, "target": "later"}
+        await client.ask(b"set jobs 0 0 1\r\nx\r\n")
+        await server.client.post("/admin/queues/jobs/move", json=body)
+        peer = client.writer.get_extra_info("sockname")
+
+        actions = (await server.client.get("/views?view=overview")).json()["actions"]
+        assert [(each["what"], each["queue"], each["count"], each["note"]) for each in actions] == [
+            ("move", "jobs", 1, "to later"), ("reload", None, None, "[queues.jobs]"),
+            ("delete", "mail", 1, None), ("flush", "jobs", 1, None), ("pause", "jobs", None, None),
+            ("start", None, None, f"version {server.daemon.version}"),
+        ]  # fmt: skip
+        who = [each["who"] for each in actions]
+        assert who[0].startswith("http 127.0.0.1:")
+        assert who[3] == f"{peer[0]}:{peer[1]}"
+        assert who[5] == "the operator"
+        times = [each["at_ms"] for each in actions]
+        assert times == sorted(times, reverse=True)
+        of_jobs = (await server.client.get("/views?view=queue&queue=jobs")).json()["actions"]
+        assert [each["what"] for each in of_jobs] == ["move", "reload", "flush", "pause", "start"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kestrelpy.operations.lists import deaths
-from kestrelpy.operations.lists.deaths import DeathFilter, Deaths
+from kestrelpy.operations.lists.deaths import DeathFilter, DeathGroup, Deaths
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import counted, ended
 
@@ -54,14 +54,30 @@ def test_a_look_stops_at_its_bound_and_goes_on_from_there(
     assert found.some(DeathFilter(reason=b"none"), 2, 1) == ([], 0)
 
 
-def test_reasons_are_counted_up_to_a_bound(
+def test_reasons_are_grouped_the_largest_first_up_to_a_bound(
     server: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Deaths(server.queue("jobs"))
-    assert ended(found.reasons()) == ({b"bad": 2, b"late": 1}, True)
+    first, second, third = (each.died_ms for each in found.facts([1, 2, 3]))
+    bad, late = DeathGroup(b"bad", 2, first, third, 3), DeathGroup(b"late", 1, second, second, 2)
+    assert ended(found.reasons()) == ([bad, late], True)
+    monkeypatch.setattr(deaths, "REASONS_MAX", 1)
+    assert ended(found.reasons()) == ([bad], False)
+    monkeypatch.setattr(deaths, "REASONS_MAX", 2)
     monkeypatch.setattr(deaths, "LOOKED_MAX", 1)
     monkeypatch.setattr(deaths, "COUNTED_MAX", 2)
-    assert counted(found.reasons()) == (({b"bad": 1, b"late": 1}, False), 2)
+    assert counted(found.reasons()) == (([DeathGroup(b"bad", 1, first, first, 1), late], False), 2)
+
+
+def test_a_hundred_thousand_dead_of_five_thousand_reasons_are_grouped_in_slices() -> None:
+    made = ServerHarness()
+    made.say("a", b"set jobs 0 0 1", b"x")
+    queue = made.queue("jobs")
+    for id_ in range(1, 100_001):
+        queue.reader.dead.add(id_, 1, b"reason %d" % (id_ % 5000), id_, 1)
+    (groups, is_complete), slices = counted(Deaths(queue).reasons())
+    assert (len(groups), is_complete, slices) == (5000, True, 100)
+    assert groups[0] == DeathGroup(b"reason 0", 20, 5000, 100_000, 100_000)
 
 
 def test_the_facts_of_a_dead_letter_have_its_reason(server: ServerHarness) -> None:

@@ -123,9 +123,9 @@ def test_every_mode_can_be_set_and_is_said_in_capitals() -> None:
 
 def test_reload_is_answered_when_it_is_done() -> None:
     stage = make_stage()
-    gate = stage.reload()
+    gate = stage.reload("a test")
     gate.lsn_stored = gate.lsn_written = 0
-    stage.reload = lambda: gate
+    stage.reload = lambda who: gate
 
     assert stage.say("a", b"reload", b"version") == b""
     gate.open()

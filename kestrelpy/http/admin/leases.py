@@ -1,0 +1,117 @@
+"""Leases, as an operator ends or renews them in place of their holder.
+
+    PATCH  /admin/queues/q/leases/7?lease=60s       the lease of item 7 ends 60 s from now
+    DELETE /admin/queues/q/leases/7                 its item is given back
+    DELETE /admin/queues/q/leases/7?bury=why        its item is a dead letter
+    ... ?by=token                                   7 is a token
+    ... ?began_ms=1789000000000                     only if this delivery began then
+
+One rule: a lease is taken from its holder as if it had expired: what the holder confirms later is
+refused, and confirms nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kestrelpy.core import ABORTED, DEFERRED, Lease, Queue
+from kestrelpy.http.admin import models
+from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, find_queue, note
+from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.values import duration_ms
+from kestrelpy.operations import LeaseEnd
+
+router: Final = APIRouter(prefix="/admin", tags=["admin: actions"], responses=ERRORS)
+_REASON_BYTES_MAX: Final = 1024
+_LEASE_MS_MAX: Final = 366 * 86_400_000
+
+_Number = Annotated[int, Path(ge=1, le=NUMBER_MAX, description="The item's number, or a token.")]
+_By = Annotated[Literal["item", "token"], Query(description="What the number is.")]
+_Began = Annotated[
+    int, Query(ge=0, le=NUMBER_MAX, description="When the delivery began; 0: whenever it did.")
+]
+_UNTOLD: Final = "its holder is not told; it keeps the item until then"
+_BY_TOKEN: Final = "its token is not valid any more: what its holder confirms is refused"
+_BY_CONNECTION: Final = "its holder's next close is answered `lease expired`, and confirms nothing"
+
+
+@router.patch("/queues/{queue}/leases/{number}", summary="Renew a lease",
+              response_model=models.LeaseTold)  # fmt: skip
+async def renew_lease(
+    request: Request,
+    queue: str,
+    number: _Number,
+    lease: Annotated[str, Query(max_length=40, description="It lasts so long from now.")] = "30s",
+    by: _By = "item",
+    began_ms: _Began = 0,
+) -> Response:
+    """Let the lease end so long from now; its holder is not told."""
+    call = call_of(request)
+    found = find_queue(call, queue)
+    lease_ms, now_ms = duration_ms("lease", lease, _LEASE_MS_MAX), call.now_ms()
+    if not lease_ms:
+        raise HttpError(400, "lease: a duration above 0 is allowed")
+    held = _lease(found, number, by, began_ms, now_ms)
+    if held.deadline_ms is None:
+        text = f"item {held.item.id} of {queue} is leased until its holder hangs up"
+        raise HttpError(400, f"{text}: there is no time to renew")
+    await call.until(LeaseEnd.renew(found, held, lease_ms, now_ms))
+    note(call, "renew lease", found.name, 1, f"item {held.item.id}, {lease}")
+    return answer(_told(held, _UNTOLD))
+
+
+@router.delete("/queues/{queue}/leases/{number}", summary="End a lease",
+               response_model=models.LeaseTold)  # fmt: skip
+async def end_lease(
+    request: Request,
+    queue: str,
+    number: _Number,
+    by: _By = "item",
+    began_ms: _Began = 0,
+    bury: Annotated[str | None, Query(description="Make it a dead letter, for this.")] = None,
+    counts: Annotated[bool, Query(description="The delivery counts as an attempt.")] = False,
+) -> Response:
+    """Give the item back, or make it a dead letter with `bury=<why>`; what its holder confirms
+    later is refused."""
+    call = call_of(request)
+    found = find_queue(call, queue)
+    why = (bury or "").encode("utf-8", "surrogatepass")
+    if bury is not None and not 0 < len(why) <= _REASON_BYTES_MAX:
+        raise HttpError(400, f"bury: a reason of 1 to {_REASON_BYTES_MAX} bytes is allowed")
+    if bury is not None and counts:
+        raise HttpError(400, "bury and counts contradict each other")
+    now_ms = call.now_ms()
+    held = _lease(found, number, by, began_ms, now_ms)
+    holder, is_by_token, id_ = held.holder.name, held.by_token, held.item.id
+    if bury is not None:
+        rests = LeaseEnd.revoke(found, held, now_ms, why, buries=True)
+    else:
+        rests = LeaseEnd.revoke(found, held, now_ms, ABORTED if counts else DEFERRED)
+    await call.until(rests)
+    action = "end lease" if bury is None else "bury leased"
+    note(call, action, found.name, 1, f"item {id_} of {holder}")
+    return answer(_told(held, _BY_TOKEN if is_by_token else _BY_CONNECTION))
+
+
+def _lease(queue: Queue, number: int, by: str, began_ms: int, now_ms: int) -> Lease:
+    """Return the lease that is meant; raise HttpError 404 if it is over."""
+    name = queue.name.decode("ascii")
+    if queue.log.failure is not None:
+        queue.raise_failed()
+    leases = queue.reader.leases
+    found = leases.by_token(number) if by == "token" else leases.of(number)
+    if found is None or (found.deadline_ms is not None and found.deadline_ms <= now_ms):
+        raise HttpError(404, f"no lease of {name} has the {by} {number}: it is over, or never was")
+    if found.is_moving:
+        raise HttpError(404, f"item {number} of {name} is being moved, and leased to no client")
+    if began_ms not in (0, found.began_ms):
+        raise HttpError(404, f"this lease of {name} is over: another delivery has begun since")
+    return found
+
+
+def _told(lease: Lease, told: str) -> dict[str, object]:
+    return {"count": 1, "item": lease.item.id, "holder": lease.holder.name, "told": told}

@@ -1,0 +1,61 @@
+"""Going back in time among the items that a queue retains: from a time or a marker on.
+
+One rule: it changes nothing; a page looks at a bounded part, and says how far it got.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kestrelpy.http.admin import models
+from kestrelpy.http.admin.common import (
+    ERRORS,
+    NUMBER_MAX,
+    After,
+    call_of,
+    find_queue,
+    next_page,
+)
+from kestrelpy.http.admin.items import BODY_MAX, LIMIT_MAX, row_of_item
+from kestrelpy.http.answers import answer
+from kestrelpy.operations import ItemList, LogReader, marker_facts
+
+router: Final = APIRouter(prefix="/admin", tags=["admin: items"], responses=ERRORS)
+_TEXT_MAX: Final = 256
+
+
+@router.get("/queues/{queue}/at", summary="Items from a time or a marker on",
+            response_model=models.PastPage)  # fmt: skip
+async def get_at(
+    request: Request,
+    queue: str,
+    ms: Annotated[
+        int, Query(ge=0, le=NUMBER_MAX, description="Stored then or later, in ms since 1970.")
+    ] = 0,
+    after: After = 0,
+    key: Annotated[str | None, Query(max_length=1024, description="As it is shown: A,B.")] = None,
+    text: Annotated[str, Query(max_length=_TEXT_MAX, description="A part of the body.")] = "",
+    body: Annotated[int, Query(ge=0, le=BODY_MAX, description="Bytes of a body shown.")] = 256,
+    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")] = 20,
+) -> Response:
+    """Answer with the items after a marker, done ones as well if they are retained; without
+    `after`, from the first one stored at `ms` or later. It looks at 10,000 items or 32 MiB of
+    bodies."""
+    call = call_of(request)
+    found, reader = find_queue(call, queue), LogReader(call)
+    since_ms = 0 if after else ms
+    if since_ms:
+        after = max((await call.run(reader.search(found, since_ms))) - 1, 0)
+    wanted = text.encode("utf-8", "surrogatepass")
+    items = ItemList(found, reader, "", key, body, call.now_ms, wanted, since_ms)
+    page = await call.run(items.page(after, limit))
+    markers = marker_facts(found)
+    return answer({
+        "items": [row_of_item(each) for each in page.items], "looked": page.looked,
+        "is_whole": page.is_whole, "marker_earliest": markers.marker_earliest,
+        "marker_latest": markers.marker_latest, "next": next_page(request, page.next),
+    })  # fmt: skip
