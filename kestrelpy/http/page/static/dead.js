@@ -36,17 +36,6 @@ export class DeadQueues {
   }
 }
 
-// A reason in the form that the server gives it: a count alone, or with its first and last.
-function rowOf(reason, said) {
-  return typeof said === "number" ? { reason, count: said } : { reason, ...said };
-}
-
-// Rows of reasons, those with most dead letters first.
-export function reasonRows({ reasons }) {
-  const rows = Array.isArray(reasons) ? reasons : Object.entries(reasons).map(([reason, said]) => rowOf(reason, said));
-  return rows.sort((a, b) => b.count - a.count);
-}
-
 const NO_REASON = "no reason given";
 
 export class Dead {
@@ -106,7 +95,7 @@ export class Dead {
   async watch() {
     while (!this.ending.signal.aborted) {
       try {
-        if (!document.hidden) this.showReasons(await ask(`${pathOf(this.name)}/dead/reasons`, { signal: this.ending.signal }));
+        if (!document.hidden) this.showReasons(await ask(`${pathOf(this.name)}/dead/reasons?limit=${REASONS_SHOWN}`, { signal: this.ending.signal }));
       } catch { /* the stream says that the server is away */ }
       await pause(LOOK_MS, this.ending.signal);
     }
@@ -114,26 +103,22 @@ export class Dead {
 
   showReasons(said) {
     if (isHeld() && this.reasons.key) return;
-    const rows = reasonRows(said);
-    const total = said.total_reasons ?? said.matched ?? rows.length;
-    renew(this.reasons, [rows.slice(0, REASONS_SHOWN), Math.floor(nowMs / 10000)], () => this.reasonTable(rows, total, said.is_complete !== false && said.is_whole !== false));
+    renew(this.reasons, [said, Math.floor(nowMs / 10000)], () => this.reasonTable(said));
   }
 
-  reasonTable(rows, total, isComplete) {
+  reasonTable({ reasons: rows, matched, is_complete: isComplete }) {
     if (!rows.length) return el("p", { class: "none" }, "No dead letters.");
-    const hasTimes = rows[0].last_ms !== undefined;
     const most = rows[0].count;
-    const heads = ["Reason", "Dead", "", ...(hasTimes ? ["First", "Last"] : []), "Sample"];
-    const body = rows.slice(0, REASONS_SHOWN).map((row) => {
+    const heads = ["Reason", "Dead", "", "First", "Last", "Sample"];
+    const body = rows.map((row) => {
       const isHere = this.filter.reason === row.reason;
-      const sample = row.sample ?? row.sample_id;
       const pick = el("a", { href: `#/queues/${quoted(this.name)}/dead?${new URLSearchParams(isHere ? {} : { reason: row.reason })}`, "aria-current": isHere ? "true" : null }, row.reason || NO_REASON);
       return el("tr", { class: isHere ? "chosen" : null }, el("td", { class: "t", "data-label": "Reason" }, pick), el("td", { class: "n", "data-label": "Dead" }, number(row.count)),
         el("td", { class: "minor" }, bar(row.count, most)),
-        ...(hasTimes ? [el("td", { class: "minor" }, ...times(row.first_ms)), el("td", { "data-label": "Last" }, ...times(row.last_ms))] : []),
-        el("td", { class: "minor" }, sample ? el("a", { href: `#/queues/${quoted(this.name)}/items/${sample}` }, `item ${sample}`) : "–"));
+        el("td", { class: "minor" }, ...times(row.first_ms)), el("td", { "data-label": "Last" }, ...times(row.last_ms)),
+        el("td", { class: "minor" }, el("a", { href: `#/queues/${quoted(this.name)}/items/${row.sample}` }, `item ${row.sample}`)));
     });
-    const rest = total - Math.min(rows.length, REASONS_SHOWN);
+    const rest = matched - rows.length;
     return [framed("Dead letters by reason", heads.map((each) => (each ? el("th", { scope: "col", class: each === "Dead" ? "n" : null }, each) : el("td"))), el("tbody", {}, ...body), "cards reasons"),
     rest > 0 || !isComplete ? note(`${rest > 0 ? `And ${counted(rest, "more reason")}. ` : ""}${isComplete ? "" : "There are more dead letters than were counted."}`) : null].filter(Boolean);
   }

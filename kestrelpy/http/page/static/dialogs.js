@@ -14,8 +14,8 @@ export function tell(text) {
 }
 
 // A button that only those see who may act; null: not this user.
-export function actionButton(label, onclick, { danger = false, small = false } = {}) {
-  if (!mayAct()) return null;
+export function actionButton(label, onclick, { danger = false, small = false, may = mayAct } = {}) {
+  if (!may()) return null;
   return button(label, onclick, { class: `${danger ? "danger" : ""} ${small ? "small" : ""}` });
 }
 

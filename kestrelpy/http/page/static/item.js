@@ -72,7 +72,7 @@ export class Item {
     this.item = item;
     say(this.gone, "");
     const states = { ready: "It waits.", leased: "It is leased.", delayed: "It is delayed.", dead: "It is a dead letter.", done: "It is done." };
-    say(this.why, `${states[item.state] ?? item.state} ${whySentence(item.why)}`);
+    say(this.why, `${states[item.state] ?? item.state} ${item.state === "dead" ? sentence(item.reason ?? "no reason was given") : whySentence(item.why)}`);
     renew(this.chain, blockerOf(item.why), () => {
       const blocker = blockerOf(item.why);
       if (blocker) followChain(this.queue, blocker.holder, this.chain, this.ending.signal);
@@ -98,7 +98,7 @@ export class Item {
     if (item.state === "dead") {
       return [actionButton("Redrive…", () => actOnDead("redrive", chosen)), actionButton("Move…", () => actOnDead("move", chosen)), actionButton("Remove…", () => removeItem(queue, id, true), { danger: true })].filter(Boolean);
     }
-    if (item.state === "leased") return leaseButtons(queue, { id, token: item.token, holder: item.holder });
+    if (item.state === "leased") return leaseButtons(queue, { id, token: item.token, holder: item.holder, ends_ms: item.lease_left_ms });
     return [item.state === "delayed" ? actionButton("Make available…", () => retryItem(queue, id)) : null,
       item.state === "ready" || item.state === "delayed" ? actionButton("Remove…", () => removeItem(queue, id, false), { danger: true }) : null].filter(Boolean);
   }

@@ -6,6 +6,8 @@ import { pathOf } from "/page/queue_actions.js";
 import { ask, Refused } from "/page/server.js";
 import { ago, bytes, moment, nowMs, span } from "/page/words.js";
 
+const HOW = { leased: "to", dead: "for", "came from": "", moved: "to", moving: "to" };
+
 export class Life {
   constructor(queue, id, signal) {
     this.path = `${pathOf(queue)}/items/${id}/life`;
@@ -31,19 +33,21 @@ export class Life {
   async read() {
     this.isStopped = false;
     this.isReading = true;
+    let isWhole = true;
     this.more.hidden = true;
     this.stop.hidden = false;
-    let [after, looked, events] = ["", 0, []];
+    let [path, looked, events] = [`${this.path}?journal=1`, 0, []];
     try {
       for (;;) {
-        const said = await ask(`${this.path}?${new URLSearchParams({ journal: 1, ...(after ? { after } : {}) })}`, { signal: this.signal });
+        const said = await ask(path, { signal: this.signal });
         events = [...events, ...said.events];
         looked += said.looked_bytes;
-        this.show({ ...said, events });
-        if (said.is_whole || said.next === null || said.next === undefined) { say(this.said, `All of the journal: ${bytes(looked)}.`); break; }
+        isWhole &&= said.is_whole;
+        this.show({ events });
+        if (!said.next) { say(this.said, `All of the journal, ${bytes(looked)}.${isWhole ? "" : " Older records are gone."}`); break; }
         if (this.isStopped || this.signal.aborted) { say(this.said, `Stopped after ${bytes(looked)} of the journal.`); break; }
-        say(this.said, `${bytes(looked)} of the journal read.`);
-        after = said.next;
+        say(this.said, `${bytes(looked)} of the journal read, ${bytes(said.left_bytes)} left.`);
+        path = said.next;
       }
     } catch (error) { if (!this.signal.aborted) say(this.said, error.message); }
     this.stop.hidden = true;
@@ -58,7 +62,7 @@ export class Life {
       const since = before !== null && each.at_ms ? `${span(Math.max(each.at_ms - before, 0))} later` : "";
       if (each.at_ms) before = each.at_ms;
       return el("li", {}, el("span", { class: "when" }, each.at_ms ? moment(each.at_ms) : "–", exact(each.at_ms ? ago(each.at_ms, nowMs) : "")),
-        el("span", {}, el("b", {}, each.what), each.who ? ` by ${each.who}` : "", each.note ? `, ${each.note}` : "", since ? exact(` ${since}`) : null));
+        el("span", {}, el("b", {}, each.what), each.who ? ` ${HOW[each.what] ?? "by"} ${each.who}` : "", each.note ? `, ${each.note}` : "", each.began_ms && each.at_ms ? `, after ${span(each.at_ms - each.began_ms)}` : "", since ? exact(` ${since}`) : null));
     }));
   }
 }

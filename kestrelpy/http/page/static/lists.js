@@ -61,7 +61,7 @@ export class Keys extends List {
       { label: "Leased to", kind: "t", minor: true, text: (r) => r.lease_holder ?? "–" },
       { label: "Since", minor: true, time: (r) => r.began_ms },
       { label: "Actions", minor: false, key: (r) => [r.holder, r.token, r.holder_state], node: (r) => el("div", { class: "buttons" },
-        ...(r.holder_state === "leased" ? leaseButtons(name, { ...r, id: r.holder, holder: r.lease_holder }, { only: "release" }) : [chainButton(name, r)])) },
+        ...(r.holder_state === "leased" ? leaseButtons(name, { ...r, id: r.holder, holder: r.lease_holder }, { only: true }) : [chainButton(name, r)])) },
     ], "No item waits for a key.");
     this.elements = [this.table.element, this.tools];
   }

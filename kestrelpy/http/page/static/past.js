@@ -30,8 +30,7 @@ export class Past {
     this.error = el("p", { class: "error", role: "alert" });
     const form = el("form", { class: "tools", onsubmit: (event) => {
       event.preventDefault();
-      const place = placeOf(atBox.value);
-      if (!place) { this.error.textContent = `“${atBox.value}” is neither a time nor a marker: write 03:12, a date, seconds since 1970, or #17.`; return; }
+      if (!placeOf(atBox.value)) { this.error.textContent = `“${atBox.value}” is neither a time nor a marker: write 03:12, a date, seconds since 1970, or #17.`; return; }
       change({ at: atBox.value.trim(), key: keyBox.value, text: textBox.value });
     } }, at, key, text, el("button", { type: "submit" }, "Go there"));
     this.said = el("p", { class: "exact", role: "status" });
@@ -42,7 +41,7 @@ export class Past {
       { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemLink(name, r.id) },
       { label: "Marker", kind: "n", minor: true, text: (r) => r.marker ?? "–" },
       { label: "Stored", time: (r) => r.stored_ms },
-      { label: "State", text: (r) => r.state ?? "–" },
+      { label: "State", text: (r) => r.state },
       { label: "Key", kind: "t", minor: true, text: (r) => r.key ?? "–" },
       { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
       { label: "Body", kind: "t body", minor: true, text: (r) => printed(r.body ?? `base64: ${r.base64}`).slice(0, 120) },
@@ -50,10 +49,11 @@ export class Past {
     this.elements = [el("h3", {}, "Where time goes"), el("div", { class: "charts", tabindex: 0, role: "group", "aria-label": "Where time goes" }, ...this.heats.map((each) => each.element)),
       el("h3", {}, "Go to a time"), form, this.error, this.said, this.table.element, el("div", { class: "tools" }, this.more, this.stop), this.line];
     this.table.scroll.hidden = true;
-    this.place = placeOf(parameters.at ?? "");
-    this.wanted = { ...(parameters.key ? { key: parameters.key } : {}), ...(parameters.text ? { text: parameters.text } : {}), limit: LIMIT };
+    const place = placeOf(parameters.at ?? "");
+    const wanted = { ...(parameters.key ? { key: parameters.key } : {}), ...(parameters.text ? { text: parameters.text } : {}), limit: LIMIT };
+    this.path = `${pathOf(name)}/at?${new URLSearchParams({ ...place, ...wanted })}`;
     this.rows = [];
-    if (parameters.at && this.place) this.read();
+    if (parameters.at && place) this.read();
   }
 
   // Read on, until a page is full, the items end, or the button is pressed.
@@ -65,12 +65,12 @@ export class Past {
     let [looked, found] = [0, 0];
     try {
       for (let call = 0; call < CALLS_MAX && !this.ending.signal.aborted; call += 1) {
-        const said = await ask(`${pathOf(this.name)}/at?${new URLSearchParams({ ...this.place, ...this.wanted })}`, { signal: this.ending.signal });
-        looked += said.looked ?? 0;
+        const said = await ask(this.path, { signal: this.ending.signal });
+        looked += said.looked;
         found += said.items.length;
         this.show(said.items);
-        const isOver = said.next === null || said.next === undefined;
-        if (!isOver) this.place = { after: nextMarker(said.next) };
+        const isOver = said.next === null;
+        this.path = said.next;
         this.more.hidden = isOver;
         say(this.said, `${number(this.rows.length)} items shown, ${number(looked)} looked at.${isOver ? " The items end here." : this.isStopped ? " Stopped." : ""}`);
         if (isOver || found >= LIMIT || this.isStopped) break;
@@ -97,9 +97,4 @@ export function placeOf(text) {
   if (marker) return { after: Math.max(Number(marker[1]) - 1, 0) };
   const ms = text.trim() ? parseTime(text) : null;
   return ms === null ? null : { ms };
-}
-
-// A cursor, also if it comes within a path.
-function nextMarker(next) {
-  return typeof next === "string" && next.includes("after=") ? new URLSearchParams(next.split("?")[1]).get("after") : next;
 }

@@ -29,8 +29,7 @@ function putNow(row) {
 
 // The coming times of a schedule in ms.
 function timesOf(row) {
-  const times = row.upcoming ?? row.next_times ?? row.runs ?? (row.next ? [row.next] : []);
-  return times.map((each) => (each < 1e11 ? each * 1000 : each));
+  return row.coming.map((each) => each * 1000);
 }
 
 export class Schedules {
@@ -48,7 +47,7 @@ export class Schedules {
       { label: "Name", kind: "name", key: (r) => [r.name, r.queue], node: (r) => [el("b", {}, r.name), el("a", { href: `#/queues/${quoted(r.queue)}/now` }, r.queue)] },
       { label: "Next", time: (r) => (r.next ? r.next * 1000 : null), none: "never" },
       { label: "Last", time: (r) => (r.last ? r.last * 1000 : null), none: "not yet" },
-      { label: "When", kind: "t", key: (r) => [r.cron, r.timezone, r.words, r.in_words], node: (r) => [r.words ?? r.in_words ?? r.cron, exact(`${r.cron} (${r.timezone})`)] },
+      { label: "When", kind: "t", key: (r) => [r.cron, r.timezone, r.words], node: (r) => [r.words ?? r.cron, exact(`${r.cron} (${r.timezone})`)] },
       { label: "State", minor: true, text: (r) => r.state + (r.waiting ? `, ${counted(r.waiting, "run")} wait` : "") },
       { label: "Actions", minor: true, key: (r) => [r.name], node: (r) => actionButton("Put now…", () => putNow(r), { small: true }) ?? "" },
     ], "No schedule is configured.");

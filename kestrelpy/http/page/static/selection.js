@@ -80,10 +80,9 @@ async function countFirst(shown, selection, path, kind, signal, target = null) {
   try {
     const body = { ...selection.body(), ...(target ? { target } : {}) };
     const job = await preview(path, body, (at) => say(shown, `Counting: ${number(at.done)} so far.`), signal);
-    const refused = job.refused ? ` ${counted(job.refused, "item")} would be refused${job.refused_why ? `: ${job.refused_why}` : ""}.` : "";
-    const isLess = selection.ids.length > job.done;
+    const refused = job.refused.map((each) => ` ${counted(each.count, "item")} would stay: ${each.why}.`).join("");
     say(shown, job.error ? sentence(job.error)
-      : `${counted(job.done, "dead letter")} ${job.done === 1 ? kind.verb.replace(/^go/, "goes").replace("are", "is").replace("their", "its") : kind.verb}.${isLess ? ` ${counted(selection.ids.length - job.done, "item")} of the chosen ${selection.ids.length - job.done === 1 ? "is" : "are"} leased or gone.` : ""}${refused}`);
+      : `${counted(job.done, "dead letter")} ${job.done === 1 ? kind.verb.replace(/^go/, "goes").replace("are", "is").replace("their", "its") : kind.verb}.${refused}`);
   } catch (error) {
     if (!signal.aborted) say(shown, error instanceof Refused ? sentence(error.message) : "The server did not answer: nothing is counted.");
   }

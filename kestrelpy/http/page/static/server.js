@@ -49,3 +49,6 @@ export function signOut() {
 
 // True if the user may change something; a reader sees no button.
 export const mayAct = () => user.role === "admin";
+
+// True if the user may do what a worker does: end and renew leases.
+export const mayWork = () => user.role !== "read";
