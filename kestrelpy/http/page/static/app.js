@@ -56,6 +56,7 @@ function pageAt([first = "overview", ...rest], parameters) {
 function open() {
   live?.end();
   page?.end?.();
+  document.querySelector("dialog[open]")?.close(); // it was of the page before
   const { parts, parameters } = address();
   const focused = document.activeElement?.id;
   page = pageAt(parts, parameters);
