@@ -2,6 +2,7 @@
 
 from kestrelpy.operations.lists.connections import ConnectionFacts
 from kestrelpy.operations.lists.deaths import DeathFilter, DeathGroup, Deaths, ListedDeath
+from kestrelpy.operations.lists.delays import DelayedFacts, list_delayed
 from kestrelpy.operations.lists.finding import Found, Hit, find
 from kestrelpy.operations.lists.items import ITEM_STATES, ItemList, ItemPage, ListedItem
 from kestrelpy.operations.lists.journals import JournalFacts, journal_facts
@@ -12,7 +13,7 @@ from kestrelpy.operations.lists.survey import survey
 
 __all__ = [
     "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "DeathGroup", "Deaths",
-    "Found", "Hit", "ItemList", "ItemPage", "JournalFacts", "KeyFacts", "KeyPage",
+    "DelayedFacts", "Found", "Hit", "ItemList", "ItemPage", "JournalFacts", "KeyFacts", "KeyPage",
     "ListedDeath", "ListedItem", "QueueOrder", "QueuePage", "find", "journal_facts",
-    "list_keys", "list_leases", "list_queues", "survey",
+    "list_delayed", "list_keys", "list_leases", "list_queues", "survey",
 ]  # fmt: skip

@@ -42,7 +42,7 @@ function address() {
 // Go to the same page with other parameters; an empty one goes.
 function change(parameters) {
   const { parts, parameters: before } = address();
-  const all = Object.entries({ ...before, ...parameters }).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const all = Object.entries({ ...before, ...parameters }).filter(([, value]) => value != null && value !== "");
   const query = new URLSearchParams(all).toString();
   location.hash = `/${parts.map(encodeURIComponent).join("/")}${query ? `?${query}` : ""}`;
 }

@@ -11,7 +11,7 @@ const HEX_BYTES_MAX = 16384;
 const OPEN_DEPTH = 2;
 
 export function bytesOf({ body, base64 }) {
-  if (base64 === undefined || base64 === null) return new TextEncoder().encode(body ?? "");
+  if (base64 == null) return new TextEncoder().encode(body ?? "");
   return Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
 }
 
@@ -60,7 +60,7 @@ export function tree(value, name = null, depth = 0) {
 // The forms in which this body can be shown, the best first: [name, make].
 export function formsOf(item) {
   const data = bytesOf(item);
-  const isText = item.base64 === undefined || item.base64 === null;
+  const isText = item.base64 == null;
   const forms = [];
   const structure = (name, read) => {
     try {
@@ -85,7 +85,7 @@ export class Body {
     } }, name));
     const size = item.body_bytes ?? item.bytes;
     const cut = item.is_cut ? note(`The first ${bytes(bytesOf(item).length)} of ${bytes(size)}. Download it to see all.`) : null;
-    const text = item.base64 === undefined || item.base64 === null ? () => item.body : () => item.base64;
+    const text = item.base64 == null ? () => item.body : () => item.base64;
     this.element = el("section", {}, el("h3", {}, `Body, ${bytes(size)}`),
       el("div", { class: "buttons" }, ...buttons, el("span", { class: "push" }), copyButton(text, item.base64 ? "Copy base64" : "Copy"), button("Download", download, { class: "small" })), cut, place);
     buttons[0].click();

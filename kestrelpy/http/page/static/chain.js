@@ -1,9 +1,10 @@
 // Who waits for whom: from a key to its holder, to the key that this one waits for, to its holder, …
 
 import { el } from "/page/dom.js";
+import { itemLink } from "/page/places.js";
 import { pathOf } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
-import { quoted } from "/page/words.js";
+
 
 const STEPS_MAX = 16;
 const BEHIND = /^behind key (.*) held by item (\d+)$/s;
@@ -22,8 +23,7 @@ export async function followChain(queue, id, list, signal) {
     let item;
     try { item = await ask(`${pathOf(queue)}/items/${id}?body=0`, { signal }); } catch (error) { list.append(el("li", {}, error.message)); return; }
     const blocker = blockerOf(item.why);
-    const link = el("a", { href: `#/queues/${quoted(queue)}/items/${id}` }, `item ${id}`);
-    list.append(el("li", {}, link, blocker ? ` waits for key ${blocker.key}, held by item ${blocker.holder}` : `: ${item.state}, ${item.why.replace(/\d{13}/, "its end")}`));
+    list.append(el("li", {}, itemLink(queue, id), blocker ? ` waits for key ${blocker.key}, held by item ${blocker.holder}` : `: ${item.state}, ${item.why.replace(/\d{13}/, "its end")}`));
     if (!blocker) return;
     id = blocker.holder;
   }

@@ -41,7 +41,7 @@ function path(values, top, x, height) {
   let drawn = "";
   let isOn = false;
   values.forEach((value, at) => {
-    if (value === null || value === undefined) { isOn = false; return; }
+    if (value == null) { isOn = false; return; }
     const y = (height - (value / top) * height).toFixed(1);
     if (isOn) drawn += `L${x(at).toFixed(1)} ${y}`;
     else drawn += `M${x(at).toFixed(1)} ${y}h.1`; // a point alone is a dot
@@ -148,7 +148,7 @@ export class Chart {
 
   legend() {
     if (!this.history) return;
-    const isNow = this.at === null || this.at === undefined;
+    const isNow = this.at == null;
     const at = isNow ? this.count - 1 : this.at;
     const texts = this.all.map((values) => this.shown(values[at]));
     this.values.forEach((each, nth) => say(each, texts[nth], this.isMarked && isNow ? each : null));

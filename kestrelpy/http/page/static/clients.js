@@ -1,11 +1,13 @@
 // Connections: who is there, what each holds and waits for; one can be closed.
 
 import { actionButton, confirm } from "/page/dialogs.js";
-import { button, el } from "/page/dom.js";
+import { el } from "/page/dom.js";
+import { List } from "/page/lists.js";
+import { given, queueLink } from "/page/places.js";
 import { curl } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
 import { Table } from "/page/tables.js";
-import { bytes, counted, number, quoted, rate, span } from "/page/words.js";
+import { bytes, counted, number, rate, span } from "/page/words.js";
 
 function close(row) {
   const path = `/admin/connections/${row.id}`;
@@ -23,33 +25,26 @@ function close(row) {
 // What a connection waits for: queues by name if the server says them.
 function waits(row) {
   const queues = row.waits_for ?? row.waiting_in ?? null;
-  if (typeof queues === "string") return [el("a", { href: `#/queues/${quoted(queues)}/now` }, queues)];
-  if (queues?.length) return queues.flatMap((each, at) => [at ? ", " : "", el("a", { href: `#/queues/${quoted(each)}/now` }, each)]);
+  if (typeof queues === "string") return [queueLink(queues)];
+  if (queues?.length) return queues.flatMap((each, at) => [at ? ", " : "", queueLink(each)]);
   return [row.is_waiting ? "for an item" : "–"];
 }
 
-export class Clients {
+export class Clients extends List {
   constructor(_, parameters, change) {
-    this.query = { view: "connections", ...(parameters.after ? { after: parameters.after } : {}) };
+    super(change);
+    this.query = { view: "connections", ...given(parameters, "after") };
     this.title = "Clients";
-    this.hasRates = false;
-    this.next = button("Next", () => change({ after: this.view.next }), { id: "next" });
     this.table = new Table("Clients", [
       { label: "Peer", kind: "t", key: (r) => r.peer, node: (r) => el("b", {}, r.peer) },
       { label: "Wire", text: (r) => r.wire },
       { label: "Leases", kind: "n", marks: true, text: (r) => number(r.leases) },
       { label: "Waits", key: (r) => [r.is_waiting, r.waits_for, r.waiting_in], node: waits },
       { label: "Commands", kind: "n", minor: true, text: (r) => rate(r.rate ?? r.commands_rate) },
-      { label: "Idle", kind: "n", minor: true, text: (r) => (r.idle_ms === null || r.idle_ms === undefined ? "–" : span(r.idle_ms)) },
+      { label: "Idle", kind: "n", minor: true, text: (r) => (r.idle_ms == null ? "–" : span(r.idle_ms)) },
       { label: "Unsent", kind: "n", minor: true, text: (r) => bytes(r.held_bytes) },
       { label: "Actions", minor: true, key: (r) => [r.id, r.leases, r.wire], node: (r) => actionButton("Close…", () => close(r), { small: true }) ?? "" },
     ], "No client is connected.");
-    this.elements = [this.table.element, el("div", { class: "tools" }, this.next)];
-  }
-
-  update(view) {
-    this.view = view;
-    this.table.update(view.rows);
-    this.next.hidden = view.next === null || view.next === undefined;
+    this.elements = [this.table.element, this.tools];
   }
 }

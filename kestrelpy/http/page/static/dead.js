@@ -3,7 +3,9 @@
 import { bar } from "/page/charts.js";
 import { actionButton } from "/page/dialogs.js";
 import { button, el, framed, isHeld, note, renew, say } from "/page/dom.js";
+import { List } from "/page/lists.js";
 import { pause } from "/page/live.js";
+import { given, itemAt, itemLink } from "/page/places.js";
 import { nameCell, pager } from "/page/queues.js";
 import { pathOf } from "/page/queue_actions.js";
 import { actOnDead, Selection } from "/page/selection.js";
@@ -38,15 +40,16 @@ export class DeadQueues {
 
 const NO_REASON = "no reason given";
 
-export class Dead {
+export class Dead extends List {
   constructor(name, parameters, change) {
+    super(change);
     this.name = name;
     this.change = change;
     this.filter = {
       reason: parameters.reason, died_from_ms: parameters.from ? parseTime(parameters.from) : null,
       died_before_ms: parameters.before ? parseTime(parameters.before) : null, attempts_least: Number.parseInt(parameters.attempts, 10) || null,
     };
-    this.query = { view: "dead", queue: name, ...(parameters.after ? { after: parameters.after } : {}), ...(parameters.reason ? { key: parameters.reason } : {}) };
+    this.query = { view: "dead", queue: name, ...given(parameters, "after"), ...(parameters.reason ? { key: parameters.reason } : {}) };
     this.ending = new AbortController();
     this.reasons = el("div", {});
     this.said = el("p", { role: "status", class: "chosen-words" });
@@ -54,14 +57,13 @@ export class Dead {
     this.bar = el("div", { class: "bar" }, this.said, el("div", { class: "buttons" },
       actionButton("Redrive…", act("redrive")), actionButton("Move…", act("move")), actionButton("Purge…", act("purge"), { danger: true })));
     this.table = new Table("Dead letters", [
-      { label: "Item", kind: "n", text: (r) => r.id, href: (r) => `#/queues/${quoted(name)}/items/${r.id}` },
+      { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemAt(name, r.id) },
       { label: "Reason", kind: "t", text: (r) => r.reason || NO_REASON },
       { label: "Died", time: (r) => r.died_ms },
       { label: "Attempts", kind: "n", text: (r) => number(r.attempts) },
       { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
     ], "No dead letters here.", { select: () => this.tell() });
-    this.next = button("Next", () => change({ after: this.view.next }), { id: "next" });
-    this.elements = [el("h3", {}, "By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, el("div", { class: "tools" }, this.next)];
+    this.elements = [el("h3", {}, "By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, this.tools];
     this.tell();
     this.watch();
   }
@@ -116,7 +118,7 @@ export class Dead {
       return el("tr", { class: isHere ? "chosen" : null }, el("td", { class: "t", "data-label": "Reason" }, pick), el("td", { class: "n", "data-label": "Dead" }, number(row.count)),
         el("td", { class: "minor" }, bar(row.count, most)),
         el("td", { class: "minor" }, ...times(row.first_ms)), el("td", { "data-label": "Last" }, ...times(row.last_ms)),
-        el("td", { class: "minor" }, el("a", { href: `#/queues/${quoted(this.name)}/items/${row.sample}` }, `item ${row.sample}`)));
+        el("td", { class: "minor" }, itemLink(this.name, row.sample)));
     });
     const rest = matched - rows.length;
     return [framed("Dead letters by reason", heads.map((each) => (each ? el("th", { scope: "col", class: each === "Dead" ? "n" : null }, each) : el("td"))), el("tbody", {}, ...body), "cards reasons"),
@@ -124,9 +126,7 @@ export class Dead {
   }
 
   update(view) {
-    this.view = view;
-    this.table.update(view.rows);
-    this.next.hidden = view.next === null || view.next === undefined;
+    super.update(view);
     this.bar.hidden = !this.table.rows.size && !Object.keys(view.rows.rows).length;
   }
 

@@ -11,9 +11,9 @@ export function svg(name, attributes = {}, ...children) {
 function dressed(made, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value === true ? "" : value);
+    else if (value != null && value !== false) made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((each) => each !== null && each !== undefined));
+  made.append(...children.flat().filter((each) => each != null));
   return made;
 }
 
@@ -53,7 +53,7 @@ export function renew(element, key, make) {
   const text = JSON.stringify(key);
   if (element.key === text) return;
   element.key = text;
-  element.replaceChildren(...[make()].flat().filter((each) => each !== null && each !== undefined));
+  element.replaceChildren(...[make()].flat().filter((each) => each != null));
 }
 
 // True if somebody points at a row or has the focus in one: nothing moves under them.

@@ -1,7 +1,8 @@
 // A strip of figures, and the list of what people did.
 
 import { el, exact, isHeld, renew, say } from "/page/dom.js";
-import { ago, counted, nowMs, quoted, times } from "/page/words.js";
+import { queueLink } from "/page/places.js";
+import { ago, counted, nowMs, times } from "/page/words.js";
 
 export class Figures {
   // Each is [label, text(view), {marks, href}]: `marks` shows a change for a second.
@@ -32,7 +33,7 @@ export class Actions {
     this.none.hidden = actions.length > 0;
     renew(this.list, actions.map((each) => [each, ago(each.at_ms, nowMs)]), () => actions.map((each) => el("li", {},
       el("span", { class: "when" }, ...times(each.at_ms)),
-      el("span", {}, el("b", {}, each.what), this.withQueue && each.queue ? [" ", el("a", { href: `#/queues/${quoted(each.queue)}/now` }, each.queue)] : null,
+      el("span", {}, el("b", {}, each.what), this.withQueue && each.queue ? [" ", queueLink(each.queue)] : null,
         each.count === null ? "" : `: ${counted(each.count, "item")}`, each.note ? `, ${each.note}` : "", exact(` by ${each.who}`)))));
   }
 }

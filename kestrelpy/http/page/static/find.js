@@ -2,14 +2,14 @@
 
 import { sentence } from "/page/dialogs.js";
 import { el, exact, note } from "/page/dom.js";
-import { itemLink } from "/page/lists.js";
+import { itemAt, queueAt } from "/page/places.js";
 import { ask } from "/page/server.js";
 import { quoted } from "/page/words.js";
 
 const KINDS = { queue: "Queue", item: "Item", marker: "Marker", token: "Token of a lease", id: "Dedupe id", key: "Key" };
 
 export function placeOfHit(hit) {
-  return hit.item === null ? `#/queues/${quoted(hit.queue)}/now` : itemLink(hit.queue, hit.item);
+  return hit.item === null ? queueAt(hit.queue) : itemAt(hit.queue, hit.item);
 }
 
 function words(text, hit) {

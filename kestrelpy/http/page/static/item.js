@@ -8,10 +8,11 @@ import { el, facts, renew, say } from "/page/dom.js";
 import { leaseButtons } from "/page/leases.js";
 import { Life } from "/page/life.js";
 import { pause } from "/page/live.js";
+import { queueAt } from "/page/places.js";
 import { pathOf, removeItem, retryItem } from "/page/queue_actions.js";
 import { actOnDead, Selection } from "/page/selection.js";
 import { ask, Refused, request } from "/page/server.js";
-import { ago, bytes, moment, nowMs, number, quoted, span, times } from "/page/words.js";
+import { ago, bytes, moment, nowMs, number, span, times } from "/page/words.js";
 
 const BODY_BYTES = 65536;
 const LOOK_MS = 2000;
@@ -36,7 +37,7 @@ export class Item {
     this.body = el("div", {});
     this.life = new Life(queue, this.id, this.ending.signal);
     this.tools = [el("div", { class: "buttons" })];
-    this.elements = [el("p", { class: "back" }, el("a", { href: `#/queues/${quoted(queue)}/items` }, `Items of ${queue}`), " · ", el("a", { href: `#/queues/${quoted(queue)}/now` }, "The queue")),
+    this.elements = [el("p", { class: "back" }, el("a", { href: queueAt(queue, "items") }, `Items of ${queue}`), " · ", el("a", { href: queueAt(queue) }, "The queue")),
       this.gone, el("section", { class: "verdict", "aria-label": "Why it is not delivered" }, this.why, this.chain), this.facts, this.life.element, this.body];
     this.watch();
   }

@@ -4,7 +4,8 @@ import { bar, Charts } from "/page/charts.js";
 import { el, facts, renew } from "/page/dom.js";
 import { Actions, Figures } from "/page/figures.js";
 import { disk, rangeTool, syncs } from "/page/overview.js";
-import { ago, bytes, moment, nowMs, number, quoted, span } from "/page/words.js";
+import { queueLink } from "/page/places.js";
+import { ago, bytes, moment, nowMs, number, span } from "/page/words.js";
 
 export class Journal {
   constructor(_, parameters, change) {
@@ -27,7 +28,7 @@ export class Journal {
     this.charts.update(view);
     this.actions.update(view);
     this.unwell.hidden = !view.unwell.length;
-    renew(this.unwell, view.unwell, () => [el("p", {}, "Queues that are not well:"), el("ul", {}, ...view.unwell.map((name) => el("li", {}, el("a", { href: `#/queues/${quoted(name)}/now` }, name))))]);
+    renew(this.unwell, view.unwell, () => [el("p", {}, "Queues that are not well:"), el("ul", {}, ...view.unwell.map((name) => el("li", {}, queueLink(name))))]);
     const { segments, reclaimable_bytes: reclaimable, quarantined, last_backup_ms: backup } = view;
     this.segments.hidden = segments === undefined;
     if (segments === undefined) return;
@@ -42,7 +43,7 @@ export class Journal {
     return [el("h3", {}, "Segments by live share"),
       facts(buckets.map((each) => [each.live ?? `up to ${Math.round((each.live_until ?? each.share) * 100)} %`,
         bar(each.count, most), number(each.count), each.bytes === undefined ? "" : `, ${bytes(each.bytes)}`]), "bars"),
-      facts([["Reclaimable", bytes(reclaimable)], ["Set aside as damaged", damage === undefined || damage === null ? "–" : number(damage)],
+      facts([["Reclaimable", bytes(reclaimable)], ["Set aside as damaged", damage == null ? "–" : number(damage)],
         ["Last backup", backup ? `${ago(backup, nowMs)}, ${moment(backup)}` : "not known"]])];
   }
 }

@@ -4,7 +4,8 @@
 import { commandLine } from "/page/copying.js";
 import { button, el, note, say } from "/page/dom.js";
 import { Heat } from "/page/heat.js";
-import { itemLink, printed } from "/page/lists.js";
+import { printed } from "/page/lists.js";
+import { given, itemAt } from "/page/places.js";
 import { pathOf } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
 import { sentence } from "/page/dialogs.js";
@@ -38,7 +39,7 @@ export class Past {
     this.more = button("Step on", () => this.read(), { hidden: true });
     this.stop = button("Stop", () => { this.isStopped = true; }, { hidden: true });
     this.table = new Table("Retained items", [
-      { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemLink(name, r.id) },
+      { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemAt(name, r.id) },
       { label: "Marker", kind: "n", minor: true, text: (r) => r.marker ?? "–" },
       { label: "Stored", time: (r) => r.stored_ms },
       { label: "State", text: (r) => r.state },
@@ -50,7 +51,7 @@ export class Past {
       el("h3", {}, "Go to a time"), form, this.error, this.said, this.table.element, el("div", { class: "tools" }, this.more, this.stop), this.line];
     this.table.scroll.hidden = true;
     const place = placeOf(parameters.at ?? "");
-    const wanted = { ...(parameters.key ? { key: parameters.key } : {}), ...(parameters.text ? { text: parameters.text } : {}), limit: LIMIT };
+    const wanted = { ...given(parameters, "key", "text"), limit: LIMIT };
     this.path = `${pathOf(name)}/at?${new URLSearchParams({ ...place, ...wanted })}`;
     this.rows = [];
     if (parameters.at && place) this.read();

@@ -8,9 +8,10 @@ import { Actions, Figures } from "/page/figures.js";
 import { Items, Keys, Leases } from "/page/lists.js";
 import { depth, flow, oldest } from "/page/overview.js";
 import { Past } from "/page/past.js";
+import { queueAt } from "/page/places.js";
 import { deleteQueue, flushQueue, moveReady, pauseQueue } from "/page/queue_actions.js";
 import { Settings } from "/page/settings.js";
-import { bytes, number, quoted, span } from "/page/words.js";
+import { bytes, number, span } from "/page/words.js";
 
 class Now {
   constructor(name) {
@@ -19,13 +20,13 @@ class Now {
     this.stands = el("section", { class: "verdict warn held", "aria-label": "Why it stands still" }, el("h3", {}, "Why it stands still"), this.why);
     this.figures = new Figures(
       ["Ready", (v) => number(v.queue.ready), { marks: true }],
-      ["Leased", (v) => number(v.queue.leased) + (v.queue.max_leased === null || v.queue.max_leased === undefined ? "" : ` of ${number(v.queue.max_leased)}`), { marks: true, href: `#/queues/${quoted(name)}/leases` }],
-      ["Delayed", (v) => number(v.queue.delayed), { marks: true, href: `#/queues/${quoted(name)}/items?state=delayed` }],
-      ["Dead", (v) => number(v.queue.dead), { marks: true, href: `#/queues/${quoted(name)}/dead` }],
-      ["Blocked keys", (v) => number(v.queue.blocked), { marks: true, href: `#/queues/${quoted(name)}/keys` }],
+      ["Leased", (v) => number(v.queue.leased) + (v.queue.max_leased == null ? "" : ` of ${number(v.queue.max_leased)}`), { marks: true, href: queueAt(name, "leases") }],
+      ["Delayed", (v) => number(v.queue.delayed), { marks: true, href: queueAt(name, "items?state=delayed") }],
+      ["Dead", (v) => number(v.queue.dead), { marks: true, href: queueAt(name, "dead") }],
+      ["Blocked keys", (v) => number(v.queue.blocked), { marks: true, href: queueAt(name, "keys") }],
       ["Waiting clients", (v) => number(v.queue.waiters), { marks: true }],
       ["Oldest item", (v) => span(v.queue.oldest_ms)],
-      ["On disk", (v) => bytes(v.queue.journal.disk_bytes), { href: `#/queues/${quoted(name)}/settings` }]);
+      ["On disk", (v) => bytes(v.queue.journal.disk_bytes), { href: queueAt(name, "settings") }]);
     this.charts = new Charts(flow(), depth(), oldest());
     this.none = el("p", { class: "none" }, "No history yet: it begins with the first event of the queue.");
     this.actions = new Actions(false);
@@ -56,7 +57,7 @@ export class Queue {
     this.removeButton = actionButton("Delete…", () => deleteQueue(name), { danger: true });
     this.tools = [this.pauseButton, actionButton("Move…", () => moveReady(name)), actionButton("Flush…", () => flushQueue(name), { danger: true }), this.removeButton];
     const tabs = el("nav", { class: "tabs", "aria-label": "Parts of the queue" }, ...Object.entries(TABS).map(([id, [word]]) =>
-      el("a", { href: `#/queues/${quoted(name)}/${id}`, "aria-current": id === kind ? "page" : null }, word)));
+      el("a", { href: queueAt(name, id), "aria-current": id === kind ? "page" : null }, word)));
     this.elements = [tabs, ...this.part.elements];
   }
 

@@ -2,9 +2,10 @@
 
 import { sparkline } from "/page/charts.js";
 import { button, el } from "/page/dom.js";
+import { queueAt } from "/page/places.js";
 import { Table } from "/page/tables.js";
 import { sign } from "/page/verdict.js";
-import { number, quoted, rate, span } from "/page/words.js";
+import { number, rate, span } from "/page/words.js";
 
 const PAGE = 100;
 export const SORTS = [["trouble", "trouble"], ["oldest", "oldest item"], ["dead", "dead letters"], ["blocked", "blocked keys"],
@@ -12,14 +13,14 @@ export const SORTS = [["trouble", "trouble"], ["oldest", "oldest item"], ["dead"
 
 export function nameCell(row, tab = "now") {
   const why = row.why ?? (row.paused ? "paused" : null);
-  return [el("a", { href: `#/queues/${quoted(row.name)}/${tab}` }, row.name), why ? sign(row.level === "ok" ? "warn" : row.level, why) : null];
+  return [el("a", { href: queueAt(row.name, tab) }, row.name), why ? sign(row.level === "ok" ? "warn" : row.level, why) : null];
 }
 
 export function queueTable(caption, none) {
   return new Table(caption, [
     { label: "Queue", kind: "name", key: (row) => [row.level, row.why, row.paused], node: (row) => nameCell(row) },
     { label: "Ready", kind: "n", marks: true, text: (row) => number(row.ready) },
-    { label: "Leased", kind: "n", marks: true, text: (row) => number(row.leased) + (row.max_leased === null || row.max_leased === undefined ? "" : ` of ${number(row.max_leased)}`) },
+    { label: "Leased", kind: "n", marks: true, text: (row) => number(row.leased) + (row.max_leased == null ? "" : ` of ${number(row.max_leased)}`) },
     { label: "Dead", kind: "n", marks: true, text: (row) => number(row.dead) },
     { label: "Delayed", kind: "n", minor: true, marks: true, text: (row) => number(row.delayed) },
     { label: "Blocked keys", kind: "n", minor: true, marks: true, text: (row) => number(row.blocked) },

@@ -2,8 +2,8 @@
 
 import { actionButton, confirm } from "/page/dialogs.js";
 import { el, exact, renew, svg } from "/page/dom.js";
-import { itemLink } from "/page/lists.js";
 import { pause } from "/page/live.js";
+import { itemAt, queueAt, queueLink } from "/page/places.js";
 import { curl, pathOf } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
 import { Table } from "/page/tables.js";
@@ -44,7 +44,7 @@ export class Schedules {
     this.tools = [by];
     this.lanes = el("div", { class: "lanes held" });
     this.table = new Table("Schedules", [
-      { label: "Name", kind: "name", key: (r) => [r.name, r.queue], node: (r) => [el("b", {}, r.name), el("a", { href: `#/queues/${quoted(r.queue)}/now` }, r.queue)] },
+      { label: "Name", kind: "name", key: (r) => [r.name, r.queue], node: (r) => [el("b", {}, r.name), queueLink(r.queue)] },
       { label: "Next", time: (r) => (r.next ? r.next * 1000 : null), none: "never" },
       { label: "Last", time: (r) => (r.last ? r.last * 1000 : null), none: "not yet" },
       { label: "When", kind: "t", key: (r) => [r.cron, r.timezone, r.words], node: (r) => [r.words ?? r.cron, exact(`${r.cron} (${r.timezone})`)] },
@@ -64,8 +64,8 @@ export class Schedules {
           const { queues } = await ask(`/admin/queues?${new URLSearchParams({ sort: "delayed", order: "down", limit: QUEUES_MAX })}`, { signal });
           const some = queues.filter((each) => each.delayed > 0);
           this.delayed = await Promise.all(some.map(async ({ name, delayed }) => {
-            const { items } = await ask(`${pathOf(name)}/items?state=delayed&limit=100&body=0`, { signal });
-            return { name, count: delayed, items };
+            const said = await ask(`${pathOf(name)}/delayed?limit=100`, { signal });
+            return { name, count: delayed, items: said.delayed };
           }));
           if (this.view) this.draw();
         }
@@ -86,7 +86,7 @@ export class Schedules {
     const x = (ms) => ((ms - start) / this.range) * WIDTH;
     const isInside = (ms) => ms >= start && ms <= start + this.range;
     const schedules = order.slice(0, 20).map((name) => [name, timesOf(rows[name]).filter(isInside)]);
-    const delayed = this.delayed.map(({ name, count, items }) => [name, count, items.filter((each) => each.due_ms && isInside(each.due_ms))]);
+    const delayed = this.delayed.map(({ name, count, items }) => [name, count, items.filter((each) => isInside(each.due_ms))]);
     renew(this.lanes, [start, schedules, delayed], () => {
       const made = [];
       for (const [name, times] of schedules) {
@@ -94,7 +94,7 @@ export class Schedules {
         made.push(this.lane(el("a", { href: `#/queues/${quoted(rows[name].queue)}/now` }, name), "schedule", times.map((ms) => [ms, `${name}: ${moment(ms)}`, null]), x, words));
       }
       for (const [name, count, items] of delayed) {
-        made.push(this.lane(el("a", { href: `#/queues/${quoted(name)}/items?state=delayed` }, name), `${counted(count, "delayed item")}`, items.map((each) => [each.due_ms, `item ${each.id}: ${moment(each.due_ms)}`, itemLink(name, each.id)]), x, `${counted(count, "item")} of ${name} delayed, ${items.length} of them on this axis`));
+        made.push(this.lane(el("a", { href: queueAt(name, "items?state=delayed") }, name), `${counted(count, "delayed item")}`, items.map((each) => [each.due_ms, `item ${each.id}: ${moment(each.due_ms)}`, itemAt(name, each.id)]), x, `${counted(count, "item")} of ${name} delayed, ${items.length} of them on this axis`));
       }
       if (!made.length) return el("p", { class: "none" }, "Nothing is coming: no schedule, no delayed item.");
       const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => el("span", {}, part ? minute(start + part * this.range) : "now"));

@@ -12,7 +12,7 @@ import { counted, number, sh } from "/page/words.js";
 export class Selection {
   constructor(queue, filter = {}, ids = []) {
     this.queue = queue;
-    this.filter = Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== null && value !== undefined));
+    this.filter = Object.fromEntries(Object.entries(filter).filter(([, value]) => value != null));
     this.ids = ids;
   }
 

@@ -3,9 +3,10 @@
 import { commandLine } from "/page/copying.js";
 import { el, facts, framed, say } from "/page/dom.js";
 import { sentence } from "/page/dialogs.js";
+import { queueLink } from "/page/places.js";
 import { pathOf } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
-import { bytes, number, quoted, sh } from "/page/words.js";
+import { bytes, number, sh } from "/page/words.js";
 
 const SOURCES = { file: "the configuration", declared: "declared by a client", default: "default" };
 
@@ -27,7 +28,6 @@ export class Settings {
   }
 
   show({ parent, children, settings, markers, journal }) {
-    const link = (name) => el("a", { href: `#/queues/${quoted(name)}/now` }, name);
     const changed = settings.filter((each) => each.source !== "default");
     const rows = (some) => some.map(({ name, value, source }) => el("tr", {}, el("td", { class: "t" }, name), el("td", { class: "t", "data-label": "In force" }, value), el("td", { "data-label": "Source" }, SOURCES[source] ?? source)));
     const table = (caption, some) => framed(caption, ["Setting", "In force", "Source"].map((each) => el("th", { scope: "col" }, each)), el("tbody", {}, ...rows(some)));
@@ -36,8 +36,8 @@ export class Settings {
     return [
       el("h3", {}, "Set for this queue"), changed.length ? table("Settings that are not the default", changed) : el("p", { class: "none" }, "Every setting has its default."),
       el("details", { class: "filters" }, el("summary", {}, `All ${settings.length} settings`), table("All settings", settings)),
-      parent ? el("p", {}, "A child of ", link(parent), ".") : null,
-      children.length ? el("p", {}, "Children: ", ...children.flatMap((each, at) => (at ? [", ", link(each)] : [link(each)]))) : null,
+      parent ? el("p", {}, "A child of ", queueLink(parent), ".") : null,
+      children.length ? el("p", {}, "Children: ", ...children.flatMap((each, at) => (at ? [", ", queueLink(each)] : [queueLink(each)]))) : null,
       el("h3", {}, "Journal of the queue"), facts(shown),
       el("h3", {}, "The same by hand"), commandLine(`kestrelpy queues show ${sh(this.name)}`),
     ].filter(Boolean);

@@ -6,19 +6,19 @@ export const quoted = encodeURIComponent;
 const whole = new Intl.NumberFormat("en");
 
 export function number(value) {
-  if (value === null || value === undefined) return "–";
+  if (value == null) return "–";
   if (Math.abs(value) >= 1e6) return `${(value / 1e6).toFixed(1)} M`;
   return whole.format(Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 10) / 10);
 }
 
-export const rate = (value) => (value === null || value === undefined ? "–" : `${number(value)}/s`);
+export const rate = (value) => (value == null ? "–" : `${number(value)}/s`);
 
 export function counted(count, noun) {
   return `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 export function bytes(value) {
-  if (value === null || value === undefined) return "–";
+  if (value == null) return "–";
   let unit = 0;
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
@@ -29,7 +29,7 @@ const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
 // A length of time with one unit, or two if the first is small: 4 min 12 s, 3 h 5 min, 12 d.
 export function span(ms) {
-  if (ms === null || ms === undefined) return "–";
+  if (ms == null) return "–";
   if (ms < 1000) return `${ms < 10 ? Math.round(ms * 10) / 10 : Math.round(ms)} ms`;
   const seconds = Math.floor(ms / 1000);
   const at = UNITS.findIndex(([size]) => seconds >= size);
@@ -41,7 +41,7 @@ export function span(ms) {
 }
 
 export function ago(ms, nowMs) {
-  if (ms === null || ms === undefined) return "–";
+  if (ms == null) return "–";
   if (Math.abs(nowMs - ms) < 1000) return "now";
   return ms <= nowMs ? `${span(nowMs - ms)} ago` : `in ${span(ms - nowMs)}`;
 }
@@ -71,7 +71,7 @@ setZone(false);
 
 // An exact time; its day only if that is not today.
 export function moment(ms) {
-  if (ms === null || ms === undefined) return "–";
+  if (ms == null) return "–";
   const { day, time, near, far } = formats;
   const isToday = day.format(ms) === day.format(nowMs);
   const isNear = Math.abs(nowMs - ms) < 300 * 86400000;

@@ -215,12 +215,12 @@ def test_a_full_disk_is_the_first_thing_that_the_page_says(
     browser: Browser, tmp_path: Path
 ) -> None:
     config = '[server]\nmin_disk_free = "1000000GiB"\n'
-    with DaemonProcess(tmp_path / "data", config=config, http_port="0") as full:
-        with full.socket() as wire:
-            wire.sendall(b"set jobs 0 0 1\r\nx\r\n")  # its answer waits for room
-            for page in watched_page(browser, f"http://127.0.0.1:{full.http_port}/"):
-                show(page, "overview")
-                expect(page.locator("#verdict .bad")).to_contain_text("jobs: its disk is full")
+    server = DaemonProcess(tmp_path / "data", config=config, http_port="0")
+    with server as full, full.socket() as wire:
+        wire.sendall(b"set jobs 0 0 1\r\nx\r\n")  # its answer waits for room
+        for page in watched_page(browser, f"http://127.0.0.1:{full.http_port}/"):
+            show(page, "overview")
+            expect(page.locator("#verdict .bad")).to_contain_text("jobs: its disk is full")
 
 
 def test_a_link_of_the_verdict_is_safe(page: Page, daemon: DaemonProcess) -> None:
