@@ -89,6 +89,11 @@ class Call:
         """True if it waits for an item."""
         return self._waiter is not None
 
+    @property
+    def waiter(self) -> Waiter | None:
+        """Its wait for an item; None: it does not wait."""
+        return self._waiter
+
     # -- for handlers -----------------------------------------------------------------------
 
     def now_ms(self) -> int:

@@ -25,7 +25,7 @@ from uvicorn.server import ServerState
 
 from kestrelpy.http.answers import JSON, SAFETY_HEADERS, error_body
 from kestrelpy.http.memory import HttpMemory, Share
-from kestrelpy.operations import ConnectionFacts
+from kestrelpy.operations import ConnectionFacts, held_items, waited_for
 
 if TYPE_CHECKING:
     from kestrelpy.http.call import Call
@@ -80,6 +80,7 @@ class HttpConnection(HttpToolsProtocol):
         self.share = Share(memory)
         self.access_log = False
         self.call: Call | None = None
+        self.requests = 0  # so far
         self._admission = admission
         self.number, self.peer = 0, ""
         self._is_in = False
@@ -162,9 +163,11 @@ class HttpConnection(HttpToolsProtocol):
         """Return what there is to say of it."""
         call = self.call
         leases = len(call.holder.leases) if call is not None else 0
+        holds = held_items(call.holder) if call is not None else []
         return ConnectionFacts(
             self.number, "http", self.peer, leases, call is not None and call.is_waiting, None,
-            self.transport.get_write_buffer_size(),
+            self.transport.get_write_buffer_size(), self.requests, holds,
+            waited_for(call.waiter) if call is not None else None,
         )  # fmt: skip
 
     def end_after_this(self) -> None:
@@ -228,6 +231,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.running = cycle
+        self.requests += 1
         super()._start_asgi_task(cycle, app)
 
     def _hold(self, size: int) -> None:

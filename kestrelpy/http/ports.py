@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kestrelpy.access import Grant
 from kestrelpy.core import Broker, Log, Timetable
-from kestrelpy.operations import Caller, ConnectionFacts, Gate, Site, Work
+from kestrelpy.operations import Caller, ConnectionFacts, DamageFound, Gate, Site, Work
 
 
 class TurnPort(Protocol):
@@ -41,6 +41,7 @@ class HttpHost(Site, Protocol):
 
     broker: Broker
     timetable: Timetable
+    damage: DamageFound
     is_leaving: bool
 
     @property

@@ -71,8 +71,8 @@ class Conversation:
 
     __slots__ = (
         "_counters", "_elapsed", "_gate", "_is_handing_off", "_suggests_ms", "_transfer",
-        "broker", "closing", "get_handler", "has_overrun", "holder", "host", "is_behind",
-        "is_touched",
+        "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
+        "is_behind", "is_touched",
         "last_command_ms", "parser", "paused", "replies", "set_handler", "shell", "stream",
         "wants_bytes",
     )  # fmt: skip
@@ -94,6 +94,7 @@ class Conversation:
         self.holder = self.get_handler.holder
         self.stream: Iterator[bytes] | None = None
         self.closing = False
+        self.commands = 0  # so far
         self.is_behind = False  # True if bytes have come in that are not executed yet
         self.has_overrun = False  # True if it used up its share the last time
         self.paused = False
@@ -172,6 +173,7 @@ class Conversation:
             if command is None:
                 return
             self._counters.commands += 1
+            self.commands += 1
             self.last_command_ms = now_ms
             if self.replies.form is not self.replies.usual:
                 self.replies.form = self.replies.usual
@@ -280,6 +282,11 @@ class Conversation:
         if self._gate is not None and self._gate.is_waiting:
             return True
         return self.get_handler.is_held_up
+
+    @property
+    def waiter(self) -> Waiter | None:
+        """Its wait for an item; None: it does not wait for one."""
+        return self.get_handler.waits
 
     @property
     def is_idle(self) -> bool:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final
 from aiofiles.base import wrap
 
 import kestrelpy
-from journal.errors import JournalError
+from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.patience import pause
 from journal.store import Sizes
 from kestrelpy.config import Config, ConfigError, changed_settings
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.operations import Actions, Caller, ConnectionFacts, Gate
+from kestrelpy.operations import Actions, Caller, ConnectionFacts, DamageFound, Gate
 from kestrelpy.protocol import Lines, LogLimit, Room, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
@@ -109,7 +109,7 @@ class Daemon:
         self._began_with, self._handed = config, list[tuple[str, socket.socket]]()
         offset = ClockOffset(clock.wall_clock_offset_ms())
         self.broker = Broker(self.policies.of, self._make_log, offset, config.server.max_queues)
-        self.actions = Actions(offset)
+        self.actions, self.damage = Actions(offset), DamageFound(offset)
         self._loop = loop = asyncio.get_running_loop()
         self.directory = _directory(config, self._files)
         self.deletions = QueueDeletions(self.broker, self.directory, self._start_task)
@@ -125,7 +125,7 @@ class Daemon:
         self.timetable = self.schedules.timetable
         self.journal_jobs = self.turn.journal_jobs = JournalJobs(
             self._files, loop, self.turn.read_back, self.turn.retire_segments,
-            self.committer.remove, self.turn.browse_read, self.turn.shortage,
+            self.committer.remove, self.turn.browse_read, self.turn.shortage, self._note_damage,
         )  # fmt: skip
         self.start_read = self.journal_jobs.start_read
         self.logins = Logins(self.log_limit, clock.now_ms, self._start_task, self._wake)
@@ -168,6 +168,7 @@ class Daemon:
                 log.warning("%s", note)
             for damage in found.damages:
                 log.error("%s", damage.sentence())
+            self._note_damage(found.damages)
             try:
                 await self._listen()
             except BaseException:
@@ -501,6 +502,9 @@ class Daemon:
         end = self.log_limit.take(key, clock.now_ms())
         if end is not None:
             log.log(level, "%s%s", text, end)
+
+    def _note_damage(self, damages: list[Damage]) -> None:
+        self.damage.note(damages, clock.now_ms())
 
     def _start_task(self, work: Coroutine[object, object, None]) -> None:
         task = self._loop.create_task(work)

@@ -363,6 +363,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.lists.keys.KeyPage operations.lists.queues.QueueOrder
         operations.lists.queues.QueuePage
         operations.item_facts.ItemFacts operations.item_facts._Stored operations.item_life.ItemLife
+        operations.lists.connections.HeldItem operations.lists.journals.SegmentBucket
+        operations.lists.journals.SegmentTotals operations.damage.DamageFacts
         operations.preview.Preview operations.lists.deaths.DeathGroup
         operations.item_life.LifeEvent operations.item_life.LifePart operations.item_life.LostPlace
         operations.reading.ItemRead operations.reading.NoShape operations.reading.Page
@@ -448,6 +450,7 @@ _VALUES: Final[dict[str, str]] = {
     """,
     "what people did last, bounded; an entry lets go what it rested on": """
         operations.actions.Actions operations.actions.Action operations.actions._Entry
+        operations.damage.DamageFound
     """,
     "held by its task alone; it keeps the names that it found at its last look": """
         server.connections.sweep.ConnectionSweep

@@ -15,13 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from kestrelpy.operations import (
     ConnectionFacts,
+    DamageFacts,
     DelayedFacts,
+    HeldItem,
     ItemFacts,
     JournalFacts,
     KeyFacts,
     LeaseFacts,
     QueueFacts,
     ScheduleFacts,
+    SegmentBucket,
+    SegmentTotals,
     ServerFacts,
 )
 
@@ -80,7 +84,8 @@ Delayed: Any = model_of(DelayedFacts, "Delayed")
 Schedule: Any = model_of(
     ScheduleFacts, "Schedule", name=(str, ...), words=(str | None, ...), coming=(list[int], ...)
 )
-Connection: Any = model_of(ConnectionFacts, "Connection")
+Held: Any = model_of(HeldItem, "HeldItem")
+Connection: Any = model_of(ConnectionFacts, "Connection", holds=(list[Held], ...))
 Item: Any = model_of(
     ItemFacts, "Item", body=(str | None, None), base64=(str | None, None), is_cut=(bool, False),
     body_bytes=(int | None, None),
@@ -206,14 +211,23 @@ class Reasons(BaseModel):
     next: str | None
 
 
+Bucket: Any = model_of(SegmentBucket, "SegmentBucket")
+Segments: Any = model_of(SegmentTotals, "Segments", by_share=(list[Bucket], ...))
+Damage: Any = model_of(DamageFacts, "Damage")
+
+
 class JournalState(BaseModel):
-    """The journals of all queues together."""
+    """The journals of all queues together. `damages` counts what was found since the start but the
+    rest of a crash; `damage` is the newest of all."""
 
     health: str
     unwell: list[str]
     disk_free_bytes: int | None
     syncs: int
     batches: int
+    segments: Segments
+    damages: int
+    damage: list[Damage]
 
 
 class Mode(BaseModel):

@@ -6,7 +6,7 @@ One rule: a connection is shown by its peer; nothing shows an argument, an envir
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
@@ -25,12 +25,18 @@ from kestrelpy.http.admin.common import (
 )
 from kestrelpy.http.admin.health import totals_of
 from kestrelpy.http.admin.models import shown
-from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.answers import HttpError, answer, without_paths
+from kestrelpy.http.call import Call
 from kestrelpy.http.models import errors
 from kestrelpy.http.values import refuse_unclear
-from kestrelpy.operations import Rests
+from kestrelpy.operations import ConnectionFacts, Rests, survey_segments
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
+
+
+def members_of_connection(facts: ConnectionFacts) -> dict[str, Any]:
+    """Return the facts of a connection as members."""
+    return {**shown(facts), "holds": [shown(each) for each in facts.holds]}
 
 
 @router.get("/connections", summary="Connections", response_model=models.ConnectionPage)
@@ -38,7 +44,7 @@ async def get_connections(request: Request, limit: Limit = 100, after: After = 0
     """Answer with the connections of all wires, the oldest first."""
     call = call_of(request)
     found = call.host.connection_facts(after, limit + 1, call.now_ms())
-    rows = [shown(each) for each in islice(found, limit)]
+    rows = [members_of_connection(each) for each in islice(found, limit)]
     cursor = rows[-1]["id"] if len(found) > limit else None
     return answer({"connections": rows, "next": next_page(request, cursor)})
 
@@ -66,7 +72,21 @@ async def get_journal(request: Request) -> Response:
         "health": totals.health, "unwell": totals.unwell,
         "disk_free_bytes": await call.host.disk_free_bytes(),
         "syncs": counters.sync_us.count, "batches": counters.batch_records.count,
+        **await members_of_journals(call),
     })  # fmt: skip
+
+
+async def members_of_journals(call: Call) -> dict[str, Any]:
+    """Return the segments of all journals, and the damage that was found."""
+    totals = await call.run(survey_segments(call.broker))
+    damage = call.host.damage
+    return {
+        "segments": {**shown(totals), "by_share": [shown(each) for each in totals.by_share]},
+        "damages": damage.count,
+        "damage": [
+            {**shown(each), "what": without_paths(each.what)} for each in reversed(damage.kept)
+        ],
+    }  # fmt: skip
 
 
 @router.get("/mode", summary="The mode of the server", response_model=models.Mode)

@@ -29,11 +29,28 @@ class Line(NamedTuple):
 
 
 class ServerState(NamedTuple):
-    """What the verdict needs of the server as a whole."""
+    """What the verdict needs of the server as a whole. `damages` were found since the start."""
 
     mode: str
     is_leaving: bool
     disk_full_in_ms: int | None
+    damages: int = 0
+
+
+class ServerLines:
+    """What is wrong with the server; a line that lasts keeps its beginning."""
+
+    __slots__ = ("_since", "lines")
+
+    def __init__(self) -> None:
+        self._since: dict[str, int] = {}
+        self.lines: list[Line] = []
+
+    def look(self, server: ServerState, now_ms: int) -> None:
+        """Renew the lines."""
+        found = server_lines(server)
+        self._since = {each.code: self._since.get(each.code, now_ms) for each in found}
+        self.lines = [each._replace(since_ms=self._since[each.code]) for each in found]
 
 
 def disk_full_in_ms(free: Sequence[float | None], step_ms: int) -> int | None:
@@ -51,9 +68,12 @@ def disk_full_in_ms(free: Sequence[float | None], step_ms: int) -> int | None:
     return int(last / filled * (last_at - first_at) * step_ms)
 
 
-def lines_of(server: ServerState, troubles: Mapping[bytes, Iterable[Trouble]]) -> list[Line]:
-    """Return what is wrong, the worst first, LINES_MAX at most; the last one counts the rest."""
-    found = _server_lines(server)
+def lines_of(server: Iterable[Line], troubles: Mapping[bytes, Iterable[Trouble]]) -> list[Line]:
+    """Return what is wrong, the worst first, LINES_MAX at most; the last one counts the rest.
+
+    `server` are the lines of the server as a whole.
+    """
+    found = list(server)
     of_queues = [
         (LEVELS.index(each.level), each.since_ms, name, each)
         for name, some in troubles.items() for each in some
@@ -72,7 +92,8 @@ def lines_of(server: ServerState, troubles: Mapping[bytes, Iterable[Trouble]]) -
     return found
 
 
-def _server_lines(server: ServerState) -> list[Line]:
+def server_lines(server: ServerState) -> list[Line]:
+    """Return what is wrong with the server as a whole; since when is not known here."""
     found = list[Line]()
     if server.is_leaving:
         found.append(Line("bad", "draining", "the server stops", "#/journal", None))
@@ -87,6 +108,10 @@ def _server_lines(server: ServerState) -> list[Line]:
         level: Level = "bad" if left_ms < _SOON_MS else "warn"
         text = f"the disk is full in {span(left_ms)} at this rate"
         found.append(Line(level, "disk_filling", text, "#/journal", None))
+    if server.damages:
+        places = "1 damaged place" if server.damages == 1 else f"{server.damages} damaged places"
+        text = f"{places} found in journals since the start, and set aside"
+        found.append(Line("warn", "damaged", text, "#/journal", None))
     return found
 
 

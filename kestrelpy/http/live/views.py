@@ -14,6 +14,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from kestrelpy.http.admin import (
     find_queue,
+    members_of_connection,
+    members_of_journals,
     members_of_queue,
     row_of_item,
     rows_of_schedules,
@@ -21,6 +23,7 @@ from kestrelpy.http.admin import (
     totals_of,
 )
 from kestrelpy.http.call import Call
+from kestrelpy.http.live.command_rates import CommandRates
 from kestrelpy.http.live.figures import percentile
 from kestrelpy.http.live.heat import Heat, percentiles
 from kestrelpy.http.live.rings import Ring
@@ -81,6 +84,7 @@ class Sources(NamedTuple):
 
     samples: Sampler
     orders: QueueOrders
+    commands: CommandRates
     server: Callable[[], Members]  # the figures that only the live side has
 
 
@@ -203,8 +207,9 @@ async def _dead(view: View, call: Call, sources: Sources) -> Rendered:
 
 async def _connections(view: View, call: Call, sources: Sources) -> Rendered:
     found = call.host.connection_facts(view.after, view.limit + 1, call.now_ms())
-    rows = [shown(each) for each in found[: view.limit]]
+    rows = [members_of_connection(each) for each in found[: view.limit]]
     for row in rows:
+        row["rate"] = sources.commands.rate(row["id"], row.pop("commands"), call.now_ms())
         idle_ms = row["idle_ms"]
         row["idle_ms"] = idle_ms // 1000 * 1000 if idle_ms is not None else None
     cursor = rows[-1]["id"] if len(found) > view.limit else None
@@ -224,7 +229,8 @@ async def _journal(view: View, call: Call, sources: Sources) -> Rendered:
     return Rendered({
         "health": totals.health, "unwell": totals.unwell, "syncs": counters.sync_us.count,
         "batches": counters.batch_records.count, **_syncs(call, sources.samples),
-        **sources.server(), "mode": call.host.mode, "append": _newest(ring, call),
+        **sources.server(), "mode": call.host.mode, **await members_of_journals(call),
+        "append": _newest(ring, call),
     }, ring)  # fmt: skip
 
 

@@ -23,9 +23,16 @@ from kestrelpy.errors import Refused
 from kestrelpy.http.answers import HttpError, status_of, without_paths
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.live.changes import changes
+from kestrelpy.http.live.command_rates import CommandRates
 from kestrelpy.http.live.rows import QueueOrders
 from kestrelpy.http.live.sampler import Sampler
-from kestrelpy.http.live.verdict import ServerState, disk_full_in_ms, lines_of, verdict
+from kestrelpy.http.live.verdict import (
+    ServerLines,
+    ServerState,
+    disk_full_in_ms,
+    lines_of,
+    verdict,
+)
 from kestrelpy.http.live.views import Members, Rendered, Sources, View, past, render
 from kestrelpy.http.ports import HttpHost
 
@@ -88,8 +95,11 @@ class Live:
         self._watched: dict[View, Watched] = {}
         self._streams = 0
         self._disk_free: int | None = None
+        self._server_lines = ServerLines()
         self._common: Members = {}  # what every view has, of this tick
-        self._sources = Sources(self.samples, QueueOrders(self.samples), self._server)
+        self._sources = Sources(
+            self.samples, QueueOrders(self.samples), CommandRates(), self._server
+        )
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -123,6 +133,7 @@ class Live:
         broker = self._host.broker
         counts = broker.counters.sync_us.counts
         self.samples.look(broker, self._call.now_ms(), counts, self._disk_free)
+        self._server_lines.look(self._state(), self._call.now_ms())
         self._common = {}
         for view, watched in list(self._watched.items()):
             watched.renew(self.samples.ticks, await self._render(view))
@@ -161,10 +172,8 @@ class Live:
 
     def _make_common(self) -> Members:
         host = self._host
-        lines = lines_of(
-            ServerState(host.mode, host.is_leaving, self._disk_full_in_ms()),
-            self.samples.troubles,
-        )  # fmt: skip
+        self._server_lines.look(self._state(), host.now_ms())
+        lines = lines_of(self._server_lines.lines, self.samples.troubles)
         return {
             "started_ms": host.started_ms + self._offset_ms,
             "verdict": verdict(lines, self._offset_ms),
@@ -173,6 +182,12 @@ class Live:
                 "read_only": host.mode != "up", "allow_delete": host.allow_delete,
             },
         }  # fmt: skip
+
+    def _state(self) -> ServerState:
+        host = self._host
+        return ServerState(
+            host.mode, host.is_leaving, self._disk_full_in_ms(), host.damage.count
+        )
 
     def _server(self) -> Members:
         """Return the figures of the process."""

@@ -1,15 +1,32 @@
 """What the server says of a connection.
 
-One rule: it names the peer and counts; it shows nothing that the client sent.
+One rule: it names the peer, queues and items, and counts; it shows no body.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kestrelpy.core import Holder, Subscription, Waiter
+
+HELD_MAX: Final = 5
+
+
+class HeldItem(NamedTuple):
+    """An item that a connection has leased."""
+
+    queue: str
+    item: int
+    began_ms: int
 
 
 class ConnectionFacts(NamedTuple):
-    """One connection. `idle_ms` counts from its last bytes; None: the wire does not count it."""
+    """One connection. `idle_ms` counts from its last bytes; None: the wire does not count it.
+
+    `commands` counts its commands, or requests, so far. `holds` has its oldest leases, HELD_MAX at
+    most; `waits_for` names the queue that it waits for.
+    """
 
     id: int
     wire: str
@@ -18,3 +35,20 @@ class ConnectionFacts(NamedTuple):
     is_waiting: bool
     idle_ms: int | None
     held_bytes: int
+    commands: int
+    holds: list[HeldItem]
+    waits_for: str | None
+
+
+def held_items(holder: Holder) -> list[HeldItem]:
+    """Return the oldest leases of this holder."""
+    held = list[HeldItem]()
+    for lease in islice(holder.leases, HELD_MAX):
+        assert isinstance(lease.owner, Subscription)
+        held.append(HeldItem(lease.owner.name.decode("ascii"), lease.item.id, lease.began_ms))
+    return held
+
+
+def waited_for(waiter: Waiter | None) -> str | None:
+    """Return the queue that this waiter waits for; None: it does not wait."""
+    return waiter.name.decode("ascii") if waiter is not None and not waiter.done else None

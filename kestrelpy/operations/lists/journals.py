@@ -1,14 +1,22 @@
-"""What the journal of a queue says of itself.
+"""What the journal of a queue says of itself; and the segments of all journals together.
 
-One rule: it names no file and no folder.
+    each segment ──▶ sealed? ──▶ how much of it is live: none │ < 25 % │ < 50 % │ < 75 % │ more
+
+One rule: it names no folder, and a slice looks at a bounded number of segments.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import Final, NamedTuple
 
-from kestrelpy.core import Queue, on_disk
+from kestrelpy.core import Broker, ChildQueue, Queue, on_disk
 from kestrelpy.operations.facts import State, state_of
+from kestrelpy.operations.ports import PAUSE
+
+SHARES: Final = ("none", "below_25", "below_50", "below_75", "more")
+_QUARTERS: Final = 4
+_PER_SLICE: Final = 1000  # queues and segments
 
 
 class JournalFacts(NamedTuple):
@@ -42,3 +50,64 @@ def journal_facts(queue: Queue) -> JournalFacts:
         records_synced=commit.lsn_durable if commit is not None else 0,
         is_syncing=commit is not None and commit.lsn_in_flight > 0,
     )
+
+
+class SegmentBucket(NamedTuple):
+    """The sealed segments of which this share is live."""
+
+    share: str
+    segments: int
+    bytes: int
+    live_bytes: int
+
+
+class SegmentTotals(NamedTuple):
+    """The segments of all journals. `reclaimable_bytes` of the sealed ones are no live items' and
+    are not retained: compaction gives them back. Live bytes are counted without meta and padding,
+    and are a guess after a start."""
+
+    segments: int
+    bytes: int
+    active_bytes: int
+    retained_bytes: int
+    reclaimable_bytes: int
+    by_share: list[SegmentBucket]
+
+
+def survey_segments(broker: Broker) -> Generator[bytes, None, SegmentTotals]:
+    """Return the totals of all journals."""
+    counts = [[0, 0, 0] for _ in SHARES]
+    segments = size = active = retained = reclaimable = looked = 0
+    for name in list(broker.queues):
+        queue = broker.queues.get(name)
+        disk = on_disk(queue.log) if queue is not None else None
+        looked += 1
+        if queue is None or disk is None or isinstance(queue, ChildQueue):
+            continue
+        journal = disk.journal
+        kept = queue.log.retained_bytes() if queue.retained else 0
+        retained += kept
+        for segment in list(journal.segments):
+            looked, segments, size = looked + 1, segments + 1, size + segment.capacity
+            if segment is journal.active:
+                active += segment.capacity
+                continue
+            live = min(segment.live_bytes, segment.capacity) if segment.live else 0
+            bucket = counts[_bucket(live, segment.capacity)]
+            for place, value in enumerate((1, segment.capacity, live)):
+                bucket[place] += value
+            if not kept:
+                reclaimable += segment.capacity - live
+            if not looked % _PER_SLICE:
+                yield PAUSE
+        if looked >= _PER_SLICE:
+            looked = 0
+            yield PAUSE
+    by_share = [
+        SegmentBucket(share, *bucket) for share, bucket in zip(SHARES, counts, strict=True)
+    ]
+    return SegmentTotals(segments, size, active, retained, reclaimable, by_share)
+
+
+def _bucket(live: int, capacity: int) -> int:
+    return min(1 + live * _QUARTERS // max(capacity, 1), _QUARTERS) if live else 0

@@ -70,6 +70,12 @@ class GetHandler:
             self._browser is not None and self._browser.is_held_up
         )
 
+    @property
+    def waits(self) -> Waiter | None:
+        """The wait of a fetch or a peek; None: there is none."""
+        browser = self._browser
+        return self.waiter or (browser.waiter if browser is not None else None)
+
     # -- fetching ---------------------------------------------------------------------------
 
     def fetch(self, command: Fetch, now_ms: int) -> Iterator[bytes] | None:

@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 
 from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
-from kestrelpy.operations import ConnectionFacts
+from kestrelpy.operations import ConnectionFacts, held_items, waited_for
 from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, LoginPort, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
@@ -142,7 +142,8 @@ class Connection(asyncio.Protocol):
         idle_ms = max(now_ms - self.heard_ms, 0) if self.heard_ms else None
         return ConnectionFacts(
             self.number, self._wire.name, talk.holder.name, len(talk.holder.leases),
-            talk.is_waiting, idle_ms, self.held_bytes,
+            talk.is_waiting, idle_ms, self.held_bytes, talk.commands, held_items(talk.holder),
+            waited_for(talk.waiter),
         )  # fmt: skip
 
     def eof_received(self) -> bool:

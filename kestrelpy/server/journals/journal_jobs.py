@@ -82,9 +82,11 @@ class JournalJobs:
         outdated: Callable[[JournalLog, list[str]], None],
         browse_read: Callable[[Caller], None],
         shortage: Shortage | None = None,
+        damaged: Callable[[list[Damage]], None] = lambda damages: None,
     ) -> None:
         """`outdated` gets the segments that another one replaces; `browse_read` gets the
-        caller whose read has ended."""
+        caller whose read has ended; `damaged` gets the damage that reads have found."""
+        self._damaged = damaged
         self._shortage = shortage or Shortage(loop)
         self._sleep: Sleep = asyncio.sleep
         self._files = files
@@ -139,6 +141,7 @@ class JournalJobs:
         backlog.damages, reader.damages = [], []
         for damage in damages:
             log.error("%s", damage.sentence())
+        self._damaged(damages)
         self._start(target, self._set_aside(target, damages))
 
     async def _set_aside(self, target: JournalLog, damages: list[Damage]) -> None:

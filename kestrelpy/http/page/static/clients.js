@@ -45,6 +45,6 @@ export class Clients extends List {
       { label: "Unsent", kind: "n", minor: true, text: (r) => bytes(r.held_bytes) },
       { label: "Actions", minor: true, key: (r) => [r.id, r.leases, r.wire], node: (r) => actionButton("Close…", () => close(r), { small: true }) ?? "" },
     ], "No client is connected.");
-    this.elements = [this.table.element, this.tools];
+    this.elements = [this.table.element, this.steps];
   }
 }

@@ -63,7 +63,7 @@ export class Dead extends List {
       { label: "Attempts", kind: "n", text: (r) => number(r.attempts) },
       { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
     ], "No dead letters here.", { select: () => this.tell() });
-    this.elements = [el("h3", {}, "By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, this.tools];
+    this.elements = [el("h3", {}, "By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, this.steps];
     this.tell();
     this.watch();
   }

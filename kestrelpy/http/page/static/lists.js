@@ -16,7 +16,7 @@ export class List {
   constructor(change) {
     this.next = button("Next", () => change({ after: this.view.next }), { id: "next" });
     this.first = button("From the beginning", () => change({ after: null }));
-    this.tools = el("div", { class: "tools" }, this.first, this.next);
+    this.steps = el("div", { class: "tools" }, this.first, this.next);
   }
 
   update(view) {
@@ -45,7 +45,7 @@ export class Items extends List {
       { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
       { label: "Body", kind: "t body", minor: true, text: (r) => printed(r.body ?? `base64: ${r.base64}`).slice(0, 120) },
     ], state === "delayed" ? "No item is delayed." : "No item is here. Those that are delayed have no place yet: choose their state.");
-    this.elements = [el("div", { class: "tools" }, el("label", {}, "State", by), el("label", {}, "Key", key)), this.table.element, this.tools];
+    this.elements = [el("div", { class: "tools" }, el("label", {}, "State", by), el("label", {}, "Key", key)), this.table.element, this.steps];
   }
 }
 
@@ -62,7 +62,7 @@ export class Keys extends List {
       { label: "Actions", minor: false, key: (r) => [r.holder, r.token, r.holder_state], node: (r) => el("div", { class: "buttons" },
         ...(r.holder_state === "leased" ? leaseButtons(name, { ...r, id: r.holder, holder: r.lease_holder }, { only: true }) : [chainButton(name, r)])) },
     ], "No item waits for a key.");
-    this.elements = [this.table.element, this.tools];
+    this.elements = [this.table.element, this.steps];
   }
 }
 
@@ -81,6 +81,6 @@ export class Leases extends List {
       { label: "Token", kind: "n", minor: true, text: (r) => r.token ?? "–" },
       { label: "Actions", key: (r) => [r.id, r.token, r.holder], node: (r) => el("div", { class: "buttons" }, ...leaseButtons(name, r)) },
     ], "No item is leased.");
-    this.elements = [this.table.element, this.tools];
+    this.elements = [this.table.element, this.steps];
   }
 }

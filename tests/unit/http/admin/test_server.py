@@ -15,6 +15,9 @@ async def test_connections_of_all_wires_are_listed_and_closed(tmp_path: Path) ->
         found = (await server.client.get("/admin/connections")).json()["connections"]
         (held,) = (each for each in found if each["wire"] == "memcache")
         assert (held["leases"], {each["wire"] for each in found}) == (1, {"memcache", "http"})
+        (lease,) = held["holds"]
+        assert (lease["queue"], lease["item"], lease["began_ms"] > 0) == ("jobs", 1, True)
+        assert (held["commands"], held["waits_for"]) == (2, None)
         page = (await server.client.get("/admin/connections?limit=1")).json()
         rest = (await server.client.get(page["next"])).json()["connections"]
         assert [each["id"] for each in page["connections"] + rest] == [e["id"] for e in found]
@@ -50,3 +53,39 @@ async def test_drain_needs_a_setting(tmp_path: Path) -> None:
         said = await server.client.post("/admin/drain")
         assert said.status_code == 403
         assert "allow_shutdown" in said.json()["description"]
+
+
+async def test_a_connection_names_the_queue_that_it_waits_for(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        peers = [await server.memcache(), await server.memcache()]
+        for peer, verb in zip(peers, (b"open", b"peek/after=0"), strict=True):
+            peer.writer.write(b"get jobs/%b/t=20s\r\n" % verb)
+        waits = set[str | None]()
+        while waits != {"jobs"}:
+            found = (await server.client.get("/admin/connections")).json()["connections"]
+            waits = {each["waits_for"] for each in found if each["wire"] == "memcache"}
+        (http,) = (each for each in found if each["wire"] == "http")
+        assert http["commands"] > 0
+
+
+async def test_the_journal_tells_its_segments_and_the_damage_that_a_start_found(
+    tmp_path: Path,
+) -> None:
+    async with web(tmp_path) as server:
+        for number in range(20):
+            await server.client.post("/queues/jobs/items", content=b"body %d" % number)
+        found = (await server.client.get("/admin/journal")).json()
+        assert (found["damages"], found["damage"]) == (0, [])
+        assert found["segments"]["segments"] == 1
+        assert found["segments"]["bytes"] == found["segments"]["active_bytes"] > 0
+    (file,) = (tmp_path / "data").rglob("*.seg*")
+    data = bytearray(file.read_bytes())
+    data[data.index(b"body 7")] ^= 1
+    file.write_bytes(data)
+    async with web(tmp_path) as server:
+        found = (await server.client.get("/admin/journal")).json()
+        (damage,) = found["damage"]
+        assert (found["damages"], damage["kind"]) == (1, "corrupt")
+        assert str(tmp_path) not in damage["what"]
+        view = (await server.client.get("/views?view=journal")).json()
+        assert (view["damages"], view["segments"]["segments"]) == (1, found["segments"]["segments"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from journal.errors import JournalFailed
+from kestrelpy.core.queue.child_queue import ABANDONED_MS
 from kestrelpy.http.live import troubles
 from kestrelpy.http.live.figures import figures_of
-from kestrelpy.http.live.troubles import death_trouble, span, troubles_of
+from kestrelpy.http.live.troubles import Trouble, death_trouble, span, troubles_of
 from tests.support.server_harness import ServerHarness
 
 
@@ -50,6 +52,32 @@ def test_a_key_that_blocks_for_long_is_one(server: ServerHarness) -> None:
     found = troubles_of(queue, figures_of(queue, server.now_ms), server.now_ms)
     assert [(each.code, each.tab) for each in found] == [("blocked", "keys")]
     assert found[0].text.startswith("1 key is blocked, and the oldest item has waited for")
+
+
+def test_a_failed_journal_is_the_worst_and_a_full_disk_is_bad(server: ServerHarness) -> None:
+    log = server.broker.queues[b"jobs"].log
+    log.no_room = "disk full: no room for the next segment"
+    (found,) = of(server, b"jobs")
+    assert (found.level, found.code, found.tab) == ("bad", "disk_full", "now")
+    assert "nothing new is stored" in found.text
+    log.failure = JournalFailed("/srv/data/1.segment: syncing failed: Input/output error")
+    (found,) = of(server, b"jobs")
+    assert (found.level, found.code) == ("bad", "failed")
+    assert "nothing is acknowledged until a restart" in found.text
+    assert ".../1.segment: syncing failed" in found.text
+
+
+def test_a_child_that_nobody_reads_is_one_after_a_day(server: ServerHarness) -> None:
+    server.say("a", b"get jobs+audit/peek", b"set jobs 0 0 1", b"x")
+    assert [each.code for each in of(server, b"jobs+audit")] == []
+    server.now_ms += ABANDONED_MS
+    codes = [(each.level, each.code) for each in of(server, b"jobs+audit")]
+    assert codes == [("warn", "abandoned")]
+
+
+def of(server: ServerHarness, name: bytes) -> list[Trouble]:
+    queue = server.broker.queues[name]
+    return troubles_of(queue, figures_of(queue, server.now_ms), server.now_ms)
 
 
 def test_dead_letters_are_one_while_they_come() -> None:

@@ -6,6 +6,7 @@ from kestrelpy.http.live.troubles import Trouble
 from kestrelpy.http.live.verdict import (
     LINES_MAX,
     Line,
+    ServerLines,
     ServerState,
     disk_full_in_ms,
     lines_of,
@@ -15,19 +16,25 @@ from kestrelpy.http.live.verdict import (
 WELL = ServerState("up", False, None)
 
 
+def seen(server: ServerState, now_ms: int = 5) -> list[Line]:
+    lines = ServerLines()
+    lines.look(server, now_ms)
+    return lines.lines
+
+
 def trouble(level: str, since_ms: int) -> Trouble:
     return Trouble(level, "paused", "paused", "now", since_ms)  # type: ignore[arg-type]
 
 
 def test_no_trouble_is_well() -> None:
-    assert verdict(lines_of(WELL, {}), 0) == {"level": "ok", "lines": []}
+    assert verdict(lines_of([], {}), 0) == {"level": "ok", "lines": []}
 
 
 def test_the_worst_comes_first_then_the_oldest() -> None:
     troubles = {
         b"new": [trouble("warn", 9)], b"old": [trouble("warn", 3)], b"bad": [trouble("bad", 8)],
     }
-    lines = lines_of(ServerState("readonly", False, 60_000), troubles)
+    lines = lines_of(seen(ServerState("readonly", False, 60_000)), troubles)
     assert [each.level for each in lines] == ["bad", "bad", "warn", "warn", "warn"]
     assert lines[0].text == "the disk is full in 60 s at this rate"
     assert [each.text for each in lines[2:]] == [
@@ -41,10 +48,10 @@ def test_the_worst_comes_first_then_the_oldest() -> None:
 
 def test_more_than_fit_are_counted() -> None:
     troubles = {b"q%03d" % number: [trouble("warn", number)] for number in range(100)}
-    lines = lines_of(ServerState("quiescent", True, None), troubles)
+    lines = lines_of(seen(ServerState("quiescent", True, None)), troubles)
     assert len(lines) == LINES_MAX
     assert lines[-1] == Line("warn", "more", "and 83 more troubles of queues", "#/queues", None)
-    assert len(lines_of(WELL, dict(list(troubles.items())[:LINES_MAX]))) == LINES_MAX
+    assert len(lines_of([], dict(list(troubles.items())[:LINES_MAX]))) == LINES_MAX
 
 
 def test_a_disk_that_fills_is_full_at_some_time() -> None:
@@ -53,3 +60,28 @@ def test_a_disk_that_fills_is_full_at_some_time() -> None:
     assert disk_full_in_ms(free[:5], 1000) is None, "too few points"
     assert disk_full_in_ms([100.0] * 9, 1000) is None
     assert disk_full_in_ms([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 1000) is None, "it empties"
+
+
+def test_each_trouble_of_the_server_has_a_code_a_link_and_its_beginning() -> None:
+    lines, codes = ServerLines(), list[tuple[str, str, int | None]]()
+    for now_ms, state in (
+        (1, WELL), (2, ServerState("readonly", False, None)),
+        (3, ServerState("readonly", False, 23 * 3_600_000, 1)),
+        (4, ServerState("quiescent", True, 60_000, 2)), (5, WELL),
+        (6, ServerState("readonly", False, None)),
+    ):
+        lines.look(state, now_ms)
+        codes += [(each.level, each.code, each.since_ms) for each in lines.lines]
+        assert {each.link for each in lines.lines} <= {"#/journal"}
+    assert codes == [
+        ("warn", "readonly", 2),
+        ("warn", "readonly", 2), ("warn", "disk_filling", 3), ("warn", "damaged", 3),
+        ("bad", "draining", 4), ("warn", "quiescent", 4), ("bad", "disk_filling", 3),
+        ("warn", "damaged", 3), ("warn", "readonly", 6),
+    ]  # fmt: skip
+
+
+def test_damage_is_counted_in_a_sentence() -> None:
+    (one,), (two,) = (seen(ServerState("up", False, None, count)) for count in (1, 2))
+    assert one.text == "1 damaged place found in journals since the start, and set aside"
+    assert two.text.startswith("2 damaged places")

@@ -86,3 +86,20 @@ async def test_what_people_did_is_shown_by_either_wire_and_a_restart_and_a_reloa
         assert times == sorted(times, reverse=True)
         of_jobs = (await server.client.get("/views?view=queue&queue=jobs")).json()["actions"]
         assert [each["what"] for each in of_jobs] == ["move", "reload", "flush", "pause", "start"]
+
+
+async def test_a_connection_shows_its_rate_and_what_it_holds(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        client = await server.memcache()
+        await client.ask(b"set jobs 0 0 1\r\nx\r\n")
+        await client.ask(b"get jobs/open\r\n")
+        path = "/views?view=connections"
+        rows = (await server.client.get(path)).json()["rows"]["rows"].values()
+        (row,) = (each for each in rows if each["wire"] == "memcache")
+        assert (row["rate"], row["holds"][0]["item"]) == (None, 1)
+        assert "commands" not in row
+        while row["rate"] is None:
+            await client.ask(b"version\r\n")
+            rows = (await server.client.get(path)).json()["rows"]["rows"].values()
+            (row,) = (each for each in rows if each["wire"] == "memcache")
+        assert row["rate"] > 0

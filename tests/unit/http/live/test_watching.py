@@ -187,3 +187,19 @@ def live_of(server: Web) -> watching.Live:
     door = server.daemon._http._door
     assert door is not None
     return cast(watching.Live, cast(Any, door._at_open).__self__)
+
+
+async def test_a_mode_is_in_the_verdict_with_its_beginning_before_anybody_looked(
+    tmp_path: Path,
+) -> None:
+    async with web(tmp_path) as server:
+        await server.client.patch("/admin/mode", json={"mode": "readonly"})
+        first = (await server.client.get("/views?view=overview")).json()
+        (line,) = first["verdict"]["lines"]
+        assert (line["code"], line["link"]) == ("readonly", "#/journal")
+        assert first["started_ms"] <= line["since_ms"] <= first["now_ms"]
+        async with events(server, "view=overview") as stream:
+            for _ in range(2):
+                await stream.next()
+        (later,) = (await server.client.get("/views?view=overview")).json()["verdict"]["lines"]
+        assert later == line

@@ -1,0 +1,51 @@
+"""The damage that was found in journals since the start: what, where, and when.
+
+One rule: the newest of it is kept, and all of it is counted; the log has every sentence.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from journal.errors import Damage
+from kestrelpy.core import ClockOffset
+
+KEPT_MAX: Final = 50
+_TORN: Final = "torn"  # the rest of a crash: no promise was broken
+
+
+class DamageFacts(NamedTuple):
+    """One damaged place. `at_ms`, on the wall clock, is when it was found; `bytes` are kept aside,
+    those of a foreign file stay where they are."""
+
+    at_ms: int
+    kind: str
+    what: str
+    bytes: int
+
+
+class DamageFound:
+    """The damage of one server. `count` leaves out what a crash tore after the last sync."""
+
+    __slots__ = ("_clock", "count", "first_ms", "kept")
+
+    def __init__(self, clock: ClockOffset) -> None:
+        self._clock = clock
+        self.kept: deque[DamageFacts] = deque(maxlen=KEPT_MAX)
+        self.count = 0
+        self.first_ms: int | None = None  # steady time
+
+    def note(self, damages: Iterable[Damage], now_ms: int) -> None:
+        """Note damage that was found now; what was found before is left out."""
+        for each in damages:
+            sentence = each.sentence()
+            if any(sentence == known.what for known in self.kept):
+                continue
+            if each.kind != _TORN:
+                self.count += 1
+                self.first_ms = now_ms if self.first_ms is None else self.first_ms
+            size = max(each.end - each.offset, 0)
+            at_ms = now_ms + self._clock.offset_ms
+            self.kept.append(DamageFacts(at_ms, each.kind, sentence, size))

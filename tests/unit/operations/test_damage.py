@@ -1,0 +1,31 @@
+"""Damage is counted, and its newest is kept; what a crash tore is none."""
+
+from __future__ import annotations
+
+from journal.errors import Damage
+from kestrelpy.core.clock import ClockOffset
+from kestrelpy.operations.damage import KEPT_MAX, DamageFound
+
+
+def damage(kind: str, at: int = 0) -> Damage:
+    return Damage(kind, "/srv/q/1.seg", at, at + 8, "not a whole record", 1, 1)  # type: ignore[arg-type]
+
+
+def test_damage_is_kept_with_its_sentence_and_the_wall_time() -> None:
+    found = DamageFound(ClockOffset(1000))
+    found.note([damage("corrupt", 64), damage("torn")], 5)
+    assert (found.count, found.first_ms) == (1, 5)
+    first, second = found.kept
+    assert (first.at_ms, first.kind, first.bytes) == (1005, "corrupt", 8)
+    assert first.what.startswith("/srv/q/1.seg: corrupt at byte 64 to 72")
+    assert second.kind == "torn"
+    found.note([damage("corrupt", 64)], 9)
+    assert (found.count, len(found.kept)) == (1, 2), "a read meets what the start has found"
+
+
+def test_all_of_it_is_counted_and_the_newest_is_kept() -> None:
+    found = DamageFound(ClockOffset(0))
+    for number in range(KEPT_MAX + 3):
+        found.note([damage("corrupt", number * 8)], number)
+    assert (found.count, len(found.kept), found.first_ms) == (KEPT_MAX + 3, KEPT_MAX, 0)
+    assert found.kept[0].at_ms == 3
