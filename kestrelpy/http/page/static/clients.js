@@ -3,7 +3,7 @@
 import { actionButton, confirm } from "/page/dialogs.js";
 import { el } from "/page/dom.js";
 import { List } from "/page/lists.js";
-import { given, queueLink } from "/page/places.js";
+import { given, itemLink, queueLink } from "/page/places.js";
 import { curl } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
 import { Table } from "/page/tables.js";
@@ -22,14 +22,6 @@ function close(row) {
   });
 }
 
-// What a connection waits for: queues by name if the server says them.
-function waits(row) {
-  const queues = row.waits_for ?? row.waiting_in ?? null;
-  if (typeof queues === "string") return [queueLink(queues)];
-  if (queues?.length) return queues.flatMap((each, at) => [at ? ", " : "", queueLink(each)]);
-  return [row.is_waiting ? "for an item" : "–"];
-}
-
 export class Clients extends List {
   constructor(_, parameters, change) {
     super(change);
@@ -39,8 +31,9 @@ export class Clients extends List {
       { label: "Peer", kind: "t", key: (r) => r.peer, node: (r) => el("b", {}, r.peer) },
       { label: "Wire", text: (r) => r.wire },
       { label: "Leases", kind: "n", marks: true, text: (r) => number(r.leases) },
-      { label: "Waits", key: (r) => [r.is_waiting, r.waits_for, r.waiting_in], node: waits },
-      { label: "Commands", kind: "n", minor: true, text: (r) => rate(r.rate ?? r.commands_rate) },
+      { label: "Holds", minor: true, key: (r) => r.holds, node: (r) => r.holds.map((each) => el("div", {}, itemLink(each.queue, each.item), ` of ${each.queue}`)) },
+      { label: "Waits in", key: (r) => [r.is_waiting, r.waits_for], node: (r) => (r.waits_for ? queueLink(r.waits_for) : r.is_waiting ? "a queue" : "–") },
+      { label: "Commands", kind: "n", minor: true, text: (r) => rate(r.rate) },
       { label: "Idle", kind: "n", minor: true, text: (r) => (r.idle_ms == null ? "–" : span(r.idle_ms)) },
       { label: "Unsent", kind: "n", minor: true, text: (r) => bytes(r.held_bytes) },
       { label: "Actions", minor: true, key: (r) => [r.id, r.leases, r.wire], node: (r) => actionButton("Close…", () => close(r), { small: true }) ?? "" },

@@ -1,7 +1,7 @@
 // Dead letters: over all queues, and of one queue by reason.
 
 import { bar } from "/page/charts.js";
-import { actionButton } from "/page/dialogs.js";
+import { actionButton, field } from "/page/dialogs.js";
 import { button, el, framed, isHeld, note, renew, say } from "/page/dom.js";
 import { List } from "/page/lists.js";
 import { pause } from "/page/live.js";
@@ -69,20 +69,15 @@ export class Dead extends List {
   }
 
   filters(parameters) {
-    const box = (id, label, value, more = {}) => {
-      const input = el("input", { id, value: value ?? "", ...more });
-      return [el("label", {}, label, input), input];
-    };
-    const [from, fromBox] = box("from", "Died from", parameters.from, { placeholder: "14:00, or a date" });
-    const [before, beforeBox] = box("until", "Died before", parameters.before, { placeholder: "now" });
-    const [attempts, attemptsBox] = box("attempts", "Attempts, at least", parameters.attempts, { type: "number", min: 0 });
+    const box = (id, more = {}) => el("input", { id, value: parameters[id] ?? "", ...more });
+    const [from, before, attempts] = [box("from", { placeholder: "14:00, or a date" }), box("before", { placeholder: "now" }), box("attempts", { type: "number", min: 0 })];
     const error = el("p", { class: "error", role: "alert" });
     const form = el("form", { class: "tools", onsubmit: (event) => {
       event.preventDefault();
-      const bad = [fromBox, beforeBox].find((each) => each.value.trim() && parseTime(each.value) === null);
+      const bad = [from, before].find((each) => each.value.trim() && parseTime(each.value) === null);
       if (bad) { error.textContent = `“${bad.value}” is no time: write 14:00, 2026-01-31 14:00, or seconds since 1970.`; bad.focus(); return; }
-      this.change({ from: fromBox.value.trim(), before: beforeBox.value.trim(), attempts: attemptsBox.value, after: null });
-    } }, from, before, attempts, el("button", { type: "submit" }, "Filter"),
+      this.change({ from: from.value.trim(), before: before.value.trim(), attempts: attempts.value, after: null });
+    } }, field("Died from", from), field("Died before", before), field("Attempts, at least", attempts), el("button", { type: "submit" }, "Filter"),
     button("No filter", () => this.change({ from: null, before: null, attempts: null, reason: null, after: null })), error);
     const isOpen = Boolean(parameters.from || parameters.before || parameters.attempts);
     return el("details", { open: isOpen, class: "filters" }, el("summary", {}, "Filter by time and attempts"), form);

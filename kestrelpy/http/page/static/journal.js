@@ -2,10 +2,12 @@
 
 import { bar, Charts } from "/page/charts.js";
 import { el, facts, renew } from "/page/dom.js";
-import { Actions, Figures } from "/page/figures.js";
+import { Figures } from "/page/figures.js";
 import { disk, rangeTool, syncs } from "/page/overview.js";
 import { queueLink } from "/page/places.js";
-import { ago, bytes, moment, nowMs, number, span } from "/page/words.js";
+import { bytes, moment, nowMs, number, span } from "/page/words.js";
+
+const SHARES = { none: "nothing", below_25: "under 25 %", below_50: "under 50 %", below_75: "under 75 %", more: "75 % or more" };
 
 export class Journal {
   constructor(_, parameters, change) {
@@ -19,31 +21,24 @@ export class Journal {
     this.unwell = el("section", { class: "verdict bad" });
     this.charts = new Charts(syncs(), disk());
     this.segments = el("section", {});
-    this.actions = new Actions(true);
-    this.elements = [this.unwell, this.figures.element, this.charts.element, this.segments, this.actions.element];
+    this.elements = [this.unwell, this.figures.element, this.charts.element, this.segments];
   }
 
   update(view) {
     this.figures.update(view);
     this.charts.update(view);
-    this.actions.update(view);
     this.unwell.hidden = !view.unwell.length;
     renew(this.unwell, view.unwell, () => [el("p", {}, "Queues that are not well:"), el("ul", {}, ...view.unwell.map((name) => el("li", {}, queueLink(name))))]);
-    const { segments, reclaimable_bytes: reclaimable, quarantined, last_backup_ms: backup } = view;
-    this.segments.hidden = segments === undefined;
-    if (segments === undefined) return;
-    renew(this.segments, [segments, reclaimable, quarantined, backup, Math.floor(nowMs / 10000)], () => this.shown(view));
+    renew(this.segments, [view.segments, view.damages, Math.floor(nowMs / 10000)], () => this.shown(view));
   }
 
-  // Segments in buckets of their live share, and what was set aside.
-  shown({ segments, reclaimable_bytes: reclaimable, quarantined, last_backup_ms: backup }) {
-    const buckets = Array.isArray(segments) ? segments : Object.entries(segments).map(([live, count]) => ({ live, count }));
-    const most = Math.max(1, ...buckets.map((each) => each.count));
-    const damage = Array.isArray(quarantined) ? quarantined.length : quarantined;
+  // Segments by the share of them that is alive, and the damage that was found.
+  shown({ segments, damages, damage }) {
+    const most = Math.max(1, ...segments.by_share.map((each) => each.segments));
     return [el("h3", {}, "Segments by live share"),
-      facts(buckets.map((each) => [each.live ?? `up to ${Math.round((each.live_until ?? each.share) * 100)} %`,
-        bar(each.count, most), number(each.count), each.bytes === undefined ? "" : `, ${bytes(each.bytes)}`]), "bars"),
-      facts([["Reclaimable", bytes(reclaimable)], ["Set aside as damaged", damage == null ? "–" : number(damage)],
-        ["Last backup", backup ? `${ago(backup, nowMs)}, ${moment(backup)}` : "not known"]])];
+      facts(segments.by_share.map((each) => [SHARES[each.share], bar(each.segments, most), `${number(each.segments)}, ${bytes(each.bytes)}`]), "bars"),
+      facts([["Segments", number(segments.segments)], ["On disk", bytes(segments.bytes)], ["Reclaimable", bytes(segments.reclaimable_bytes)], ["Retained", bytes(segments.retained_bytes)],
+        ["Damage found", number(damages)], ["Last backup", "not known to the server"]]),
+      damage.length ? el("ul", {}, ...damage.map((each) => el("li", {}, `${moment(each.at_ms)}: ${each.what}, ${bytes(each.bytes)}`))) : null];
   }
 }

@@ -8,7 +8,7 @@ import { printed } from "/page/lists.js";
 import { given, itemAt } from "/page/places.js";
 import { pathOf } from "/page/queue_actions.js";
 import { ask } from "/page/server.js";
-import { sentence } from "/page/dialogs.js";
+import { field, sentence } from "/page/dialogs.js";
 import { Table } from "/page/tables.js";
 import { bytes, moment, nc, number, parseTime } from "/page/words.js";
 
@@ -21,19 +21,13 @@ export class Past {
     this.query = { view: "queue", queue: name };
     this.heats = [new Heat("Waiting, by minute", "waiting"), new Heat("Service, by minute", "service")];
     this.ending = new AbortController();
-    const box = (id, label, hint, more = {}) => {
-      const input = el("input", { id, value: parameters[id] ?? "", maxlength: 256, ...more });
-      return [el("label", {}, label, input, hint ? el("small", {}, hint) : null), input];
-    };
-    const [at, atBox] = box("at", "Time or marker", "03:12, 2026-01-31 03:12, seconds since 1970, or #17");
-    const [key, keyBox] = box("key", "Key", "");
-    const [text, textBox] = box("text", "Text in the body", "");
+    const [at, key, text] = ["at", "key", "text"].map((id) => el("input", { id, value: parameters[id] ?? "", maxlength: 256 }));
     this.error = el("p", { class: "error", role: "alert" });
     const form = el("form", { class: "tools", onsubmit: (event) => {
       event.preventDefault();
-      if (!placeOf(atBox.value)) { this.error.textContent = `“${atBox.value}” is neither a time nor a marker: write 03:12, a date, seconds since 1970, or #17.`; return; }
-      change({ at: atBox.value.trim(), key: keyBox.value, text: textBox.value });
-    } }, at, key, text, el("button", { type: "submit" }, "Go there"));
+      if (!placeOf(at.value)) { this.error.textContent = `“${at.value}” is neither a time nor a marker: write 03:12, a date, seconds since 1970, or #17.`; return; }
+      change({ at: at.value.trim(), key: key.value, text: text.value });
+    } }, field("Time or marker", at, "03:12, 2026-01-31 03:12, seconds since 1970, or #17"), field("Key", key), field("Text in the body", text), el("button", { type: "submit" }, "Go there"));
     this.said = el("p", { class: "exact", role: "status" });
     this.line = el("div", {});
     this.more = button("Step on", () => this.read(), { hidden: true });

@@ -107,12 +107,8 @@ export function sh(word) {
   return /^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-const UNSAFE = /[\x00-\x20\x7f/%]/g;
-
 // A value in a line of the memcache protocol.
-export function percent(text) {
-  return String(text).replace(UNSAFE, (each) => `%${each.charCodeAt(0).toString(16).padStart(2, "0").toUpperCase()}`);
-}
+export const percent = quoted;
 
 // A line to the memcache port, by nc.
 export function nc(line) {
