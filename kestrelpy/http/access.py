@@ -3,7 +3,7 @@
     Authorization: Basic base64(user:secret)        as `curl -u user:secret` sends it
     Authorization: Bearer user:secret
 
-    GET /ready                                      needs none: it says nothing of the queues
+    GET /ready, GET / and /page/...                 need none: they say nothing of the queues
 
     no or wrong credentials ──▶ 401, a moment later if they are wrong       too few rights ──▶ 403
 
@@ -25,8 +25,9 @@ from kestrelpy.http.zaqar import prefix_of
 
 CHALLENGE: Final = (b"www-authenticate", b'Basic realm="kestrelpy", charset="UTF-8"')
 _SAFE: Final = frozenset({"GET", "HEAD"})
-# Who starts and stops servers asks this, and cannot log in.
-_OPEN: Final = "/ready"
+# Who starts and stops servers asks /ready, and cannot log in; the page has a form for that.
+_OPEN: Final = ("/ready", "/")
+_FILES: Final = "/page/"
 _QUEUES, _STREAMS, _CATEGORIES = "/queues/", "/streams/", "/categories/"
 _ADMIN_QUEUES: Final = "/admin/queues/"
 _MESSAGING: Final = "/v2/queues/"
@@ -45,7 +46,7 @@ async def refuse_strangers(
     """Raise HttpError unless the sender may do this; `said` is the Authorization header, `project`
     the one that the request names."""
     logins = host.logins
-    if not logins.are_needed or (path == _OPEN and method in _SAFE):
+    if not logins.are_needed or (method in _SAFE and is_open(path)):
         return
     sender = credentials(said)
     if sender is None:
@@ -57,6 +58,11 @@ async def refuse_strangers(
     if grant is None:
         raise HttpError(401, "no such user, or another secret")
     refuse_role(grant, need_of(method, path, project, host.default_project))
+
+
+def is_open(path: str) -> bool:
+    """True if a GET of this path needs no user."""
+    return path in _OPEN or path.startswith(_FILES)
 
 
 def refuse_role(grant: Grant, need: Need) -> None:

@@ -88,7 +88,7 @@ def make_app() -> FastAPI:
     for router in (items_and_leases.router, streams.router, metrics.router):
         app.router.routes += router.routes
     app.router.routes += [*admin.ROUTES, *live.router.routes]
-    app.router.routes += [*docs.router.routes, *page.router.routes]
+    app.router.routes += [*docs.router.routes, *page.ROUTES]
     return app
 
 

@@ -17,7 +17,8 @@ One rule: each of `ids` has one entry, among the dates or the durations, its own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from journal.format import DelayedEntry
 from journal.sets import IdSet
@@ -27,6 +28,7 @@ from kestrelpy.core.trash import Trash
 
 # Due times, the offset from them to the wall clock, and the ids to include (None: all).
 _Part = tuple[DueTimes, int, IdSet | None]
+_LOOKED_MAX: Final = 10_000  # entries of a part, a few milliseconds
 
 
 class Delay(NamedTuple):
@@ -168,6 +170,19 @@ class Delays:
         if shared is not None and self.ids.count != self.entry_count:
             parts += shared._parts(offset_ms, self.ids.copy())
         return _Entries(parts)
+
+    def soonest(self, most: int, offset_ms: int) -> list[tuple[int, int]]:
+        """Return when the next items are due, wall clock, each with its id. It looks at 10,000
+        entries of a part; of shared ones there may be more."""
+        found = list[tuple[int, int]]()
+        for delays in (self, self.shared):
+            if delays is None:
+                continue
+            for times, offset in ((delays._dates, 0), (delays._durations, offset_ms)):
+                entries = islice(times, _LOOKED_MAX)
+                own = ((due_ms + offset, id_) for due_ms, id_, _ in entries if id_ in self.ids)
+                found += islice(own, most)
+        return sorted(found)[:most]
 
     def _parts(self, offset_ms: int, ids: IdSet | None) -> list[_Part]:
         return [(self._dates.copy(), 0, ids), (self._durations.copy(), offset_ms, ids)]

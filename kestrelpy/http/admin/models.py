@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from kestrelpy.operations import (
     ConnectionFacts,
     DamageFacts,
+    DelayedFacts,
     HeldItem,
     ItemFacts,
     JournalFacts,
@@ -79,6 +80,7 @@ QueueRow: Any = model_of(QueueFacts, "QueueRow", name=(str, ...))
 Journal: Any = model_of(JournalFacts, "Journal")
 Lease: Any = model_of(LeaseFacts, "LeaseRow")
 Key: Any = model_of(KeyFacts, "Key")
+Delayed: Any = model_of(DelayedFacts, "Delayed")
 Schedule: Any = model_of(
     ScheduleFacts, "Schedule", name=(str, ...), words=(str | None, ...), coming=(list[int], ...)
 )
@@ -109,6 +111,13 @@ LeasePage: Any = page_of("LeasePage", "leases", Lease)
 KeyPage: Any = page_of("KeyPage", "keys", Key)
 SchedulePage: Any = page_of("SchedulePage", "schedules", Schedule)
 ConnectionPage: Any = page_of("ConnectionPage", "connections", Connection)
+
+
+class DelayedList(BaseModel):
+    """The delayed items that are due next; `count` is that of all."""
+
+    delayed: list[Delayed]
+    count: int
 
 
 class Setting(BaseModel):

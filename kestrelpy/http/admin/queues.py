@@ -32,6 +32,7 @@ from kestrelpy.operations import (
     QUEUE_SORTS,
     QueueOrder,
     journal_facts,
+    list_delayed,
     list_keys,
     list_leases,
     list_queues,
@@ -127,6 +128,15 @@ async def get_leases(
     facts, cursor = await call.run(list_leases(found, after, limit, call.now_ms()))
     rows = [shown(each) for each in facts]
     return answer({"leases": rows, "next": next_page(request, cursor)})
+
+
+@router.get("/queues/{queue}/delayed", summary="Delayed items that are due next",
+            response_model=models.DelayedList)  # fmt: skip
+async def get_delayed(request: Request, queue: str, limit: Limit = 100) -> Response:
+    """Answer with when the next delayed items are available, the soonest one first."""
+    found = find_queue(call_of(request), queue)
+    rows = [shown(each) for each in list_delayed(found, limit)]
+    return answer({"delayed": rows, "count": found.reader.delays.count})
 
 
 @router.get("/queues/{queue}/keys", summary="Keys and their holders", response_model=models.KeyPage)

@@ -1,5 +1,7 @@
 """The page at `/`: static files of ours, which show the live views."""
 
-from kestrelpy.http.page.route import router
+from kestrelpy.http.page import route, user
 
-__all__ = ["router"]
+ROUTES = [*route.router.routes, *user.router.routes]
+
+__all__ = ["ROUTES"]

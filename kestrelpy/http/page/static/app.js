@@ -1,15 +1,35 @@
 // From the address to a page: #/queues/jobs/keys?after=7
+//
+//     address ──▶ page: title, tools, elements, query ──▶ Live ──▶ page.update(view), each second
 
+import { Clients } from "/page/clients.js";
+import { DeadQueues } from "/page/dead.js";
+import { sentence, tell } from "/page/dialogs.js";
 import { el } from "/page/dom.js";
+import { Find } from "/page/find.js";
+import { Item } from "/page/item.js";
+import { look } from "/page/jobs.js";
+import { Journal } from "/page/journal.js";
+import { listen, showHelp } from "/page/keyboard.js";
 import { Live } from "/page/live.js";
-import { pageAt, Verdict } from "/page/pages.js";
+import { Overview } from "/page/overview.js";
+import { Queue } from "/page/queue.js";
+import { Queues } from "/page/queues.js";
+import { Schedules } from "/page/schedules.js";
+import { atStranger, signIn, user } from "/page/server.js";
+import { askForUser } from "/page/sign_in.js";
+import { showVerdict } from "/page/verdict.js";
+import { setNow, setZone } from "/page/words.js";
 
+const PAGES = { overview: Overview, dead: DeadQueues, schedules: Schedules, clients: Clients, connections: Clients, journal: Journal, find: Find };
 const main = document.getElementById("main");
 const state = document.getElementById("state");
-const pause = document.getElementById("pause");
+const pauseButton = document.getElementById("pause");
 const find = document.getElementById("find-text");
 let live = null;
+let page = null;
 let isPaused = false;
+let isFirst = true;
 
 function address() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -19,74 +39,126 @@ function address() {
   return { parts, parameters: Object.fromEntries(new URLSearchParams(query)) };
 }
 
+// Go to the same page with other parameters; an empty one goes.
 function change(parameters) {
   const { parts, parameters: before } = address();
-  const query = new URLSearchParams({ ...before, ...parameters });
-  location.hash = `/${parts.map(encodeURIComponent).join("/")}?${query}`;
+  const all = Object.entries({ ...before, ...parameters }).filter(([, value]) => value != null && value !== "");
+  const query = new URLSearchParams(all).toString();
+  location.hash = `/${parts.map(encodeURIComponent).join("/")}${query ? `?${query}` : ""}`;
+}
+
+function pageAt([first = "overview", ...rest], parameters) {
+  if (first === "queues" && rest[1] === "items" && rest[2]) return new Item(rest, parameters, change);
+  if (first === "queues" && rest.length) return new Queue(rest, parameters, change);
+  return new (first === "queues" ? Queues : PAGES[first] ?? Overview)(rest, parameters, change);
 }
 
 function open() {
   live?.end();
+  page?.end?.();
+  document.querySelector("dialog[open]")?.close(); // it was of the page before
   const { parts, parameters } = address();
-  const page = pageAt(parts, parameters, change);
-  const verdict = new Verdict();
-  const error = el("p", { class: "error", role: "alert" });
-  const content = el("div", {}, ...page.elements);
+  const focused = document.activeElement?.id;
+  page = pageAt(parts, parameters);
   document.title = `${page.title} · kestrelpy`;
+  const here = { connections: "clients" }[parts[0]] ?? parts[0] ?? "overview";
   for (const link of document.querySelectorAll("body > nav a")) {
-    const isHere = link.hash === `#/${parts[0] ?? "overview"}`;
-    if (isHere) link.setAttribute("aria-current", "page");
+    if (link.hash === `#/${here}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  main.replaceChildren(el("h2", {}, page.title), verdict.element, error, el("div", { class: "page" }, content));
-  const query = new URLSearchParams(page.query);
-  live = new Live(query, (view) => {
-    if (view.verdict) verdict.update(view);
-    error.textContent = view.error?.description ?? "";
-    content.hidden = Boolean(view.error);
-    if (!view.error) page.update(view);
-  }, (said) => { if (state.textContent !== said) state.textContent = said; });
+  const error = el("p", { class: "error", role: "alert" });
+  const content = el("div", { class: "page" }, ...page.elements);
+  const heading = el("h2", { tabindex: "-1" }, page.title);
+  main.replaceChildren(el("div", { class: "head" }, heading, el("div", { class: "buttons" }, ...(page.tools ?? []).filter(Boolean))), error, content);
+  const again = focused && main.contains(document.getElementById(focused)) ? document.getElementById(focused) : null;
+  if (again) again.focus();
+  else if (!isFirst) heading.focus({ preventScroll: true });
+  if (!again) scrollTo(0, 0);
+  isFirst = false;
+  watch(page, error, content);
+}
+
+function watch(shown, error, content) {
+  live = new Live(new URLSearchParams(shown.query), (view) => {
+    if (view.now_ms) setNow(view.now_ms);
+    if (view.verdict) showVerdict(view);
+    error.textContent = view.error ? sentence(view.error.description) : "";
+    content.classList.toggle("stale", Boolean(view.error));
+    if (!view.error) shown.update(view);
+  }, (kind, text) => {
+    if (state.textContent !== text) state.textContent = text;
+    state.className = kind;
+    content.classList.toggle("stale", kind === "away");
+  });
   if (isPaused) live.pause(true);
 }
 
-pause.addEventListener("click", () => {
+pauseButton.addEventListener("click", () => {
   isPaused = !isPaused;
-  pause.setAttribute("aria-pressed", String(isPaused));
-  live.pause(isPaused);
+  pauseButton.setAttribute("aria-pressed", String(isPaused));
+  live?.pause(isPaused);
 });
 
-document.getElementById("find").addEventListener("submit", async (event) => {
+document.getElementById("find").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = find.value.trim();
-  if (!text) return;
-  const answer = await fetch(`/admin/find?${new URLSearchParams({ text })}`);
-  const found = await answer.json();
-  live?.end();
-  const hits = (found.hits ?? []).map((hit) => el("li", {}, el("a",
-    { href: `#/queues/${encodeURIComponent(hit.queue)}/${hit.item ? "items" : "now"}${hit.item ? `?after=${hit.item - 1}` : ""}` },
-    `${hit.kind}: ${hit.queue}${hit.item ? `, item ${hit.item}` : ""}`)));
-  main.replaceChildren(el("h2", {}, `Found for ${text}`), hits.length ? el("ul", {}, ...hits)
-    : el("p", { class: "none" }, answer.ok ? "Nothing has this name, number, key or id." : found.description));
-  main.focus();
+  if (text) location.hash = `/find?${new URLSearchParams({ text })}`;
 });
 
-const GO = { o: "overview", q: "queues", c: "connections", s: "schedules", j: "journal" };
-let isGoing = false;
+// -- choices that a browser remembers -------------------------------------------------------
 
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") { document.activeElement?.blur(); return; }
-  if (event.target.matches("input, select, textarea")) return;
-  if (isGoing && event.key in GO) location.hash = `/${GO[event.key]}`;
-  else if (event.key === "/") { event.preventDefault(); find.focus(); }
-  else if (event.key === "p") pause.click();
-  else if (event.key === "j" || event.key === "k") {
-    const links = [...main.querySelectorAll("tbody a")];
-    const at = links.indexOf(document.activeElement) + (event.key === "j" ? 1 : -1);
-    links[Math.max(0, Math.min(links.length - 1, at))]?.focus();
-  }
-  isGoing = event.key === "g";
+function remembered(name) {
+  try { return localStorage.getItem(`kestrelpy.${name}`); } catch { return null; }
+}
+
+function remember(name, value) {
+  try { localStorage.setItem(`kestrelpy.${name}`, value); } catch { /* a browser that keeps nothing */ }
+}
+
+const zone = document.getElementById("zone");
+function useZone(isUtc) {
+  setZone(isUtc);
+  zone.textContent = isUtc ? "UTC" : "Local time";
+  zone.setAttribute("aria-pressed", String(isUtc));
+}
+useZone(remembered("zone") === "utc");
+zone.addEventListener("click", () => {
+  const isUtc = zone.getAttribute("aria-pressed") !== "true";
+  remember("zone", isUtc ? "utc" : "local");
+  useZone(isUtc);
+  open();
 });
 
+const SCHEMES = ["auto", "light", "dark"];
+const scheme = document.getElementById("scheme");
+function useScheme(name) {
+  document.documentElement.dataset.scheme = name;
+  scheme.setAttribute("aria-label", `Colours: ${name}`);
+}
+useScheme(SCHEMES.includes(remembered("scheme")) ? remembered("scheme") : "auto");
+scheme.addEventListener("click", () => {
+  const next = SCHEMES[(SCHEMES.indexOf(document.documentElement.dataset.scheme) + 1) % SCHEMES.length];
+  remember("scheme", next);
+  useScheme(next);
+  tell(`Colours: ${next}.`);
+});
+
+// -- the beginning --------------------------------------------------------------------------
+
+document.getElementById("host").textContent = location.host;
+document.getElementById("help").addEventListener("click", showHelp);
+listen(find, pauseButton);
 addEventListener("hashchange", open);
-open();
+atStranger((why) => { live?.end(); askForUser(why, begin); });
+
+async function begin() {
+  try { if (user.name === null) await signIn(); } catch (error) {
+    if (error.status === 401) return; // the form is open
+    if (error.status) { main.replaceChildren(el("p", { class: "error", role: "alert" }, sentence(error.message))); return; }
+  }
+  document.getElementById("user-name").textContent = user.name ? `${user.name} (${user.role})` : "";
+  open();
+  look();
+}
+
+begin();

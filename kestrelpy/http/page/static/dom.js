@@ -1,66 +1,63 @@
-// Elements and words. A value reaches the page as text, and in no other way.
+// Elements. A value reaches the page as text, and in no other way.
 
 export function el(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (value !== null && value !== undefined) made.setAttribute(key, value);
-  }
-  made.append(...children.filter((each) => each !== null && each !== undefined));
-  return made;
+  return dressed(document.createElement(name), attributes, children);
 }
 
 export function svg(name, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
+  return dressed(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+function dressed(made, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value != null && value !== false) made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((each) => each != null));
   return made;
 }
 
-// Set the text of an element, and mark it for a second if it has changed.
-export function say(element, text, marked = element) {
+export function button(label, onclick, attributes = {}) {
+  return el("button", { type: "button", onclick, ...attributes }, label);
+}
+
+// A quiet text beside another one: the exact time, a note.
+export const exact = (...children) => el("span", { class: "exact" }, ...children);
+export const note = (...children) => el("p", { class: "exact" }, ...children);
+
+// A list of [label, value or values].
+export function facts(pairs, kind = "facts") {
+  return el("dl", { class: kind }, ...pairs.map(([label, ...values]) => el("div", {}, el("dt", {}, label), el("dd", {}, ...values))));
+}
+
+// A table that scrolls by itself. `heads` are its cells of the head.
+export function framed(caption, heads, body, kind = "cards") {
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, el("table", { class: kind },
+    el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, ...heads)), body));
+}
+
+// Set the text of an element. `marked` is the element that shows the change for a second.
+export function say(element, text, marked = null) {
   text = String(text);
   if (element.textContent === text) return;
   const isFirst = element.textContent === "";
   element.textContent = text;
-  if (isFirst) return;
+  if (isFirst || !marked) return;
   marked.classList.add("changed");
   clearTimeout(marked.timer);
   marked.timer = setTimeout(() => marked.classList.remove("changed"), 1000);
 }
 
-const whole = new Intl.NumberFormat("en");
-
-export function number(value) {
-  if (value === null || value === undefined) return "–";
-  if (Math.abs(value) >= 1e6) return (value / 1e6).toFixed(1) + " M";
-  return whole.format(Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 10) / 10);
+// Replace the children of an element if `key` says that they differ from those that it has.
+export function renew(element, key, make) {
+  const text = JSON.stringify(key);
+  if (element.key === text) return;
+  element.key = text;
+  element.replaceChildren(...[make()].flat().filter((each) => each != null));
 }
 
-export function bytes(value) {
-  if (value === null || value === undefined) return "–";
-  let unit = 0;
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
-  return `${value >= 10 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
-}
-
-export function span(ms) {
-  if (ms === null || ms === undefined) return "–";
-  if (ms < 1000) return `${Math.round(ms * 10) / 10} ms`;
-  const seconds = ms / 1000;
-  for (const [size, word] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
-    if (seconds >= 2 * size) return `${Math.floor(seconds / size)} ${word}`;
-  }
-  return `${Math.floor(seconds)} s`;
-}
-
-// A moment, beside how long ago it was; the server's clock counts, not the browser's.
-export function ago(ms, nowMs) {
-  if (ms === null || ms === undefined) return "–";
-  return ms <= nowMs ? `${span(nowMs - ms)} ago` : `in ${span(ms - nowMs)}`;
-}
-
-export function moment(ms) {
-  return new Date(ms).toLocaleString("en-GB", { hour12: false });
+// True if somebody points at a row or has the focus in one: nothing moves under them.
+export function isHeld() {
+  const canHover = matchMedia("(hover: hover)").matches;
+  return Boolean(document.activeElement?.closest("tbody, .held") || (canHover && document.querySelector("tbody:hover, .held:hover")));
 }

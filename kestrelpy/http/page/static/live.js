@@ -1,7 +1,15 @@
 // A view as it changes: by a stream of events, or by asking every five seconds where none comes.
+//
+//     stream ──▶ whole, change, change … ──▶ view
+//        └── nothing for ten seconds: a proxy holds it back ──▶ ask every 5 s; try again each minute
+
+import { ask, request, Refused } from "/page/server.js";
 
 const PATIENCE_MS = 10000;
 const ASK_MS = 5000;
+const AGAIN_MS = 60000;
+const RETRY_MS = 1000;
+const LINE_CHARACTERS_MAX = 16 << 20;
 
 // JSON merge patch, RFC 7396.
 export function merged(before, patch) {
@@ -22,11 +30,11 @@ export function grown(view) {
   const points = Object.values(history.points);
   if (!points.length) return view;
   const at = Math.round((append.at_ms - history.since_ms) / history.step_ms);
+  const size = pointsMax(history.step_ms);
   for (const [name, values] of Object.entries(history.points)) {
-    while (values.length <= at) values.push(null);
-    values[at] = append.points[name] ?? null;
+    while (values.length <= at && values.length <= at + size) values.push(null);
+    if (at >= 0) values[at] = append.points[name] ?? null;
   }
-  const size = { 1000: 300, 10000: 360, 60000: 1440 }[history.step_ms] ?? 360;
   const over = at + 1 - size;
   if (over > 0) {
     for (const values of points) values.splice(0, over);
@@ -35,15 +43,42 @@ export function grown(view) {
   return view;
 }
 
+export function pointsMax(stepMs) {
+  return { 1000: 300, 10000: 360, 60000: 1440 }[stepMs] ?? 360;
+}
+
+// Yield {kind, data} of a stream of server-sent events.
+export async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      rest += value;
+      if (rest.length > LINE_CHARACTERS_MAX) throw new Error("an event is too large");
+      let end = rest.indexOf("\n\n");
+      while (end >= 0) {
+        const lines = rest.slice(0, end).split("\n");
+        rest = rest.slice(end + 2);
+        const of = (name) => lines.filter((each) => each.startsWith(`${name}: `)).map((each) => each.slice(name.length + 2)).join("\n");
+        yield { kind: of("event"), data: of("data") };
+        end = rest.indexOf("\n\n");
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
 export class Live {
   constructor(query, onView, onState) {
     this.query = query;
     this.onView = onView;
     this.onState = onState;
     this.view = null;
-    this.source = null;
-    this.timer = null;
     this.isPaused = false;
+    this.stopping = null;
     this.onVisible = () => (document.hidden ? this.stop() : this.start());
     document.addEventListener("visibilitychange", this.onVisible);
     this.start();
@@ -52,64 +87,94 @@ export class Live {
   start() {
     this.stop();
     if (this.isPaused || document.hidden) return;
-    const source = this.source = new EventSource(`/events?${this.query}`);
-    this.wait();
-    const take = (event, change) => {
-      this.wait();
-      const data = JSON.parse(event.data);
-      this.view = change ? merged(this.view ?? {}, data) : data;
-      this.show("live");
-    };
-    source.addEventListener("whole", (event) => take(event, false));
-    source.addEventListener("change", (event) => take(event, true));
-    source.addEventListener("end", () => this.onState("The server stops. Waiting for it to come back."));
-    source.onerror = () => {
-      this.onState("No connection to the server. Trying again.");
-      if (source.readyState === EventSource.CLOSED) this.ask();
-    };
+    const stopping = this.stopping = new AbortController();
+    this.run(stopping.signal).catch((error) => {
+      if (!stopping.signal.aborted) { this.onState("bad", "The page made a mistake. Reload it."); throw error; }
+    });
   }
 
-  wait() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.ask(), PATIENCE_MS);
-  }
-
-  // No event came: a proxy holds the stream back, too many are open, or the server is away.
-  async ask() {
-    clearTimeout(this.timer);
-    this.source?.close();
-    const source = this.source;
-    try {
-      const answer = await fetch(`/views?${this.query}`);
-      const data = await answer.json();
-      if (source !== this.source) return;
-      this.view = answer.ok ? data : { ...(this.view ?? {}), error: { status: answer.status, description: data.description } };
-      this.show("Updates every 5 s: no live stream comes through.");
-    } catch {
-      if (source !== this.source) return;
-      this.onState("No connection to the server. Trying again.");
+  async run(signal) {
+    while (!signal.aborted) {
+      try {
+        if (await this.follow(signal)) await this.poll(signal);
+      } catch (error) {
+        if (signal.aborted || error.status === 401) return;
+        this.onState("away", "No connection to the server. Trying again.");
+      }
+      await pause(RETRY_MS, signal);
     }
-    this.timer = setTimeout(() => this.ask(), ASK_MS);
   }
 
-  show(state) {
-    this.onState(state);
+  // Follow the stream to its end. Return true if none comes through.
+  async follow(signal) {
+    const ending = new AbortController();
+    const end = () => ending.abort();
+    signal.addEventListener("abort", end, { once: true });
+    let timer;
+    let isLate = false;
+    const wait = () => { clearTimeout(timer); timer = setTimeout(() => { isLate = true; end(); }, PATIENCE_MS); };
+    wait();
+    try {
+      const answer = await request(`/events?${this.query}`, { signal: ending.signal });
+      for await (const { kind, data } of events(answer.body)) {
+        wait();
+        if (kind === "end") this.onState("away", "The server stops. Waiting for it to come back.");
+        else if (kind) {
+          const said = JSON.parse(data);
+          this.view = kind === "change" ? merged(this.view ?? {}, said) : said;
+          this.show("live", "live");
+        }
+      }
+    } catch (error) {
+      if (signal.aborted || !(isLate || (error instanceof Refused && error.status !== 401))) throw error;
+      return true;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      end();
+    }
+    return isLate;
+  }
+
+  // A proxy holds the stream back, or too many are open: ask for a minute.
+  async poll(signal) {
+    for (let spent = 0; spent < AGAIN_MS && !signal.aborted; spent += ASK_MS) {
+      try {
+        this.view = await ask(`/views?${this.query}`, { signal });
+      } catch (error) {
+        if (!(error instanceof Refused) || error.status === 401) throw error;
+        this.view = { ...(this.view ?? {}), error: { status: error.status, description: error.message } };
+      }
+      this.show("slow", "Updates every 5 s: no live stream comes through.");
+      await pause(ASK_MS, signal);
+    }
+  }
+
+  show(state, text) {
+    this.onState(state, text);
     this.onView(grown(this.view));
   }
 
   pause(isPaused) {
     this.isPaused = isPaused;
-    if (isPaused) { this.stop(); this.onState("Paused."); } else this.start();
+    if (isPaused) { this.stop(); this.onState("paused", "Paused."); } else this.start();
   }
 
   stop() {
-    clearTimeout(this.timer);
-    this.source?.close();
-    this.source = null;
+    this.stopping?.abort();
+    this.stopping = null;
   }
 
   end() {
     this.stop();
     document.removeEventListener("visibilitychange", this.onVisible);
   }
+}
+
+export function pause(ms, signal) {
+  return new Promise((done) => {
+    const timer = setTimeout(end, ms);
+    function end() { clearTimeout(timer); signal?.removeEventListener("abort", end); done(); }
+    signal?.addEventListener("abort", end, { once: true });
+  });
 }

@@ -25,6 +25,18 @@ def popped(delays: Delays, now_ms: int, offset_ms: int = 0) -> list[int]:
 # -- by two clocks -----------------------------------------------------------------------------
 
 
+def test_the_soonest_are_those_of_both_clocks_and_of_shared_entries() -> None:
+    delays, shared = Delays(), Delays()
+    delays.shared = shared
+    delays.add(1, 5, 1030, True)
+    delays.add(2, 5, 10, False)
+    for id_, due_ms in ((3, 1020), (4, 1000)):
+        shared.add(id_, 5, due_ms, True)
+    delays.add_shared(3, 5)
+    assert delays.soonest(9, 1000) == [(1010, 2), (1020, 3), (1030, 1)]
+    assert delays.soonest(1, 1000) == [(1010, 2)]
+
+
 def test_dates_and_durations_are_due_in_one_order() -> None:
     delays = Delays()
     for id_, due_ms in ((1, 30), (2, 10)):

@@ -55,3 +55,11 @@ async def test_leases_and_keys_name_their_holders(tmp_path: Path) -> None:
         assert (lease["id"], lease["holder"]) == (1, "token")
         (key,) = (await server.client.get("/admin/queues/jobs/keys")).json()["keys"]
         assert (key["key"], key["holder"], key["waiting"]) == ("A,B", 1, 2)
+
+
+async def test_delayed_items_that_are_due_next(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        for delay in ("30s", "10s"):
+            await server.client.post(f"/queues/jobs/items?delay={delay}", content=b"x")
+        found = (await server.client.get("/admin/queues/jobs/delayed?limit=1")).json()
+        assert ([each["id"] for each in found["delayed"]], found["count"]) == ([2], 2)

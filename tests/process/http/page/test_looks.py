@@ -1,0 +1,79 @@
+"""Every page in both widths and schemes: accessible, never wider than its window, and as a picture.
+
+The pictures go to build/screenshots, which git ignores.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.process.http.page.conftest import NARROW, WIDE, show
+from tests.support.daemon import DaemonProcess
+
+PAGES = (
+    "overview", "queues", "queues/jobs/now", "queues/jobs/items", "queues/jobs/items/1",
+    "queues/mail/keys", "queues/mail/leases", "queues/letters/dead", "queues/jobs/time",
+    "queues/jobs/settings", "dead", "clients", "schedules", "journal", "find?text=1",
+)  # fmt: skip
+PICTURES = Path("build/screenshots")
+NASTY = b"<img src=x onerror=alert(1)>\x1b[31m \xe2\x80\xae" + b"w" * 5000
+
+
+@pytest.fixture
+def filled(daemon: DaemonProcess) -> DaemonProcess:
+    """Items in each state, a key that is held, dead letters."""
+    client = daemon.client()
+    for body in (b'{"job": 1, "to": ["a", null]}', NASTY, b"\xff\xfe"):
+        assert client.set("jobs", body)
+    assert client.set("jobs/delay=10m", b"later")
+    for _ in range(3):
+        assert client.set("mail/key=account-7", b"x")
+    assert client.gets("mail/open/lease=10m")[0] == b"x"
+    for _ in range(2):
+        assert client.set("letters", b"x")
+        assert client.get("letters/open") == b"x"
+        client.get("letters/abort/dead=timeout")
+    client.close()
+    return daemon
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_accessible_in_both_widths(
+    page: Page, filled: DaemonProcess, scheme: str
+) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for size, word in ((WIDE, "wide"), (NARROW, "narrow")):
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        for name in PAGES:
+            show(page, name)
+            found = Axe().run(page)
+            assert found.violations_count == 0, f"{name} {size}: {found.generate_report()}"
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= size["width"], f"{name} scrolls sideways: {width}"
+            file = f"{name.partition('?')[0].replace('/', '_')}-{word}-{scheme}.png"
+            page.screenshot(path=PICTURES / file, full_page=True)
+
+
+def test_a_dialog_is_accessible_and_a_sheet_on_a_phone(page: Page, filled: DaemonProcess) -> None:
+    page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+    show(page, "queues/letters/dead")
+    page.get_by_role("button", name="Purge…").click()
+    expect(page.get_by_text("2 dead letters are removed for good.")).to_be_visible()
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    box = page.get_by_role("dialog").bounding_box()
+    assert box is not None
+    assert box["x"] == 0
+    assert round(box["y"] + box["height"]) == NARROW["height"]
+
+
+def test_text_of_twice_the_size_fits(page: Page, filled: DaemonProcess) -> None:
+    page.set_viewport_size({"width": WIDE["width"] // 2, "height": WIDE["height"] // 2})
+    for name in ("overview", "queues/letters/dead", "queues/jobs/items/2"):
+        show(page, name)
+        assert page.evaluate("document.documentElement.scrollWidth") <= WIDE["width"] // 2, name
