@@ -17,7 +17,7 @@ from kestrelpy.http.answers import answer
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import refusals
 
-router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=refusals())
+router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=refusals(413))
 
 
 class User(BaseModel):
