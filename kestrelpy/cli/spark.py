@@ -4,6 +4,8 @@
     kestrelpy spark audit DIR        exit code 0: the books balance, 1: they do not, 2: unusable
     kestrelpy spark lifecycle DIR --out TABLES
     kestrelpy spark report DIR --out FOLDER
+    kestrelpy spark lag --servers A,B        over servers, without Spark
+    kestrelpy spark redrive --servers A,B
 
 One rule: nothing of Spark is imported before a job runs; if it is missing, the error says what to
 install.
@@ -20,7 +22,7 @@ from kestrelpy.cli.options import HELP_FLAGS
 from kestrelpy.cli.usage import whole
 
 spark = typer.Typer(
-    help="Run Spark jobs over the journals of many servers.",
+    help="Run jobs over many servers, and Spark jobs over their journals.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings=HELP_FLAGS,
@@ -42,6 +44,23 @@ Summary = Annotated[
 Master = Annotated[
     str | None, typer.Option(help="Spark's master. Default: as configured, else this machine.")
 ]
+
+
+Servers = Annotated[
+    str,
+    typer.Option(
+        metavar="LIST", help="The servers, like a:22133,b:22133.", envvar="KESTRELPY_SERVER",
+        show_default=False,
+    ),
+]  # fmt: skip
+Queues = Annotated[str, typer.Option(metavar="LIST", help="Names or wildcards, with commas.")]
+Words = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="NAME=VALUE", show_default=False,
+        help="An option of the source, like readTimeout=60s or skipUnreachable=true.",
+    ),
+]  # fmt: skip
 
 
 @spark.command()
@@ -113,6 +132,109 @@ def report(
 
     request = Request(tuple(paths), out, as_json, summary, master=master)
     raise typer.Exit(job.command(request, job.Look(title or job.TITLE, queues, interval)))
+
+
+@spark.command()
+def lag(
+    servers: Servers,
+    queues: Queues = "*",
+    interval: Annotated[
+        str, typer.Option(metavar="DURATION", help="Between the two looks.")
+    ] = "5s",
+    most_items: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="More unfinished items are exit code 1.",
+            parser=whole("--most-items", 0), show_default=False,
+        ),
+    ] = None,
+    most_age: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="An older item is exit code 1.", show_default=False
+        ),
+    ] = None,
+    option: Words = None,
+    as_json: Json = False,
+    summary: Summary = None,
+) -> None:
+    """Show how far each consumer is behind, and when it will have caught up.
+
+    It looks at the servers twice and takes no item. Each child or cursor is a consumer of its own.
+    """
+    _check_packages()
+    from kestrelpy.spark.jobs.lag import lag as job
+
+    watch = job.Watch(interval, most_items, most_age)
+    raise typer.Exit(job.command(servers, queues, option or [], watch, as_json, summary))
+
+
+@spark.command()
+def redrive(
+    servers: Servers,
+    queues: Queues,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUEUE", help="To this queue. Default: to the queue where they died.",
+            show_default=False,
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Only with this in their reason.", show_default=False),
+    ] = None,
+    attempts: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Only with so many attempts, or more.",
+            parser=whole("--attempts", 0),
+        ),
+    ] = 0,
+    died_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Only since then, like 2026-01-31T12:00.", show_default=False
+        ),
+    ] = None,
+    died_before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only before then.", show_default=False)
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N/s", help="At most so many a second, over all servers.", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    option: Words = None,
+    as_json: Json = False,
+    summary: Summary = None,
+) -> None:
+    """Put dead letters of many servers back to their queues, or into another.
+
+    It may be run again: each death is redriven once. Exit code 1: some that were chosen stay.
+    """
+    _check_packages()
+    from kestrelpy.spark.jobs.redrive import redrive as job
+
+    choice = job.Choice(to, reason, attempts, rate, dry_run)
+    times = {"startingTimestamp": died_from, "endingTimestamp": died_before}
+    raise typer.Exit(
+        job.command(servers, queues, option or [], times, choice, as_json, summary)
+    )
+
+
+def _check_packages() -> None:
+    """Check that the packages are installed that a job without Spark needs; raise CommandError."""
+    from importlib.util import find_spec
+
+    for package in ("numpy", "pyarrow"):
+        if find_spec(package) is None:
+            raise CommandError(
+                f"The package {package} is not installed. Install it: "
+                "pip install 'kestrelpy[spark]'"
+            )
 
 
 def _check() -> None:

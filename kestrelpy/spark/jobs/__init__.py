@@ -1,8 +1,10 @@
-"""Jobs over the journals of many servers, for Spark: `kestrelpy spark <job>`, or spark-submit.
+"""Jobs over many servers and their journals: `kestrelpy spark <job>`, or spark-submit.
 
     lifecycle   one row for each item, as Parquet: its deliveries and its end
     audit       checks that no item was lost, doubled, or out of order
     report      a page with rates, depth, latencies, repeated deliveries and dead letters
+    lag         how far each consumer is behind; asks servers, without Spark
+    redrive     dead letters back to their queues, or to another; asks servers, without Spark
 
       journals ──▶ `common.blocks` of `common.events` ──▶ `common.items` ──▶ `lifecycle.rows`
                                                                 │
@@ -10,5 +12,5 @@
 
 An import of a job needs no pyspark; a run does.
 
-One rule: a job only reads journals, and gives the same result when it is run again.
+One rule: a job may be killed and run again; what it did before is neither lost nor done twice.
 """

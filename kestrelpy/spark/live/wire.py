@@ -110,6 +110,11 @@ class Wire:
         except OSError as error:
             raise Lost(why(error)) from None
 
+    def answer(self, line: str) -> str:
+        """Send a request and return its answer, which is one line."""
+        self.ask(line)
+        return self._line().decode("ascii", "backslashreplace")
+
     def server_id(self) -> str:
         """Return the server's id, and close: the rest of its `stats` may be long."""
         self.ask("stats")
@@ -124,8 +129,8 @@ class Wire:
             self.close()
 
     def stats(self, what: str) -> dict[str, str]:
-        """Return the answer to `stats <what>`."""
-        self.ask(f"stats {what}")
+        """Return the answer to `stats <what>`; with "" to `stats`."""
+        self.ask(f"stats {what}".rstrip())
         found = {}
         while (words := self._stat_line()) is not None:
             found[words[0]] = words[1]

@@ -123,27 +123,45 @@ Work = Callable[["SparkSession", Request, Progress], Outcome]
 
 
 def run(job: str, work: Work, request: Request) -> int:
-    """Run the work and print its outcome; return the exit code."""
+    """Run a job over journals and print its outcome; return the exit code."""
+
+    def act(progress: Progress) -> Outcome:
+        folders(request.paths)  # a mistake is named before Spark starts, which takes seconds
+        return in_spark(job, request.master, progress, lambda spark: work(spark, request, progress))
+
+    return perform(job, act, request.as_json, request.summary)
+
+
+def perform(
+    job: str, act: Callable[[Progress], Outcome], as_json: bool = False, summary: str | None = None
+) -> int:
+    """Do the work of a job and print its outcome; return the exit code."""
     progress = Progress(os.fdopen(os.dup(_STDERR), "w"), os.isatty(_STDERR))
     began = time.monotonic()
     try:
-        folders(request.paths)  # a mistake is named before Spark starts, which takes seconds
-        progress.step("starting Spark")
-        with _session(job, request.master) as spark, _errors():
-            progress.of(spark)
-            outcome = work(spark, request, progress)
+        outcome = act(progress)
         facts = {"job": job, **outcome.facts, "seconds": round(time.monotonic() - began, 3)}
         line = json.dumps(facts, default=str)
-        if request.summary is not None:
-            _write(request.summary, line)
+        if summary is not None:
+            _write(summary, line)
     except (KestrelError, JournalError) as error:
         progress.end()
         print(f"kestrelpy: {error}", file=sys.stderr)
         return UNUSABLE
     finally:
         progress.end()
-    print(line if request.as_json else outcome.text)
+    print(line if as_json else outcome.text)
     return outcome.code
+
+
+def in_spark(
+    job: str, master: str | None, progress: Progress, act: Callable[[SparkSession], Outcome]
+) -> Outcome:
+    """Return the outcome of work in a session that suits. Raises KestrelError."""
+    progress.step("starting Spark")
+    with _session(job, master) as spark, _errors():
+        progress.of(spark)
+        return act(spark)
 
 
 def parse(job: str, about: str, argv: Sequence[str] | None = None, out: str = "") -> Request:
