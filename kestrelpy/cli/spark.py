@@ -6,6 +6,7 @@
     kestrelpy spark report DIR --out FOLDER
     kestrelpy spark lag --servers A,B        over servers, without Spark
     kestrelpy spark redrive --servers A,B
+    kestrelpy spark drain --servers A,B --queues Q --out TABLES
 
 One rule: nothing of Spark is imported before a job runs; if it is missing, the error says what to
 install.
@@ -96,7 +97,7 @@ def lifecycle(
 ) -> None:
     """Write one row for each item, as Parquet by date, server and queue.
 
-    It may be run again.
+    A second run reads what is new since the last one.
     """
     _run("lifecycle", paths, out, as_json, summary, _EXAMPLES, master)
 
@@ -158,7 +159,7 @@ def lag(
     as_json: Json = False,
     summary: Summary = None,
 ) -> None:
-    """Show how far each consumer is behind, and when it will have caught up.
+    """Show how far each consumer is behind, and the time to drain.
 
     It looks at the servers twice and takes no item. Each child or cursor is a consumer of its own.
     """
@@ -211,7 +212,7 @@ def redrive(
     as_json: Json = False,
     summary: Summary = None,
 ) -> None:
-    """Put dead letters of many servers back to their queues, or into another.
+    """Put dead letters of many servers back to queues.
 
     It may be run again: each death is redriven once. Exit code 1: some that were chosen stay.
     """
@@ -222,6 +223,34 @@ def redrive(
     times = {"startingTimestamp": died_from, "endingTimestamp": died_before}
     raise typer.Exit(
         job.command(servers, queues, option or [], times, choice, as_json, summary)
+    )
+
+
+@spark.command()
+def drain(
+    servers: Servers,
+    queues: Queues,
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where the tables go.")],
+    at_once: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Items of one commit, about.", parser=whole("--at-once", 1)
+        ),
+    ] = 1_000_000,
+    option: Words = None,
+    as_json: Json = False,
+    summary: Summary = None,
+    master: Master = None,
+) -> None:
+    """Move items to Parquet by date, each of them once.
+
+    Items are confirmed once they are committed. It may be killed and run again.
+    """
+    _check()
+    from kestrelpy.spark.jobs.drain import drain as job
+
+    raise typer.Exit(
+        job.command(servers, queues, option or [], out, at_once, master, as_json, summary)
     )
 
 

@@ -5,6 +5,7 @@
     report      a page with rates, depth, latencies, repeated deliveries and dead letters
     lag         how far each consumer is behind; asks servers, without Spark
     redrive     dead letters back to their queues, or to another; asks servers, without Spark
+    drain       queues to Parquet by date, each item once
 
       journals ──▶ `common.blocks` of `common.events` ──▶ `common.items` ──▶ `lifecycle.rows`
                                                                 │

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -139,7 +140,8 @@ def perform(
     progress = Progress(os.fdopen(os.dup(_STDERR), "w"), os.isatty(_STDERR))
     began = time.monotonic()
     try:
-        outcome = act(progress)
+        with _warnings():
+            outcome = act(progress)
         facts = {"job": job, **outcome.facts, "seconds": round(time.monotonic() - began, 3)}
         line = json.dumps(facts, default=str)
         if summary is not None:
@@ -196,6 +198,29 @@ def folders(paths: Sequence[str]) -> list[str]:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 item`, `2 items`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+@contextmanager
+def _warnings() -> Iterator[None]:
+    """Print the warnings of this process as those of executors are printed, each once."""
+    log, said = logging.getLogger("kestrelpy.spark"), set[str]()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        was_known = text in said
+        said.add(text)
+        return not was_known
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("kestrelpy: %(message)s"))
+    handler.addFilter(is_new)
+    log.addHandler(handler)
+    propagates, log.propagate = log.propagate, False
+    try:
+        yield
+    finally:
+        log.propagate = propagates
+        log.removeHandler(handler)
 
 
 @contextmanager
