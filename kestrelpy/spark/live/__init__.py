@@ -3,5 +3,6 @@
 from kestrelpy.spark.live import partitions
 from kestrelpy.spark.live.batches import batch_of
 from kestrelpy.spark.live.partitions import Slice
+from kestrelpy.spark.live.wire import Lost, Patience, Wire, why
 
-__all__ = ["Slice", "batch_of", "partitions"]
+__all__ = ["Lost", "Patience", "Slice", "Wire", "batch_of", "partitions", "why"]
