@@ -3,9 +3,9 @@
 from kestrelpy.spark.live import partitions
 from kestrelpy.spark.live.batches import batch_of
 from kestrelpy.spark.live.partitions import Slice, patience_of, queue_markers, retried
-from kestrelpy.spark.live.wire import Lost, Unreachable, Wire
+from kestrelpy.spark.live.wire import Lost, Patience, Unreachable, Wire, why
 
 __all__ = [
-    "Lost", "Slice", "Unreachable", "Wire", "batch_of", "partitions", "patience_of",
-    "queue_markers", "retried",
+    "Lost", "Patience", "Slice", "Unreachable", "Wire", "batch_of", "partitions", "patience_of",
+    "queue_markers", "retried", "why",
 ]  # fmt: skip
