@@ -7,6 +7,8 @@
     kestrelpy spark lag --servers A,B        over servers, without Spark
     kestrelpy spark redrive --servers A,B
     kestrelpy spark drain --servers A,B --queues Q --out TABLES
+    kestrelpy spark backfill FILE --servers A,B --queue Q
+    kestrelpy spark copy --servers A,B --queues Q --to C,D
 
 One rule: nothing of Spark is imported before a job runs; if it is missing, the error says what to
 install.
@@ -60,6 +62,13 @@ Words = Annotated[
     typer.Option(
         "--option", metavar="NAME=VALUE", show_default=False,
         help="An option of the source, like readTimeout=60s or skipUnreachable=true.",
+    ),
+]  # fmt: skip
+ToWords = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="NAME=VALUE", show_default=False,
+        help="An option of the sink, like writeTimeout=10m.",
     ),
 ]  # fmt: skip
 
@@ -251,6 +260,104 @@ def drain(
 
     raise typer.Exit(
         job.command(servers, queues, option or [], out, at_once, master, as_json, summary)
+    )
+
+
+@spark.command()
+def backfill(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Files, folders, wildcards.", show_default=False),
+    ],
+    servers: Servers,
+    queue: Annotated[str, typer.Option(metavar="QUEUE", help="Where the items go.")],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", show_default=False,
+            help="text, json, csv or parquet. Default: by the names of the files.",
+        ),
+    ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The body. Default: the row, as JSON.", show_default=False
+        ),
+    ] = None,
+    id_: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="COLUMN", help="Default: made of the content.", show_default=False
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Rows of one key go to one server.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the write. Default: made of the paths and the queue.", show_default=False
+        ),
+    ] = None,
+    option: ToWords = None,
+    as_json: Json = False,
+    summary: Summary = None,
+    master: Master = None,
+) -> None:
+    """Store the rows of files in a queue, each of them once.
+
+    It may be run again with the same words: rows that are stored already are not stored again.
+    """
+    _check()
+    from kestrelpy.spark.jobs.backfill import backfill as job
+
+    files = job.Input(tuple(paths), form, value, id_, key)
+    raise typer.Exit(
+        job.command(files, servers, queue, name, option or [], as_json, summary, master)
+    )
+
+
+@spark.command()
+def copy(
+    servers: Servers,
+    queues: Queues,
+    to: Annotated[
+        str,
+        typer.Option(metavar="LIST", help="The servers to copy to.", show_default=False),
+    ],
+    to_queue: Annotated[
+        str | None,
+        typer.Option(metavar="QUEUE", help="Default: the same names.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Of the write. Default: made of the queues.", show_default=False),
+    ] = None,
+    option: Words = None,
+    to_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", show_default=False,
+            help="An option of the sink, like writeTimeout=10m.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    summary: Summary = None,
+    master: Master = None,
+) -> None:
+    """Copy items to queues of other servers, each of them once.
+
+    It may be run again with the same words, and copies what came since.
+    """
+    _check()
+    from kestrelpy.spark.jobs.copy import copy as job
+
+    ways = job.Ways(servers, queues, to, to_queue, name)
+    raise typer.Exit(
+        job.command(ways, option or [], to_option or [], as_json, summary, master)
     )
 
 

@@ -124,8 +124,10 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/spark/files/test_plan_events.py: what is found is what is planned",
     "kestrelpy.spark.jobs.common.flushes":
         "tests/unit/spark/jobs/audit/test_audit_readers.py: a flush is seen by what it ends",
+    "kestrelpy.spark.jobs.common.storing":
+        "tests/unit/spark/jobs/backfill/test_backfill.py: a backfill stores through it",
     "kestrelpy.spark.jobs.lifecycle.carry":
-        "tests/unit/spark/jobs/lifecycle/test_lifecycle.py: runs in steps are compared with one run",
+        "tests/unit/spark/jobs/lifecycle/test_lifecycle.py: steps are compared with one run",
     "kestrelpy.spark.jobs.audit.checks":
         "tests/unit/spark/jobs/common/test_items.py: it checks the items of blocks",
     "kestrelpy.spark.jobs.audit.dedupe":

@@ -6,6 +6,8 @@
     lag         how far each consumer is behind; asks servers, without Spark
     redrive     dead letters back to their queues, or to another; asks servers, without Spark
     drain       queues to Parquet by date, each item once
+    backfill    Parquet, JSON, CSV or text into a queue, each row once
+    copy        items of a fleet to another one, each once
 
       journals ──▶ `common.blocks` of `common.events` ──▶ `common.items` ──▶ `lifecycle.rows`
                                                                 │

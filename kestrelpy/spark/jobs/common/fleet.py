@@ -11,6 +11,7 @@ One rule: all servers are asked before a job changes anything, so a wrong addres
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import Unreachable, Wire, patience_of, retried
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.options import Options, parse_options
+from kestrelpy.spark.write import NOTES_QUEUE
 
 log = logging.getLogger("kestrelpy.spark")
 _T = TypeVar("_T")
@@ -115,6 +117,18 @@ def ask_each(options: Options, one: Callable[[Wire], _T]) -> list[tuple[Address,
     with ThreadPoolExecutor(min(_AT_ONCE, len(options.servers))) as pool:
         answers = zip(options.servers, pool.map(ask, options.servers), strict=True)
         return [(address, answer) for address, answer in answers if answer is not None]
+
+
+def is_meant(options: Options, queue: str) -> bool:
+    """True if a job that takes or copies items is to do so with this queue.
+
+    A wildcard does not mean the children of a queue, which have its items as well, unless it has a
+    `+`; and never the notes of the sink.
+    """
+    if queue in options.queues:
+        return True
+    globs = [glob for glob in options.queues if "+" in glob or "+" not in queue]
+    return queue != NOTES_QUEUE and any(fnmatch.fnmatchcase(queue, glob) for glob in globs)
 
 
 def look(options: Options) -> list[ServerFigures]:

@@ -38,7 +38,7 @@ from pyspark.sql import functions as fn
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common.commits import Commits, State
-from kestrelpy.spark.jobs.common.fleet import add_flags, ask_each, fleet_options, look
+from kestrelpy.spark.jobs.common.fleet import add_flags, ask_each, fleet_options, is_meant, look
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, counted, in_spark, perform
 from kestrelpy.spark.live import Wire, patience_of, queue_markers, retried
 from kestrelpy.spark.live import partitions as live
@@ -149,7 +149,7 @@ def _ranges(options: Options, done: Mapping[tuple[str, str, int], int]) -> list[
         for queue, markers in sorted(server.queues.items()):
             known = done.get((server.server, queue, markers.generation), 0)
             after = max(markers.earliest - 1, known)
-            if markers.latest > after and options.chooses(queue):
+            if markers.latest > after and is_meant(options, queue):
                 found.append(
                     Range(server.server, queue, markers.generation, after, markers.latest)
                 )
@@ -165,7 +165,7 @@ def _refuse_unsafe(options: Options) -> None:
             if not child:  # of a child, the delayed ones were never available
                 busy["delayed"] = figures.delayed
             busy = {words: count for words, count in busy.items() if count}
-            if busy and options.chooses(queue):
+            if busy and is_meant(options, queue):
                 counts = ", ".join(f"{count:,} {words}" for words, count in busy.items())
                 raise KestrelError(
                     f"The queue {queue} of {server.address} cannot be drained while items of it "
