@@ -3,6 +3,8 @@
 from kestrelpy.spark.live import partitions
 from kestrelpy.spark.live.batches import batch_of
 from kestrelpy.spark.live.partitions import Slice
-from kestrelpy.spark.live.wire import Lost, Patience, Wire, why
+from kestrelpy.spark.live.wire import Lost, Patience, Unreachable, Values, Wire, why
 
-__all__ = ["Lost", "Patience", "Slice", "Wire", "batch_of", "partitions", "why"]
+__all__ = [
+    "Lost", "Patience", "Slice", "Unreachable", "Values", "Wire", "batch_of", "partitions", "why",
+]  # fmt: skip
