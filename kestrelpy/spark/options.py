@@ -32,7 +32,9 @@ from kestrelpy.spark.offsets import (
 )
 
 Mode = Literal["items", "events"]
+Consume = Literal["none", "confirm"]
 _T = TypeVar("_T")
+NOTES_QUEUE: Final = "kestrelpy.sinks"  # of the sink: no item of a user; a glob leaves it out
 NUMBER_MAX: Final = 2**53 - 1  # of a marker, of anything
 
 NAMES: Final = (
@@ -40,11 +42,17 @@ NAMES: Final = (
     "endingTimestamp", "mode", "minPartitions", "maxPartitionBytes", "failOnDataLoss",
     "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
     "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey", "pushdown",
+    "maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume",
+)  # fmt: skip
+# Only of a stream; and what a stream has no use for.
+STREAMS_ONLY: Final = ("maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume")
+NOT_IN_STREAMS: Final = (
+    "endingMarkers", "startingTimestamp", "endingTimestamp", "pushdown",
 )  # fmt: skip
 # Refused with a path: they mean something only for servers.
 SERVERS_ONLY: Final = (
     "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
-    "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey",
+    "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey", "cursor", "consume",
 )  # fmt: skip
 
 _PARTITION_BYTES: Final = 128 << 20  # as for Spark's own files
@@ -93,6 +101,10 @@ class Options:
     pushdown: bool
     access: Access = NOBODY
     wanted: Wanted = Wanted()
+    max_items_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    cursor: str = ""  # of each queue; empty: the queue itself is read
+    consume: Consume = "none"
 
     @property
     def markers(self) -> dict[str, Offsets]:
@@ -108,12 +120,23 @@ class Options:
         """True if this queue is asked for."""
         if self.wanted.queues is not None and queue not in self.wanted.queues:
             return False
+        if queue == NOTES_QUEUE and NOTES_QUEUE not in self.queues and self.mode == "items":
+            return False
         return any(fnmatch.fnmatchcase(queue, glob) for glob in self.queues)
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
-    """Parse and check the options. Raises KestrelError with one sentence and its remedy."""
+def parse_options(given: Mapping[str, str], *, streams: bool | None = None) -> Options:
+    """Parse and check the options. Raises KestrelError with one sentence and its remedy.
+
+    `streams` says whether the read is a stream; None: it is not known yet.
+    """
     said = Said(given)
+    for name in () if streams is None else NOT_IN_STREAMS if streams else STREAMS_ONLY:
+        if name in said:
+            raise KestrelError(
+                f"Option {name} goes with {'read' if streams else 'readStream'} alone. Leave it "
+                "out" + (", and filter the rows of the stream." if streams else ".")
+            )
     nothing: tuple[str, ...] = ()
     options = Options(
         servers=said.value("servers", parse_servers, ()),
@@ -134,6 +157,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
         fetch_retry_interval_ms=said.value("fetchRetryInterval", parse_duration_ms, _RETRY_MS),
         pushdown=said.value("pushdown", parse_flag, False),
         access=parse_access(said) if "servers" in said else NOBODY,
+        max_items_per_trigger=said.value("maxItemsPerTrigger", _positive, None),
+        max_bytes_per_trigger=said.value("maxBytesPerTrigger", _bytes, None),
+        cursor=said.value("cursor", _cursor, ""),
+        consume=said.value("consume", _consume, "confirm" if "cursor" in said else "none"),
     )
     _refuse_contradictions(options, said)
     return options
@@ -272,6 +299,23 @@ def _timestamp(text: str) -> int:
         ) from None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return round(at.timestamp() * 1000)
+
+
+def _cursor(text: str) -> str:
+    if 0 < len(text) <= 64 and all("!" <= each <= "~" and each not in "+/" for each in text):
+        return text
+    raise ValueError(
+        f"{shown(text)} is not the name of a cursor; say 1 to 64 printable ASCII characters "
+        "without blanks, + or /"
+    )
+
+
+def _consume(text: str) -> Consume:
+    if text.lower() == "none":
+        return "none"
+    if text.lower() == "confirm":
+        return "confirm"
+    raise ValueError(f"{shown(text)} is no way to consume; say {' or '.join(get_args(Consume))}")
 
 
 def _mode(text: str) -> Mode:

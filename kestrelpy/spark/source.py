@@ -17,6 +17,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
@@ -50,13 +51,28 @@ class KestrelSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises KestrelError for an unknown option or column."""
         with one_sentence():
-            options = parse_options(self.options)
+            options = parse_options(self.options, streams=False)
             selection = selected(options, schema)
             if options.pushdown:
                 from kestrelpy.spark.pushdown import PushingReader
 
                 return PushingReader(options, selection)
             return KestrelReader(options, selection)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """Return the reader of a stream; one that refuses everything if it cannot be."""
+        try:
+            from kestrelpy.spark.stream import KestrelStreamReader, RefusedReader
+        except ImportError:
+            raise KestrelError(
+                "This PySpark knows no read limits of streams in Python. Install 4.2 or newer: "
+                "pip install 'pyspark>=4.2'."
+            ) from None
+        try:
+            options = parse_options(self.options, streams=True)
+            return KestrelStreamReader(options, selected(options, schema))
+        except KestrelError as error:
+            return RefusedReader(str(error))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch. Raises KestrelError for an unknown option or column."""

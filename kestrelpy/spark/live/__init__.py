@@ -3,9 +3,9 @@
 from kestrelpy.spark.live import partitions
 from kestrelpy.spark.live.batches import batch_of
 from kestrelpy.spark.live.partitions import Slice, patience_of, queue_markers, retried
-from kestrelpy.spark.live.wire import Lost, Patience, Unreachable, Wire, why
+from kestrelpy.spark.live.wire import Lost, Patience, Unreachable, Values, Wire, why
 
 __all__ = [
-    "Lost", "Patience", "Slice", "Unreachable", "Wire", "batch_of", "partitions", "patience_of",
-    "queue_markers", "retried", "why",
+    "Lost", "Patience", "Slice", "Unreachable", "Values", "Wire", "batch_of", "partitions",
+    "patience_of", "queue_markers", "retried", "why",
 ]  # fmt: skip

@@ -145,6 +145,28 @@ class Wire:
             raise self._not_understood(line)
         return words[1:]
 
+    def add_cursor(self, child: str) -> None:
+        """Make a child that begins with the earliest item there; nothing if it exists."""
+        self.ask(f"get {child}/peek/from=1")
+        while True:
+            line = self._line()
+            if line == b"END":
+                return
+            words = line.split(b" ")
+            if words[0] != b"VALUE":
+                raise self._not_understood(line)
+            end = self._at + int(words[3]) + 2
+            if end > self._filled:
+                self._fill(end)
+            self._at = end
+
+    def confirm_upto(self, queue: str, marker: int) -> None:
+        """Confirm all items of a queue, or of a child, up to a marker."""
+        self.ask(f"delete {queue}/upto={marker}")
+        line = self._line()
+        if line not in (b"DELETED", b"NOT_FOUND"):
+            raise self._not_understood(line)
+
     def values(self) -> Values:
         """Return the answer to a `gets`."""
         self._at = self._filled = 0  # the answer before this one was read whole

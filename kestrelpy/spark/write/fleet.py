@@ -27,10 +27,10 @@ from hashlib import blake2b
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.options import NOTES_QUEUE
 from kestrelpy.spark.write.lane import Connection, Lane, Refused
 from kestrelpy.spark.write.write_options import WriteOptions
 
-NOTES_QUEUE: Final = "kestrelpy.sinks"
 _VERSION: Final = 1
 _EXPIRY_SECONDS: Final = 30 * 86_400  # `scope_window`: after it, ids are forgotten as well
 _ASKED_AT_ONCE: Final = 16

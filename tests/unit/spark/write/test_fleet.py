@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.write.fleet import NOTES_QUEUE, Run, begun, find_fleet
+from kestrelpy.spark.options import NOTES_QUEUE
+from kestrelpy.spark.write.fleet import Run, begun, find_fleet
 from kestrelpy.spark.write.write_options import parse_write_options
 from tests.support.daemon import DaemonProcess
 from tests.support.raw import Raw
