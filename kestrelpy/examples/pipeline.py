@@ -256,7 +256,8 @@ def numbers_in(spark: SparkSession, paths: list[str], repeated: int) -> Journals
     events = read("events", _BODIES).where(fn.col("queue").isin(*QUEUES.values()))
     put = events.where("op = 'put'").selectExpr(*_JOURNAL_ITEM, _NUMBER)
     # A hand-off ends its source with a move.
-    confirmed = events.where("op in ('confirm', 'move')").select(*_JOURNAL_ITEM).join(put, _JOURNAL_ITEM)
+    ended = events.where("op in ('confirm', 'move')").select(*_JOURNAL_ITEM)
+    confirmed = ended.join(put, _JOURNAL_ITEM)
     dead = read("items", "value binary, state string").where("state = 'dead'").selectExpr(_NUMBER)
     return Journals(_counted(put), _counted(confirmed), _counted(dead), repeated)
 

@@ -23,7 +23,6 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import Unreachable, Wire, patience_of, retried
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.options import Options, parse_options
-from kestrelpy.spark.write import NOTES_QUEUE
 
 log = logging.getLogger("kestrelpy.spark")
 _T = TypeVar("_T")
@@ -125,10 +124,10 @@ def is_meant(options: Options, queue: str) -> bool:
     A wildcard does not mean the children of a queue, which have its items as well, unless it has a
     `+`; and never the notes of the sink.
     """
-    if queue in options.queues:
-        return True
+    if not options.chooses(queue):
+        return False
     globs = [glob for glob in options.queues if "+" in glob or "+" not in queue]
-    return queue != NOTES_QUEUE and any(fnmatch.fnmatchcase(queue, glob) for glob in globs)
+    return any(fnmatch.fnmatchcase(queue, glob) for glob in globs)
 
 
 def look(options: Options) -> list[ServerFigures]:
