@@ -78,7 +78,9 @@ REFUSED = {
     "kestrelpy.kestrel": {"asyncio", "os", "pathlib", "time", "socket", "threading"},
     **{
         f"kestrelpy.spark.{room}": _SPARK_ITSELF
-        for room in ("errors", "files", "live", "offsets", "options", "schema")
+        for room in (
+            "errors", "files", "live", "offsets", "options", "schema", "streaming", "write",
+        )
     },
     "kestrelpy.core": {"asyncio", "os", "time", "logging", "pydantic", "socket", "threading"},
     "kestrelpy.operations": {"asyncio", "os", "time", "logging", "socket", "threading"},

@@ -5,6 +5,7 @@
                                               ├─ abort, the first time        comes again
                                               ├─ hang-up, the first time      comes again
                                               ├─ handled, then hang-up        handled twice
+                                              ├─ handled, and handed off to `done`, if there is one
                                               └─ abort or hang-up every time  dies
 
 The number of a message decides whether and how it fails, so that a run can be checked. Besides, a
@@ -92,8 +93,13 @@ class Books:
 class Crew:
     """The threads of a run: a producer for each daemon, a worker for each queue of each."""
 
-    def __init__(self, daemons: Sequence[Daemon], messages: Sequence[Message]) -> None:
-        self.books = Books()
+    def __init__(
+        self, daemons: Sequence[Daemon], messages: Sequence[Message], books: Books | None = None,
+        *, done: str | None = None, mended: bool = False,
+    ) -> None:  # fmt: skip
+        """`done`: the queue that handled messages are handed off to. `mended`: none fails."""
+        self.books = books if books is not None else Books()
+        self._done, self._mended = done, mended
         self._stopping = threading.Event()
         self._daemons = daemons
         self._pool = ThreadPoolExecutor(len(daemons) * (1 + len(QUEUES)))
@@ -108,7 +114,9 @@ class Crew:
     def start_work(self) -> None:
         """Start the workers."""
         self._workers = [
-            self._pool.submit(_Worker(daemon, queue, self.books, self._stopping).run)
+            self._pool.submit(
+                _Worker(daemon, queue, self.books, self._stopping, self._done, self._mended).run
+            )
             for daemon in self._daemons
             for queue in QUEUES.values()
         ]
@@ -158,9 +166,13 @@ class _Producer:
 class _Worker:
     """Handles one queue of one daemon; pymemcache connects again by itself."""
 
-    def __init__(self, daemon: Daemon, queue: str, books: Books, stopping: Event) -> None:
+    def __init__(
+        self, daemon: Daemon, queue: str, books: Books, stopping: Event, done: str | None,
+        mended: bool,
+    ) -> None:  # fmt: skip
         self._client = daemon.client()
         self._queue, self._books, self._stopping = queue, books, stopping
+        self._done, self._mended = done, mended
         self._leased: int | None = None
         self._failed: set[int] = set()
 
@@ -188,10 +200,12 @@ class _Worker:
 
     def _meet(self, body: bytes) -> None:
         number, checksum = number_and_checksum(body)
-        fate = fate_of(number)
+        fate = Fate.HANDLED if self._mended else fate_of(number)
         if fate is Fate.HANDLED or (fate is not Fate.HOPELESS and number in self._failed):
             self._books.handle(number, checksum)
             self._leased = number
+            if self._done is not None:
+                self._hand_off(body)
             return
         self._failed.add(number)
         self._books.write(self._books.failed, number)
@@ -203,3 +217,13 @@ class _Worker:
             self._leased = None
         else:
             self._client.close()
+
+    def _hand_off(self, body: bytes) -> None:
+        """Store the message in the next queue and confirm it here, both or neither."""
+        try:
+            self._client.set(f"{self._done}/confirm", body)
+        except _LOST:
+            assert self._leased is not None
+            self._books.write(self._books.unsure, self._leased)
+            self._stopping.wait(_PAUSE_SECONDS)
+        self._leased = None

@@ -1,7 +1,8 @@
-"""Lines of real text as log-like messages: what `pipeline` sends.
+"""Lines of real text, and the log-like messages that are made of them: for `pipeline`.
 
-    import asyncio        ──▶  {"number": 17, "timestamp": "2026-01-31T12:00:00.123+00:00",
-    (in asyncio/base.py)        "level": "INFO", "service": "asyncio", "message": "import asyncio"}
+    import asyncio        ──▶  17<tab>asyncio<tab>import asyncio
+    (in asyncio/base.py)  ──▶  {"number": 17, "timestamp": "2026-01-31T12:00:00.123+00:00",
+                                "level": "INFO", "service": "asyncio", "message": "import asyncio"}
 
 The service is the package of the line, the level is guessed from its words, and each level has a
 queue of its own.
@@ -23,11 +24,14 @@ from kestrelpy.examples.producer import standard_library_files
 QUEUES: Final = {
     "ERROR": "log.error", "WARNING": "log.warning", "INFO": "log.info", "DEBUG": "log.debug",
 }  # fmt: skip
-_WORDS: Final = (
+LINES: Final = "lines"  # the queue of the lines as they are
+DONE: Final = "done"  # the queue of the messages that were handled
+WORDS: Final = (
     ("ERROR", ("raise ", "error", "except")),
     ("WARNING", ("warn", "deprecat")),
     ("INFO", ("def ", "class ", "import ", "return")),
 )
+OTHERWISE: Final = "DEBUG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,10 @@ class Message:
     def checksum(self) -> int:
         """The checksum of its text."""
         return zlib.crc32(self.text.encode())
+
+    def line(self) -> str:
+        """Return the line of the input."""
+        return f"{self.number}\t{self.service}\t{self.text}\n"
 
     def body(self) -> bytes:
         """Return the body, with the present time."""
@@ -85,7 +93,7 @@ def messages(lines_max: int) -> Iterator[Message]:
 
 
 def _level(text: str) -> str:
-    for level, words in _WORDS:
+    for level, words in WORDS:
         if any(word in text for word in words):
             return level
-    return "DEBUG"
+    return OTHERWISE

@@ -94,6 +94,15 @@ class Daemon:
         finally:
             client.close()
 
+    def total(self, queues: list[str]) -> int:
+        """Return how many items these queues ever had. Raises OSError if the daemon is down."""
+        client = self.client()
+        try:
+            stats = client.stats()
+            return sum(int(stats.get(f"queue_{q}_total_items".encode(), 0)) for q in queues)
+        finally:
+            client.close()
+
     def kill(self) -> None:
         """Kill it with `kill -9`."""
         if self._process is not None:

@@ -101,12 +101,13 @@ class QueueFacts(NamedTuple):
 
 class MarkerFacts(NamedTuple):
     """The stored markers that an observer can read: the earliest (the next one if there is none),
-    and the latest (0: none yet)."""
+    and the latest (0: none yet). `retains`: 1 if done items stay readable."""
 
     marker_earliest: int
     marker_latest: int
     generation: int
     kept_bytes: int
+    retains: int
 
 
 class LeaseFacts(NamedTuple):
@@ -244,6 +245,7 @@ def marker_facts(queue: Queue) -> MarkerFacts:
         marker_latest=latest,
         generation=queue.generation,
         kept_bytes=retained,
+        retains=int(queue.retained is not None),
     )
 
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kestrelpy.spark.errors import KestrelError, sentence_of
+from kestrelpy.spark.ids import with_content_ids, with_lineage_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["KestrelError", "register", "sentence_of"]
+__all__ = ["KestrelError", "register", "sentence_of", "with_content_ids", "with_lineage_ids"]
 
 
 def register(spark: SparkSession) -> None:

@@ -12,7 +12,7 @@ import difflib
 import fnmatch
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar, get_args
@@ -32,7 +32,9 @@ from kestrelpy.spark.offsets import (
 )
 
 Mode = Literal["items", "events"]
+Consume = Literal["none", "confirm"]
 _T = TypeVar("_T")
+NOTES_QUEUE: Final = "kestrelpy.sinks"  # of the sink: no item of a user; a glob leaves it out
 NUMBER_MAX: Final = 2**53 - 1  # of a marker, of anything
 
 NAMES: Final = (
@@ -40,12 +42,17 @@ NAMES: Final = (
     "endingTimestamp", "mode", "minPartitions", "maxPartitionBytes", "failOnDataLoss",
     "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
     "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey", "pushdown",
+    "maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume",
 )  # fmt: skip
-_BY_SMALL_LETTERS: Final = {name.lower(): name for name in NAMES}
+# Only of a stream; and what a stream has no use for.
+STREAMS_ONLY: Final = ("maxItemsPerTrigger", "maxBytesPerTrigger", "cursor", "consume")
+NOT_IN_STREAMS: Final = (
+    "endingMarkers", "startingTimestamp", "endingTimestamp", "pushdown",
+)  # fmt: skip
 # Refused with a path: they mean something only for servers.
 SERVERS_ONLY: Final = (
     "skipUnreachable", "connectTimeout", "readTimeout", "fetchRetries", "fetchRetryInterval",
-    "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey",
+    "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey", "cursor", "consume",
 )  # fmt: skip
 
 _PARTITION_BYTES: Final = 128 << 20  # as for Spark's own files
@@ -94,6 +101,10 @@ class Options:
     pushdown: bool
     access: Access = NOBODY
     wanted: Wanted = Wanted()
+    max_items_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    cursor: str = ""  # of each queue; empty: the queue itself is read
+    consume: Consume = "none"
 
     @property
     def markers(self) -> dict[str, Offsets]:
@@ -109,15 +120,26 @@ class Options:
         """True if this queue is asked for."""
         if self.wanted.queues is not None and queue not in self.wanted.queues:
             return False
+        if queue == NOTES_QUEUE and NOTES_QUEUE not in self.queues and self.mode == "items":
+            return False
         return any(fnmatch.fnmatchcase(queue, glob) for glob in self.queues)
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
-    """Parse and check the options. Raises KestrelError with one sentence and its remedy."""
-    said = _Said(given)
+def parse_options(given: Mapping[str, str], *, streams: bool | None = None) -> Options:
+    """Parse and check the options. Raises KestrelError with one sentence and its remedy.
+
+    `streams` says whether the read is a stream; None: it is not known yet.
+    """
+    said = Said(given)
+    for name in () if streams is None else NOT_IN_STREAMS if streams else STREAMS_ONLY:
+        if name in said:
+            raise KestrelError(
+                f"Option {name} goes with {'read' if streams else 'readStream'} alone. Leave it "
+                "out" + (", and filter the rows of the stream." if streams else ".")
+            )
     nothing: tuple[str, ...] = ()
     options = Options(
-        servers=said.value("servers", _servers, ()),
+        servers=said.value("servers", parse_servers, ()),
         queues=said.value("queues", _queues, ("*",)),
         path=(*said.value("path", _path, nothing), *said.value("paths", _path, nothing)),
         starting_markers=said.value("startingMarkers", parse_starting, EARLIEST),
@@ -127,28 +149,36 @@ def parse_options(given: Mapping[str, str]) -> Options:
         mode=said.value("mode", _mode, "items"),
         min_partitions=said.value("minPartitions", _positive, 1),
         max_partition_bytes=said.value("maxPartitionBytes", _bytes, _PARTITION_BYTES),
-        fail_on_data_loss=said.value("failOnDataLoss", _flag, True),
-        skip_unreachable=said.value("skipUnreachable", _flag, False),
-        connect_timeout_ms=said.value("connectTimeout", _some_time, _CONNECT_MS),
-        read_timeout_ms=said.value("readTimeout", _some_time, _READ_MS),
-        fetch_retries=said.value("fetchRetries", _whole, _RETRIES),
+        fail_on_data_loss=said.value("failOnDataLoss", parse_flag, True),
+        skip_unreachable=said.value("skipUnreachable", parse_flag, False),
+        connect_timeout_ms=said.value("connectTimeout", parse_some_time, _CONNECT_MS),
+        read_timeout_ms=said.value("readTimeout", parse_some_time, _READ_MS),
+        fetch_retries=said.value("fetchRetries", parse_whole, _RETRIES),
         fetch_retry_interval_ms=said.value("fetchRetryInterval", parse_duration_ms, _RETRY_MS),
-        pushdown=said.value("pushdown", _flag, False),
-        access=_access(said) if "servers" in said else NOBODY,
+        pushdown=said.value("pushdown", parse_flag, False),
+        access=parse_access(said) if "servers" in said else NOBODY,
+        max_items_per_trigger=said.value("maxItemsPerTrigger", _positive, None),
+        max_bytes_per_trigger=said.value("maxBytesPerTrigger", _bytes, None),
+        cursor=said.value("cursor", _cursor, ""),
+        consume=said.value("consume", _consume, "confirm" if "cursor" in said else "none"),
     )
     _refuse_contradictions(options, said)
     return options
 
 
-class _Said:
-    """The given texts, by the options' names as they are written here."""
+class Said:
+    """The given texts, by the options' names as they are written here; `names` are all there are.
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    Raises KestrelError for any other.
+    """
+
+    def __init__(self, given: Mapping[str, str], names: Sequence[str] = NAMES) -> None:
         self._texts: dict[str, str] = {}
+        by_small_letters = {name.lower(): name for name in names}
         for name, text in given.items():
-            known = _BY_SMALL_LETTERS.get(name.lower())
+            known = by_small_letters.get(name.lower())
             if known is None:
-                raise KestrelError(_unknown(name))
+                raise KestrelError(_unknown(name, by_small_letters))
             self._texts[known] = text
 
     def value(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
@@ -165,7 +195,7 @@ class _Said:
         return name in self._texts
 
 
-def _access(said: _Said) -> Access:
+def parse_access(said: Said) -> Access:
     """Return who the read is, with its password: executors need not have the file of it.
 
     Raises KestrelError.
@@ -177,15 +207,15 @@ def _access(said: _Said) -> Access:
     try:
         access = access_of(
             user=text("user"), password=text("password"), password_file=text("passwordFile"),
-            tls=said.value("tls", _flag, False), tls_ca=text("tlsCa"), tls_cert=text("tlsCert"),
-            tls_key=text("tlsKey"),
+            tls=said.value("tls", parse_flag, False), tls_ca=text("tlsCa"),
+            tls_cert=text("tlsCert"), tls_key=text("tlsKey"),
         )  # fmt: skip
     except ValueError as error:
         raise KestrelError(f"The options of user and TLS cannot be used: {error}.") from None
     return access.with_password()
 
 
-def _refuse_contradictions(options: Options, said: _Said) -> None:
+def _refuse_contradictions(options: Options, said: Said) -> None:
     if options.servers and options.path:
         raise KestrelError(
             "Options servers and path contradict each other. Read live servers or journal "
@@ -210,17 +240,17 @@ def _refuse_contradictions(options: Options, said: _Said) -> None:
         raise KestrelError("Option endingTimestamp is before startingTimestamp. Say a later one.")
 
 
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), _BY_SMALL_LETTERS, 1, cutoff=0.5)
+def _unknown(name: str, by_small_letters: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(name.lower(), by_small_letters, 1, cutoff=0.5)
     if near:
-        return f"There is no option {name}. Did you mean {_BY_SMALL_LETTERS[near[0]]}?"
-    return f"There is no option {name}. There are: {', '.join(NAMES)}."
+        return f"There is no option {name}. Did you mean {by_small_letters[near[0]]}?"
+    return f"There is no option {name}. There are: {', '.join(by_small_letters.values())}."
 
 
 # -- one value -----------------------------------------------------------------------------
 
 
-def _servers(text: str) -> tuple[Address, ...]:
+def parse_servers(text: str) -> tuple[Address, ...]:
     found = tuple(dict.fromkeys(parse_address(each) for each in _listed(text)))
     if not found:
         raise ValueError("it names no server; say host:port, several with commas between them")
@@ -260,7 +290,7 @@ def _path(text: str) -> tuple[str, ...]:
 def _timestamp(text: str) -> int:
     """Return milliseconds since 1970; a time without a zone is UTC."""
     if text.isascii() and text.isdigit():
-        return _whole(text)
+        return parse_whole(text)
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -271,6 +301,23 @@ def _timestamp(text: str) -> int:
     return round(at.timestamp() * 1000)
 
 
+def _cursor(text: str) -> str:
+    if 0 < len(text) <= 64 and all("!" <= each <= "~" and each not in "+/" for each in text):
+        return text
+    raise ValueError(
+        f"{shown(text)} is not the name of a cursor; say 1 to 64 printable ASCII characters "
+        "without blanks, + or /"
+    )
+
+
+def _consume(text: str) -> Consume:
+    if text.lower() == "none":
+        return "none"
+    if text.lower() == "confirm":
+        return "confirm"
+    raise ValueError(f"{shown(text)} is no way to consume; say {' or '.join(get_args(Consume))}")
+
+
 def _mode(text: str) -> Mode:
     for mode in get_args(Mode):
         if text.lower() == mode:
@@ -278,14 +325,14 @@ def _mode(text: str) -> Mode:
     raise ValueError(f"{shown(text)} is not a mode; say items or events")
 
 
-def _whole(text: str) -> int:
+def parse_whole(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > NUMBER_MAX:
         raise ValueError(f"{shown(text)} is not a whole number")
     return int(text)
 
 
 def _positive(text: str) -> int:
-    number = _whole(text)
+    number = parse_whole(text)
     if not number:
         raise ValueError("0 is too few; say 1 or more")
     return number
@@ -302,13 +349,13 @@ def _bytes(text: str) -> int:
     return size
 
 
-def _flag(text: str) -> bool:
+def parse_flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{shown(text)} is neither true nor false; say one of them")
     return text.lower() == "true"
 
 
-def _some_time(text: str) -> int:
+def parse_some_time(text: str) -> int:
     duration_ms = parse_duration_ms(text)
     if not duration_ms:
         raise ValueError(f"{shown(text)} is no time at all; say 1s or more")

@@ -1,8 +1,9 @@
-"""`format("kestrel")`: the calls that Spark makes on a source.
+"""`format("kestrel")`: the calls that Spark makes on a source and a sink.
 
     load()     schema()                  options are checked; no server or folder is read yet
     1. action  reader(), partitions()    once per DataFrame: the present items, cut into partitions
     executors  read(partition)           Arrow batches; a partition has all that is needed
+    write      writer(), streamWriter()  the sink: kestrelpy.spark.sink
 
 One rule: Spark stores the partitions of a DataFrame, so all its actions see what the first one
 found. (With `spark.sql.python.filterPushdown.enabled` it plans each query with filters anew.)
@@ -11,8 +12,15 @@ found. (With `spark.sql.python.filterPushdown.enabled` it plans each query with 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from kestrelpy.spark.errors import KestrelError, one_sentence
@@ -21,6 +29,7 @@ from kestrelpy.spark.reader import KestrelReader
 
 if TYPE_CHECKING:
     from kestrelpy.spark.schema import Selection
+    from kestrelpy.spark.write import RowForm, WriteOptions
 
 
 class KestrelSource(DataSource):
@@ -42,13 +51,63 @@ class KestrelSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises KestrelError for an unknown option or column."""
         with one_sentence():
-            options = parse_options(self.options)
+            options = parse_options(self.options, streams=False)
             selection = selected(options, schema)
             if options.pushdown:
                 from kestrelpy.spark.pushdown import PushingReader
 
                 return PushingReader(options, selection)
             return KestrelReader(options, selection)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """Return the reader of a stream; one that refuses everything if it cannot be."""
+        try:
+            from kestrelpy.spark.stream import KestrelStreamReader, RefusedReader
+        except ImportError:
+            raise KestrelError(
+                "This PySpark knows no read limits of streams in Python. Install 4.2 or newer: "
+                "pip install 'pyspark>=4.2'."
+            ) from None
+        try:
+            options = parse_options(self.options, streams=True)
+            return KestrelStreamReader(options, selected(options, schema))
+        except KestrelError as error:
+            return RefusedReader(str(error))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a batch. Raises KestrelError for an unknown option or column."""
+        with one_sentence():
+            from kestrelpy.spark.sink import KestrelWriter
+            from kestrelpy.spark.write import Run
+
+            options, form = self._row_form(schema, overwrite, streams=False)
+            run = None
+            if options.ids != "none":
+                # Without a scope the write has one of its own: repeated tasks store nothing twice.
+                run = Run(options.scope or f"batch-{uuid4().hex}", options.epoch or 0)
+            return KestrelWriter(options, form, run)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
+        """Return the writer of a stream. Raises KestrelError for an unknown option or column."""
+        with one_sentence():
+            from kestrelpy.spark.sink import KestrelStreamWriter
+
+            options, form = self._row_form(schema, overwrite, streams=True)
+            return KestrelStreamWriter(options, form)
+
+    def _row_form(
+        self, schema: StructType, overwrite: bool, *, streams: bool
+    ) -> tuple[WriteOptions, RowForm]:
+        from kestrelpy.spark.write import parse_write_options, row_form
+
+        if overwrite:
+            raise KestrelError(
+                "A queue cannot be overwritten: its items belong to its consumers. Say "
+                + ("outputMode('append')." if streams else "mode('append').")
+            )
+        options = parse_write_options(self.options, streams=streams)
+        fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        return options, row_form(fields, options)
 
 
 def selected(options: Options, schema: StructType) -> Selection:

@@ -124,6 +124,12 @@ TESTED_BY: Final[dict[str, str]] = {
         f"{_TRANSCRIPTS}: the core decides, a server only asks it; in schedules.txt",
     "kestrelpy.spark.files.discovery":
         "tests/unit/spark/files/test_plan_events.py: what is found is what is planned",
+    "kestrelpy.spark.jobs.common.flushes":
+        "tests/unit/spark/jobs/audit/test_audit_readers.py: a flush is seen by what it ends",
+    "kestrelpy.spark.jobs.common.storing":
+        "tests/unit/spark/jobs/backfill/test_backfill.py: a backfill stores through it",
+    "kestrelpy.spark.jobs.lifecycle.carry":
+        "tests/unit/spark/jobs/lifecycle/test_lifecycle.py: steps are compared with one run",
     "kestrelpy.spark.jobs.audit.checks":
         "tests/unit/spark/jobs/common/test_items.py: it checks the items of blocks",
     "kestrelpy.spark.jobs.audit.dedupe":
@@ -149,6 +155,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/spark/jobs/report/test_metrics.py: the metrics are made of these rows",
     "kestrelpy.spark.jobs.report.time_series":
         "tests/unit/spark/jobs/report/test_metrics.py: the series are the metrics of intervals",
+    "kestrelpy.spark.streaming.live_queues":
+        "tests/unit/spark/test_stream.py: a stream of live queues is tested with Spark",
     "kestrelpy.spark.reader":
         "tests/unit/spark/test_pushdown.py: a reader that filters is this one",
 }

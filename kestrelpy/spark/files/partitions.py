@@ -60,6 +60,11 @@ def plan(options: Options) -> list[list[Part]]:
     except JournalError as error:
         raise KestrelError(str(error)) from None
     _refuse_unknown(options, history)
+    return parts_of(history, options)
+
+
+def parts_of(history: History, options: Options) -> list[list[Part]]:
+    """Return the parts of each partition of a plan. Raises KestrelError for missing data."""
     refuse_unknown_servers(options.markers, {j.server for j in history.journals if j.server})
     wanted = [journal for journal in history.journals if _is_wanted(journal, options)]
     losses = [problem.sentence for problem in history.problems if problem.is_loss]

@@ -1,8 +1,13 @@
-"""Jobs over the journals of many servers, for Spark: `kestrelpy spark <job>`, or spark-submit.
+"""Jobs over many servers and their journals: `kestrelpy spark <job>`, or spark-submit.
 
     lifecycle   one row for each item, as Parquet: its deliveries and its end
     audit       checks that no item was lost, doubled, or out of order
     report      a page with rates, depth, latencies, repeated deliveries and dead letters
+    lag         how far each consumer is behind; asks servers, without Spark
+    redrive     dead letters back to their queues, or to another; asks servers, without Spark
+    drain       queues to Parquet by date, each item once
+    backfill    Parquet, JSON, CSV or text into a queue, each row once
+    copy        items of a fleet to another one, each once
 
       journals ──▶ `common.blocks` of `common.events` ──▶ `common.items` ──▶ `lifecycle.rows`
                                                                 │
@@ -10,5 +15,5 @@
 
 An import of a job needs no pyspark; a run does.
 
-One rule: a job only reads journals, and gives the same result when it is run again.
+One rule: a job may be killed and run again; what it did before is neither lost nor done twice.
 """

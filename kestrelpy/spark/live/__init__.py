@@ -2,6 +2,10 @@
 
 from kestrelpy.spark.live import partitions
 from kestrelpy.spark.live.batches import batch_of
-from kestrelpy.spark.live.partitions import Slice
+from kestrelpy.spark.live.partitions import Slice, patience_of, queue_markers, retried
+from kestrelpy.spark.live.wire import Lost, Patience, Unreachable, Values, Wire, why
 
-__all__ = ["Slice", "batch_of", "partitions"]
+__all__ = [
+    "Lost", "Patience", "Slice", "Unreachable", "Values", "Wire", "batch_of", "partitions",
+    "patience_of", "queue_markers", "retried", "why",
+]  # fmt: skip

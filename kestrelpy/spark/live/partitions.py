@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 _LOOKERS: Final = 16  # servers asked at the same time
 _LINE_BYTES: Final = 100  # of an item beside its body
-_SUFFIXES: Final = ("_marker_earliest", "_marker_latest", "_generation", "_kept_bytes")
+_SUFFIXES: Final = ("_marker_earliest", "_marker_latest", "_generation", "_kept_bytes", "_retains")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class QueueMarkers:
     earliest: int  # marker of the first item there; one after the latest if there is none
     latest: int  # the last marker that was given
     kept_bytes: int
+    retains: bool = False  # done items stay readable until retention takes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,12 @@ class Slice:
     generation: int
     span: Range
     size: int
+    read_as: str = ""  # the name that is asked for, if it is another: a cursor of the queue
+
+    @property
+    def asked(self) -> str:
+        """The name that the server is asked for."""
+        return self.read_as or self.queue
 
 
 def patience_of(options: Options) -> Patience:
@@ -105,13 +112,13 @@ def plan(options: Options) -> list[list[Slice]]:
                 slices.append(
                     Slice(
                         server.address, server.server, queue, markers.generation, span,
-                        _size(markers, span),
+                        size_of(markers, span),
                     )
                 )  # fmt: skip
     return packed(slices, options.max_partition_bytes, options.min_partitions, _cut)
 
 
-def _size(markers: QueueMarkers, span: Range) -> int:
+def size_of(markers: QueueMarkers, span: Range) -> int:
     """Return about how many bytes a range has, as if all items had one size."""
     share = (span.upto - span.after) / max(markers.latest - markers.earliest + 1, 1)
     return round(markers.kept_bytes * share) + _LINE_BYTES * (span.upto - span.after)
@@ -162,6 +169,7 @@ def queue_markers(stats: dict[str, str]) -> dict[str, QueueMarkers]:
             each["_marker_earliest"],
             each["_marker_latest"],
             each["_kept_bytes"],
+            bool(each["_retains"]),
         )
         for queue, each in numbers.items()
         if len(each) == len(_SUFFIXES)
@@ -219,7 +227,7 @@ def _read_server(parts: list[Slice], options: Options) -> Iterator[tuple[Slice, 
                 # A queue made anew during the read has other items under the same markers.
                 markers_now = queue_markers(wire.stats("markers"))
                 for part in parts:
-                    if part.queue in markers and markers[part.queue].generation == part.generation:
+                    if part.asked in markers and markers[part.asked].generation == part.generation:
                         _is_same_queue(part, markers_now, options)
                 return
             finally:
@@ -236,7 +244,7 @@ def _answers(wire: Wire, part: Slice) -> Iterator[Values]:
     after, upto = part.span.after, part.span.upto
     asked = after < upto
     if asked:
-        wire.ask(_request(part.queue, after, upto))
+        wire.ask(_request(part.asked, after, upto))
     while asked:
         values = wire.values()
         if not values.lines:
@@ -244,7 +252,7 @@ def _answers(wire: Wire, part: Slice) -> Iterator[Values]:
         after = values.last_marker
         asked = after < upto
         if asked:
-            wire.ask(_request(part.queue, after, upto))
+            wire.ask(_request(part.asked, after, upto))
         yield values
 
 
@@ -265,7 +273,7 @@ def _connected(part: Slice, patience: Patience) -> Wire:
 
 def _is_same_queue(part: Slice, markers: dict[str, QueueMarkers], options: Options) -> bool:
     """True if the queue is still the one of the plan; else log it, or raise KestrelError."""
-    now = markers.get(part.queue)
+    now = markers.get(part.asked)
     if now is not None and now.generation == part.generation:
         return True
     what = "deleted" if now is None else "deleted and made anew"

@@ -110,6 +110,11 @@ class Wire:
         except OSError as error:
             raise Lost(why(error)) from None
 
+    def answer(self, line: str) -> str:
+        """Send a request and return its answer, which is one line."""
+        self.ask(line)
+        return self._line().decode("ascii", "backslashreplace")
+
     def server_id(self) -> str:
         """Return the server's id, and close: the rest of its `stats` may be long."""
         self.ask("stats")
@@ -124,8 +129,8 @@ class Wire:
             self.close()
 
     def stats(self, what: str) -> dict[str, str]:
-        """Return the answer to `stats <what>`."""
-        self.ask(f"stats {what}")
+        """Return the answer to `stats <what>`; with "" to `stats`."""
+        self.ask(f"stats {what}".rstrip())
         found = {}
         while (words := self._stat_line()) is not None:
             found[words[0]] = words[1]
@@ -139,6 +144,28 @@ class Wire:
         if len(words) != 3 or words[0] != "STAT":
             raise self._not_understood(line)
         return words[1:]
+
+    def add_cursor(self, child: str) -> None:
+        """Make a child that begins with the earliest item there; nothing if it exists."""
+        self.ask(f"get {child}/peek/from=1")
+        while True:
+            line = self._line()
+            if line == b"END":
+                return
+            words = line.split(b" ")
+            if words[0] != b"VALUE":
+                raise self._not_understood(line)
+            end = self._at + int(words[3]) + 2
+            if end > self._filled:
+                self._fill(end)
+            self._at = end
+
+    def confirm_upto(self, queue: str, marker: int) -> None:
+        """Confirm all items of a queue, or of a child, up to a marker."""
+        self.ask(f"delete {queue}/upto={marker}")
+        line = self._line()
+        if line not in (b"DELETED", b"NOT_FOUND"):
+            raise self._not_understood(line)
 
     def values(self) -> Values:
         """Return the answer to a `gets`."""

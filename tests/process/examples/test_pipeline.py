@@ -1,4 +1,4 @@
-"""The whole way on real input: three daemons, accidents, and what Spark says of it afterwards."""
+"""The whole circle on real input: three daemons, accidents, and what Spark says afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrelpy.spark.session import what_is_missing
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[3]
-LINES = 2_500
+LINES = 1_500
 
 
 def pipeline(*words: str) -> subprocess.CompletedProcess[str]:
@@ -27,7 +27,9 @@ def pipeline(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_an_audit_holds_over_three_daemons_of_which_one_was_killed(tmp_path: Path) -> None:
+def test_each_line_goes_once_around_the_circle_with_a_query_and_two_daemons_killed(
+    tmp_path: Path
+) -> None:
     missing = what_is_missing()
     if missing is not None:
         pytest.skip(missing)
@@ -37,22 +39,26 @@ def test_an_audit_holds_over_three_daemons_of_which_one_was_killed(tmp_path: Pat
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     said = ended.stdout
-    assert "kill -9 daemon 2, and start it again" in said
-    assert re.search(rf"^{LINES:,} lines: [\d,]+ handled and confirmed, [1-9]\d* dead, 0 lost$",
-                     said, re.MULTILINE)  # fmt: skip
+    for accident in ("the query", "daemon 2", "daemon 3"):
+        assert f"kill -9 {accident}, and start it again" in said
+    assert re.search(rf"^{LINES:,} lines: {LINES:,} handled and confirmed, 0 dead, 0 lost$", said,
+                     re.MULTILINE)  # fmt: skip
+    assert f"{LINES:,} lines went in, {LINES:,} came out\n" in said
     assert f"the report: {out / 'report' / 'report.html'}" in said
     page = (out / "report" / "report.html").read_text()
     with (out / "report" / "queues.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 3 * len(QUEUES)
-    for queue in QUEUES.values():
+    for queue in (*QUEUES.values(), "lines", "done"):
         assert queue in page
         assert len({row["server"] for row in rows if row["queue"] == queue}) == 3
-    audited, reported = (json.loads((out / f"{n}.json").read_text()) for n in ("audit", "report"))
-    assert audited["holds"] is True
-    assert reported["repeated"] == audited["totals"]["repeated"] > 0
-    assert reported["put"] == audited["totals"]["stored"] >= LINES
-    assert reported["journals_not_whole"] == 0  # the archives have what was reclaimed
+    facts = {path.stem: json.loads(path.read_text()) for path in out.glob("*.json")}
+    assert facts["audit"]["holds"] is True
+    assert facts["backfill"]["rows"] == facts["drain"]["items"] == LINES
+    assert facts["redrive"]["redriven"] > 0
+    assert facts["redrive"]["stay"] == 0
+    assert facts["report"]["repeated"] == facts["audit"]["totals"]["repeated"] > 0
+    assert facts["report"]["put"] == facts["audit"]["totals"]["stored"] >= 3 * LINES
+    assert facts["report"]["journals_not_whole"] == 0  # the archives have what was reclaimed
     assert list((out / "lifecycle").rglob("*.parquet"))
 
 

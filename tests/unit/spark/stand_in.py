@@ -118,5 +118,6 @@ class StandIn:
                 f"{name}_marker_latest {line.latest}",
                 f"{name}_generation {line.generation}",
                 f"{name}_kept_bytes {kept}",
+                f"{name}_retains 0",
             ]
         return "".join(f"STAT queue_{each}\r\n" for each in stats).encode() + b"END\r\n"

@@ -57,6 +57,7 @@ from kestrelpy.spark.jobs.common.baseline import (
     read_states,
     reliable,
 )
+from kestrelpy.spark.jobs.common.flushes import read_flushes
 from kestrelpy.spark.jobs.common.items import there
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, folders, parse, run
 
@@ -113,7 +114,7 @@ def audit(
         runs = _continuities(events, spans, sources)
         kinds = {kind for span in spans.values() for kind in span.by_kind}
         keyed = any(span.keyed for span in spans.values())
-        flushes = ev.read_flushes(spark, paths) if kinds & {ev.FLUSH, ev.UPTO} else []
+        flushes = read_flushes(spark, paths) if kinds & {ev.FLUSH, ev.UPTO} else []
         bases = _bases(sources, runs, flushes)
         progress.step("adding up items")
         known = {basis.jid: basis for basis in bases}

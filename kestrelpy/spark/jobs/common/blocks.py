@@ -31,7 +31,7 @@ from pyspark.sql import functions as fn
 
 from journal.errors import JournalError
 from kestrelpy.spark.errors import one_sentence
-from kestrelpy.spark.files import Part
+from kestrelpy.spark.files import History, Part, plan_events
 from kestrelpy.spark.files import partitions as journals
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events
@@ -54,11 +54,12 @@ Batches = Iterator[pa.RecordBatch]
 def read(
     spark: SparkSession, paths: Sequence[str], more: str = "",
     last: Mapping[int, int] | None = None, with_gone: bool = False,
+    history: History | None = None,
 ) -> DataFrame:  # fmt: skip
     """Read every record under these folders, each once; skip damaged ones.
 
     `more` are extra columns, as they are read. `last`: for these journals, records up to this lsn.
-    `with_gone`: also for children that were removed.
+    `with_gone`: also for children that were removed. `history`: the plan, if it is made already.
     """
     said = {"paths": json.dumps(list(paths)), "mode": "events", "failOnDataLoss": "false"}
     options = parse_options(said)
@@ -66,8 +67,13 @@ def read(
     selection = select("events", [*(_fields(ev.NEEDED) | extra).items()])
     pack = partial(_read, options=options, selection=selection, extra=[*extra], last=last or {},
                    with_gone=with_gone)  # fmt: skip
-    planned = spark.sparkContext.parallelize([options], 1).flatMap(_plan).collect()
-    return _by_task(spark, planned, pack)
+    history = plan_events(options.path) if history is None else history
+    return _by_task(spark, planned(history, options), pack)
+
+
+def planned(history: History, options: Options) -> list[bytes]:
+    """Return the parts of each task. Raises KestrelError."""
+    return [pickle.dumps(parts) for parts in journals.parts_of(history, options)]
 
 
 def made(
@@ -120,11 +126,6 @@ def _by_task(
 
 
 # -- an executor ----------------------------------------------------------------------------------
-
-
-def _plan(options: Options) -> list[bytes]:
-    with one_sentence():
-        return [pickle.dumps(parts) for parts in journals.plan(options)]
 
 
 def _read(
@@ -218,6 +219,12 @@ def _folded(
         count += events.num_rows
     if some:
         yield from _some(fold(Events(pa.concat_batches(some))))
+
+
+def sifted(batches: Batches, sift: Callable[[Events], Events]) -> Iterator[pa.RecordBatch]:
+    """Return chunks with only those of their events that `sift` returns."""
+    for _, _, events in _chunks(batches):
+        yield from chunks_of(sift(Events(events)))
 
 
 def _some(batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:

@@ -29,9 +29,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from journal.errors import ITEM_MAX
 from journal.format import STOPS, Beginning, Draft, Kind
-from kestrelpy.spark.files import Bools, Ints, ReaderName, ReaderNumbers
+from kestrelpy.spark.files import Bools, Ints
 from kestrelpy.spark.schema import OPS
 
 NEEDED: Final = (
@@ -278,35 +277,6 @@ _FLUSHES: Final = (
 )
 
 
-def read_flushes(spark: SparkSession, paths: Sequence[str]) -> list[Flush]:
-    """Return flushes by lsn, with the items that they spared. (The read takes all bodies.)
-
-    Flushes of several journals are mixed. The removal of a child counts as its flush.
-    """
-    kinds = (Kind.FLUSHED, Kind.UPTO, Kind.READER)
-    found, rows = [], read_events(spark, paths, _FLUSHES).where(
-        fn.col("op").isin(*(OPS[k] for k in kinds))
-    ).withColumn("ms", fn.unix_millis("timestamp")).collect()  # fmt: skip
-    named = defaultdict[str, list[ReaderName]](list)
-    for r in rows:
-        if r.op == OPS[Kind.READER]:
-            named[r.journal].append(ReaderName(r.reader_number, "", r.lsn, 0, r.flags == STOPS))
-    reader_numbers = {name: ReaderNumbers(reader_names) for name, reader_names in named.items()}
-    for r in rows:
-        number = r.reader_number
-        known = reader_numbers.get(r.journal)
-        reader = known.reader(number, r.lsn) if known is not None else number
-        jid = reader_jid(jid_of(bytes.fromhex(r.journal)), reader)
-        if r.op == OPS[Kind.READER]:
-            if r.reader_number and r.flags == STOPS:
-                found.append(Flush(jid, r.lsn, ITEM_MAX, r.ms, ()))
-            continue
-        is_upto = r.op == OPS[Kind.UPTO]
-        spared = _spared(bytes(r.value or b""))
-        found.append(Flush(jid, r.lsn, r.number if is_upto else r.item, r.ms, spared, is_upto))
-    return sorted(found, key=lambda each: each.lsn)
-
-
 def read_beginnings(
     spark: SparkSession, paths: Sequence[str]
 ) -> dict[tuple[str, int], list[tuple[int, Beginning | None]]]:
@@ -335,9 +305,3 @@ def read_positions(spark: SparkSession, paths: Sequence[str]) -> dict[int, Ints]
         jid_of(bytes.fromhex(row.journal)): np.array(row.places, np.int64)
         for row in found.collect()
     }
-
-
-def _spared(body: bytes) -> tuple[int, ...]:
-    return tuple(
-        int.from_bytes(body[at : at + 8], "little") for at in range(0, len(body) // 8 * 8, 8)
-    )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -123,27 +124,46 @@ Work = Callable[["SparkSession", Request, Progress], Outcome]
 
 
 def run(job: str, work: Work, request: Request) -> int:
-    """Run the work and print its outcome; return the exit code."""
+    """Run a job over journals and print its outcome; return the exit code."""
+
+    def act(progress: Progress) -> Outcome:
+        folders(request.paths)  # a mistake is named before Spark starts, which takes seconds
+        return in_spark(job, request.master, progress, lambda spark: work(spark, request, progress))
+
+    return perform(job, act, request.as_json, request.summary)
+
+
+def perform(
+    job: str, act: Callable[[Progress], Outcome], as_json: bool = False, summary: str | None = None
+) -> int:
+    """Do the work of a job and print its outcome; return the exit code."""
     progress = Progress(os.fdopen(os.dup(_STDERR), "w"), os.isatty(_STDERR))
     began = time.monotonic()
     try:
-        folders(request.paths)  # a mistake is named before Spark starts, which takes seconds
-        progress.step("starting Spark")
-        with _session(job, request.master) as spark, _errors():
-            progress.of(spark)
-            outcome = work(spark, request, progress)
+        with _warnings():
+            outcome = act(progress)
         facts = {"job": job, **outcome.facts, "seconds": round(time.monotonic() - began, 3)}
         line = json.dumps(facts, default=str)
-        if request.summary is not None:
-            _write(request.summary, line)
+        if summary is not None:
+            _write(summary, line)
     except (KestrelError, JournalError) as error:
         progress.end()
         print(f"kestrelpy: {error}", file=sys.stderr)
         return UNUSABLE
     finally:
         progress.end()
-    print(line if request.as_json else outcome.text)
+    print(line if as_json else outcome.text)
     return outcome.code
+
+
+def in_spark(
+    job: str, master: str | None, progress: Progress, act: Callable[[SparkSession], Outcome]
+) -> Outcome:
+    """Return the outcome of work in a session that suits. Raises KestrelError."""
+    progress.step("starting Spark")
+    with _session(job, master) as spark, _errors():
+        progress.of(spark)
+        return act(spark)
 
 
 def parse(job: str, about: str, argv: Sequence[str] | None = None, out: str = "") -> Request:
@@ -178,6 +198,29 @@ def folders(paths: Sequence[str]) -> list[str]:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 item`, `2 items`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+@contextmanager
+def _warnings() -> Iterator[None]:
+    """Print the warnings of this process as those of executors are printed, each once."""
+    log, said = logging.getLogger("kestrelpy.spark"), set[str]()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        was_known = text in said
+        said.add(text)
+        return not was_known
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("kestrelpy: %(message)s"))
+    handler.addFilter(is_new)
+    log.addHandler(handler)
+    propagates, log.propagate = log.propagate, False
+    try:
+        yield
+    finally:
+        log.propagate = propagates
+        log.removeHandler(handler)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from kestrelpy.spark.files import Ints
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events, Flush
 from kestrelpy.spark.jobs.common.items import Items, Sorted
+from kestrelpy.spark.jobs.lifecycle.carry import Marks, each_once, judged
 
 # Columns of the records, in addition to `events.NEEDED`.
 EXTRA: Final = (
@@ -30,7 +31,7 @@ ITEM_ROWS: Final = (
     "jid bigint, item bigint, put_lsn bigint, key string, origin string, put timestamp, "
     "bytes bigint, flags bigint, expires timestamp, state string, ended timestamp, "
     "end int, flushed timestamp, dead timestamp, dead_reason string, returns int, aborts int, "
-    "dwell_ms bigint, service_ms bigint, "
+    "dwell_ms bigint, service_ms bigint, final boolean, "
     "deliveries array<struct<opened:timestamp,ended:timestamp,how:string,attempts:int>>"
 )
 # The state of an item, by the kind of record that ended it.
@@ -44,12 +45,12 @@ _NAMES: Final = tuple(re.findall(r"(\w+) \w+", ITEM_ROWS))
 _OF_PUT: Final = ("key", "origin", "bytes", "flags", "expires")
 
 
-def item_rows(events: Events, flushes: Sequence[Flush]) -> pa.RecordBatch | None:
-    """Return a row for each item, with the columns of ITEM_ROWS; None: there is no item.
+def item_rows(events: Events, flushes: Sequence[Flush], marks: Marks) -> pa.RecordBatch | None:
+    """Return a row for each item that counts, with the columns of ITEM_ROWS; None: there is none.
 
-    `flushes` rise by lsn.
+    `flushes` rise by lsn. A row is `final` if no later record can change it.
     """
-    records = Sorted(events)
+    records = Sorted(each_once(events))
     if not len(records):
         return None
     items, read, ms = records.items(flushes), records.events.batch, records.events.ms
@@ -59,6 +60,7 @@ def item_rows(events: Events, flushes: Sequence[Flush]) -> pa.RecordBatch | None
     opened_ms = records.at(confirm, records.events.opened_ms)
     is_dwell = (items.first_lsn > 0) & (items.before == 0) & (put >= 0)
     flushed_ms = np.where(items.count("ends") == 0, items.flushed_ms, 0)
+    verdict = judged(records, items, flushes, marks)
     columns = {
         "jid": items.jid,
         "item": items.item,
@@ -72,10 +74,12 @@ def item_rows(events: Events, flushes: Sequence[Flush]) -> pa.RecordBatch | None
         "dead_reason": _of(read["reason"], records.first(dead)),
         "dwell_ms": pa.array(items.begin_ms - put_ms, mask=~is_dwell),
         "service_ms": pa.array(end_ms - opened_ms, mask=opened_ms == 0),
+        "final": pa.array(verdict.final),
         **{name: _of(read[name], put) for name in _OF_PUT},
         **_deliveries(records, confirm, end_ms, opened_ms),
     }
-    return pa.RecordBatch.from_pydict({name: columns[name] for name in _NAMES})
+    made = pa.RecordBatch.from_pydict({name: columns[name] for name in _NAMES})
+    return made if verdict.counts.all() else made.filter(pa.array(verdict.counts))
 
 
 def _states(items: Items) -> pa.Array:

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 OUT: Final = "kestrelpy-report"
 PAGE: Final = "report.html"
 TITLE: Final = "What went through the queues"
+_SMALL_BYTES: Final = 32 << 20
+_FOR_SMALL: Final = {
+    "spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}  # fmt: skip
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITION_BYTES: Final = 64 << 20
 _PROBLEMS_MAX: Final = 20
@@ -125,7 +130,7 @@ def report(
     history = plan_events(paths)
     spans, problems, bytes_ = record_spans(history)
     events, items = _tables(spark, paths, history.journals)
-    with _shuffling(spark, bytes_):
+    with _settings(spark, bytes_):
         figures = measure(events, items, spans, limits, progress.step)
     if figures is None:
         raise KestrelError(
@@ -169,18 +174,25 @@ def outcome(figures: Figures, out: Path) -> Outcome:
 
 
 @contextmanager
-def _shuffling(spark: SparkSession, bytes_: int) -> Iterator[None]:
+def _settings(spark: SparkSession, bytes_: int) -> Iterator[None]:
     """Set the number of partitions by the size of the journals; tables between steps have it too.
 
     Spark's default of 200 costs 200 tasks a step, most of them empty, and there are a dozen steps.
+    Of small journals the steps are cheap, and what Spark does to make them cheaper is not: it plans
+    each again as it goes, and compiles each.
     """
-    before = spark.conf.get(_PARTITIONS)
-    wanted = max(spark.sparkContext.defaultParallelism, -(-bytes_ // _PARTITION_BYTES))
-    spark.conf.set(_PARTITIONS, wanted)
+    parallel = spark.sparkContext.defaultParallelism
+    wanted = {_PARTITIONS: str(max(parallel, -(-bytes_ // _PARTITION_BYTES)))}
+    if bytes_ <= _SMALL_BYTES:
+        wanted = {_PARTITIONS: "1", **_FOR_SMALL}
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(_PARTITIONS, str(before))
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
 
 
 def record_spans(history: History) -> tuple[dict[Journal, RecordSpan], tuple[str, ...], int]:

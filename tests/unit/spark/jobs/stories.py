@@ -179,11 +179,12 @@ def random_story(seed: int, steps: int = 400) -> Story:
     sizes = chance.choice([TINY, replace(TINY, segment_max=2048), ROOM])
     story = Story(sizes, **limits)
     for _ in range(steps):
-        _one_step(story, chance, keyed=seed % 4 == 1, delays=seed % 4 > 1)
+        one_step(story, chance, keyed=seed % 4 == 1, delays=seed % 4 > 1)
     return story
 
 
-def _one_step(story: Story, chance: random.Random, keyed: bool, delays: bool) -> None:
+def one_step(story: Story, chance: random.Random, keyed: bool, delays: bool) -> None:
+    """Something happens."""
     dice = chance.random()
     delay_ms = chance.choice([0, 0, 3, 30]) if delays else 0
     if dice < 0.36:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common.job import Progress, Request
 from kestrelpy.spark.jobs.lifecycle.lifecycle import work
 from tests.support.disk_harness import WALL_MS
 from tests.unit.spark.jobs.audit.test_audit_readers import Fanned
-from tests.unit.spark.jobs.stories import TINY, Story
+from tests.unit.spark.jobs.stories import ROOM, TINY, Story, journal_of, one_step
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -22,10 +25,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
+def ran(spark: SparkSession, out: Path, *folders: Path) -> dict[str, Any]:
+    """Run it, and return what it says."""
+    request = Request(tuple(map(str, folders)), str(out))
+    return work(spark, request, Progress(io.StringIO(), False)).facts
+
+
 def table(spark: SparkSession, out: Path, *folders: Path) -> list[Row]:
     """Run it, and read what it wrote."""
-    request = Request(tuple(map(str, folders)), str(out))
-    work(spark, request, Progress(io.StringIO(), False))
+    ran(spark, out, *folders)
     return spark.read.parquet(str(out)).orderBy("server", "generation", "item").collect()
 
 
@@ -93,19 +101,133 @@ def test_a_compacted_item_is_put_once_and_a_second_run_changes_nothing(
 
 
 @pytest.mark.parametrize("rounds", [6, 8])
-def test_days_that_are_not_whole_any_more_are_left_as_they_were(
+def test_rows_stay_when_the_journals_do_not_have_their_records_any_more(
     spark: SparkSession, tmp_path: Path, rounds: int
 ) -> None:
     """With eight, compacted segments reach to the first record left of the log."""
     story = Story(TINY)
     story.put(*(b"%d" % n for n in range(10)))
-    whole = table(spark, tmp_path / "out", story.save(tmp_path / "early"))
+    table(spark, tmp_path / "out", story.save(tmp_path / "early"))
     story.grow_old(rounds)
+    late = story.save(tmp_path / "late")
 
-    later = table(spark, tmp_path / "out", story.save(tmp_path / "late"))
+    later = table(spark, tmp_path / "out", late)
+    alone = table(spark, tmp_path / "alone", late)
 
-    assert [row for row in later if row.date is not None] == whole
-    assert any(row.put is None for row in later), "nothing was reclaimed"
+    items = [row.item for row in later]
+    assert len(items) == len(set(items))
+    assert set(range(1, 11)) <= set(items)
+    assert all(row.put is not None for row in later if row.item <= 10)
+    assert any(row.put is None for row in alone), "nothing was reclaimed"
+    assert {row.item for row in alone} <= set(items)
+
+
+def in_steps(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Runs over a random life with crashes make the rows of one run over all of it."""
+    chance = random.Random(seed)
+    story = Story(ROOM, max_attempts=chance.choice([2, 3, 100]),
+                  lease_ms=chance.choice([20, 1000, None]))  # fmt: skip
+    saved: list[Path] = []
+    for step in range(3):
+        for _ in range(70):
+            one_step(story, chance, keyed=seed % 4 == 1, delays=seed % 4 > 1)
+        saved.append(story.save(tmp_path / f"{seed}-{step}"))
+        step_by_step = table(spark, tmp_path / f"out-{seed}", saved[-1])
+    at_once = table(spark, tmp_path / f"at-once-{seed}", *saved)
+
+    assert step_by_step == at_once, f"seed {seed}"
+
+
+def test_runs_in_steps_make_the_rows_of_one_run_over_everything(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    in_steps(spark, tmp_path, random.randrange(1 << 30))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(24))
+def test_many_runs_in_steps_make_the_rows_of_one_run(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    in_steps(spark, tmp_path, seed)
+
+
+def test_a_second_run_reads_new_segments_only_and_leaves_final_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = Story(ROOM)
+    story.put(*(b"%d" % n for n in range(50)))
+    story.take(40)
+    story.stop()  # its segment is sealed
+    data, out = tmp_path / "data", tmp_path / "out"
+    ran(spark, out, story.save(data))
+    before = {path: path.stat().st_mtime_ns for path in out.glob("date=*/*/*/part-*")}
+    sealed = min(journal_of(data).glob("*.segment"))
+    story.put(b"new")
+    story.take(5)
+
+    story.save(data)
+    whole = sealed.read_bytes()
+    sealed.write_bytes(whole[:2000] + bytes(1000) + whole[3000:])
+    facts = ran(spark, out, data)
+
+    assert facts["segments_read"] == 1, "the sealed segment, damaged now, was read again"
+    assert facts["states"] == {"confirmed": 45, "open": 6}
+    assert facts["rows_written"] < 20
+    after = {path: path.stat().st_mtime_ns for path in before}
+    assert after == before
+    assert spark.read.parquet(str(out)).count() == 51
+
+
+def test_nothing_new_reads_nothing_and_changes_no_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = Story(ROOM)
+    story.put(*(b"%d" % n for n in range(5)))
+    story.stop()
+    data = story.save(tmp_path / "data")
+    first = table(spark, tmp_path / "out", data)
+
+    facts = ran(spark, tmp_path / "out", data)
+
+    assert facts["segments_read"] == 0
+    assert facts["items"] == 5
+    assert table(spark, tmp_path / "out", data) == first
+
+
+def test_the_journals_of_another_server_may_come_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one, other = Story(ROOM), Story(ROOM)
+    one.put(b"1", b"2")
+    other.put(b"3")
+    table(spark, tmp_path / "out", one.save(tmp_path / "one"))
+
+    rows = table(spark, tmp_path / "out", other.save(tmp_path / "other"))
+
+    assert sorted((row.item, row.state) for row in rows) == [
+        (1, "open"), (1, "open"), (2, "open"),
+    ]  # fmt: skip
+
+
+def test_tables_without_a_state_and_another_history_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = Story(ROOM)
+    story.put(b"1", b"2")
+    data, out = story.save(tmp_path / "data"), tmp_path / "out"
+    table(spark, out, data)
+    state = out / "_kestrelpy" / "lifecycle" / "state.json"
+    said = json.loads(state.read_text())
+    for each in said["state"]["read"].values():
+        each["generation"] += 1
+    state.write_text(json.dumps(said))
+
+    with pytest.raises(KestrelError, match=r"is another history than .* Say another --out\."):
+        table(spark, out, data)
+    state.unlink()
+    with pytest.raises(KestrelError, match="has tables and no state of this job"):
+        table(spark, out, data)
 
 
 def test_a_child_has_a_row_of_its_own_for_each_item(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,8 @@
+"""`python -m kestrelpy.spark.jobs.backfill`, and the file for spark-submit."""
+
+import sys
+
+from kestrelpy.spark.jobs.backfill.backfill import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""`python -m kestrelpy.spark.jobs.copy`, and the file for spark-submit."""
+
+import sys
+
+from kestrelpy.spark.jobs.copy.copy import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""`df.write` and `df.writeStream` with `format("kestrel")`: the calls that Spark makes on a sink.
+
+    driver      writer(), streamWriter()   options and columns are checked; nothing is written yet
+    executors   write(batches)             rows to servers, each acknowledged when it is synced
+    driver      commit()                   nothing to do: all rows are stored before it
+
+A task that is repeated sends the same ids in the same epoch of the same scope, and servers store
+none of them twice. The scope of a stream is the id of its query, which its checkpoint holds, and
+the epoch is the number of the batch; Spark tells both to each task.
+
+One rule: a task ends when every row of it is stored, or with an error that says how many are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from kestrelpy.spark.errors import KestrelError, one_sentence
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kestrelpy.spark.write import RowForm, Run, WriteOptions
+
+# How Spark names, for the tasks of a streaming query, its id and the number of the batch.
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class Stored(WriterCommitMessage):
+    """How many rows a task stored, by server."""
+
+    rows: dict[str, int]
+
+
+class KestrelWriter(DataSourceArrowWriter):
+    """A batch write; `run` is None if rows have no ids."""
+
+    def __init__(self, options: WriteOptions, form: RowForm, run: Run | None) -> None:
+        self.options = options
+        self.form = form
+        self.run = run
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
+        """Write the rows of one task."""
+        with one_sentence():
+            if self.run is not None and not self.options.scope and _told(_BATCH):
+                raise KestrelError(
+                    "A write inside foreachBatch needs a scope and an epoch, so that a repeated "
+                    "batch stores nothing twice. Say .option('scope', 'a name of this write') and "
+                    ".option('epoch', batch_id), or use writeStream.format('kestrel')."
+                )
+            return _write(iterator, self.options, self.form, self.run)
+
+
+class KestrelStreamWriter(DataSourceStreamArrowWriter):
+    """The write of one batch of a streaming query."""
+
+    def __init__(self, options: WriteOptions, form: RowForm) -> None:
+        self.options = options
+        self.form = form
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
+        """Write the rows of one task."""
+        with one_sentence():
+            return _write(iterator, self.options, self.form, self._run())
+
+    def _run(self) -> Run | None:
+        from kestrelpy.spark.write import Run
+
+        if self.options.ids == "none":
+            return None
+        scope, batch = self.options.scope or _told(_QUERY), _told(_BATCH)
+        if not scope or not batch:
+            raise KestrelError(
+                "Spark does not tell this task which query and batch it belongs to, so rows cannot "
+                "be written once. Use PySpark 4.1 or newer with a micro-batch trigger."
+            )
+        return Run(scope, int(batch), is_later=int(batch) > 0)
+
+
+def _write(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, form: RowForm, run: Run | None
+) -> Stored:
+    from kestrelpy.spark.write import Chooser, begun, find_fleet, requests_of
+
+    fleet = find_fleet(options)
+    try:
+        if run is not None:
+            begun(fleet, run, options.new_fleet)
+        suffix = run.suffix if run is not None else b""
+        chooser, lanes = Chooser(fleet.servers), fleet.lanes
+        for batch in batches:
+            for at, request in requests_of(batch, form, options.queue, suffix, chooser):
+                lanes[at].put(request)
+        for lane in lanes:
+            lane.finish()
+        return Stored({lane.server: lane.stored for lane in lanes})
+    finally:
+        fleet.close()
+
+
+def _told(name: str) -> str:
+    """Return what Spark tells the tasks of a streaming query under this name; empty: nothing."""
+    context = TaskContext.get()
+    return (context.getLocalProperty(name) or "") if context is not None else ""

@@ -1,0 +1,343 @@
+"""The queues of running servers as a stream: look, plan the next batch, read it, confirm it.
+
+    driver     begin      where the first batch begins
+               advance    look; where the next batch ends, with its slices
+               confirm    what a committed batch has read, if the stream consumes
+    executor   read       the slices, each marker once
+
+A marker that retention took before it was read is lost. There are three ways:
+
+    trimmed            the earliest kept marker is beyond the place
+    reset              the latest marker is before the place: the server has an older state
+    other generation   the queue of a planned slice was deleted, and maybe made anew
+
+Markers that consumers confirmed first leave holes, which are no loss. A queue that is deleted and
+made anew between two batches begins anew.
+
+One rule: a batch is in its offset whole, so that a repeated batch reads the same markers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.live import Slice, Unreachable, Values, Wire, partitions
+from kestrelpy.spark.offsets import Address, Range, packed, range_of
+from kestrelpy.spark.options import Options
+from kestrelpy.spark.streaming.admission import Limits, admitted
+from kestrelpy.spark.streaming.position import Place, Planned, Position
+
+log = logging.getLogger("kestrelpy.spark")
+_NAMED_MAX: Final = 3
+
+
+class LiveQueues:
+    """The servers of one query, on the driver."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._seen: list[partitions.ServerQueues] = []
+        self._addresses: dict[str, Address] = {}
+        self._confirmed: dict[tuple[str, str], Place] = {}
+        self._target: Position | None = None
+
+    # -- where batches begin and end -------------------------------------------------------
+
+    def begin(self) -> Position:
+        """Return where the first batch begins. Raises KestrelError."""
+        self._look()
+        places: dict[str, dict[str, Place]] = {}
+        for server, queue, markers in self._queues():
+            names = (str(self._addresses[server]), server)
+            starting = self._options.starting_markers.of(names, queue)
+            span = range_of(starting, "latest", markers.earliest, markers.latest)
+            places.setdefault(server, {})[queue] = Place(markers.generation, span.after)
+        return Position(places)
+
+    def stop_at_present(self) -> None:
+        """Let no later batch read more than what is there now."""
+        self._look()
+        places: dict[str, dict[str, Place]] = {}
+        for server, queue, markers in self._queues():
+            places.setdefault(server, {})[queue] = Place(markers.generation, markers.latest)
+        self._target = Position(places)
+
+    def advance(self, start: Position, limits: Limits) -> Position:
+        """Return where the batch from `start` ends; `start` itself if there is nothing new.
+
+        Raises KestrelError for lost data, and for servers of the checkpoint that are not read.
+        """
+        self._look()
+        self._refuse_another_fleet(start)
+        places = {server: dict(queues) for server, queues in start.places.items()}
+        there, lost = [], 0
+        for server, queue, markers in self._queues():
+            place = start.place(server, queue)
+            if place is None or place.generation != markers.generation:
+                place = Place(markers.generation, max(markers.earliest - 1, 0))
+            upto = self._upto(server, queue, markers)
+            after, missing = self._after(server, queue, place, markers)
+            lost += missing
+            places.setdefault(server, {})[queue] = Place(markers.generation, after)
+            if upto > after:
+                size = partitions.size_of(markers, Range(after, upto))
+                there.append(Planned(server, queue, markers.generation, after, upto, size))
+        batch = admitted(there, limits)
+        for each in batch:
+            places[each.server][each.queue] = Place(each.generation, each.upto)
+        if not batch and not lost:
+            return start
+        return Position(places, self._packed(batch), start.lost + lost)
+
+    def present(self) -> Position:
+        """Return how far the queues go, and how much of it is left, as of the last look."""
+        places: dict[str, dict[str, Place]] = {}
+        for server, queue, markers in self._queues():
+            places.setdefault(server, {})[queue] = Place(markers.generation, markers.latest)
+        return Position(places)
+
+    def lag(self, position: Position) -> int:
+        """Return how many markers are there after a position, as of the last look."""
+        count = 0
+        for server, queue, markers in self._queues():
+            place = position.place(server, queue)
+            is_same = place is not None and place.generation == markers.generation
+            after = place.marker if place is not None and is_same else markers.earliest - 1
+            count += max(markers.latest - after, 0)
+        return count
+
+    def slices(self, end: Position) -> list[list[Slice]]:
+        """Return the slices of each partition of the batch that ends here. Raises KestrelError."""
+        if any(each.server not in self._addresses for part in end.slices for each in part):
+            self._look()
+        return [[self._slice(each) for each in part] for part in end.slices]
+
+    def _slice(self, planned: Planned) -> Slice:
+        address = self._addresses.get(planned.server)
+        if address is None:
+            raise _another_fleet(planned.server, self._addresses)
+        return Slice(
+            address, planned.server, planned.queue, planned.generation,
+            Range(planned.after, planned.upto), planned.size, self._asked(planned.queue),
+        )  # fmt: skip
+
+    def _packed(self, batch: Sequence[Planned]) -> tuple[tuple[Planned, ...], ...]:
+        options = self._options
+        parts = packed(batch, options.max_partition_bytes, options.min_partitions, _cut)
+        return tuple(map(tuple, parts))
+
+    def _upto(self, server: str, queue: str, markers: partitions.QueueMarkers) -> int:
+        if self._target is None:
+            return markers.latest
+        place = self._target.place(server, queue)
+        if place is None or place.generation != markers.generation:
+            return 0
+        return min(place.marker, markers.latest)
+
+    def _after(
+        self, server: str, queue: str, place: Place, markers: partitions.QueueMarkers
+    ) -> tuple[int, int]:
+        """Return where to read on, and how many markers are lost. Raises KestrelError."""
+        if markers.latest < place.marker:
+            self._lost(
+                f"was reset: its latest marker is {markers.latest}, and the query has read up to "
+                f"{place.marker}", "Restore the state that it had, or start with a new checkpoint",
+                server, queue,
+            )  # fmt: skip
+            return markers.latest, place.marker - markers.latest
+        missing = markers.earliest - 1 - place.marker
+        if missing <= 0:
+            return place.marker, 0
+        if markers.retains and not self._options.cursor:
+            self._lost(
+                f"was trimmed: its earliest marker is {markers.earliest}, and the query has read "
+                f"up to {place.marker}", "Read its archive, and set a longer retain",
+                server, queue,
+            )  # fmt: skip
+            return markers.earliest - 1, missing
+        return markers.earliest - 1, 0
+
+    def _lost(self, what: str, remedy: str, server: str, queue: str) -> None:
+        lost(
+            f"The queue {queue} of {self._addresses[server]} (server {server}) {what}.",
+            remedy, self._options,
+        )  # fmt: skip
+
+    # -- confirming ------------------------------------------------------------------------
+
+    def confirm(self, done: Position) -> None:
+        """Confirm what a committed batch and those before it have read. Raises KestrelError."""
+        if self._options.consume == "none":
+            return
+        for server, queues in done.places.items():
+            address = self._addresses.get(server)
+            todo = {
+                queue: place
+                for queue, place in queues.items()
+                if place.marker and self._confirmed.get((server, queue)) != place
+            }
+            if address is None or not todo:
+                continue
+            patience = partitions.patience_of(self._options)
+            try:
+                partitions.retried(
+                    address,
+                    patience,
+                    lambda a=address, t=todo: self._confirm_at(a, t),  # type: ignore[misc]
+                )
+            except Unreachable as error:
+                # What is not confirmed now is confirmed with a later batch, or at the next start.
+                log.warning("%s", error)
+                continue
+            self._confirmed.update({(server, queue): place for queue, place in todo.items()})
+
+    def _confirm_at(self, address: Address, todo: Mapping[str, Place]) -> None:
+        wire = Wire(address, partitions.patience_of(self._options))
+        try:
+            markers = partitions.queue_markers(wire.stats("markers"))
+            for queue, place in todo.items():
+                asked = self._asked(queue)
+                now = markers.get(asked)
+                # Another generation has other items under these markers.
+                if now is not None and now.generation == place.generation:
+                    wire.confirm_upto(asked, min(place.marker, now.latest))
+        finally:
+            wire.close()
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        options = self._options
+        self._seen = partitions.look(options)
+        for seen in self._seen:
+            self._addresses[seen.server] = seen.address
+        if options.cursor:
+            if self._add_cursors():
+                self._seen = partitions.look(options)
+            return
+        if options.consume == "confirm":
+            return
+        for seen in self._seen:
+            for queue, markers in sorted(seen.queues.items()):
+                if self._is_read(queue) and not markers.retains:
+                    raise KestrelError(
+                        f"The queue {queue} of {seen.address} keeps no item for a stream: another "
+                        "consumer may confirm it before it is read. Set retain for the queue, for "
+                        'instance retain = "7d", or say .option("cursor", "a name") so that the '
+                        "server keeps what this query has not read."
+                    )
+
+    def _add_cursors(self) -> bool:
+        """Make the cursor of each queue that has none; it begins with the earliest item there."""
+        added = False
+        for seen in self._seen:
+            missing = [
+                queue
+                for queue in seen.queues
+                if self._is_read(queue) and self._asked(queue) not in seen.queues
+            ]
+            if not missing:
+                continue
+            wire = Wire(seen.address, partitions.patience_of(self._options))
+            try:
+                for queue in missing:
+                    wire.add_cursor(self._asked(queue))
+            finally:
+                wire.close()
+            added = True
+        return added
+
+    def _is_read(self, queue: str) -> bool:
+        """True if the stream reads this queue; a child is read if it is named."""
+        if "+" in queue and (self._options.cursor or queue not in self._options.queues):
+            return False
+        return self._options.chooses(queue)
+
+    def _queues(self) -> Iterator[tuple[str, str, partitions.QueueMarkers]]:
+        """Return the queues that are read, with the markers of their cursors if they have some."""
+        for seen in self._seen:
+            for queue in sorted(seen.queues):
+                markers = seen.queues.get(self._asked(queue))
+                if markers is not None and self._is_read(queue):
+                    yield seen.server, queue, markers
+
+    def _asked(self, queue: str) -> str:
+        return f"{queue}+{self._options.cursor}" if self._options.cursor else queue
+
+    def _refuse_another_fleet(self, start: Position) -> None:
+        for server in start.places:
+            if server not in self._addresses and not self._options.skip_unreachable:
+                if self._options.fail_on_data_loss:
+                    raise _another_fleet(server, self._addresses)
+                log.warning("%s", _another_fleet(server, self._addresses))
+
+
+def read(slices: Sequence[Slice], options: Options) -> Iterator[tuple[Slice, Values]]:
+    """Return the items of the slices, answer by answer. Raises KestrelError for lost data."""
+    at = {_key(part): part.span.after for part in slices}
+    holes: list[tuple[Slice, Range]] = []
+    for part, values in partitions.read(slices, options):
+        after = at[_key(part)]
+        first = int(values.lines[0][4])
+        if first > after + 1:
+            holes.append((part, Range(after, first - 1)))
+        at[_key(part)] = values.last_marker
+        yield part, values
+    for part in slices:
+        after = at[_key(part)]
+        if after < part.span.upto:
+            holes.append((part, Range(after, part.span.upto)))
+    if holes and not options.cursor:
+        _judge_holes(holes, options)
+
+
+def _judge_holes(holes: Sequence[tuple[Slice, Range]], options: Options) -> None:
+    """Raise KestrelError if retention, and not a consumer, took items of a slice."""
+    patience = partitions.patience_of(options)
+    for address in {part.address for part, _ in holes}:
+        wire = Wire(address, patience)
+        try:
+            markers = partitions.queue_markers(wire.stats("markers"))
+        finally:
+            wire.close()
+        for part, hole in holes:
+            now = markers.get(part.asked)
+            if part.address != address or now is None or not now.retains:
+                continue
+            if now.generation == part.generation and now.earliest - 1 > hole.after:
+                lost(
+                    f"The queue {part.queue} of {address} (server {part.server}) was trimmed: its "
+                    f"earliest marker is {now.earliest}, and the batch begins after {hole.after}.",
+                    "Read its archive, and set a longer retain", options,
+                )  # fmt: skip
+
+
+def _key(part: Slice) -> tuple[str, str, int]:
+    return part.server, part.queue, part.span.upto
+
+
+def _cut(whole: Planned, parts: int) -> list[Planned]:
+    spans = Range(whole.after, whole.upto).split(parts)
+    size = whole.size // len(spans)
+    return [whole._replace(after=each.after, upto=each.upto, size=size) for each in spans]
+
+
+def lost(what: str, remedy: str, options: Options) -> None:
+    """Raise KestrelError for lost data, or log it with failOnDataLoss=false."""
+    if options.fail_on_data_loss:
+        raise KestrelError(
+            f"{what} What lies between was not read. {remedy}; or say failOnDataLoss=false to read "
+            "on from there."
+        )
+    log.warning("%s What lies between was not read (failOnDataLoss=false).", what)
+
+
+def _another_fleet(server: str, there: Mapping[str, Address]) -> KestrelError:
+    named = ", ".join(f"{address} ({each})" for each, address in sorted(there.items())) or "none"
+    return KestrelError(
+        f"The checkpoint names the server {server}, and the servers that are read are {named}. "
+        "Name it in the option servers as well; or say failOnDataLoss=false to go on without it."
+    )

@@ -1,0 +1,99 @@
+"""How far a query has read: the offset that Spark writes to its checkpoint, in JSON.
+
+    {"lost": 0,
+     "places": {"<server id>": {"<queue>": [<generation>, <marker>]}},
+     "slices": [[["<server id>", "<queue>", <generation>, <after>, <upto>, <bytes>], ...], ...],
+     "version": 1}
+
+The places are where the next batch begins. The slices are the batch that ends here, partition by
+partition, so that a repeated batch is planned alike, whatever has come or gone since. `lost` counts
+the markers that could not be read so far (failOnDataLoss=false).
+
+One rule: equal positions are equal texts; keys are sorted, and a position that has not moved is
+handed back as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kestrelpy.spark.errors import KestrelError
+
+VERSION: Final = 1
+
+
+class Place(NamedTuple):
+    """How far one queue was read: every marker up to `marker`, in this generation."""
+
+    generation: int
+    marker: int
+
+
+class Planned(NamedTuple):
+    """A range of markers of one queue, after `after`, up to and with `upto`."""
+
+    server: str
+    queue: str
+    generation: int
+    after: int
+    upto: int
+    size: int
+
+
+Places = Mapping[str, Mapping[str, Place]]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The places by server and queue, and the batch that ends here."""
+
+    places: Places
+    slices: tuple[tuple[Planned, ...], ...] = ()
+    lost: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def place(self, server: str, queue: str) -> Place | None:
+        """Return how far a queue was read; None: it is new."""
+        return self.places.get(server, {}).get(queue)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the offset."""
+        return {
+            **{name: self.extra[name] for name in sorted(self.extra)},
+            "lost": self.lost,
+            "places": {
+                server: {queue: list(places[queue]) for queue in sorted(places)}
+                for server, places in sorted(self.places.items())
+            },
+            "slices": [[list(each) for each in part] for part in self.slices],
+            "version": VERSION,
+        }
+
+
+def parse_position(said: Mapping[str, Any]) -> Position:
+    """Return the position of an offset. Raises KestrelError."""
+    version = said.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise KestrelError(
+            f"The checkpoint is of version {version}, and this version of kestrelpy knows "
+            f"{VERSION}. Install the newer one, or start with a new checkpoint."
+        )
+    try:
+        if version != VERSION:
+            raise ValueError
+        places = {
+            str(server): {str(queue): Place(*map(int, place)) for queue, place in queues.items()}
+            for server, queues in said["places"].items()
+        }
+        slices = tuple(
+            tuple(Planned(str(a), str(b), *map(int, rest)) for a, b, *rest in part)
+            for part in said["slices"]
+        )
+        return Position(places, slices, int(said["lost"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise KestrelError(
+            "The checkpoint holds an offset that is not one of a stream of queues. Name the "
+            "checkpoint of this query, or start with a new one."
+        ) from None

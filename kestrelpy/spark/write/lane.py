@@ -1,0 +1,285 @@
+"""One server and the rows for it: windows of requests ahead of their answers.
+
+    put ─▶ building ─▶ sent, not answered ─▶ STORED
+              ▲ a window       │ hung up, refused for now
+              └── again ◀──────┘ until `writeTimeout` passes without a stored row
+
+A request that got no answer may have been carried out. It is sent again as it was: the server
+knows its id.
+
+One rule: at most three windows are in memory, so a slow server slows the task down.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from kestrelpy import dial
+from kestrelpy.dial import LoginRefused
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.live import Lost, Patience, Wire, why
+from kestrelpy.spark.offsets import Address
+from kestrelpy.spark.write.write_options import WriteOptions
+
+_T = TypeVar("_T")
+WINDOW_ROWS: Final = 500
+WINDOW_BYTES: Final = 1 << 20
+_AHEAD: Final = 1  # windows sent before the answers to the one before are read
+_LINE_BYTES_MAX: Final = 8 << 10
+_PAUSE_SECONDS: Final = 0.05
+_PAUSE_SECONDS_MAX: Final = 2.0
+_FOR_GOOD: Final = b"SERVER_ERROR item too large"
+
+
+class Refused(Exception):
+    """The server does not do it now, and may do it later; the text says why."""
+
+
+class Lane:
+    """The rows of one task for one server. `server` is its id, once it is known."""
+
+    def __init__(self, address: Address, options: WriteOptions, server: str = "") -> None:
+        self.address = address
+        self.server = server
+        self.stored = 0
+        self._options = options
+        self._building: list[bytes] = []
+        self._building_bytes = 0
+        self._sent: deque[list[bytes]] = deque()
+        self._connection: Connection | None = None
+
+    def know(self) -> None:
+        """Find out the server's id, within `writeTimeout`. Raises KestrelError."""
+        waiting = _Waiting(self)
+        while not self.server:
+            try:
+                self._open()
+            except Lost as error:
+                waiting.again(str(error))
+
+    def put(self, request: bytes) -> None:
+        """Take a request; it may be sent later. Raises KestrelError."""
+        self._building.append(request)
+        self._building_bytes += len(request)
+        if len(self._building) >= WINDOW_ROWS or self._building_bytes >= WINDOW_BYTES:
+            self._turn()
+
+    def finish(self) -> None:
+        """Return when all rows are stored. Raises KestrelError."""
+        if self._building:
+            self._turn()
+        self._collect(0)
+
+    def close(self) -> None:
+        """Close the connection; a new one is made when it is needed."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ask(self, request: bytes, read: Callable[[Connection], _T]) -> _T:
+        """Return what `read` makes of the answer, within `writeTimeout`. Raises KestrelError."""
+        waiting = _Waiting(self)
+        while True:
+            try:
+                connection = self._open()
+                connection.send(request)
+                return read(connection)
+            except (Lost, Refused) as error:
+                self.close()
+                waiting.again(str(error))
+
+    def _turn(self) -> None:
+        """Send the window that is built, and read the answers to the one before."""
+        window, self._building, self._building_bytes = self._building, [], 0
+        self._sent.append(window)
+        try:
+            self._open().send(b"".join(window))
+        except Lost as error:
+            self._insist(str(error))
+        else:
+            self._collect(_AHEAD)
+
+    def _collect(self, ahead: int) -> None:
+        """Read answers until only `ahead` windows have none."""
+        while len(self._sent) > ahead:
+            window = self._sent[0]
+            try:
+                reason = self._answers(window)
+            except Lost as error:
+                self._insist(str(error))
+                return
+            if reason:
+                self._insist(reason)
+                return
+            self._sent.popleft()
+
+    def _answers(self, window: list[bytes]) -> str:
+        """Read the answers to a window, and take the stored rows out of it.
+
+        Return why the others were refused; empty: all are stored. Raises Lost, KestrelError.
+        """
+        connection = self._open()
+        left, reason, done = [], "", 0
+        try:
+            for request in window:
+                why_not = self._judged(request, connection.line())
+                done += 1
+                if why_not:
+                    left.append(request)
+                    reason = why_not
+                else:
+                    self.stored += 1
+        finally:
+            window[:done] = left
+        return reason
+
+    def _judged(self, request: bytes, answer: bytes) -> str:
+        """Return why a row is not stored now; empty: it is. Raises KestrelError, Lost."""
+        if answer == b"STORED":
+            return ""
+        if answer == b"NOT_STORED":
+            return f"the queue {_name(request).partition('/')[0]} is full"
+        if dial.is_logged_out(answer):
+            raise Lost("the login is over")
+        text = answer.decode("ascii", "backslashreplace")
+        if answer.startswith(b"SERVER_ERROR ") and not answer.startswith(_FOR_GOOD):
+            return text.removeprefix("SERVER_ERROR ")
+        if answer.startswith((b"CLIENT_ERROR ", b"SERVER_ERROR ")):
+            raise KestrelError(
+                f"The server {self.address} refused the row {_name(request)}: "
+                f"{dial.plain(text.partition(' ')[2])}. {self.before}"
+            )
+        raise KestrelError(
+            f"The server {self.address} answers {text[:200]!r} to a set, which is not what "
+            f"kestrelpy says. {self.before}"
+        )
+
+    @property
+    def before(self) -> str:
+        """What this task has stored, in a sentence, for an error."""
+        return f"Before that, this task stored {self.stored} rows on {self.address}."
+
+    def _insist(self, reason: str) -> None:
+        """Store all that is sent and not stored, window by window. Raises KestrelError."""
+        waiting = _Waiting(self)
+        self.close()  # answers that are still on the way are for requests that are sent again
+        while self._sent:
+            waiting.again(reason)
+            window, stored = self._sent[0], self.stored
+            try:
+                self._open().send(b"".join(window))
+                reason = self._answers(window)
+            except Lost as error:
+                reason = str(error)
+                self.close()
+            if self.stored > stored:
+                waiting.begin()
+            if not window:
+                self._sent.popleft()
+
+    def _open(self) -> Connection:
+        """Return the connection. Raises Lost, KestrelError."""
+        if self._connection is None:
+            options = self._options
+            server = server_id(self.address, options)
+            if self.server and server != self.server:
+                raise KestrelError(
+                    f"The server {self.address} is another one now: its id is {server}, and was "
+                    f"{self.server}. Start the one before, or the write again. {self.before}"
+                )
+            self.server = server
+            self._connection = Connection(self.address, options)
+        return self._connection
+
+
+class _Waiting:
+    """How long a lane has stored nothing."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._seconds = lane._options.write_timeout_ms / 1000
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin anew: something was done."""
+        self._until = time.monotonic() + self._seconds
+        self._pause = _PAUSE_SECONDS
+
+    def again(self, reason: str) -> None:
+        """Wait before the next attempt. Raises KestrelError after the last."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            lane = self._lane
+            raise KestrelError(
+                f"The server {lane.address} stored nothing for {self._seconds:g} s: "
+                f"{reason}. {lane.before} Make it take items, and run the query again: rows with "
+                "ids are not doubled. Option writeTimeout waits longer."
+            )
+        time.sleep(min(self._pause, left))
+        self._pause = min(2 * self._pause, _PAUSE_SECONDS_MAX)
+
+
+class Connection:
+    """A socket to a server; raises Lost when it breaks."""
+
+    def __init__(self, address: Address, options: WriteOptions) -> None:
+        where = (address.host, address.port) if address.port else address.host
+        try:
+            self._socket = dial.connect(
+                where, options.access, options.connect_timeout_ms / 1000,
+                options.read_timeout_ms / 1000,
+            )  # fmt: skip
+        except OSError as error:
+            raise Lost(why(error)) from None
+        except LoginRefused as error:
+            if error.may_pass:
+                raise Lost(str(error)) from None
+            raise KestrelError(f"The server {address} refused: {error}.") from None
+        self._lines = self._socket.makefile("rb")
+
+    def close(self) -> None:
+        """Close it."""
+        self._lines.close()
+        self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Send requests."""
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise Lost(why(error)) from None
+
+    def line(self) -> bytes:
+        """Return the next line of an answer, without its end."""
+        try:
+            line = self._lines.readline(_LINE_BYTES_MAX)
+        except OSError as error:
+            raise Lost(why(error)) from None
+        if not line.endswith(b"\r\n"):
+            raise Lost("it hung up")
+        return line[:-2]
+
+    def body(self, size: int) -> bytes:
+        """Return a body, and pass over its end."""
+        try:
+            body = self._lines.read(size + 2)
+        except OSError as error:
+            raise Lost(why(error)) from None
+        if len(body) < size + 2:
+            raise Lost("it hung up")
+        return body[:-2]
+
+
+def server_id(address: Address, options: WriteOptions) -> str:
+    """Return the id of a server. Raises Lost, KestrelError."""
+    patience = Patience(options.connect_timeout_ms, options.read_timeout_ms, 0, 0, options.access)
+    return Wire(address, patience).server_id()
+
+
+def _name(request: bytes) -> str:
+    """Return the queue, id and key of a request, without its scope."""
+    key = request[: request.index(b"\r\n")].split(b" ")[1].decode("ascii", "backslashreplace")
+    return "/".join(part for part in key.split("/") if not part.startswith(("scope=", "epoch=")))

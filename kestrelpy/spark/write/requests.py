@@ -1,0 +1,192 @@
+r"""Rows as requests, and the server of each.
+
+    set <queue>/id=<id>/scope=<s>/epoch=<n>[/key=<k>][/delay=<d>|/at=<t>] <flags> <expiry> <bytes>
+    <body>
+
+The server of a row is the one with the highest score among the fleet, by the row's key if it has
+one, else by its id. So all rows of one key go to one server, and a row goes to the same server in
+every attempt, from any partition.
+
+One rule: a request is a function of its row, the scope and the epoch, and of nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote_from_bytes
+
+import numpy as np
+
+from kestrelpy.durations import parse_duration_ms, shown
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.write.columns import TYPES, RowForm
+from kestrelpy.spark.write.write_options import parse_queue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS: Final = 1_000  # decoded at a time: bodies are in memory twice
+_KEY_BYTES_MAX: Final = 250
+_FLAGS_BELOW: Final = 1 << 32
+_EXPIRY_MAX: Final = (1 << 53) - 1
+_RELATIVE_SECONDS_MAX: Final = 30 * 86_400
+# Printable ASCII that stands in an option as it is; a comma divides the values of a key.
+_PLAIN: Final = bytes(each for each in range(0x21, 0x7F) if each not in b"/%,")
+
+
+class Chooser:
+    """Chooses the server of a row among servers, named by their ids."""
+
+    __slots__ = ("_seeds",)
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        hashes = [_hash(each.encode()) for each in servers]
+        self._seeds = np.array([int.from_bytes(each, "little") for each in hashes], np.uint64)
+
+    def choose(self, names: Sequence[bytes]) -> list[int]:
+        """Return the place of the server of each name."""
+        if len(self._seeds) == 1:
+            return [0] * len(names)
+        hashes = np.frombuffer(b"".join(map(_hash, names)), np.dtype("<u8")).astype(np.uint64)
+        best = np.argmax(_mixed(hashes[:, None] ^ self._seeds[None, :]), axis=1)
+        return best.tolist()  # type: ignore[no-any-return]
+
+
+def _hash(name: bytes) -> bytes:
+    return blake2b(name, digest_size=8).digest()
+
+
+def _mixed(x: Any) -> Any:
+    """Return 64 bits that depend on all 64 (the finalizer of splitmix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def requests_of(
+    batch: pa.RecordBatch, form: RowForm, queue: str, suffix: bytes, chooser: Chooser
+) -> Iterator[tuple[int, bytes]]:
+    """Return the server and the request of each row. Raises KestrelError naming a wrong row.
+
+    `queue` is for rows that name none, `suffix` says scope and epoch; empty: rows have no ids.
+    """
+    for start in range(0, batch.num_rows, ROWS):
+        part = batch.slice(start, ROWS)
+        columns = {name: _decoded(name, part.column(at)) for at, name in enumerate(form.names)}
+        nothing = [None] * part.num_rows
+        rows = zip(*(columns.get(name, nothing) for name in TYPES), strict=True)
+        names, requests = [], []
+        for row in rows:
+            name, request = _request(row, queue, suffix)
+            names.append(name)
+            requests.append(request)
+        yield from zip(chooser.choose(names), requests, strict=True)
+
+
+def _request(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes, bytes]:
+    """Return the name that chooses the row's server, and its request."""
+    value, queue, id_, key, flags, expires, delay, at = row
+    name = value
+    try:
+        if value is None:
+            raise ValueError("its value is null; say coalesce(value, '') for an empty body")
+        line = parse_queue(queue).encode() if queue is not None else otherwise.encode()
+        if not line:
+            raise ValueError("its queue is null, and there is no option queue")
+        if suffix:
+            if not id_:
+                raise ValueError("its id is null or empty; say which id it has")
+            name = id_
+            line += b"/id=%b%b" % (quoted(id_), suffix)
+        if key:
+            name = key
+            line += b"/key=" + quoted(key)
+        if delay is not None:
+            line += b"/delay=%dms" % _delay_ms(delay)
+        if at is not None:
+            line += b"/at=" + _at(at)
+        if len(line) > _KEY_BYTES_MAX:
+            raise ValueError(
+                f"its queue, id and key take {len(line)} bytes on the wire, and the limit is "
+                f"{_KEY_BYTES_MAX}; a shorter id is sha2(id, 256)"
+            )
+        head = b"set %b %d %d %d\r\n" % (
+            line, _flags(flags), 0 if expires is None else _expiry(expires), len(value)
+        )  # fmt: skip
+    except ValueError as error:
+        raise KestrelError(f"{_which(queue, id_, key)} cannot be written: {error}.") from None
+    return name, head + value + b"\r\n"
+
+
+def _which(queue: str | None, id_: bytes | None, key: bytes | None) -> str:
+    said = [("queue", queue), ("id", id_), ("key", key)]
+    words = [
+        f"{name} {shown(text.decode('utf-8', 'replace') if isinstance(text, bytes) else text)}"
+        for name, text in said
+        if text is not None
+    ]
+    return f"The row with {' and '.join(words)}" if words else "A row"
+
+
+def quoted(text: bytes) -> bytes:
+    """Return the value of an option, percent-encoded where it has to be."""
+    if not text.translate(None, _PLAIN):
+        return text
+    return quote_from_bytes(text, "!\"#$&'()*+:;<=>?@[\\]^_`{|}~").encode()
+
+
+def _decoded(name: str, column: pa.Array) -> list[Any]:
+    """Return a column as Python's objects; texts as bytes, except that of a queue and a delay."""
+    import pyarrow as pa
+
+    kind = column.type
+    if name in ("value", "id", "key"):
+        if pa.types.is_integer(kind):
+            column = column.cast(pa.string())
+        if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+            wide = pa.types.is_large_string(column.type)
+            column = column.cast(pa.large_binary() if wide else pa.binary())
+    if pa.types.is_timestamp(kind):
+        times = column.cast(pa.int64()).to_pylist()  # microseconds since 1970, in any zone
+        return [None if each is None else timedelta(microseconds=each) for each in times]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _flags(flags: int | None) -> int:
+    if flags is None:
+        return 0
+    if 0 <= flags < _FLAGS_BELOW:
+        return flags
+    raise ValueError(f"its flags are {flags}; say 0 to {_FLAGS_BELOW - 1}")
+
+
+def _expiry(expires: int | timedelta) -> int:
+    """Return memcache's expiry; a time is absolute, rounded up to a second."""
+    if isinstance(expires, timedelta):
+        seconds = -(-expires // timedelta(seconds=1))
+        # Small numbers are relative: a time in January 1970 is one that is over.
+        return seconds if seconds > _RELATIVE_SECONDS_MAX else -1
+    if expires > _EXPIRY_MAX:
+        raise ValueError(f"its expires is {expires}; say at most {_EXPIRY_MAX} seconds")
+    return max(expires, -1)
+
+
+def _delay_ms(delay: str | timedelta) -> int:
+    if isinstance(delay, timedelta):
+        if delay < timedelta(0):
+            raise ValueError(f"its delay is negative ({delay}); say 0 or more")
+        return delay // timedelta(milliseconds=1)
+    try:
+        return parse_duration_ms(delay.strip())
+    except ValueError as error:
+        raise ValueError(f"its delay {error}") from None
+
+
+def _at(at: float | timedelta) -> bytes:
+    seconds = at / timedelta(seconds=1) if isinstance(at, timedelta) else at
+    if not 0 <= seconds < _EXPIRY_MAX:
+        raise ValueError(f"its at is {seconds:.0f} seconds since 1970; say a time since then")
+    return b"%.3f" % seconds

@@ -1,0 +1,90 @@
+"""Ids of rows: by lineage and by content, whatever the partitions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from kestrelpy.spark import KestrelError, with_content_ids, with_lineage_ids
+from kestrelpy.spark.ids import counted, digests, lineage_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = [(f"body-{n % 300}", n % 3 if n % 7 else None) for n in range(3000)]
+
+
+def ids_of(rows: list[tuple[str, int | None]], batch_rows: int) -> Counter[tuple[object, ...]]:
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [pa.array([v for v, _ in part]), pa.array([n for _, n in part], pa.int64())],
+            names=["value", "flags"],
+        )
+        for part in (rows[at : at + batch_rows] for at in range(0, len(rows), batch_rows))
+    ]
+    found: Counter[tuple[object, ...]] = Counter()
+    for batch in counted(iter(batches)):
+        found.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return found
+
+
+def test_equal_rows_are_counted_in_any_order_and_batches() -> None:
+    found = ids_of(ROWS, 1000)
+
+    assert set(found.values()) == {1}, "an id was given twice"
+    assert ids_of(random.Random(3).sample(ROWS, len(ROWS)), 7) == found
+
+
+def test_different_rows_have_different_content() -> None:
+    rows = [("a", "bc"), ("ab", "c"), (None, "abc"), ("", "abc"), ("None", "abc")]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([a for a, _ in rows]), pa.array([b for _, b in rows])], names=["value", "key"]
+    )
+    assert len(set(digests(batch))) == len(rows)
+    binary = pa.RecordBatch.from_arrays([pa.array([b"abc"])], names=["value"])
+    text = pa.RecordBatch.from_arrays([pa.array(["abc"])], names=["value"])
+    assert next(digests(binary)) != next(digests(text))
+
+
+def test_a_time_counts_as_its_instant() -> None:
+    found = set()
+    for zone in ("UTC", "Asia/Kolkata"):
+        array = pa.array([1_700_000_000_000_000], pa.timestamp("us", zone))
+        found |= set(digests(pa.RecordBatch.from_arrays([array], names=["at"])))
+    assert len(found) == 1
+
+
+@pytest.mark.slow
+def test_content_ids_do_not_depend_on_the_partitions(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ROWS, "value string, flags int")
+
+    found = [
+        Counter(map(tuple, with_content_ids(frame.repartition(n), after).collect()))
+        for n, after in ((1, None), (5, 3))
+    ]
+
+    assert found[0] == found[1]
+    assert set(found[0].values()) == {1}
+
+
+@pytest.mark.slow
+def test_a_lineage_is_the_item_that_was_read(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("s", "jobs", 7)], "server string, queue string, marker bigint")
+
+    row = with_lineage_ids(frame).first()
+
+    assert row is not None
+    assert row.id == lineage_id("s", "jobs", 7) == "s|jobs|7"
+
+
+@pytest.mark.slow
+def test_ids_that_cannot_be_made_are_refused(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("x", "y")], "value string, id string")
+    with pytest.raises(KestrelError, match="there is no server"):
+        with_lineage_ids(frame)
+    with pytest.raises(KestrelError, match="There is a column 'id' already"):
+        with_content_ids(frame)
