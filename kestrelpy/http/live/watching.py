@@ -129,7 +129,7 @@ class Live:
 
     async def tick(self) -> None:
         """Look at the next queues, and render what is watched."""
-        if self.samples.ticks % _DISK_TICKS == 0:
+        if self._disk_free is None or self.samples.ticks % _DISK_TICKS == 0:
             self._disk_free = await self._host.disk_free_bytes()
         self._look()
         self._common = {}

@@ -99,6 +99,14 @@ async def test_a_set_by_another_client_comes_as_a_change(tmp_path: Path) -> None
         assert first[0].rpartition("-")[0] in (await stream.next())[0]
 
 
+async def test_the_free_disk_is_known_after_one_tick(tmp_path: Path) -> None:
+    async with web(tmp_path) as server, events(server, "view=overview") as stream:
+        for _ in range(2):
+            await stream.next()
+        assert live_of(server).samples.ticks < 10
+        assert stream.view["disk_free"] > 0
+
+
 async def test_a_change_makes_what_the_whole_view_shows(tmp_path: Path) -> None:
     async with web(tmp_path) as server, events(server, "view=queue&queue=jobs") as stream:
         await stream.next()
