@@ -1,4 +1,4 @@
-"""`kestrelpy top`: the busiest queues of a server, live.
+"""`kestrelpy top`: whether all is well with a server, and its busiest queues, live.
 
     two answers to `stats`, some time apart ──▶ a row for each queue, with its rates ──▶ sorted
 
@@ -32,6 +32,7 @@ from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.listing import number, queue_state
 from kestrelpy.cli.remote import NONE, connected
 from kestrelpy.cli.screen import console, duration, parse_interval, size, state, table
+from kestrelpy.cli.verdict import Verdict, ask_verdict, lines_of
 from kestrelpy.cli.wire import Facts, all_stats
 
 _HELD: Final = ("items", "delayed", "leased", "dead")
@@ -41,6 +42,8 @@ SORTS: Final = {
     "waiters": "w", "age": "a", "in": "p", "out": "o", "disk": "s",
 }  # fmt: skip
 _QUIT: Final = "q"
+# An answer that did not come is not waited for at each print.
+_ASK_AGAIN_SECONDS: Final = 10.0
 Queues = Sequence[tuple[str, Facts]]
 
 
@@ -84,7 +87,11 @@ def top(at: At, sort: str, interval: str, once: bool, most: int, as_json: bool) 
     seconds = parse_interval(interval, "--interval")
     if once or as_json or not sys.stdout.isatty():
         with connected(at) as client:
-            rows = in_order(rows_of(all_stats(client).queues, [], 0), sort)
+            stats = all_stats(client)
+        rows = in_order(rows_of(stats.queues, [], 0), sort)
+        if not as_json and number(stats.server, "http_port"):
+            for line in lines_of(ask_verdict(at, stats.server)):
+                console().print(line, soft_wrap=True)
         if as_json:
             print(json.dumps([asdict(row) for row in rows[:most]]))
         elif rows:
@@ -103,14 +110,19 @@ def _live(at: At, sort: str, seconds: float, most: int) -> None:
         Live(console=console(), screen=True, auto_refresh=False) as live,
     ):
         queues: Queues = []
+        verdict, ask_at = Verdict({}), 0.0
         seen_at = time.monotonic()
         while True:
             now, earlier = time.monotonic(), queues
-            queues = all_stats(client).queues
+            stats = all_stats(client)
+            queues = stats.queues
+            if now >= ask_at:
+                verdict = ask_verdict(at, stats.server)
+                ask_at = now + _ASK_AGAIN_SECONDS if verdict.why_not else now
             rows = rows_of(queues, earlier, now - seen_at)
             seen_at = now
             while True:
-                live.update(_screen(at, in_order(rows, sort), sort, most), refresh=True)
+                live.update(_screen(at, in_order(rows, sort), sort, most, verdict), refresh=True)
                 key = key_within(max(now + seconds - time.monotonic(), 0))
                 if key == _QUIT:
                     return
@@ -157,10 +169,13 @@ def _row(name: str, facts: Facts, before: Facts | None, seconds: float) -> Row:
     )  # fmt: skip
 
 
-def _screen(at: At, rows: list[Row], sort: str, most: int) -> Group:
+def _screen(at: At, rows: list[Row], sort: str, most: int, verdict: Verdict) -> Group:
     head = f"{at.server}  {len(rows):,} queues, by {sort}"
     keys = "  ".join(f"{key} {name}" for name, key in SORTS.items())
-    return Group(Text(head), Text(), _table(rows, most), Text(), Text(f"{keys}  {_QUIT} end"))
+    return Group(
+        *lines_of(verdict), Text(head), Text(), _table(rows, most), Text(),
+        Text(f"{keys}  {_QUIT} end"),
+    )  # fmt: skip
 
 
 def _table(rows: list[Row], most: int) -> Table:

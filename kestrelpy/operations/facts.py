@@ -61,6 +61,7 @@ class ServerFacts(NamedTuple):
     server_id: str
     refused_noreply: int
     health: State
+    http_port: int | None
 
 
 class QueueFacts(NamedTuple):
@@ -188,6 +189,7 @@ def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> Ser
         server_id=site.server_id,
         refused_noreply=counters.refused_quietly,
         health=totals.health,
+        http_port=site.http_port,
     )
 
 

@@ -28,6 +28,10 @@ class Site(Protocol):
     actions: Actions
 
     @property
+    def http_port(self) -> int | None:
+        """The port of HTTP; None: it is off."""
+
+    @property
     def allow_delete(self) -> bool:
         """True if `delete` may remove a queue."""
 

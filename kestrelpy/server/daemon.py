@@ -316,6 +316,11 @@ class Daemon:
         return counters.connections_total
 
     @property
+    def http_port(self) -> int | None:
+        """The port of HTTP; None: it is off."""
+        return self._http.port
+
+    @property
     def http_connections(self) -> int:
         """The number of connections of HTTP."""
         return self._http.connections

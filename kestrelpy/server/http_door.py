@@ -33,6 +33,7 @@ class HttpDoor:
         self.new_number = new_number
         self._door: Door | None = None
         self.connections = 0
+        self.port: int | None = None  # None: it does not listen
 
     async def listen(
         self, host: HttpHost, address: str, port: int, allowed_hosts: tuple[str, ...],
@@ -47,7 +48,7 @@ class HttpDoor:
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise CannotListen(f"cannot listen on {address}:{port} for HTTP: {why}") from error
-        self._door = door
+        self._door, self.port = door, names[0][1] if names else None
         return [f"listening: http on {name}:{port}" for name, port in names]
 
     def may_enter(self) -> bool:

@@ -356,7 +356,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.item_facts.GoneFacts operations.item_facts.Inspection
         operations.facts.Totals operations.lists.connections.ConnectionFacts
         operations.lists.deaths.DeathFilter operations.lists.deaths.Deaths
-        operations.lists.deaths.ListedDeath operations.lists.finding.Found
+        operations.lists.deaths.ListedDeath operations.lists.delays.DelayedFacts
+        operations.lists.finding.Found
         operations.lists.finding.Hit operations.lists.items.ItemList
         operations.lists.items.ItemPage operations.lists.items.ListedItem
         operations.lists.journals.JournalFacts operations.lists.keys.KeyFacts

@@ -7,13 +7,17 @@ import pty
 import re
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.process.cli.command import Command
+
 SECONDS = 60.0
+SOURCE = str(Path(__file__).parents[3])
 
 
 class Terminal:
@@ -74,3 +78,11 @@ class Terminal:
             self.process.kill()
         self.process.wait()
         os.close(self._main)
+
+
+def on_terminal(kestrelpy: Command, *words: str, **environment: str) -> Terminal:
+    """Run `kestrelpy ...` on a terminal of its own."""
+    return Terminal(
+        [sys.executable, "-m", "kestrelpy", *words], kestrelpy.folder,
+        {"PYTHONPATH": SOURCE, "KESTRELPY_SERVER": kestrelpy.server, **environment},
+    )  # fmt: skip

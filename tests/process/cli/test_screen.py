@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.process.cli.command import Command
-from tests.process.cli.terminal import Terminal
+from tests.process.cli.terminal import on_terminal
 from tests.support.daemon import DaemonProcess
 
 YELLOW_PAUSED = r"\x1b\[33mpaused\x1b\[0m"
-SOURCE = str(Path(__file__).parents[3])
 
 
 @pytest.fixture
@@ -23,13 +21,6 @@ def paused(kestrelpy: Command) -> str:
     kestrelpy("put", "paused-1", "x")
     kestrelpy("queues", "pause", "paused-1")
     return "paused-1"
-
-
-def on_terminal(kestrelpy: Command, *words: str, **environment: str) -> Terminal:
-    return Terminal(
-        [sys.executable, "-m", "kestrelpy", *words], kestrelpy.folder,
-        {"PYTHONPATH": SOURCE, "KESTRELPY_SERVER": kestrelpy.server, **environment},
-    )  # fmt: skip
 
 
 def test_a_bad_state_has_a_colour_on_a_terminal(kestrelpy: Command, paused: str) -> None:

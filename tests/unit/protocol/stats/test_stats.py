@@ -8,7 +8,7 @@ from tests.support.server_harness import ServerHarness
 GLOBAL = (  # noqa: SIM905
     "uptime time version curr_items total_items bytes curr_connections total_connections cmd_get "
     "cmd_set cmd_peek get_hits get_misses bytes_read bytes_written queue_creates queue_deletes "
-    "queue_expires server_id refused_noreply health"
+    "queue_expires server_id refused_noreply health http_port"
 ).split()
 OF_A_QUEUE = (  # noqa: SIM905
     "items bytes total_items logsize expired_items mem_items mem_bytes age discarded waiters "
