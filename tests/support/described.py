@@ -43,6 +43,9 @@ INSTEAD: dict[tuple[str, str], tuple[str, list[str]]] = {
         "it would close the connection that asks: no connection has these numbers",
         ["1000000000", "9007199254740991", "9007199254740992", "0", "x"],
     ),
+    ("POST /admin/schedules/{name}/run", "name"): (
+        "by chance no schedule has that name", ["yearly", "none", "a b", "%20"],
+    ),
     ("POST /queues/{queue}/leases", "wait"): ("a wait of minutes", ["0", "1ms", "", "-1", "61s"]),
     ("GET /categories/{name}", "wait"): ("a wait of minutes", ["0", "1ms", "", "-1", "61s"]),
     ("GET /v2/queues/{queue}/messages", "wait"): ("a wait of minutes", ["0", "-1", "61", "x"]),

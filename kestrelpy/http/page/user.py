@@ -1,4 +1,4 @@
-"""`GET /admin/me`: the user who asks, so that the page shows no button that is refused.
+"""`GET /admin/me`: the user of a request, so that the page shows no button that is refused.
 
 One rule: the answer says a role, and the server checks it again with each request.
 """
@@ -27,7 +27,7 @@ class User(BaseModel):
     role: Literal["read", "write", "admin"]
 
 
-@router.get("/me", summary="The user who asks", response_model=User)
+@router.get("/me", summary="The user of the request", response_model=User)
 async def get_me(
     request: Request, authorization: Annotated[str, Header(include_in_schema=False)] = ""
 ) -> Response:

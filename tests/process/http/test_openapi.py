@@ -17,6 +17,7 @@ from tests.support.described import INSTEAD, Site, answers
 from tests.support.soak import Soak
 
 SEED = 18
+SCHEDULE = '[schedules.yearly]\ncron = "0 0 1 1 *"\nqueue = "yearly"\n'
 EXAMPLES = 18
 OPERATIONS = [
     f"{method.upper()} {path}"
@@ -32,7 +33,7 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("described")
-    with DaemonProcess(folder / "data", http_port="0") as running:
+    with DaemonProcess(folder / "data", http_port="0", config=SCHEDULE) as running:
         found = Site(f"http://127.0.0.1:{running.http_port}")
         yield found
         assert found.ask("GET", "/health").status_code == 200

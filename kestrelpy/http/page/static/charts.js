@@ -189,7 +189,7 @@ export class Charts {
 // How much this is of the most, as a bar.
 export function bar(value, most) {
   return svg("svg", { class: "share", viewBox: "0 0 100 8", "aria-hidden": "true", preserveAspectRatio: "none" },
-    svg("rect", { class: "axis", width: 100, height: 8 }), svg("rect", { class: "run", width: Math.max(1, (value / most) * 100), height: 8 }));
+    svg("rect", { class: "axis", width: 100, height: 8 }), svg("rect", { class: "run", width: value && Math.max(1, (value / most) * 100), height: 8 }));
 }
 
 // A small line without words; the figures beside it say what it shows.

@@ -36,7 +36,7 @@ export class Clients extends List {
       { label: "Commands", kind: "n", minor: true, text: (r) => rate(r.rate) },
       { label: "Idle", kind: "n", minor: true, text: (r) => (r.idle_ms == null ? "–" : span(r.idle_ms)) },
       { label: "Unsent", kind: "n", minor: true, text: (r) => bytes(r.held_bytes) },
-      { label: "Actions", minor: true, key: (r) => [r.id, r.leases, r.wire], node: (r) => actionButton("Close…", () => close(r), { small: true }) ?? "" },
+      { label: "Actions", key: (r) => [r.id, r.leases, r.wire], node: (r) => actionButton("Close…", () => close(r), { small: true }) ?? "" },
     ], "No client is connected.");
     this.elements = [this.table.element, this.steps];
   }

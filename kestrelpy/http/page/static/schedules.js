@@ -49,7 +49,7 @@ export class Schedules {
       { label: "Last", time: (r) => (r.last ? r.last * 1000 : null), none: "not yet" },
       { label: "When", kind: "t", key: (r) => [r.cron, r.timezone, r.words], node: (r) => [r.words ?? r.cron, exact(`${r.cron} (${r.timezone})`)] },
       { label: "State", minor: true, text: (r) => r.state + (r.waiting ? `, ${counted(r.waiting, "run")} wait` : "") },
-      { label: "Actions", minor: true, key: (r) => [r.name], node: (r) => actionButton("Put now…", () => putNow(r), { small: true }) ?? "" },
+      { label: "Actions", key: (r) => [r.name], node: (r) => actionButton("Put now…", () => putNow(r), { small: true }) ?? "" },
     ], "No schedule is configured.");
     this.elements = [el("h3", {}, "What is coming"), this.lanes, el("h3", {}, "Schedules"), this.table.element];
     this.watch();

@@ -192,6 +192,7 @@ def send_all(wire, lines: bytes, count: int, answer: bytes = b"STORED\r\n") -> N
         rest = rest[rest.rfind(b"\n") + 1 :]
 
 
+@pytest.mark.slow
 def test_ten_thousand_queues_and_five_thousand_reasons(
     browser: Browser, crowded: DaemonProcess
 ) -> None:

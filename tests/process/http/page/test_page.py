@@ -342,3 +342,66 @@ def test_where_time_goes_is_drawn_and_said(page: Page, daemon: DaemonProcess) ->
     heat = page.get_by_role("img", name="Waiting, by minute: the newest minute: p50 under")
     expect(heat).to_be_visible()
     expect(page.locator(".figures, figure table tbody tr").first).to_be_attached()
+
+
+def test_an_items_life_is_read_from_the_journal_on_request(
+    page: Page, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    assert client.set("jobs", b"x")
+    for number, how in ((1, "abort"), (2, "abort/dead=broken")):
+        assert client.gets("jobs/open/lease=10m")[0] == b"x"
+        client.get(f"jobs/{how}/token={number}")
+    show(page, "queues/jobs/items/1")
+    life = page.locator("ol.life")
+    expect(life.get_by_text("stored")).to_be_visible()
+    page.get_by_role("button", name="Look in the journal").click()
+    expect(page.get_by_text("All of the journal")).to_be_visible()
+    for what in ("leased", "given back", "dead"):
+        expect(life.get_by_text(what).first).to_be_visible()
+
+
+def test_time_travel_goes_to_a_marker_and_changes_nothing(
+    page: Page, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    for number in range(60):
+        assert client.set("jobs", b"body %d" % number)
+    show(page, "queues/jobs/time")
+    page.get_by_label("Time or marker").fill("yesterday or so")
+    page.get_by_role("button", name="Go there").click()
+    expect(page.get_by_text("is neither a time nor a marker")).to_be_visible()
+    page.get_by_label("Time or marker").fill("#5")
+    page.get_by_role("button", name="Go there").click()
+    expect(page.get_by_text("body 4", exact=True)).to_be_visible()
+    expect(page.get_by_text("50 items shown")).to_be_visible()
+    page.get_by_role("button", name="Step on").click()
+    expect(page.get_by_text("The items end here.")).to_be_visible()
+    expect(page.locator(".command code")).to_contain_text("gets jobs/peek/after=4/n=50")
+    page.get_by_label("Text in the body").fill("body 17")
+    page.get_by_role("button", name="Go there").click()
+    expect(page.get_by_text("1 items shown")).to_be_visible()
+    assert client.get("jobs") == b"body 0"
+
+
+def test_what_people_did_is_a_list_and_a_mark_on_the_charts(
+    page: Page, daemon: DaemonProcess
+) -> None:
+    assert daemon.client().set("jobs", b"x")
+    show(page, "queues/jobs/now")
+    act(page, "Pause…", "Pause")
+    expect(page.locator("ol.actions li").first).to_contain_text("pause")
+    mark = page.locator("figure .marks title").first
+    expect(mark).to_contain_text("pause jobs")
+    act(page, "Resume…", "Resume")
+
+
+def test_what_is_coming_is_on_one_axis(page: Page, daemon: DaemonProcess) -> None:
+    client = daemon.client()
+    for minutes in (5, 10, 500):
+        assert client.set(f"later/delay={minutes}m", b"x")
+    show(page, "schedules")
+    lane = page.get_by_role("img", name="3 items of later delayed, 2 of them on this axis")
+    expect(lane).to_be_visible()
+    page.get_by_label("Range of the axis").select_option("1 day")
+    expect(page.get_by_role("img", name="3 of them on this axis")).to_be_visible()

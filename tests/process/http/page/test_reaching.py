@@ -120,7 +120,6 @@ class HoldingProxy:
         self._thread.join(10)
 
 
-@pytest.mark.slow
 def test_a_proxy_that_holds_the_stream_back_is_named_and_worked_around(
     browser: Browser, daemon: DaemonProcess
 ) -> None:
@@ -129,12 +128,16 @@ def test_a_proxy_that_holds_the_stream_back_is_named_and_worked_around(
     proxy = HoldingProxy(int(daemon.http_port))
     try:
         for page in watched_page(browser, f"http://127.0.0.1:{proxy.port}/"):
-            page.goto("/#/queues/jobs/now")
+            page.clock.install()
+            with page.expect_request(lambda request: "/events" in request.url):
+                page.goto("/#/queues/jobs/now")
+            page.clock.fast_forward(11_000)
             state = page.locator("#state")
             expect(state).to_have_text("Updates every 5 s: no live stream comes through.")
             ready = page.locator(".figures > div", has_text="Ready").locator("dd")
             expect(ready).to_have_text("1")
             assert client.set("jobs", b"y")
+            page.clock.fast_forward(6_000)
             expect(ready).to_have_text("2")
     finally:
         proxy.close()

@@ -14,7 +14,8 @@ BYTES_MAX = 150 << 10
 # What turns text into markup, or code.
 REFUSED = re.compile(
     rb"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|"
-    rb"DOMParser|createContextualFragment|\sstyle=|https?://(?!www\.w3\.org/2000/svg)"
+    rb"DOMParser|createContextualFragment|setHTML|parseHTML|javascript:|importScripts|\sstyle=|"
+    rb"""setAttribute\(["'](on|style)|createPolicy|https?://(?!www\.w3\.org/2000/svg)"""
 )
 
 

@@ -1,4 +1,4 @@
-"""The user who asks, and the files that need none."""
+"""The user of a request, and the files that need none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_without_users_all_may_do_all(tmp_path: Path) -> None:
         assert said.json() == {"name": None, "role": "admin"}
 
 
-async def test_a_user_is_told_the_role_and_the_page_needs_none(tmp_path: Path) -> None:
+async def test_a_user_learns_the_role_and_the_page_needs_none(tmp_path: Path) -> None:
     async with web(tmp_path, USERS) as server:
         assert (await server.client.get("/admin/me")).status_code == 401
         for name, role in (("root", "admin"), ("reader", "read")):
