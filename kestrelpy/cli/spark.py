@@ -363,14 +363,11 @@ def copy(
 
 def _check_packages() -> None:
     """Check that the packages are installed that a job without Spark needs; raise CommandError."""
-    from importlib.util import find_spec
+    from kestrelpy.spark.session import NEEDED_BY_SERVERS, missing_packages
 
-    for package in ("numpy", "pyarrow"):
-        if find_spec(package) is None:
-            raise CommandError(
-                f"The package {package} is not installed. Install it: "
-                "pip install 'kestrelpy[spark]'"
-            )
+    missing = missing_packages(NEEDED_BY_SERVERS)
+    if missing is not None:
+        raise CommandError(missing)
 
 
 def _check() -> None:

@@ -27,6 +27,8 @@ INSTALL: Final = "pip install 'kestrelpy[spark]'"
 NEEDED: Final = {"pyspark": (4, 1), "pyarrow": (18, 0), "numpy": (1, 26)}
 # pyspark needs pandas for the Arrow functions that the jobs call, though neither uses it.
 NEEDED_BY_JOBS: Final = {**NEEDED, "pandas": (2, 2)}
+# Of the jobs that only ask servers.
+NEEDED_BY_SERVERS: Final = {name: NEEDED[name] for name in ("pyarrow", "numpy")}
 JAVA_NEEDED: Final = 17  # Spark 4 runs on nothing older
 _JAVA_ANSWER_SECONDS: Final = 30
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
@@ -77,7 +79,7 @@ def session(
 
 def register(spark: SparkSession) -> None:
     """Register `format("kestrel")` with this session. Raises KestrelError if Spark is too old."""
-    missing = _missing_packages()
+    missing = missing_packages()
     if missing is not None:
         raise KestrelError(missing)
     from kestrelpy.spark.source import KestrelSource
@@ -87,10 +89,11 @@ def register(spark: SparkSession) -> None:
 
 def what_is_missing(packages: Mapping[str, tuple[int, int]] = NEEDED) -> str | None:
     """Return what a session lacks on this machine, as one sentence with its remedy, or None."""
-    return _missing_packages(packages) or _missing_java()
+    return missing_packages(packages) or _missing_java()
 
 
-def _missing_packages(packages: Mapping[str, tuple[int, int]] = NEEDED) -> str | None:
+def missing_packages(packages: Mapping[str, tuple[int, int]] = NEEDED) -> str | None:
+    """Return which package is missing or too old, as one sentence with its remedy, or None."""
     for package, needed in packages.items():
         least = ".".join(map(str, needed))
         try:

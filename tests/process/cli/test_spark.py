@@ -65,6 +65,27 @@ def test_without_a_package_one_sentence_says_how_to_install_it(
     assert "pip install 'kestrelpy[spark]'" in ended.err
 
 
+@pytest.mark.parametrize("package", ["numpy", "pyarrow"])
+@pytest.mark.parametrize("job", ["lag", "redrive"])
+def test_a_job_that_asks_servers_needs_two_packages_and_no_java(
+    kestrelpy: Command, tmp_path: Path, job: str, package: str
+) -> None:
+    (tmp_path / "hidden" / package).mkdir(parents=True)
+    (tmp_path / "hidden" / package / "__init__.py").write_text("raise ImportError('none')\n")
+    source = str(Path(__file__).parents[3])
+    words = ("spark", job, "--servers", "127.0.0.1:1", "--queues", "*",
+             "--option", "fetchRetries=0")  # fmt: skip
+    java = str(tmp_path / "none")
+
+    without = kestrelpy(*words, PYTHONPATH=f"{tmp_path / 'hidden'}:{source}", JAVA_HOME=java)
+    with_it = kestrelpy(*words, JAVA_HOME=java)
+
+    assert without.is_sentence(2), without
+    assert f"The package {package} is not installed" in without.err
+    assert with_it.is_sentence(2), with_it
+    assert "The server 127.0.0.1:1 cannot be reached" in with_it.err
+
+
 @needs_spark
 @pytest.mark.slow
 def test_both_jobs_run_over_a_daemon_that_goes_on_writing(

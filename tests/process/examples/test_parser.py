@@ -19,7 +19,10 @@ def test_each_line_becomes_its_message_in_the_queue_of_its_level() -> None:
     missing = what_is_missing()
     if missing is not None:
         pytest.skip(missing)
-    made = [*messages(300), Message(300, "odd", "ERROR", 'raise "ä\t\\ \u2028" here')]
+    made = [
+        *messages(300), Message(300, "odd", "ERROR", 'raise "ä\t\\ \u2028" here'),
+        Message(301, "odd", "WARNING", "it WARNS"),
+    ]  # fmt: skip
     assert {each.level for each in made} == set(QUEUES)
     spark = session("kestrelpy tests", "local[1]", PLAIN)
     now = datetime.now(UTC)

@@ -185,14 +185,14 @@ def _settings(spark: SparkSession, bytes_: int) -> Iterator[None]:
     wanted = {_PARTITIONS: str(max(parallel, -(-bytes_ // _PARTITION_BYTES)))}
     if bytes_ <= _SMALL_BYTES:
         wanted = {_PARTITIONS: "1", **_FOR_SMALL}
-    before = {name: spark.conf.get(name) for name in wanted}
+    before = {name: str(spark.conf.get(name)) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
         for name, value in before.items():
-            spark.conf.set(name, str(value))
+            spark.conf.set(name, value)
 
 
 def record_spans(history: History) -> tuple[dict[Journal, RecordSpan], tuple[str, ...], int]:
