@@ -27,10 +27,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from journal.errors import JournalError
 from kestrelpy.spark.errors import KestrelError, one_sentence
 from kestrelpy.spark.live import batch_of
-from kestrelpy.spark.reader import LivePartition
-from kestrelpy.spark.streaming import Limits, LiveQueues, Position, parse_position, read
+from kestrelpy.spark.reader import JournalPartition, LivePartition
+from kestrelpy.spark.streaming import Journals, Limits, LiveQueues, Position, parse_position, read
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,14 +46,15 @@ class KestrelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, selection: Selection) -> None:
         self.options = options
         self.selection = selection
-        self._queues: LiveQueues | None = None
+        self._queues: LiveQueues | Journals | None = None
         self._end: Position | None = None
 
     @property
-    def queues(self) -> LiveQueues:
-        """The queues, on the driver."""
+    def queues(self) -> LiveQueues | Journals:
+        """The queues of servers, or the journals of folders, on the driver."""
         if self._queues is None:
-            self._queues = LiveQueues(self.options)
+            live = self.options.live
+            self._queues = LiveQueues(self.options) if live else Journals(self.options)
         return self._queues
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
@@ -98,11 +100,18 @@ class KestrelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with one_sentence():
             if start == end:
                 return []
-            return [LivePartition(each) for each in self.queues.slices(parse_position(end))]
+            queues, position = self.queues, parse_position(end)
+            if isinstance(queues, LiveQueues):
+                return [LivePartition(each) for each in queues.slices(position)]
+            return [JournalPartition(each) for each in queues.parts(position) if each]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of one partition."""
-        with one_sentence():
+        with one_sentence(JournalError):
+            if isinstance(partition, JournalPartition):
+                from kestrelpy.spark.files import partitions as journals
+
+                yield from journals.read(partition.parts, self.selection, self.options)
             if not isinstance(partition, LivePartition):
                 return
             for part, values in read(partition.slices, self.options):

@@ -6,9 +6,9 @@ from kestrelpy.spark.files.partitions import Part
 from kestrelpy.spark.files.plan import History, Journal
 from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.readers import ReaderName, ReaderNumbers, children, passed_on
-from kestrelpy.spark.files.split import Range, Split
+from kestrelpy.spark.files.split import Limits, PackedItems, Range, Split
 
 __all__ = [
-    "Bools", "History", "Ints", "Journal", "Part", "Range", "ReaderName", "ReaderNumbers",
-    "Split", "children", "partitions", "passed_on", "plan_events",
+    "Bools", "History", "Ints", "Journal", "Limits", "PackedItems", "Part", "Range", "ReaderName",
+    "ReaderNumbers", "Split", "children", "partitions", "passed_on", "plan_events",
 ]  # fmt: skip

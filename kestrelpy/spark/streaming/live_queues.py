@@ -126,7 +126,7 @@ class LiveQueues:
 
     def _packed(self, batch: Sequence[Planned]) -> tuple[tuple[Planned, ...], ...]:
         options = self._options
-        parts = packed(batch, options.max_partition_bytes, options.min_partitions, _cut)
+        parts = packed(batch, options.max_partition_bytes, options.min_partitions, cut)
         return tuple(map(tuple, parts))
 
     def _upto(self, server: str, queue: str, markers: partitions.QueueMarkers) -> int:
@@ -319,7 +319,7 @@ def _key(part: Slice) -> tuple[str, str, int]:
     return part.server, part.queue, part.span.upto
 
 
-def _cut(whole: Planned, parts: int) -> list[Planned]:
+def cut(whole: Planned, parts: int) -> list[Planned]:
     spans = Range(whole.after, whole.upto).split(parts)
     size = whole.size // len(spans)
     return [whole._replace(after=each.after, upto=each.upto, size=size) for each in spans]

@@ -17,6 +17,7 @@ OWN = {
     "clients.md": "tests/process/clients/test_page.py",
     "command-line.md": "tests/process/cli/test_docs.py",
     "operations.md": "tests/process/test_operations_page.py",
+    "pipeline.md": "tests/unit/spark/test_pipeline_page.py",
     "python.md": "tests/process/celery_broker/test_python_page.py",
     "protocol.md": "tests/scenario/test_protocol_page.py",
 }

@@ -1,0 +1,179 @@
+"""Journal directories as a stream: records by lsn, as far as they are known to be synced.
+
+    driver     begin      the first record that is there
+               advance    plan the journals; where the next batch ends, with its ranges of lsns
+    executor   read       the splits of the ranges, each record once
+
+A place counts lsns here, not markers, and names a queue with its generation: `jobs.1700000000`. A
+stream of items reads each put, whatever became of the item since.
+
+One rule: no record behind the last known sync is read: after a power cut another may stand there.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import ITEM_MAX, JournalError
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.files import Limits as RowLimits
+from kestrelpy.spark.files import PackedItems, Part, Split, plan_events
+from kestrelpy.spark.offsets import packed
+from kestrelpy.spark.options import Options
+from kestrelpy.spark.streaming.admission import Limits, admitted
+from kestrelpy.spark.streaming.live_queues import cut, lost
+from kestrelpy.spark.streaming.position import Place, Planned, Position
+
+if TYPE_CHECKING:
+    from kestrelpy.spark.files import Journal
+
+log = logging.getLogger("kestrelpy.spark")
+_NO_LIMITS: Final = RowLimits()
+_EVERY_PUT: Final = PackedItems(struct.pack("<QQ", 1, ITEM_MAX), b"")
+
+
+class Journals:
+    """The journals of one query, on the driver."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._seen: dict[tuple[str, str], Journal] = {}
+        self._target: Position | None = None
+
+    def begin(self) -> Position:
+        """Return where the first batch begins. Raises KestrelError."""
+        self._look()
+        places: dict[str, dict[str, Place]] = {}
+        for (server, queue), journal in self._seen.items():
+            first = max(journal.lsn_first - 1, 0)
+            places.setdefault(server, {})[queue] = Place(journal.generation, first)
+        return Position(places)
+
+    def stop_at_present(self) -> None:
+        """Let no later batch read more than what is there now."""
+        self._look()
+        self._target = self.present()
+
+    def advance(self, start: Position, limits: Limits) -> Position:
+        """Return where the batch from `start` ends; `start` itself if there is nothing new.
+
+        Raises KestrelError for lost data.
+        """
+        self._look()
+        places = {server: dict(queues) for server, queues in start.places.items()}
+        there: list[Planned] = []
+        missing_all = 0
+        for (server, queue), journal in self._seen.items():
+            place = start.place(server, queue)
+            if place is None:
+                place = Place(journal.generation, max(journal.lsn_first - 1, 0))
+            after, missing = self._after(queue, place, journal)
+            missing_all += missing
+            upto = max(journal.lsn_synced, after)
+            if self._target is not None:
+                target = self._target.place(server, queue)
+                upto = min(upto, target.marker) if target is not None else after
+            places.setdefault(server, {})[queue] = Place(journal.generation, after)
+            if upto > after:
+                size = _size(journal, after, upto)
+                there.append(Planned(server, queue, journal.generation, after, upto, size))
+        batch = admitted(there, limits)
+        for each in batch:
+            places[each.server][each.queue] = Place(each.generation, each.upto)
+        if not batch and not missing_all:
+            return start
+        options = self._options
+        parts = packed(batch, options.max_partition_bytes, options.min_partitions, cut)
+        return Position(places, tuple(map(tuple, parts)), start.lost + missing_all)
+
+    def present(self) -> Position:
+        """Return how far the journals go, as of the last look."""
+        places: dict[str, dict[str, Place]] = {}
+        for (server, queue), journal in self._seen.items():
+            places.setdefault(server, {})[queue] = Place(journal.generation, journal.lsn_synced)
+        return Position(places)
+
+    def lag(self, position: Position) -> int:
+        """Return how many records are there after a position, as of the last look."""
+        count = 0
+        for (server, queue), journal in self._seen.items():
+            place = position.place(server, queue)
+            after = place.marker if place is not None else journal.lsn_first - 1
+            count += max(journal.lsn_synced - after, 0)
+        return count
+
+    def confirm(self, done: Position) -> None:
+        """Do nothing: a journal is only read."""
+
+    def parts(self, end: Position) -> list[list[Part]]:
+        """Return the parts of each partition of the batch that ends here. Raises KestrelError."""
+        if any((each.server, each.queue) not in self._seen for p in end.slices for each in p):
+            self._look()
+        return [[part for each in p for part in self._parts(each)] for p in end.slices]
+
+    def _parts(self, planned: Planned) -> Iterator[Part]:
+        journal = self._seen.get((planned.server, planned.queue))
+        if journal is None:
+            lost(
+                f"The journal of {planned.queue} of server {planned.server} is gone since the "
+                f"batch of its records {planned.after + 1} to {planned.upto} was planned.",
+                "Name its archive or a backup as well", self._options,
+            )  # fmt: skip
+            return
+        first, last = planned.after + 1, planned.upto
+        for split in journal.splits:
+            if split.lsn_first <= last and first <= split.lsn_last:
+                yield Part(self._wanted(split, first, last), _NO_LIMITS, tuple(journal.folders))
+
+    def _wanted(self, split: Split, first: int, last: int) -> Split:
+        items = _EVERY_PUT if self._options.mode == "items" else None
+        return replace(split, live_items=items).only(first, last)
+
+    def _after(self, queue: str, place: Place, journal: Journal) -> tuple[int, int]:
+        """Return where to read on, and how many records are lost. Raises KestrelError."""
+        where = f"The journal of {queue} in {', '.join(journal.folders)}"
+        if journal.lsn_next - 1 < place.marker:
+            lost(
+                f"{where} was reset: its latest record is {journal.lsn_next - 1}, and the query "
+                f"has read up to {place.marker}.",
+                "Restore the state that it had, or start with a new checkpoint", self._options,
+            )  # fmt: skip
+            return journal.lsn_next - 1, place.marker - journal.lsn_next + 1
+        first = journal.whole_from if self._options.mode == "events" else journal.lsn_first
+        missing = first - 1 - place.marker
+        if missing <= 0:
+            return place.marker, 0
+        lost(
+            f"{where} was trimmed: its earliest record is {first}, and the query has read up to "
+            f"{place.marker}.",
+            "Name the directory of archive_to as well", self._options,
+        )  # fmt: skip
+        return first - 1, missing
+
+    def _look(self) -> None:
+        try:
+            history = plan_events(self._options.path)
+        except JournalError as error:
+            raise KestrelError(str(error)) from None
+        for problem in history.problems:
+            log.warning("%s", problem.sentence)
+        self._seen = {
+            (journal.server or journal.identity.hex(), f"{journal.queue}.{journal.generation}"):
+            journal
+            for journal in sorted(history.journals, key=lambda j: (j.queue, j.generation))
+            if self._options.chooses(journal.queue) and journal.splits
+        }  # fmt: skip
+
+
+def _size(journal: Journal, after: int, upto: int) -> int:
+    """Return about how many bytes these records take."""
+    size = 0
+    for split in journal.splits:
+        count = min(split.lsn_last, upto) - max(split.lsn_first - 1, after)
+        if count > 0:
+            size += split.bytes * count // max(split.lsn_last - split.lsn_first + 1, 1)
+    return size

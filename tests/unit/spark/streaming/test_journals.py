@@ -1,0 +1,122 @@
+"""Journal directories as a stream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.options import parse_options
+from kestrelpy.spark.streaming.admission import Limits
+from kestrelpy.spark.streaming.journals import Journals
+from tests.support.daemon import DaemonProcess
+from tests.support.raw import Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+SMALL = '[journal]\nsegment_min = "16KiB"\nsegment_max = "16KiB"\n'
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
+    with DaemonProcess(tmp_path / "data", config=SMALL) as process:
+        yield process
+
+
+def put(daemon: DaemonProcess, numbers: range, size: int = 5) -> None:
+    with Raw(("127.0.0.1", daemon.port)) as raw:
+        for n in numbers:
+            raw.ask(b"set jobs 0 0 %d\r\n%0*d\r\n" % (size, size, n), b"STORED\r\n")
+
+
+def take(daemon: DaemonProcess, count: int) -> None:
+    with Raw(("127.0.0.1", daemon.port)) as raw:
+        for _ in range(count):
+            raw.send(b"get jobs\r\n")
+            assert raw.line().startswith(b"VALUE")
+            raw.line()
+            raw.expect(b"END\r\n")
+
+
+def journals(daemon: DaemonProcess, **options: str) -> Journals:
+    return Journals(parse_options({"path": str(daemon.data_dir), **options}, streams=True))
+
+
+def test_a_batch_ends_with_the_last_known_sync_and_a_limit(daemon: DaemonProcess) -> None:
+    put(daemon, range(10))
+    daemon.stop()
+    stream = journals(daemon)
+    begin = stream.begin()
+
+    first = stream.advance(begin, Limits(items=4))
+    rest = stream.advance(first, Limits())
+
+    spans = [
+        (each.after, each.upto) for end in (first, rest) for part in end.slices for each in part
+    ]
+    assert spans[0] == (0, 4)
+    assert spans[1][0] == 4
+    assert stream.lag(first) == spans[1][1] - 4
+    assert stream.advance(rest, Limits()) is rest
+    assert stream.lag(rest) == 0
+
+
+def test_a_repeated_batch_has_the_same_parts_when_more_was_written(daemon: DaemonProcess) -> None:
+    put(daemon, range(200), 200)
+    end = journals(daemon).advance(journals(daemon).begin(), Limits())
+    once = journals(daemon).parts(end)
+    put(daemon, range(200, 400), 200)
+    again = journals(daemon).parts(end)
+
+    def records(parts: Any) -> list[tuple[int, ...]]:
+        return [(part.split.segment, *part.split.skip[-1]) for each in parts for part in each]
+
+    assert records(once) == records(again)
+    assert len(records(once)) > 1
+
+
+def test_records_that_went_before_they_were_read_are_data_loss(daemon: DaemonProcess) -> None:
+    put(daemon, range(10), 500)
+    begin = journals(daemon, mode="events").begin()
+    place = journals(daemon, mode="events").advance(begin, Limits(items=3))
+    for at in range(10, 400, 30):
+        put(daemon, range(at, at + 30), 500)
+        take(daemon, 30)
+    daemon.stop()
+
+    with pytest.raises(KestrelError, match="was trimmed: its earliest record is") as caught:
+        journals(daemon, mode="events").advance(place, Limits())
+    assert "and the query has read up to 3" in str(caught.value)
+    assert "archive_to" in str(caught.value)
+    stream = journals(daemon, mode="events", failOnDataLoss="false")
+    assert stream.advance(place, Limits()).lost > 0
+
+
+@pytest.mark.parametrize("mode", ["items", "events"])
+def test_each_record_is_read_once_over_runs(
+    spark: SparkSession, daemon: DaemonProcess, tmp_path: Path, mode: str
+) -> None:
+    def run() -> None:
+        frame = spark.readStream.format("kestrel").option("mode", mode)
+        frame = frame.option("maxItemsPerTrigger", 150).load(str(daemon.data_dir))
+        rows = frame.where("op = 'put'") if mode == "events" else frame
+        writer = rows.select("value").writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    put(daemon, range(200))
+    run()
+    put(daemon, range(200, 300))
+    daemon.stop()
+    run()
+
+    rows = spark.read.schema("value binary").parquet(str(tmp_path / "out")).collect()
+    assert Counter(int(row.value) for row in rows) == Counter(range(300))

@@ -1,0 +1,58 @@
+"""The examples of docs/pipeline.md, typed from start to end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.daemon import DaemonProcess
+from tests.support.pages import ROOT, blocks
+from tests.support.raw import Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+PAGE = ROOT / "docs" / "pipeline.md"
+LINES = Counter(["one", "two", "two"])
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[list[DaemonProcess]]:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with DaemonProcess(tmp_path / "a" / "data") as a, DaemonProcess(tmp_path / "b" / "data") as b:
+        yield [a, b]
+
+
+def test_the_examples_of_the_page_run(
+    spark: SparkSession, tmp_path: Path, servers: list[DaemonProcess]
+) -> None:
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "lines.txt").write_text("\n".join(LINES.elements()) + "\n")
+    with Raw(("127.0.0.1", servers[0].port)) as raw:
+        raw.ask(b"set jobs 0 0 5\r\nfirst\r\n", b"STORED\r\n")
+    addresses = ",".join(f"127.0.0.1:{each.port}" for each in servers)
+    examples = [block.text for block in blocks(PAGE.read_text()) if block.kind == "python"]
+    names: dict[str, Any] = {}
+
+    for text in examples:
+        text = text.replace("a:22133,b:22133", addresses)
+        text = text.replace("/srv/*/archive/*", "/srv/b/data")  # no segment was archived yet
+        exec(compile(text.replace("/srv/", f"{tmp_path}/"), PAGE.name, "exec"), names)
+        for query in spark.streams.active:
+            query.processAllAvailable()
+            query.stop()
+
+    assert len(examples) == 3
+    assert names["spark"] is spark
+    assert names["events"].where("op = 'put'").count() >= 1
+    out = spark.read.schema("value binary").parquet(f"{tmp_path}/out").collect()
+    # Once by the batch write and once by the stream.
+    twice = Counter(line.encode() for line in (LINES + LINES).elements())
+    assert Counter(row.value for row in out) == twice + Counter([b"first"])
