@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -123,3 +124,15 @@ def test_a_place_within_a_record_finds_the_next_whole_one() -> None:
     assert history is not None
     told = history.run(writer.journal.files)
     assert [sentence(each, 0) for each in told.records] == said_of(writer, 20)
+
+
+def test_records_that_a_newer_segment_repeats_are_handed_out_once() -> None:
+    writer = fresh(MemoryDisk(), SMALL)
+    writer.put(b"x")
+    again = writer.journal.append(Draft(Kind.RETURNED, 1, 0, 1, TIME_MS, b"", b"", 0, 0))
+    writer.commit()
+
+    history = ItemHistory.of(writer.journal, 1, None)
+    assert history is not None
+    told = replace(history, limit=again).run(writer.journal.files)
+    assert [sentence(each, 0) for each in told.records] == ["put 1 ... (1 bytes)"]

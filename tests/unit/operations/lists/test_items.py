@@ -77,3 +77,22 @@ def test_a_page_stops_looking_at_its_bound_and_has_a_cursor(
     monkeypatch.setattr(items, "_PER_READ", 2)
     found = page(server, "ready", "none")
     assert (found.items, found.next) == ([], 2)
+
+
+def test_a_time_chooses_the_first_item_and_no_later_one_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(items, "_PER_READ", 1)
+    made = ServerHarness()
+    made.set_queue("jobs", durable=False)
+    for step_ms in (0, 5000, -3000):  # the clock is set back after the second one
+        made.broker.clock.offset_ms += step_ms
+        made.say("a", b"set jobs 0 0 1", b"x")
+    reader = made.client("reader").conversation.browser()
+    assert isinstance(reader, LogReader)
+    since_ms = made.now_ms + made.broker.clock.offset_ms + 2000
+    found = ItemList(
+        made.queue("jobs"), reader, "", None, 1, lambda: made.now_ms, since_ms=since_ms
+    )
+    assert ids(ended(found.page(0, 1))) == [2]
+    assert ids(ended(found.page(0, 9))) == [2, 3]
