@@ -107,7 +107,7 @@ export class Chart {
     const end = since + count * step;
     say(this.from, minute(start));
     say(this.until, minute(end));
-    this.draw(actions.filter((each) => each.at_ms >= start && each.at_ms <= end), start, end);
+    this.draw(actions.filter((each) => each.at_ms >= start), start, end);
     this.legend();
     renew(this.rows, [since, count, all.map((each) => each.at(-1))], () => this.table());
   }
@@ -132,7 +132,7 @@ export class Chart {
 
   draw(actions, start, end) {
     renew(this.marks, [actions.map((each) => each.at_ms), Math.round(start / 1000)], () => actions.map((each) => {
-      const x = ((each.at_ms - start) / (end - start)) * WIDTH;
+      const x = Math.min(1, (each.at_ms - start) / (end - start)) * WIDTH; // the newest point may be older
       return svg("g", {}, svg("line", { x1: x, x2: x, y1: 0, y2: HEIGHT }), svg("path", { d: `M${x - 4} 0H${x + 4}L${x} 8Z` }),
         svg("title", {}, `${moment(each.at_ms)}: ${each.what}${each.queue ? ` ${each.queue}` : ""}, ${each.who}`));
     }));

@@ -25,8 +25,11 @@ export function merged(before, patch) {
 
 // Add the newest point of a change to the past that came with the whole view.
 export function grown(view) {
-  const { history, append } = view;
-  if (!history || !append) return view;
+  const { append } = view;
+  if (!append) return view;
+  // The past of a queue may begin after its view: the whole view had none.
+  view.history ??= { step_ms: 10000, since_ms: append.at_ms, points: Object.fromEntries(Object.keys(append.points).map((name) => [name, []])) };
+  const { history } = view;
   const points = Object.values(history.points);
   if (!points.length) return view;
   const at = Math.round((append.at_ms - history.since_ms) / history.step_ms);

@@ -50,3 +50,6 @@ def test_the_files_are_small_and_make_no_markup() -> None:
 def test_the_check_finds_markup() -> None:
     assert REFUSED.search(b"x.innerHTML = y")
     assert REFUSED.search(b'<p style="x">')
+    assert REFUSED.search(b"x.setHTMLUnsafe(y)")
+    assert REFUSED.search(b"x.setAttribute('onclick', y)")
+    assert REFUSED.search(b'a.href = "javascript:y"')
