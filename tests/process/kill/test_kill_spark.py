@@ -204,7 +204,7 @@ def test_nothing_is_lost_or_doubled_over_many_kills(pipe: Pipe) -> None:
     pipe.see_floor()
 
 
-@pytest.mark.parametrize("ids", ["column", "none"])
+@pytest.mark.parametrize("ids", ["column", pytest.param("none", marks=pytest.mark.sweep)])
 def test_a_driver_killed_inside_the_sinks_commit_repeats_the_batch(pipe: Pipe, ids: str) -> None:
     pipe.start("--ids", ids, "--hold", str(pipe.hold))
     assert pipe.wait_for(pipe.hold.exists, "the sink's commit")
