@@ -235,6 +235,13 @@ def _refuse_contradictions(options: Options, said: Said) -> None:
     for name in () if options.servers else SERVERS_ONLY:
         if name in said:
             raise KestrelError(f"Option {name} goes only with servers. Leave it out with path.")
+    consumes = options.consume == "confirm" and not options.cursor
+    if consumes and options.starting_markers != EARLIEST:
+        raise KestrelError(
+            "Options consume=confirm and startingMarkers contradict each other: a confirm takes "
+            "all items up to a marker, also those that were skipped. Leave one out, or say a "
+            "cursor."
+        )
     starting, ending = options.starting_timestamp_ms, options.ending_timestamp_ms
     if starting is not None and ending is not None and ending < starting:
         raise KestrelError("Option endingTimestamp is before startingTimestamp. Say a later one.")

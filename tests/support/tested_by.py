@@ -155,8 +155,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/spark/jobs/report/test_metrics.py: the metrics are made of these rows",
     "kestrelpy.spark.jobs.report.time_series":
         "tests/unit/spark/jobs/report/test_metrics.py: the series are the metrics of intervals",
-    "kestrelpy.spark.streaming.live_queues":
-        "tests/unit/spark/test_stream.py: a stream of live queues is tested with Spark",
     "kestrelpy.spark.reader":
         "tests/unit/spark/test_pushdown.py: a reader that filters is this one",
 }

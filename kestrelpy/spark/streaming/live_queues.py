@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
@@ -276,7 +277,11 @@ class LiveQueues:
 
 
 def read(slices: Sequence[Slice], options: Options) -> Iterator[tuple[Slice, Values]]:
-    """Return the items of the slices, answer by answer. Raises KestrelError for lost data."""
+    """Return the items of the slices, answer by answer. Raises KestrelError for lost data.
+
+    A planned slice is never skipped, as the next batch begins after it.
+    """
+    options = replace(options, skip_unreachable=False)
     at = {_key(part): part.span.after for part in slices}
     holes: list[tuple[Slice, Range]] = []
     for part, values in partitions.read(slices, options):
@@ -298,11 +303,7 @@ def _judge_holes(holes: Sequence[tuple[Slice, Range]], options: Options) -> None
     """Raise KestrelError if retention, and not a consumer, took items of a slice."""
     patience = partitions.patience_of(options)
     for address in {part.address for part, _ in holes}:
-        wire = Wire(address, patience)
-        try:
-            markers = partitions.queue_markers(wire.stats("markers"))
-        finally:
-            wire.close()
+        markers = partitions.retried(address, patience, lambda a=address: _markers(a, options))  # type: ignore[misc]
         for part, hole in holes:
             now = markers.get(part.asked)
             if part.address != address or now is None or not now.retains:
@@ -313,6 +314,14 @@ def _judge_holes(holes: Sequence[tuple[Slice, Range]], options: Options) -> None
                     f"earliest marker is {now.earliest}, and the batch begins after {hole.after}.",
                     "Read its archive, and set a longer retain", options,
                 )  # fmt: skip
+
+
+def _markers(address: Address, options: Options) -> dict[str, partitions.QueueMarkers]:
+    wire = Wire(address, partitions.patience_of(options))
+    try:
+        return partitions.queue_markers(wire.stats("markers"))
+    finally:
+        wire.close()
 
 
 def _key(part: Slice) -> tuple[str, str, int]:

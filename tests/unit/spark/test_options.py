@@ -176,3 +176,30 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(
     options: dict[str, str], said: str
 ) -> None:
     assert refusal(**options).startswith(said)
+
+
+def test_options_of_streams_are_parsed_and_kept_from_reads() -> None:
+    servers = {"servers": "a:1"}
+    options = parse_options(
+        {**servers, "maxItemsPerTrigger": "7", "maxBytesPerTrigger": "1m", "cursor": "c"},
+        streams=True,
+    )
+    assert (options.max_items_per_trigger, options.max_bytes_per_trigger) == (7, 1 << 20)
+    assert (options.cursor, options.consume) == ("c", "confirm")
+    assert parse_options(servers, streams=True).consume == "none"
+    for given, streams in (({"cursor": "c"}, False), ({"endingMarkers": "latest"}, True)):
+        with pytest.raises(KestrelError, match=r"alone\. Leave it out"):
+            parse_options({**servers, **given}, streams=streams)
+
+
+def test_a_stream_that_consumes_a_queue_skips_nothing_of_it() -> None:
+    given = {"servers": "a:1", "consume": "confirm", "startingMarkers": "latest"}
+    with pytest.raises(KestrelError, match="consume=confirm and startingMarkers contradict"):
+        parse_options(given, streams=True)
+    assert parse_options({**given, "cursor": "c"}, streams=True).consume == "confirm"
+
+
+def test_the_notes_of_the_sink_are_read_only_by_their_name() -> None:
+    for queues, chosen in (("*", False), ("kestrelpy.*", False), ("kestrelpy.sinks", True)):
+        options = parse_options({"servers": "a:1", "queues": queues})
+        assert options.chooses("kestrelpy.sinks") is chosen

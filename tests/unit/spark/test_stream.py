@@ -148,7 +148,13 @@ def test_offsets_are_versioned_and_sorted_with_the_slices_of_their_batch(
     assert (len(offset["slices"]), spans[0][0], spans[-1][1]) == (3, 0, 50)
 
 
-@pytest.mark.parametrize("limit", [{"maxItemsPerTrigger": "60"}, {"maxBytesPerTrigger": "12k"}])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"maxItemsPerTrigger": "60"},
+        pytest.param({"maxBytesPerTrigger": "12k"}, marks=pytest.mark.sweep),
+    ],
+)
 def test_a_limit_makes_more_batches_and_loses_nothing(
     query: Query, daemons: list[DaemonProcess], limit: dict[str, str]
 ) -> None:

@@ -175,6 +175,21 @@ def test_an_answer_that_is_no_answer_is_named() -> None:
         assert "answers 'HTTP/1.1 400 Bad Request' to a set" in text
 
 
+def test_a_server_that_is_not_kestrelpy_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"END\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = Address("127.0.0.1", listener.getsockname()[1])
+        text = refused(lane_to(address), 1)
+    assert text == f"{address} does not say its id: is it kestrelpy?"
+
+
 def test_another_server_at_the_same_address_gets_nothing() -> None:
     with storing() as server:
 
