@@ -126,6 +126,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/spark/files/test_plan_events.py: what is found is what is planned",
     "kestrelpy.spark.jobs.common.flushes":
         "tests/unit/spark/jobs/audit/test_audit_readers.py: a flush is seen by what it ends",
+    "kestrelpy.spark.jobs.common.sizing":
+        "tests/unit/spark/jobs/report/test_report.py: a report of small journals is made with it",
     "kestrelpy.spark.jobs.common.storing":
         "tests/unit/spark/jobs/backfill/test_backfill.py: a backfill stores through it",
     "kestrelpy.spark.jobs.lifecycle.carry":

@@ -14,16 +14,16 @@ import pytest
 from kestrelpy.examples.messages import QUEUES
 from kestrelpy.spark.session import what_is_missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[3]
-LINES = 1_500
+LINES = 1_000
 
 
 def pipeline(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "kestrelpy.examples.pipeline", *words],
-        capture_output=True, text=True, timeout=590, check=False, cwd=ROOT,
+        capture_output=True, text=True, timeout=890, check=False, cwd=ROOT,
     )  # fmt: skip
 
 

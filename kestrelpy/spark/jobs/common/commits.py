@@ -139,6 +139,11 @@ class Commits:
         """Return the path of a file beside the state, for a job's own data."""
         return os.path.join(self._place, name)
 
+    def size(self, name: str) -> int:
+        """Return the bytes of a folder of the job's own data."""
+        with _named(self._place):
+            return sum(each.stat().st_size for each in os.scandir(self.path(name)))
+
     def sync(self, name: str) -> None:
         """Sync a folder of the job's own data, so that a commit may name it."""
         with _named(self._place):

@@ -43,6 +43,7 @@ from kestrelpy.spark.jobs.common.commits import Commits, State, is_final, visibl
 from kestrelpy.spark.jobs.common.events import Flush
 from kestrelpy.spark.jobs.common.flushes import read_flushes
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, folders, parse, run
+from kestrelpy.spark.jobs.common.sizing import sized
 from kestrelpy.spark.jobs.lifecycle.carry import (
     KEPT,
     Marks,
@@ -94,7 +95,9 @@ def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
                 f"{out} has tables and no state of this job, so their rows would be doubled. Say "
                 "another --out."
             )
-        states, facts = _Run(spark, request.paths, commits, before).made(progress)
+        made = _Run(spark, request.paths, commits, before)
+        with sized(spark, made.bytes):
+            states, facts = made.made(progress)
     return _outcome(out, states, {"out": out, **facts}, is_first=not before)
 
 
@@ -112,6 +115,13 @@ class _Run:
         self._names = known | names(history.journals)
         self._marks = _marks(history.journals, self._plan, before)
         self._number = int(before.get("number", 0)) + 1
+
+    @property
+    def bytes(self) -> int:
+        """How much is read, about: of the journals, and of what the last run kept."""
+        name = self._before.get("kept")
+        kept_bytes = self._commits.size(name) if name is not None else 0
+        return kept_bytes + sum(split.bytes for split in self._plan.history.splits)
 
     def made(self, progress: Progress) -> tuple[dict[str, int], dict[str, Any]]:
         """Read, write and commit; return how many items are in each state, and other facts."""

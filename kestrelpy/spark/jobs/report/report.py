@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,6 +28,7 @@ from kestrelpy.durations import parse_duration_ms
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import children
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, run
+from kestrelpy.spark.jobs.common.sizing import sized
 from kestrelpy.spark.jobs.report.figures import QUEUES_MAX, Figures, Row, write_csv
 
 if TYPE_CHECKING:
@@ -41,13 +41,6 @@ if TYPE_CHECKING:
 OUT: Final = "kestrelpy-report"
 PAGE: Final = "report.html"
 TITLE: Final = "What went through the queues"
-_SMALL_BYTES: Final = 32 << 20
-_FOR_SMALL: Final = {
-    "spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}  # fmt: skip
-_PARTITIONS: Final = "spark.sql.shuffle.partitions"
-_PARTITION_BYTES: Final = 64 << 20
 _PROBLEMS_MAX: Final = 20
 _QUEUES_PLOTTED_MAX: Final = 100  # each has four pictures
 _INTERVAL_MS: Final = 1_000  # the interval of the first count of events
@@ -130,7 +123,7 @@ def report(
     history = plan_events(paths)
     spans, problems, bytes_ = record_spans(history)
     events, items = _tables(spark, paths, history.journals)
-    with _settings(spark, bytes_):
+    with sized(spark, bytes_):
         figures = measure(events, items, spans, limits, progress.step)
     if figures is None:
         raise KestrelError(
@@ -171,28 +164,6 @@ def outcome(figures: Figures, out: Path) -> Outcome:
         "problems": list(figures.problems),
     }  # fmt: skip
     return Outcome(text, facts)
-
-
-@contextmanager
-def _settings(spark: SparkSession, bytes_: int) -> Iterator[None]:
-    """Set the number of partitions by the size of the journals; tables between steps have it too.
-
-    Spark's default of 200 costs 200 tasks a step, most of them empty, and there are a dozen steps.
-    Of small journals the steps are cheap, and what Spark does to make them cheaper is not: it plans
-    each again as it goes, and compiles each.
-    """
-    parallel = spark.sparkContext.defaultParallelism
-    wanted = {_PARTITIONS: str(max(parallel, -(-bytes_ // _PARTITION_BYTES)))}
-    if bytes_ <= _SMALL_BYTES:
-        wanted = {_PARTITIONS: "1", **_FOR_SMALL}
-    before = {name: str(spark.conf.get(name)) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def record_spans(history: History) -> tuple[dict[Journal, RecordSpan], tuple[str, ...], int]:
