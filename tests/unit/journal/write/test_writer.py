@@ -392,6 +392,11 @@ def test_a_turn_without_a_next_segment_waits_for_one() -> None:
     assert writer.journal.commit.lsn_written == 1
     assert writer.journal.turns
 
+    writer.commit()
+
+    assert not writer.journal.is_stalled
+    assert writer.journal.commit.lsn_written > 1
+
 
 # -- dropping -----------------------------------------------------------------------------------
 
