@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -27,7 +28,7 @@ from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
 from kestrelpy.server import NAME as SERVER_ID
-from kestrelpy.server import read_server_id
+from kestrelpy.server import note_backup, read_server_id
 
 
 def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
@@ -96,6 +97,8 @@ def back_up(
         files.make_folder(destination)
         data = _manifest(files, source, made)
         files.create(os.path.join(destination, MANIFEST), data, len(data)).close()
+        with suppress(OSError):  # a source that cannot be written to is backed up as well
+            note_backup(files, source, time.time_ns() // 1_000_000)
     except BaseException:
         for name in (*map(os.path.basename, folders), *(each.folder for each in made)):
             with suppress(OSError):

@@ -80,6 +80,9 @@ class HttpHost(Site, Protocol):
     async def disk_free_bytes(self) -> int | None:
         """Return the free bytes of the disk with the data; None: they cannot be known now."""
 
+    async def last_backup_ms(self) -> int | None:
+        """Return when the last backup of the data was finished; None: nothing says it."""
+
     def start_read(self, log: Log, work: Work, caller: Caller) -> None:
         """Run a read of this log on a thread, and wake the caller when it is over."""
 

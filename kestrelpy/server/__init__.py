@@ -10,6 +10,7 @@ from kestrelpy.server.directory import (
     DataDirectory,
     make_server_id,
     new_id,
+    note_backup,
     read_server_id,
 )
 from kestrelpy.server.supervisor import Supervisor
@@ -22,5 +23,6 @@ __all__ = [
     "Supervisor",
     "make_server_id",
     "new_id",
+    "note_backup",
     "read_server_id",
 ]  # fmt: skip

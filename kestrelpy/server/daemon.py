@@ -36,7 +36,7 @@ from kestrelpy.server.connections import (
     Listeners,
 )
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
-from kestrelpy.server.directory import DataDirectory, Found, name_what_is_open
+from kestrelpy.server.directory import DataDirectory, Found, last_backup_ms, name_what_is_open
 from kestrelpy.server.exposure import Exposed, Tls, refuse_exposed
 from kestrelpy.server.http_door import HttpDoor
 from kestrelpy.server.journals import Committer, JournalJobs
@@ -347,6 +347,10 @@ class Daemon:
             return await wrap(self._files.free)(str(self.directory.path))
         except OSError:
             return None
+
+    async def last_backup_ms(self) -> int | None:
+        """Return when the last backup of the data was finished; None: nothing says it."""
+        return await wrap(last_backup_ms)(self._files, str(self.directory.path))
 
     def dismiss(self, connection: Connection) -> None:
         """Forget a connection that is gone."""

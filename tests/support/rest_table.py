@@ -219,7 +219,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "operations.reading.LogReader": {
         "_positions": "where this client read last, bounded",
     },
-    "server.http_door.HttpDoor": {"new_number": SETTING},
+    "server.http_door.HttpDoor": {"new_number port": SETTING},
     "protocol.replies.Replies": {"counters": INSIDE},
     "server.exposure.Tls": {"context": SETTING},
     "server.logins.Logins": {

@@ -218,7 +218,8 @@ Damage: Any = model_of(DamageFacts, "Damage")
 
 class JournalState(BaseModel):
     """The journals of all queues together. `damages` counts what was found since the start but the
-    rest of a crash; `damage` is the newest of all."""
+    rest of a crash; `damage` is the newest of all. `last_backup_ms` is when `kestrelpy backup` last
+    ended, null if it never did."""
 
     health: str
     unwell: list[str]
@@ -226,6 +227,7 @@ class JournalState(BaseModel):
     syncs: int
     batches: int
     segments: Segments
+    last_backup_ms: int | None
     damages: int
     damage: list[Damage]
 

@@ -82,7 +82,7 @@ async def members_of_journals(call: Call) -> dict[str, Any]:
     damage = call.host.damage
     return {
         "segments": {**shown(totals), "by_share": [shown(each) for each in totals.by_share]},
-        "damages": damage.count,
+        "last_backup_ms": await call.host.last_backup_ms(), "damages": damage.count,
         "damage": [
             {**shown(each), "what": without_paths(each.what)} for each in reversed(damage.kept)
         ],

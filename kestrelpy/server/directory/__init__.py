@@ -1,6 +1,7 @@
 """The data directory: its lock, its folders, and the small files next to them."""
 
 from kestrelpy.server.directory.data_directory import DataDirectory, Found
+from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
 from kestrelpy.server.directory.owner_only import name_what_is_open
 from kestrelpy.server.directory.server_id import NAME, make_server_id, new_id, read_server_id
 
@@ -8,8 +9,10 @@ __all__ = [
     "NAME",
     "DataDirectory",
     "Found",
+    "last_backup_ms",
     "make_server_id",
     "name_what_is_open",
     "new_id",
+    "note_backup",
     "read_server_id",
 ]

@@ -33,12 +33,12 @@ export class Journal {
   }
 
   // Segments by the share of them that is alive, and the damage that was found.
-  shown({ segments, damages, damage }) {
+  shown({ segments, damages, damage, last_backup_ms }) {
     const most = Math.max(1, ...segments.by_share.map((each) => each.segments));
     return [el("h3", {}, "Segments by live share"),
       facts(segments.by_share.map((each) => [SHARES[each.share], bar(each.segments, most), `${number(each.segments)}, ${bytes(each.bytes)}`]), "bars"),
       facts([["Segments", number(segments.segments)], ["On disk", bytes(segments.bytes)], ["Reclaimable", bytes(segments.reclaimable_bytes)], ["Retained", bytes(segments.retained_bytes)],
-        ["Damage found", number(damages)], ["Last backup", "not known to the server"]]),
+        ["Damage found", number(damages)], ["Last backup", last_backup_ms ? moment(last_backup_ms) : "none is known"]]),
       damage.length ? el("ul", {}, ...damage.map((each) => el("li", {}, `${moment(each.at_ms)}: ${each.what}, ${bytes(each.bytes)}`))) : null];
   }
 }
