@@ -77,9 +77,8 @@ def test_a_backup_leaves_its_source_as_it_was(kestrelpy: Command, tmp_path: Path
     source = stopped(tmp_path / "data", *(b"%d" % n * 900 for n in range(300)))
     before = listing(source)
     assert kestrelpy("backup", "copy", "--data-dir", "data").code == 0
-    after = listing(source)
-    del after["last-backup"]  # its time, for the page
-    assert after == before
+    (source / "last-backup").unlink()  # its time, for the page
+    assert listing(source) == before
     assert kestrelpy("restore", "copy", "--data-dir", "new").code == 0
     with DaemonProcess(tmp_path / "new") as daemon:
         put_some(daemon, "jobs", *(b"new" * 900 for _ in range(100)))
