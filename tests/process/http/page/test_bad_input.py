@@ -10,9 +10,11 @@ from urllib.parse import quote
 import msgpack
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from pymemcache.exceptions import MemcacheServerError
 
 from tests.process.http.page.conftest import PATIENCE_MS, act, show, watched_page
 from tests.support.daemon import DaemonProcess
+from tests.support.faults import Tracer
 
 CUT = 64 << 10
 
@@ -222,6 +224,28 @@ def test_a_full_disk_is_the_first_thing_that_the_page_says(
         for page in watched_page(browser, f"http://127.0.0.1:{full.http_port}/"):
             show(page, "overview")
             expect(page.locator("#verdict .bad")).to_contain_text("jobs: its disk is full")
+
+
+def test_a_failed_journal_is_named_and_other_queues_go_on(
+    browser: Browser, tmp_path: Path
+) -> None:
+    fault = "fdatasync:error=EIO:when=1"
+    with DaemonProcess(tmp_path / "data", http_port="0") as failing:
+        client = failing.client()
+        for queue in ("bad", "good"):
+            assert client.set(queue, b"x")
+        [segment] = (tmp_path / "data").glob("bad.*/*.segment")
+        for page in watched_page(browser, f"http://127.0.0.1:{failing.http_port}/"):
+            show(page, "overview")
+            expect(page.locator("#verdict .bad")).to_have_count(0)
+            with Tracer(failing.pid, tmp_path / "trace", segment, fault, "fdatasync"):
+                with pytest.raises(MemcacheServerError):
+                    for _ in range(100):
+                        client.set("bad", b"x")
+                expect(page.locator("#verdict .bad")).to_contain_text(
+                    "bad: its journal failed, nothing is acknowledged until a restart"
+                )
+                assert failing.client().set("good", b"y")
 
 
 def test_a_link_of_the_verdict_is_safe(page: Page, daemon: DaemonProcess) -> None:
