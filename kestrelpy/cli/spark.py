@@ -353,7 +353,7 @@ def copy(
     It may be run again with the same words, and copies what came since.
     """
     _check()
-    from kestrelpy.spark.jobs.copy import copy as job
+    from kestrelpy.spark.jobs.copy import fleet_copy as job
 
     ways = job.Ways(servers, queues, to, to_queue, name)
     raise typer.Exit(

@@ -1,5 +1,5 @@
 """Items of a fleet into queues of another one, each once."""
 
-from kestrelpy.spark.jobs.copy import copy
+from kestrelpy.spark.jobs.copy import fleet_copy
 
-__all__ = ["copy"]
+__all__ = ["fleet_copy"]
