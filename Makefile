@@ -12,8 +12,8 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 	&& echo $$p && break; done)
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTEST := $(PY) -m pytest --no-loadscope-reorder
-# Tests at a time: one more than there are processors, because many wait for a disk or a clock.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)' 2>/dev/null || echo auto)
+# Tests at a time: two more than there are processors, because many wait for a disk or a clock.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 2)' 2>/dev/null || echo auto)
 TIME ?= 30m
 
 .DEFAULT_GOAL := help

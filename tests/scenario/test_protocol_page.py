@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from kestrelpy.protocol.parse import meta, parser, target
+from kestrelpy.protocol.parse import meta, options, parser
 from tests.support.transcript import WAYS, Scene, act
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -64,7 +64,7 @@ def test_the_page_names_every_verb_option_and_flag() -> None:
     verbs = {verb.decode() for verb in parser._STORING | parser._PLAIN | meta.META}
     verbs |= {"get", "gets", "delete", "touch", "incr", "decr", "monitor", "confirm", "ms"}
     assert verbs - words == set()
-    assert {*target._KNOWN, "item"} - words == set()
+    assert {*options._KNOWN, "item"} - words == set()
     flags = {chr(letter) for known in meta._FLAGS.values() for letter in known}
     table = text.partition("| flag | of |")[2].partition("\n\n")[0]
     assert flags - set(re.findall(r"`([A-Za-z])", table)) == set()

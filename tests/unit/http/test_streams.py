@@ -7,13 +7,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.unit.http.test_simple import waiting
 
 from journal.format import text_of, value_of
 from kestrelpy.http.streams import hash_64, is_of_member
 from tests.support.disks import HeldDisk
 from tests.support.http_client import web
 from tests.support.running import Peer
+from tests.unit.http.test_items_and_leases import waiting
 
 STREAM = "/streams/account-123"
 ABSENT = {"If-None-Match": "*"}

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.http.test_simple import waiting
 
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.operations import Rests
 from tests.support.http_client import Web, web
 from tests.support.zaqar import Api, bodies
+from tests.unit.http.test_items_and_leases import waiting
 
 DISK = "[queue_defaults]\nmax_memory = 1\n"
 

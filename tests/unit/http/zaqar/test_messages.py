@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.http.test_simple import waiting
 
 from kestrelpy.http.zaqar import messages
 from tests.support.disks import HeldDisk
 from tests.support.http_client import web
 from tests.support.running import Peer
 from tests.support.zaqar import OTHER, Api, bodies
+from tests.unit.http.test_items_and_leases import waiting
 
 
 async def pages(api: Api, queue: str, query: str, most: int = 20) -> list[list[Any]]:
