@@ -7,7 +7,8 @@ that are read back.
                                                                 ──▶ fetched ──▶ in memory
 
 An item is plain if its place is its id and it is neither leased, dead nor out of order: the log has
-the plain items in their order. Plain items from the frontier on are left to the log.
+the plain items in their order. Plain items from the frontier on are left to the log. The order of
+the items is that of `core.index.ready_list`.
 
 One rule: the list in memory is a copy of the front of the ready items; dropping a part of it, or
 reading it again, changes neither which items are ready nor their order.

@@ -4,6 +4,8 @@
       ▲ └── nothing yet, and time left: wait for the next item
       └───────┘
 
+`operations.reading` decides which items a page has.
+
 One rule: as in `operations.reading`: browsing changes nothing and delays no consumer.
 """
 
