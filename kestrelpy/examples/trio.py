@@ -55,7 +55,7 @@ class Daemon:
     def paths(self) -> list[str]:
         """The folders with its journals: the data directory, and the archive if it has any."""
         data, archive = self.folder / "data", self.folder / "archive"
-        return [str(data), *([str(archive)] if any(archive.glob("*/*.segment")) else [])]
+        return [str(data), *([str(archive)] if any(archive.glob("*.segment")) else [])]
 
     def start(self) -> None:
         """Start it, or start it again, and wait until it is ready. Raises Failed."""
