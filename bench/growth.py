@@ -62,7 +62,8 @@ STALLS: dict[str, Scenario] = {
     name: partial(stall, operation=operation) for name, operation in _OPERATIONS.items()
 }
 WEB: dict[str, Scenario] = {
-    "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes, "start": web.start,
+    "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes,
+    "listings": web.listings, "start": web.start,
 }  # fmt: skip
 SCENARIOS = WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
