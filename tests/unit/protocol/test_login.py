@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 from kestrelpy.access import ALL, Grant, Need, Role
 from kestrelpy.protocol.conversation import Conversation
@@ -42,6 +42,15 @@ def test_a_command_that_is_not_known_needs_everything() -> None:
     assert needs(Plain(b"new", [b"q"]), {}) == [Need(ADMIN, ALL)]
 
 
+@dataclass
+class _Login:
+    """A login that is over as soon as it has begun."""
+
+    grant: Grant | None
+    is_over: bool = True
+    refusal: str = ""
+
+
 class _Users:
     """One user, whose login is checked at once; `current` is what a reload has left of him."""
 
@@ -53,11 +62,9 @@ class _Users:
     def is_current(self, grant: Grant) -> bool:
         return grant is self.current
 
-    def begin(self, name: str, secret: bytes, talk: Talk) -> SimpleNamespace:
+    def begin(self, name: str, secret: bytes, talk: Talk) -> _Login:
         is_right = (name, secret) == ("anna", b"secret")
-        return SimpleNamespace(
-            is_over=True, grant=self.current if is_right else None, refusal=""
-        )
+        return _Login(self.current if is_right else None)
 
 
 def test_a_conversation_goes_on_only_for_its_user_and_only_with_what_he_may_do() -> None:
