@@ -73,11 +73,6 @@ class LoginGate:
         self._login: Login | None = None
 
     @property
-    def is_needed(self) -> bool:
-        """True if clients have to log in at all."""
-        return self._port.are_needed
-
-    @property
     def is_waiting(self) -> bool:
         """True while a login is checked."""
         return self._login is not None and not self._login.is_over
