@@ -15,7 +15,7 @@ import pytest
 
 from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted
 from kestrelpy.spark.session import what_is_missing
-from tests.unit.spark.conftest import ROOT
+from tests.support.spark_fixture import ROOT
 from tests.unit.spark.jobs.stories import Story
 
 pytestmark = pytest.mark.slow
