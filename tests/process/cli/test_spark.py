@@ -103,7 +103,7 @@ def test_a_job_runs_over_a_daemon_that_goes_on_writing(
 
         lived = finished(kestrelpy, "lifecycle", "data", "--out", "lives", "--master", "local[2]")
 
-    assert lived.code == 0, lived
+    assert (lived.code, lived.err) == (0, ""), lived
     assert lived.out == b"20 items in lives: confirmed 1, open 19\n"
     assert list((tmp_path / "lives").glob("date=*/server=*/queue=jobs/*.parquet"))
 
