@@ -17,7 +17,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import attackers, hung, loadgen, stalls_http, stalls_queue, stalls_server, tables, web
+from bench import (
+    attackers,
+    hung,
+    loadgen,
+    pipes,
+    stalls_http,
+    stalls_queue,
+    stalls_server,
+    tables,
+    web,
+)
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.fanout import fanout
@@ -53,7 +63,10 @@ BACKLOG: dict[str, Scenario] = {
     "handoff": handoff,
     "hung": hung.hung,
 }
-SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}
+SPARK: dict[str, Scenario] = {
+    "read": tables.read, "live": tables.live, "audit": tables.audit, "sink": pipes.sink,
+    "stream": pipes.stream, "micro": pipes.micro, "again": pipes.again, "jobs": pipes.jobs,
+}  # fmt: skip
 ATTACKERS: dict[str, Scenario] = {
     name: partial(attackers.beside, name=name) for name in attackers.ATTACKS
 } | {"main-job": attackers.main_job}

@@ -5,7 +5,8 @@ r"""Rows as requests, and the server of each.
 
 The server of a row is the one with the highest score among the fleet, by the row's key if it has
 one, else by its id. So all rows of one key go to one server, and a row goes to the same server in
-every attempt, from any partition.
+every attempt, from any partition. The order of a key's values does not count for that: some queues
+take {A,B} for {B,A}.
 
 One rule: a request is a function of its row, the scope and the epoch, and of nothing else.
 """
@@ -102,8 +103,14 @@ def _request(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes
             name = id_
             line += b"/id=%b%b" % (quoted(id_), suffix)
         if key:
-            name = key
-            line += b"/key=" + quoted(key)
+            if isinstance(key, bytes):
+                name = key
+                line += b"/key=" + quoted(key)
+            else:
+                if None in key:
+                    raise ValueError("a value of its key is null; leave it out of the array")
+                name = b",".join(map(quoted, sorted(key))) if len(key) > 1 else key[0]
+                line += b"/key=" + b",".join(map(quoted, key))
         if delay is not None:
             line += b"/delay=%dms" % _delay_ms(delay)
         if at is not None:
@@ -121,7 +128,9 @@ def _request(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes
     return name, head + value + b"\r\n"
 
 
-def _which(queue: str | None, id_: bytes | None, key: bytes | None) -> str:
+def _which(queue: str | None, id_: bytes | None, key: bytes | list[bytes] | None) -> str:
+    if isinstance(key, list):
+        key = b",".join(each or b"" for each in key)
     said = [("queue", queue), ("id", id_), ("key", key)]
     words = [
         f"{name} {shown(text.decode('utf-8', 'replace') if isinstance(text, bytes) else text)}"
@@ -143,6 +152,8 @@ def _decoded(name: str, column: pa.Array) -> list[Any]:
     import pyarrow as pa
 
     kind = column.type
+    if pa.types.is_list(kind):
+        return column.cast(pa.list_(pa.binary())).to_pylist()  # type: ignore[no-any-return]
     if name in ("value", "id", "key"):
         if pa.types.is_integer(kind):
             column = column.cast(pa.string())
