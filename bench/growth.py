@@ -17,7 +17,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import attackers, hung, loadgen, stalls_http, stalls_queue, stalls_server, tables, web
+from bench import (
+    attackers,
+    hung,
+    loadgen,
+    pages,
+    stalls_http,
+    stalls_queue,
+    stalls_server,
+    tables,
+    web,
+)
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.fanout import fanout
@@ -63,6 +73,7 @@ STALLS: dict[str, Scenario] = {
 }
 WEB: dict[str, Scenario] = {
     "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes, "start": web.start,
+    "pages": pages.pages, "crowd": pages.crowd,
 }  # fmt: skip
 SCENARIOS = WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
