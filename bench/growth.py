@@ -21,6 +21,7 @@ from bench import (
     attackers,
     hung,
     loadgen,
+    pages,
     pipes,
     stalls_http,
     stalls_queue,
@@ -77,6 +78,7 @@ STALLS: dict[str, Scenario] = {
 WEB: dict[str, Scenario] = {
     "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes,
     "listings": web.listings, "start": web.start,
+    "pages": pages.pages, "crowd": pages.crowd,
 }  # fmt: skip
 SCENARIOS = WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {

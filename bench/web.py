@@ -236,7 +236,7 @@ def _in_turns(
     _setter(line, WARM_UP_S)
     for _ in range(bench.sizes.web_rounds):
         alone.append(quantile(_setter(line, bench.sizes.web_seconds), 0.99))
-        with _at_work(other, daemon.http_port or 0) as count:
+        with at_work(other, daemon.http_port or 0) as count:
             time.sleep(WARM_UP_S)
             before, began = count.value, time.monotonic()
             during.append(quantile(_setter(line, bench.sizes.web_seconds), 0.99))
@@ -286,7 +286,8 @@ def _scrapes(path: str, port: int, count: Any) -> None:
 
 
 @contextlib.contextmanager
-def _at_work(other: Callable[[int, Any], None], port: int) -> Iterator[Any]:
+def at_work(other: Callable[[int, Any], None], port: int) -> Iterator[Any]:
+    """Run this in a process of its own; yield its count."""
     fork = multiprocessing.get_context("fork")
     count = fork.Value("q", 0, lock=False)
 

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from kestrelpy.access import with_user
 from kestrelpy.core import Broker, Log, TransferRequest, Waiter
 from kestrelpy.errors import ClientError, Refused, fitted
 from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests, Work
@@ -105,6 +106,16 @@ class Conversation:
         self.last_command_ms = now_ms
         self._transfer: TransferRequest | None = None
         self._suggests_ms = now_ms
+
+    @property
+    def user(self) -> str | None:
+        """The user who is logged in; None: nobody is, or nobody has to be."""
+        return self._gate.user if self._gate is not None else None
+
+    @property
+    def who(self) -> str:
+        """The user who is logged in, else the peer."""
+        return self.user or self.holder.name
 
     # -- the turn ---------------------------------------------------------------------------
 
@@ -380,9 +391,7 @@ class Conversation:
         count = len(queue.reader.live) if queue is not None else 0
         rests = QueueAdmin(self.broker, self.host).delete(command.name, now_ms)
         if rests is not None:
-            self.host.actions.note(
-                self.holder.name, "delete", now_ms, command.name, count, rests=rests
-            )
+            self.host.actions.note(self.who, "delete", now_ms, command.name, count, rests=rests)
         if command.noreply:
             return
         if rests is None:
@@ -428,4 +437,4 @@ class Conversation:
         peer = self.holder.name
         end = self.host.log_limit.take(address_of(peer), self.last_command_ms)
         if end is not None:
-            _log.warning("%s: %s%s", peer, text, end)
+            _log.warning("%s: %s%s", with_user(peer, self.user), text, end)

@@ -73,6 +73,11 @@ class LoginGate:
         self._login: Login | None = None
 
     @property
+    def user(self) -> str | None:
+        """The name of the user who is logged in; None: nobody is."""
+        return self._grant.name if self._grant is not None else None
+
+    @property
     def is_waiting(self) -> bool:
         """True while a login is checked."""
         return self._login is not None and not self._login.is_over

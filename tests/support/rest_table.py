@@ -356,6 +356,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.stats_facts.ServerFacts operations.item_facts.DeathFacts
         operations.item_facts.GoneFacts operations.item_facts.Inspection
         operations.stats_facts.Totals operations.lists.connections.ConnectionFacts
+        operations.lists.connections.Listening
         operations.lists.deaths.DeathFilter operations.lists.deaths.Deaths
         operations.lists.deaths.ListedDeath operations.lists.delays.DelayedFacts
         operations.lists.finding.Found

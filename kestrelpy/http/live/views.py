@@ -20,12 +20,12 @@ from kestrelpy.http.admin import (
     row_of_item,
     rows_of_schedules,
     shown,
-    totals_of,
 )
 from kestrelpy.http.call import Call
 from kestrelpy.http.live.command_rates import CommandRates
 from kestrelpy.http.live.figures import percentile
 from kestrelpy.http.live.heat import Heat, percentiles
+from kestrelpy.http.live.journal_walk import JournalWalk
 from kestrelpy.http.live.rings import Ring
 from kestrelpy.http.live.rows import QueueOrders, Wanted, row_of_queue, table
 from kestrelpy.http.live.sampler import Sampler
@@ -85,6 +85,7 @@ class Sources(NamedTuple):
     samples: Sampler
     orders: QueueOrders
     commands: CommandRates
+    journals: JournalWalk
     server: Callable[[], Members]  # the figures that only the live side has
 
 
@@ -224,12 +225,14 @@ async def _schedules(view: View, call: Call, sources: Sources) -> Rendered:
 
 
 async def _journal(view: View, call: Call, sources: Sources) -> Rendered:
-    totals, counters = await totals_of(call), call.broker.counters
+    found = await sources.journals.totals(call, sources.samples.ticks)
+    totals, counters = found.queues, call.broker.counters
     ring = sources.samples.rings.of(view.range)
     return Rendered({
         "health": totals.health, "unwell": totals.unwell, "syncs": counters.sync_us.count,
         "batches": counters.batch_records.count, **_syncs(call, sources.samples),
-        **sources.server(), "mode": call.host.mode, **await members_of_journals(call),
+        **sources.server(), "mode": call.host.mode, **members_of_journals(call, found.segments),
+        "last_backup_ms": found.last_backup_ms,
         "append": _newest(ring, call),
     }, ring)  # fmt: skip
 

@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         return ConnectionFacts(
             self.number, self._wire.name, talk.holder.name, len(talk.holder.leases),
             talk.is_waiting, idle_ms, self.held_bytes, talk.commands, held_items(talk.holder),
-            waited_for(talk.waiter),
+            waited_for(talk.waiter), talk.user,
         )  # fmt: skip
 
     def eof_received(self) -> bool:

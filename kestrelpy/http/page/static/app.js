@@ -2,24 +2,25 @@
 //
 //     address ──▶ page: title, tools, elements, query ──▶ Live ──▶ page.update(view), each second
 
-import { Clients } from "/page/clients.js";
-import { DeadQueues } from "/page/dead.js";
-import { sentence, tell } from "/page/dialogs.js";
-import { el } from "/page/dom.js";
-import { Find } from "/page/find.js";
-import { Item } from "/page/item.js";
-import { look } from "/page/jobs.js";
-import { Journal } from "/page/journal.js";
-import { listen, showHelp } from "/page/keyboard.js";
-import { Live } from "/page/live.js";
-import { Overview } from "/page/overview.js";
-import { Queue } from "/page/queue.js";
-import { Queues } from "/page/queues.js";
-import { Schedules } from "/page/schedules.js";
-import { atStranger, signIn, user } from "/page/server.js";
-import { askForUser } from "/page/sign_in.js";
-import { showVerdict } from "/page/verdict.js";
-import { setNow, setZone } from "/page/words.js";
+import { Clients } from "./clients.js";
+import { setWire } from "./commands.js";
+import { DeadQueues } from "./dead.js";
+import { sentence, tell } from "./dialogs.js";
+import { alertLine, buttonRow, el } from "./dom.js";
+import { Find } from "./find.js";
+import { Item } from "./item.js";
+import { look } from "./jobs.js";
+import { Journal } from "./journal.js";
+import { listen, showHelp } from "./keyboard.js";
+import { Live } from "./live.js";
+import { Overview } from "./overview.js";
+import { Queue } from "./queue.js";
+import { Queues } from "./queues.js";
+import { Schedules } from "./schedules.js";
+import { atStranger, signIn, user } from "./server.js";
+import { askForUser } from "./sign_in.js";
+import { showVerdict } from "./verdict.js";
+import { params, setNow, setZone } from "./words.js";
 
 const PAGES = { overview: Overview, dead: DeadQueues, schedules: Schedules, clients: Clients, connections: Clients, journal: Journal, find: Find };
 const main = document.getElementById("main");
@@ -66,10 +67,10 @@ function open() {
     if (link.hash === `#/${here}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const error = el("p", { class: "error", role: "alert" });
+  const error = alertLine();
   const content = el("div", { class: "page" }, ...page.elements);
   const heading = el("h2", { tabindex: "-1" }, page.title);
-  main.replaceChildren(el("div", { class: "head" }, heading, el("div", { class: "buttons" }, ...(page.tools ?? []).filter(Boolean))), error, content);
+  main.replaceChildren(el("div", { class: "head" }, heading, buttonRow(...(page.tools ?? []).filter(Boolean))), error, content);
   const again = focused && main.contains(document.getElementById(focused)) ? document.getElementById(focused) : null;
   if (again) again.focus();
   else if (!isFirst) heading.focus({ preventScroll: true });
@@ -81,6 +82,7 @@ function open() {
 function watch(shown, error, content) {
   live = new Live(new URLSearchParams(shown.query), (view) => {
     if (view.now_ms) setNow(view.now_ms);
+    if (view.server) setWire(view.server);
     if (view.verdict) showVerdict(view);
     error.textContent = view.error ? sentence(view.error.description) : "";
     content.classList.toggle("stale", Boolean(view.error));
@@ -102,7 +104,7 @@ pauseButton.addEventListener("click", () => {
 document.getElementById("find").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = find.value.trim();
-  if (text) location.hash = `/find?${new URLSearchParams({ text })}`;
+  if (text) location.hash = `/find?${params({ text })}`;
 });
 
 // -- choices that a browser remembers -------------------------------------------------------

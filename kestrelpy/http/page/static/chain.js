@@ -1,10 +1,8 @@
 // Who waits for whom: from a key to its holder, to the key that this one waits for, to its holder, …
 
-import { el } from "/page/dom.js";
-import { itemLink } from "/page/places.js";
-import { pathOf } from "/page/queue_actions.js";
-import { ask } from "/page/server.js";
-
+import { button, el, itemLink } from "./dom.js";
+import { pathOf } from "./queue_actions.js";
+import { ask } from "./server.js";
 
 const STEPS_MAX = 16;
 const BEHIND = /^behind key (.*) held by item (\d+)$/s;
@@ -31,6 +29,6 @@ export async function followChain(queue, id, list, signal) {
 
 export function chainButton(queue, row) {
   const list = el("ol", { class: "chain", "aria-live": "polite" });
-  const button = el("button", { type: "button", class: "small", onclick: () => { button.hidden = true; followChain(queue, row.holder, list); } }, "Show the chain");
-  return el("div", {}, button, list);
+  const show = button("Show the chain", () => { show.hidden = true; followChain(queue, row.holder, list); }, { class: "small" });
+  return el("div", {}, show, list);
 }

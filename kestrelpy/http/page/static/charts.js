@@ -6,23 +6,23 @@
 //         │      ___/‾‾│‾‾\______        │   ▽ an action; the part before the history is shaded
 //     15:00 ───────────────────────── 16:00
 
-import { el, renew, say, svg } from "/page/dom.js";
-import { pointsMax } from "/page/live.js";
-import { minute, moment } from "/page/words.js";
+import { el, renew, say, svg } from "./dom.js";
+import { pointsMax } from "./live.js";
+import { minute, moment } from "./words.js";
 
 const WIDTH = 600;
 const HEIGHT = 120;
 const TABLE_ROWS = 12;
 const PARTS = [12, 6, 3, 2, 1]; // how much of the range is drawn if the history is short
 
-export function largest(all) {
+function largest(all) {
   let most = 0;
   for (const values of all) for (const value of values) if (value > most) most = value;
   return most;
 }
 
 // The end of the scale: 1, 2 or 5 times a power of ten.
-export function tens(most) {
+function tens(most) {
   if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
   return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= most);
@@ -58,6 +58,16 @@ function area(above, below, top, x) {
   return `M${over.join("L")}L${under.join("L")}Z`;
 }
 
+// A drawing with its title, its legend of [class, word, value], and the table that says the same.
+export function figure(title, keys, plot, times, heads, rows) {
+  const key = (kind) => svg("svg", { viewBox: "0 0 16 10", "aria-hidden": "true" },
+    kind[0] === "a" ? svg("rect", { class: kind, width: 16, height: 10, rx: 2 }) : svg("path", { class: kind, d: "M0 5H16" }));
+  return el("figure", {},
+    el("figcaption", {}, el("span", { class: "title" }, title), el("span", { class: "legend" }, ...keys.map(([kind, word, value]) => el("span", {}, key(kind), `${word} `, value)))),
+    el("div", { class: "plot" }, ...plot), el("div", { class: "times" }, ...times),
+    el("div", { class: "hidden" }, el("table", {}, el("caption", {}, title), el("thead", {}, el("tr", {}, ...heads.map((each) => el("th", { scope: "col" }, each)))), rows)));
+}
+
 export class Chart {
   // `series` is [[name in the history, word]], `shown` words a value, `scale` ends the axis.
   constructor(title, series, shown, { isStacked = false, scale = tens, marks = false } = {}) {
@@ -79,13 +89,8 @@ export class Chart {
     this.values = series.map(() => el("b"));
     this.isMarked = marks;
     this.rows = el("tbody");
-    this.heads = el("tr", {}, el("th", { scope: "col" }, "Time"), ...series.map(([, word]) => el("th", { scope: "col" }, word)));
-    this.element = el("figure", {},
-      el("figcaption", {}, el("span", { class: "title" }, title), el("span", { class: "legend" }, ...series.map(([, word], at) =>
-        el("span", {}, svg("svg", { viewBox: "0 0 16 10", "aria-hidden": "true" }, isStacked ? svg("rect", { class: `a${at}`, width: 16, height: 10, rx: 2 }) : svg("path", { class: `s${at}`, d: "M0 5H16" })), `${word} `, this.values[at])))),
-      el("div", { class: "plot" }, this.top, this.middle, this.drawing),
-      el("div", { class: "times" }, this.from, this.when, this.until),
-      el("div", { class: "hidden" }, el("table", {}, el("caption", {}, title), el("thead", {}, this.heads), this.rows)));
+    this.element = figure(title, series.map(([, word], at) => [`${kind}${at}`, word, this.values[at]]), [this.top, this.middle, this.drawing],
+      [this.from, this.when, this.until], ["Time", ...series.map(([, word]) => word)], this.rows);
   }
 
   update(history, actions = []) {

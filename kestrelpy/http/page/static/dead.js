@@ -1,17 +1,14 @@
 // Dead letters: over all queues, and of one queue by reason.
 
-import { bar } from "/page/charts.js";
-import { actionButton, field } from "/page/dialogs.js";
-import { button, el, framed, isHeld, note, renew, say } from "/page/dom.js";
-import { List } from "/page/lists.js";
-import { pause } from "/page/live.js";
-import { given, itemAt, itemLink } from "/page/places.js";
-import { nameCell, pager } from "/page/queues.js";
-import { pathOf } from "/page/queue_actions.js";
-import { actOnDead, Selection } from "/page/selection.js";
-import { ask } from "/page/server.js";
-import { Table } from "/page/tables.js";
-import { bytes, counted, nowMs, number, parseTime, quoted, times } from "/page/words.js";
+import { bar } from "./charts.js";
+import { actionButton, field } from "./dialogs.js";
+import { alertLine, button, el, framed, given, h3, isHeld, itemAt, itemLink, note, nothing, renew, say } from "./dom.js";
+import { List } from "./lists.js";
+import { pathOf } from "./queue_actions.js";
+import { nameCell, pager } from "./queues.js";
+import { actOnDead, Selection } from "./selection.js";
+import { numberColumn, Table } from "./tables.js";
+import { bytes, counted, nowMs, number, params, parseTime, quoted, times } from "./words.js";
 
 const REASONS_SHOWN = 100;
 const LOOK_MS = 5000;
@@ -23,9 +20,9 @@ export class DeadQueues {
     this.title = "Dead letters";
     this.table = new Table("Queues with dead letters", [
       { label: "Queue", kind: "name", key: (r) => [r.level, r.why], node: (r) => nameCell(r, "dead") },
-      { label: "Dead", kind: "n", marks: true, text: (r) => number(r.dead) },
-      { label: "Ready", kind: "n", marks: true, text: (r) => number(r.ready) },
-      { label: "Leased", kind: "n", marks: true, text: (r) => number(r.leased) },
+      numberColumn("Dead", "dead", { marks: true }),
+      numberColumn("Ready", "ready", { marks: true }),
+      numberColumn("Leased", "leased", { marks: true }),
     ], "No queue has dead letters.");
     this.pager = pager(this.offset, change);
     this.elements = [this.table.element, this.pager.element];
@@ -50,7 +47,6 @@ export class Dead extends List {
       died_before_ms: parameters.before ? parseTime(parameters.before) : null, attempts_least: Number.parseInt(parameters.attempts, 10) || null,
     };
     this.query = { view: "dead", queue: name, ...given(parameters, "after"), ...(parameters.reason ? { key: parameters.reason } : {}) };
-    this.ending = new AbortController();
     this.reasons = el("div", {});
     this.said = el("p", { role: "status", class: "chosen-words" });
     const act = (action) => () => actOnDead(action, this.selection());
@@ -60,18 +56,18 @@ export class Dead extends List {
       { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemAt(name, r.id) },
       { label: "Reason", kind: "t", text: (r) => r.reason || NO_REASON },
       { label: "Died", time: (r) => r.died_ms },
-      { label: "Attempts", kind: "n", text: (r) => number(r.attempts) },
+      numberColumn("Attempts", "attempts"),
       { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
     ], "No dead letters here.", { select: () => this.tell() });
-    this.elements = [el("h3", {}, "By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, this.steps];
+    this.elements = [h3("By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, this.steps];
     this.tell();
-    this.watch();
+    this.every(LOOK_MS, async () => this.showReasons(await this.ask(`${pathOf(this.name)}/dead/reasons?limit=${REASONS_SHOWN}`)));
   }
 
   filters(parameters) {
     const box = (id, more = {}) => el("input", { id, value: parameters[id] ?? "", ...more });
     const [from, before, attempts] = [box("from", { placeholder: "14:00, or a date" }), box("before", { placeholder: "now" }), box("attempts", { type: "number", min: 0 })];
-    const error = el("p", { class: "error", role: "alert" });
+    const error = alertLine();
     const form = el("form", { class: "tools", onsubmit: (event) => {
       event.preventDefault();
       const bad = [from, before].find((each) => each.value.trim() && parseTime(each.value) === null);
@@ -89,27 +85,18 @@ export class Dead extends List {
 
   tell() { say(this.said, `Chosen: ${this.selection().words()}`); }
 
-  async watch() {
-    while (!this.ending.signal.aborted) {
-      try {
-        if (!document.hidden) this.showReasons(await ask(`${pathOf(this.name)}/dead/reasons?limit=${REASONS_SHOWN}`, { signal: this.ending.signal }));
-      } catch { /* the stream says that the server is away */ }
-      await pause(LOOK_MS, this.ending.signal);
-    }
-  }
-
   showReasons(said) {
     if (isHeld() && this.reasons.key) return;
     renew(this.reasons, [said, Math.floor(nowMs / 10000)], () => this.reasonTable(said));
   }
 
   reasonTable({ reasons: rows, matched, is_complete: isComplete }) {
-    if (!rows.length) return el("p", { class: "none" }, "No dead letters.");
+    if (!rows.length) return nothing("No dead letters.");
     const most = rows[0].count;
     const heads = ["Reason", "Dead", "", "First", "Last", "Sample"];
     const body = rows.map((row) => {
       const isHere = this.filter.reason === row.reason;
-      const pick = el("a", { href: `#/queues/${quoted(this.name)}/dead?${new URLSearchParams(isHere ? {} : { reason: row.reason })}`, "aria-current": isHere ? "true" : null }, row.reason || NO_REASON);
+      const pick = el("a", { href: `#/queues/${quoted(this.name)}/dead?${params(isHere ? {} : { reason: row.reason })}`, "aria-current": isHere ? "true" : null }, row.reason || NO_REASON);
       return el("tr", { class: isHere ? "chosen" : null }, el("td", { class: "t", "data-label": "Reason" }, pick), el("td", { class: "n", "data-label": "Dead" }, number(row.count)),
         el("td", { class: "minor" }, bar(row.count, most)),
         el("td", { class: "minor" }, ...times(row.first_ms)), el("td", { "data-label": "Last" }, ...times(row.last_ms)),
@@ -124,6 +111,4 @@ export class Dead extends List {
     super.update(view);
     this.bar.hidden = !this.table.rows.size && !Object.keys(view.rows.rows).length;
   }
-
-  end() { this.ending.abort(); }
 }

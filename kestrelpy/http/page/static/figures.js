@@ -1,8 +1,7 @@
 // A strip of figures, and the list of what people did.
 
-import { el, exact, isHeld, renew, say } from "/page/dom.js";
-import { queueLink } from "/page/places.js";
-import { ago, counted, nowMs, times } from "/page/words.js";
+import { el, exact, h3, isHeld, nothing, queueLink, renew, say } from "./dom.js";
+import { ago, counted, nowMs, times } from "./words.js";
 
 export class Figures {
   // Each is [label, text(view), {marks, href}]: `marks` shows a change for a second.
@@ -23,8 +22,8 @@ export class Actions {
   constructor(withQueue) {
     this.withQueue = withQueue;
     this.list = el("ol", { class: "actions" });
-    this.none = el("p", { class: "none" }, "Nobody did anything since the start of the process.");
-    this.element = el("section", { hidden: true }, el("h3", {}, "What people did"), this.list, this.none);
+    this.none = nothing("Nobody did anything since the start of the process.");
+    this.element = el("section", { hidden: true }, h3("What people did"), this.list, this.none);
   }
 
   update({ actions }) {

@@ -1,14 +1,13 @@
 // What a text names, in all queues: every hit leads to its place.
 
-import { sentence } from "/page/dialogs.js";
-import { el, exact, note } from "/page/dom.js";
-import { itemAt, queueAt } from "/page/places.js";
-import { ask } from "/page/server.js";
-import { quoted } from "/page/words.js";
+import { sentence } from "./dialogs.js";
+import { el, exact, itemAt, note, nothing, queueAt } from "./dom.js";
+import { Asking } from "./live.js";
+import { params, quoted } from "./words.js";
 
 const KINDS = { queue: "Queue", item: "Item", marker: "Marker", token: "Token of a lease", id: "Dedupe id", key: "Key" };
 
-export function placeOfHit(hit) {
+function placeOfHit(hit) {
   return hit.item === null ? queueAt(hit.queue) : itemAt(hit.queue, hit.item);
 }
 
@@ -17,32 +16,28 @@ function words(text, hit) {
   return hit.kind === "item" ? `item ${hit.item} of ${hit.queue}` : `${text}: item ${hit.item} of ${hit.queue}`;
 }
 
-export class Find {
+export class Find extends Asking {
   constructor(_, { text = "" }) {
+    super();
     this.title = `Find ${text}`;
     this.query = { view: "queues", limit: 1 };
-    this.place = el("div", {}, el("p", { class: "none" }, "Looking…"));
+    this.place = el("div", {}, nothing("Looking…"));
     this.elements = [this.place];
-    this.ending = new AbortController();
     this.look(text);
   }
 
   async look(text) {
     try {
-      const { hits, is_whole: isWhole } = await ask(`/admin/find?${new URLSearchParams({ text })}`, { signal: this.ending.signal });
+      const { hits, is_whole: isWhole } = await this.ask(`/admin/find?${params({ text })}`);
       if (hits.length === 1 && isWhole) { location.replace(placeOfHit(hits[0])); return; }
       this.place.replaceChildren(hits.length ? el("ul", { class: "hits" }, ...hits.map((hit) => el("li", {},
         exact(KINDS[hit.kind] ?? hit.kind), el("a", { href: placeOfHit(hit) }, words(text, hit)),
-        hit.kind === "key" ? el("a", { href: `#/queues/${quoted(hit.queue)}/items?${new URLSearchParams({ key: text })}` }, "all items of this key") : null,
+        hit.kind === "key" ? el("a", { href: `#/queues/${quoted(hit.queue)}/items?${params({ key: text })}` }, "all items of this key") : null,
         hit.state ? exact(hit.state) : null)))
-        : el("p", { class: "none" }, "Nothing has this name, number, key or id. A key is found while an item holds it."));
+        : nothing("Nothing has this name, number, key or id. A key is found while an item holds it."));
       if (!isWhole) this.place.append(note("There may be more: these are the first."));
     } catch (error) {
-      if (!this.ending.signal.aborted) this.place.replaceChildren(el("p", { class: "error" }, sentence(error.message)));
+      if (!this.signal.aborted) this.place.replaceChildren(el("p", { class: "error" }, sentence(error.message)));
     }
   }
-
-  update() {}
-
-  end() { this.ending.abort(); }
 }

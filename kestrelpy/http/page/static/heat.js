@@ -1,8 +1,9 @@
 // How long items waited or were worked on, minute by minute: darker cells have more items; the two
 // lines are p50 and p99.
 
-import { el, renew, say, svg } from "/page/dom.js";
-import { minute, number, span } from "/page/words.js";
+import { figure } from "./charts.js";
+import { el, renew, say, svg } from "./dom.js";
+import { minute, number, span } from "./words.js";
 
 const COLUMNS = 60;
 const TABLE_ROWS = 12;
@@ -12,7 +13,7 @@ function edge(edges, cell) {
 }
 
 // The cell that this part of the items of a column keeps; null: it has none.
-export function cellOf(column, part) {
+function cellOf(column, part) {
   let left = column.reduce((sum, each) => sum + each, 0) * part;
   if (!left) return null;
   return column.findIndex((each) => { left -= each; return each > 0 && left <= 1e-9; });
@@ -29,14 +30,8 @@ export class Heat {
     this.edges = el("div", { class: "edges", "aria-hidden": "true" });
     [this.from, this.until] = [el("span"), el("span")];
     this.rows = el("tbody");
-    this.element = el("figure", {},
-      el("figcaption", {}, el("span", { class: "title" }, title), el("span", { class: "legend" },
-        el("span", {}, svg("svg", { viewBox: "0 0 16 10", "aria-hidden": "true" }, svg("path", { class: "p50", d: "M0 5H16" })), "p50 ", this.values[0]),
-        el("span", {}, svg("svg", { viewBox: "0 0 16 10", "aria-hidden": "true" }, svg("path", { class: "p99", d: "M0 5H16" })), "p99 ", this.values[1]))),
-      el("div", { class: "plot" }, this.edges, this.drawing),
-      el("div", { class: "times" }, this.from, this.until),
-      el("div", { class: "hidden" }, el("table", {}, el("caption", {}, title), el("thead", {}, el("tr", {},
-        ...["Minute", "Items", "p50", "p99"].map((each) => el("th", { scope: "col" }, each)))), this.rows)));
+    this.element = figure(title, [["p50", "p50", this.values[0]], ["p99", "p99", this.values[1]]], [this.edges, this.drawing], [this.from, this.until],
+      ["Minute", "Items", "p50", "p99"], this.rows);
   }
 
   update(view) {

@@ -1,66 +1,58 @@
 // One item: its life, why it is not delivered, its body.
 
-import { blockerOf, followChain } from "/page/chain.js";
-import { bytesOf, Body } from "/page/bodies.js";
-import { save } from "/page/copying.js";
-import { actionButton, sentence, tell } from "/page/dialogs.js";
-import { el, facts, renew, say } from "/page/dom.js";
-import { leaseButtons } from "/page/leases.js";
-import { Life } from "/page/life.js";
-import { pause } from "/page/live.js";
-import { queueAt } from "/page/places.js";
-import { pathOf, removeItem, retryItem } from "/page/queue_actions.js";
-import { actOnDead, Selection } from "/page/selection.js";
-import { ask, Refused, request } from "/page/server.js";
-import { ago, bytes, moment, nowMs, number, span, times } from "/page/words.js";
+import { Body, bytesOf } from "./bodies.js";
+import { blockerOf, followChain } from "./chain.js";
+import { save } from "./commands.js";
+import { actionButton, sentence, tell } from "./dialogs.js";
+import { buttonRow, el, facts, nothing, queueAt, renew, say } from "./dom.js";
+import { leaseButtons } from "./leases.js";
+import { Life } from "./life.js";
+import { Asking } from "./live.js";
+import { pathOf, removeItem, retryItem } from "./queue_actions.js";
+import { actOnDead, Selection } from "./selection.js";
+import { Refused, request } from "./server.js";
+import { ago, bytes, moment, nowMs, number, span, times } from "./words.js";
 
 const BODY_BYTES = 65536;
 const LOOK_MS = 2000;
 
 // The server's reason as a sentence; times in it are milliseconds since 1970.
-export function whySentence(why) {
+function whySentence(why) {
   return sentence(why.replace(/\blent\b/, "leased").replace(/\b(1\d{12})\b/, (ms) => `${moment(Number(ms))}, ${ago(Number(ms), nowMs)}`)
     .replace(/^behind (\d+) others?$/, (_, count) => `${number(Number(count))} ${count === "1" ? "item is" : "items are"} before it`));
 }
 
-export class Item {
+export class Item extends Asking {
   constructor([queue, , number_], _, change) {
+    super();
     this.queue = queue;
     this.id = Number.parseInt(number_, 10) || 0;
     this.title = `${queue} ▸ item ${this.id}`;
     this.query = { view: "queue", queue };
-    this.ending = new AbortController();
     this.gone = el("p", { class: "error", role: "status" });
     this.why = el("p", { class: "why" });
     this.chain = el("ol", { class: "chain" });
     this.facts = el("div");
     this.body = el("div", {});
-    this.life = new Life(queue, this.id, this.ending.signal);
-    this.tools = [el("div", { class: "buttons" })];
+    this.life = new Life(queue, this.id, this.signal);
+    this.tools = [buttonRow()];
     this.elements = [el("p", { class: "back" }, el("a", { href: queueAt(queue, "items") }, `Items of ${queue}`), " · ", el("a", { href: queueAt(queue) }, "The queue")),
       this.gone, el("section", { class: "verdict", "aria-label": "Why it is not delivered" }, this.why, this.chain), this.facts, this.life.element, this.body];
-    this.watch();
+    this.wanted = BODY_BYTES;
+    this.every(LOOK_MS, () => this.look());
   }
 
-  async watch() {
-    const { signal } = this.ending;
-    let size = BODY_BYTES;
-    while (!signal.aborted) {
-      try {
-        if (!document.hidden || size) {
-          const item = await ask(`${pathOf(this.queue)}/items/${this.id}?body=${size}`, { signal });
-          this.show(item, size > 0);
-          size = 0;
-        }
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error instanceof Refused && error.status !== 401) this.end_of(error);
-      }
-      await pause(LOOK_MS, signal);
+  async look() {
+    try {
+      const item = await this.ask(`${pathOf(this.queue)}/items/${this.id}?body=${this.wanted}`);
+      this.show(item, this.wanted > 0);
+      this.wanted = 0;
+    } catch (error) {
+      if (error instanceof Refused && error.status !== 401) this.endOf(error);
     }
   }
 
-  end_of(error) {
+  endOf(error) {
     say(this.gone, sentence(error.message));
     this.tools[0].replaceChildren();
     this.why.parentElement.hidden = true;
@@ -76,7 +68,7 @@ export class Item {
     say(this.why, `${states[item.state] ?? item.state} ${item.state === "dead" ? sentence(item.reason ?? "no reason was given") : whySentence(item.why)}`);
     renew(this.chain, blockerOf(item.why), () => {
       const blocker = blockerOf(item.why);
-      if (blocker) followChain(this.queue, blocker.holder, this.chain, this.ending.signal);
+      if (blocker) followChain(this.queue, blocker.holder, this.chain, this.signal);
       return [];
     });
     const shown = [["State", item.state], ["Attempts", number(item.attempts)], ["Marker", String(item.marker ?? "–")], ["Stored", ...times(item.stored_ms)],
@@ -88,7 +80,7 @@ export class Item {
     if (!this.tools[0].contains(document.activeElement)) renew(this.tools[0], [item.state, item.token], () => this.buttons(item));
     if (hasBody) {
       this.body.replaceChildren(item.body === undefined && item.base64 === undefined
-        ? el("p", { class: "none" }, "Its body cannot be read.") : new Body(item, () => this.download(item)).element);
+        ? nothing("Its body cannot be read.") : new Body(item, () => this.download(item)).element);
     }
     if (isFirst || isChanged) this.life.look();
   }
@@ -106,15 +98,11 @@ export class Item {
 
   async download(item) {
     try {
-      const answer = await request(`${pathOf(this.queue)}/items/${this.id}/body`, { signal: this.ending.signal });
+      const answer = await request(`${pathOf(this.queue)}/items/${this.id}/body`, { signal: this.signal });
       save(await answer.blob(), `${this.queue}-${this.id}`);
     } catch (error) {
       if (item.is_cut) tell(sentence(error.message));
       else save(new Blob([bytesOf(item)]), `${this.queue}-${this.id}`);
     }
   }
-
-  update() {}
-
-  end() { this.ending.abort(); }
 }

@@ -1,6 +1,7 @@
 // The page by keyboard.
 
-import { el, facts, note } from "/page/dom.js";
+import { openForm } from "./dialogs.js";
+import { buttonRow, el, facts, note } from "./dom.js";
 
 const GO = { o: "overview", q: "queues", d: "dead", s: "schedules", c: "clients", j: "journal" };
 const HELP = [["/", "find"], ["g o, g q, g d", "overview, queues, dead letters"], ["g s, g c, g j", "schedules, clients, journal"], ["j, k", "next row, row before"], ["Enter", "open the row"],
@@ -24,11 +25,8 @@ function actions() {
 }
 
 export function showHelp() {
-  const dialog = el("dialog", { "aria-labelledby": "help-title", onclose: () => dialog.remove() }, el("form", { onsubmit: (event) => { event.preventDefault(); dialog.close(); } },
-    el("h2", { id: "help-title" }, "Keyboard"), facts(HELP.map(([key, word]) => [el("span", {}, ...key.split(", ").map((each) => el("kbd", {}, each))), word]), "keys"),
-    note("The order of a table rests while the pointer or the focus is on it."), el("div", { class: "buttons" }, el("button", { type: "submit" }, "Close"))));
-  document.body.append(dialog);
-  dialog.showModal();
+  const dialog = openForm("Keyboard", [facts(HELP.map(([key, word]) => [el("span", {}, ...key.split(", ").map((each) => el("kbd", {}, each))), word]), "keys"),
+    note("The order of a table rests while the pointer or the focus is on it."), buttonRow(el("button", { type: "submit" }, "Close"))], () => dialog.close());
 }
 
 export function listen(find, pause) {

@@ -1,11 +1,11 @@
 // What can be done with a lease, in place of its holder: renew it, give the item back, make it a
 // dead letter. It ends the delivery that was looked at, and no later one.
 
-import { actionButton, confirm, field } from "/page/dialogs.js";
-import { el } from "/page/dom.js";
-import { curl, pathOf } from "/page/queue_actions.js";
-import { ask, mayWork } from "/page/server.js";
-import { nc, percent } from "/page/words.js";
+import { curl, nc, percent } from "./commands.js";
+import { actionButton, confirm, field } from "./dialogs.js";
+import { el } from "./dom.js";
+import { pathOf } from "./queue_actions.js";
+import { ask, mayWork } from "./server.js";
 
 // Buttons of one lease: {id, token, holder, began_ms}; `ends_ms` is null for one by connection.
 export function leaseButtons(queue, lease, { only } = {}) {
@@ -27,13 +27,13 @@ function holderOf({ holder, token }) {
   return isToken ? `The client with token ${token} is not told: its confirm will be refused.` : `The client ${holder} goes on without the lease: its next close confirms nothing.`;
 }
 
-const byToken = ({ holder, token }, line) => (holder === "token" && token ? [nc(line)] : []);
+const byToken = ({ holder, token }, line) => (holder === "token" && token ? nc(line) : []);
 
 function release(queue, lease) {
   const path = pathTo(queue, lease, { counts: true });
   confirm({
     title: `Release the lease of item ${lease.id}?`, label: "Release",
-    inner: [el("p", {}, `1 item goes back to ${queue}, and the next client may get it; the attempt counts. ${holderOf(lease)}`)],
+    text: `1 item goes back to ${queue}, and the next client may get it; the attempt counts. ${holderOf(lease)}`,
     commands: () => [...byToken(lease, `get ${queue}/abort/token=${lease.token}`), curl("DELETE", path)],
     async run() {
       await ask(path, { method: "DELETE" });
@@ -61,7 +61,7 @@ function deadLetter(queue, lease) {
   const path = () => pathTo(queue, lease, { bury: why.value });
   confirm({
     title: `Make item ${lease.id} a dead letter?`, label: "Dead-letter", danger: true,
-    inner: [el("p", {}, `1 item becomes a dead letter at once. ${holderOf(lease)}`), field("Reason", why)],
+    text: `1 item becomes a dead letter at once. ${holderOf(lease)}`, inner: [field("Reason", why)],
     commands: () => [...byToken(lease, `get ${queue}/abort/dead=${percent(why.value)}/token=${lease.token}`), curl("DELETE", path())],
     async run() {
       await ask(path(), { method: "DELETE" });

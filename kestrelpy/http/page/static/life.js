@@ -1,10 +1,10 @@
 // The life of an item as a timeline: from memory at once, from the journal on request, with progress
 // and a button that stops.
 
-import { button, el, exact, say } from "/page/dom.js";
-import { pathOf } from "/page/queue_actions.js";
-import { ask, Refused } from "/page/server.js";
-import { ago, bytes, moment, nowMs, span } from "/page/words.js";
+import { button, buttonRow, el, exact, h3, say, statusLine } from "./dom.js";
+import { pathOf } from "./queue_actions.js";
+import { ask, Refused } from "./server.js";
+import { ago, bytes, moment, nowMs, span } from "./words.js";
 
 const HOW = { leased: "to", dead: "for", "came from": "", moved: "to", moving: "to" };
 
@@ -13,10 +13,10 @@ export class Life {
     this.path = `${pathOf(queue)}/items/${id}/life`;
     this.signal = signal;
     this.list = el("ol", { class: "life" });
-    this.said = el("p", { class: "exact", role: "status" });
+    this.said = statusLine();
     this.more = button("Look in the journal", () => this.read(), { class: "small" });
     this.stop = button("Stop", () => { this.isStopped = true; }, { class: "small", hidden: true });
-    this.element = el("section", { hidden: true }, el("h3", {}, "Life"), this.list, el("div", { class: "buttons" }, this.more, this.stop, this.said));
+    this.element = el("section", { hidden: true }, h3("Life"), this.list, buttonRow(this.more, this.stop, this.said));
   }
 
   async look() {

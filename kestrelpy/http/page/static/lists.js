@@ -1,19 +1,33 @@
 // The items, keys and leases of one queue.
 
-import { chainButton } from "/page/chain.js";
-import { button, el } from "/page/dom.js";
-import { leaseButtons } from "/page/leases.js";
-import { given, itemAt, itemLink } from "/page/places.js";
-import { Table } from "/page/tables.js";
-import { bytes, nowMs, number, quoted, span } from "/page/words.js";
+import { chainButton } from "./chain.js";
+import { button, buttonRow, el, given, itemAt, itemLink } from "./dom.js";
+import { leaseButtons } from "./leases.js";
+import { Asking } from "./live.js";
+import { numberColumn, Table } from "./tables.js";
+import { bytes, nowMs, params, quoted, span } from "./words.js";
 
 const STATES = ["ready", "leased", "delayed", "dead", "done"];
 const SOON_MS = 10000;
 
 export const printed = (text) => text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (each) => `⟨${each.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`);
 
-export class List {
+export function itemColumns(name) {
+  return [
+    { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemAt(name, r.id) },
+    { label: "State", marks: true, text: (r) => r.state },
+    { label: "Stored", time: (r) => r.stored_ms },
+    numberColumn("Attempts", "attempts", { minor: true }),
+    { label: "Marker", kind: "n", minor: true, text: (r) => r.marker ?? "–" },
+    { label: "Key", kind: "t", minor: true, text: (r) => r.key ?? "–" },
+    { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
+    { label: "Body", kind: "t body", minor: true, text: (r) => printed(r.body ?? `base64: ${r.base64}`).slice(0, 120) },
+  ];
+}
+
+export class List extends Asking {
   constructor(change) {
+    super();
     this.next = button("Next", () => change({ after: this.view.next }), { id: "next" });
     this.first = button("From the beginning", () => change({ after: null }));
     this.steps = el("div", { class: "tools" }, this.first, this.next);
@@ -32,19 +46,11 @@ export class Items extends List {
     super(change);
     const state = STATES.includes(parameters.state) ? parameters.state : "";
     this.query = { view: "items", queue: name, ...given({ ...parameters, state }, "state", "key", "after") };
-    const by = el("select", { id: "state", onchange: () => change({ state: by.value, after: null }) },
+    const by = el("select", { id: "item-state", onchange: () => change({ state: by.value, after: null }) },
       el("option", { value: "" }, "any, delayed ones not"), ...STATES.map((each) => el("option", {}, each)));
     by.value = state;
     const key = el("input", { id: "key", type: "search", value: parameters.key ?? "", maxlength: 1024, onchange: () => change({ key: key.value, after: null }) });
-    this.table = new Table("Items", [
-      { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemAt(name, r.id) },
-      { label: "State", marks: true, text: (r) => r.state },
-      { label: "Stored", time: (r) => r.stored_ms },
-      { label: "Attempts", kind: "n", minor: true, text: (r) => number(r.attempts) },
-      { label: "Key", kind: "t", minor: true, text: (r) => r.key ?? "–" },
-      { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
-      { label: "Body", kind: "t body", minor: true, text: (r) => printed(r.body ?? `base64: ${r.base64}`).slice(0, 120) },
-    ], state === "delayed" ? "No item is delayed." : "No item is here. Those that are delayed have no place yet: choose their state.");
+    this.table = new Table("Items", itemColumns(name), state === "delayed" ? "No item is delayed." : "No item is here. Those that are delayed have no place yet: choose their state.");
     this.elements = [el("div", { class: "tools" }, el("label", {}, "State", by), el("label", {}, "Key", key)), this.table.element, this.steps];
   }
 }
@@ -54,8 +60,8 @@ export class Keys extends List {
     super(change);
     this.query = { view: "keys", queue: name, ...given(parameters, "after") };
     this.table = new Table("Keys that items wait for", [
-      { label: "Key", kind: "t", text: (r) => r.key, href: (r) => `#/queues/${quoted(name)}/items?${new URLSearchParams({ key: r.key })}` },
-      { label: "Items waiting", kind: "n", marks: true, text: (r) => number(r.waiting) },
+      { label: "Key", kind: "t", text: (r) => r.key, href: (r) => `#/queues/${quoted(name)}/items?${params({ key: r.key })}` },
+      numberColumn("Items waiting", "waiting", { marks: true }),
       { label: "Held by", key: (r) => [r.holder, r.holder_state], node: (r) => [itemLink(name, r.holder), ` ${r.holder_state}`] },
       { label: "Leased to", kind: "t", minor: true, text: (r) => r.lease_holder ?? "–" },
       { label: "Since", minor: true, time: (r) => r.began_ms },
@@ -77,9 +83,9 @@ export class Leases extends List {
       { label: "Holder", kind: "t", text: (r) => r.holder },
       { label: "Time left", key: (r) => [left(r), isSoon(r)], node: (r) => el("span", { class: isSoon(r) ? "level warn" : "" }, isSoon(r) ? "▲ " : "", left(r)) },
       { label: "Held for", minor: true, text: (r) => (r.began_ms ? span(nowMs - r.began_ms) : "–") },
-      { label: "Attempts", kind: "n", minor: true, text: (r) => number(r.attempts) },
+      numberColumn("Attempts", "attempts", { minor: true }),
       { label: "Token", kind: "n", minor: true, text: (r) => r.token ?? "–" },
-      { label: "Actions", key: (r) => [r.id, r.token, r.holder], node: (r) => el("div", { class: "buttons" }, ...leaseButtons(name, r)) },
+      { label: "Actions", key: (r) => [r.id, r.token, r.holder], node: (r) => buttonRow(...leaseButtons(name, r)) },
     ], "No item is leased.");
     this.elements = [this.table.element, this.steps];
   }

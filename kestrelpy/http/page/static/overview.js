@@ -1,11 +1,11 @@
 // The overview: the verdict, what flows, what waits, the queues in most trouble, what people did.
 
-import { Chart, Charts, clocks, twos } from "/page/charts.js";
-import { el } from "/page/dom.js";
-import { Actions, Figures } from "/page/figures.js";
-import { queueTable } from "/page/queues.js";
-import { Verdict } from "/page/verdict.js";
-import { bytes, number, rate, span } from "/page/words.js";
+import { Chart, Charts, clocks, twos } from "./charts.js";
+import { el, h3 } from "./dom.js";
+import { Actions, Figures } from "./figures.js";
+import { queueTable } from "./queues.js";
+import { Verdict } from "./verdict.js";
+import { bytes, number, rate, span } from "./words.js";
 
 export const flow = () => new Chart("Items a second", [["stored", "stored"], ["delivered", "delivered"], ["confirmed", "confirmed"]], rate);
 export const depth = () => new Chart("Items by state", [["ready", "ready"], ["leased", "leased"], ["delayed", "delayed"], ["dead", "dead"]], (value) => number(value === null ? value : Math.round(value)), { isStacked: true, marks: true });
@@ -31,13 +31,13 @@ export class Overview {
     this.figures = new Figures(
       ["Oldest item", (v) => span(v.oldest_ms)], ["Waiting, p99", (v) => span(v.wait_p99_ms)],
       ["Sync, p99", (v) => span(v.sync_p99_ms)],
-      ["Disk left", (v) => bytes(v.disk_free) + (v.disk_full_in_ms ? `, full in ${span(v.disk_full_in_ms)}` : ""), { href: "#/journal" }],
+      ["Disk left", (v) => bytes(v.disk_free) + (v.disk_full_in_ms == null ? "" : `, full in ${span(v.disk_full_in_ms)}`), { href: "#/journal" }],
       ["Dead a second", (v) => rate(v.rates.dead), { href: "#/dead" }],
       ["Queues", (v) => number(v.queues), { marks: true, href: "#/queues" }], ["Connections", (v) => number(v.connections), { href: "#/clients" }]);
     this.table = queueTable("The queues in most trouble", "No queue has an item.");
     this.actions = new Actions(true);
     this.elements = [this.verdict.element, this.flow.element, this.figures.element,
-      el("h3", {}, "Queues in most trouble"), this.table.element, this.actions.element, el("h3", {}, "Times"), this.times.element];
+      h3("Queues in most trouble"), this.table.element, this.actions.element, h3("Times"), this.times.element];
   }
 
   update(view) {

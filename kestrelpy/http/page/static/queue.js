@@ -1,23 +1,22 @@
 // One queue: a header with its state and actions, and tabs.
 
-import { Charts } from "/page/charts.js";
-import { Dead } from "/page/dead.js";
-import { actionButton } from "/page/dialogs.js";
-import { el, isHeld, renew } from "/page/dom.js";
-import { Actions, Figures } from "/page/figures.js";
-import { Items, Keys, Leases } from "/page/lists.js";
-import { depth, flow, oldest } from "/page/overview.js";
-import { Past } from "/page/past.js";
-import { queueAt } from "/page/places.js";
-import { deleteQueue, flushQueue, moveReady, pauseQueue } from "/page/queue_actions.js";
-import { Settings } from "/page/settings.js";
-import { bytes, number, span } from "/page/words.js";
+import { Charts } from "./charts.js";
+import { Dead } from "./dead.js";
+import { actionButton } from "./dialogs.js";
+import { el, h3, isHeld, nothing, queueAt, renew } from "./dom.js";
+import { Actions, Figures } from "./figures.js";
+import { Items, Keys, Leases } from "./lists.js";
+import { depth, flow, oldest } from "./overview.js";
+import { Past } from "./past.js";
+import { deleteQueue, flushQueue, moveReady, pauseQueue } from "./queue_actions.js";
+import { Settings } from "./settings.js";
+import { bytes, number, span } from "./words.js";
 
 class Now {
   constructor(name) {
     this.query = { view: "queue", queue: name };
     this.why = el("ul");
-    this.stands = el("section", { class: "verdict warn held", "aria-label": "Why it stands still" }, el("h3", {}, "Why it stands still"), this.why);
+    this.stands = el("section", { class: "verdict warn held", "aria-label": "Why it stands still" }, h3("Why it stands still"), this.why);
     this.figures = new Figures(
       ["Ready", (v) => number(v.queue.ready), { marks: true }],
       ["Leased", (v) => number(v.queue.leased) + (v.queue.max_leased == null ? "" : ` of ${number(v.queue.max_leased)}`), { marks: true, href: queueAt(name, "leases") }],
@@ -28,7 +27,7 @@ class Now {
       ["Oldest item", (v) => span(v.queue.oldest_ms)],
       ["On disk", (v) => bytes(v.queue.journal.disk_bytes), { href: queueAt(name, "settings") }]);
     this.charts = new Charts(flow(), depth(), oldest());
-    this.none = el("p", { class: "none" }, "No history yet: it begins with the first event of the queue.");
+    this.none = nothing("No history yet: it begins with the first event of the queue.");
     this.actions = new Actions(false);
     this.elements = [this.stands, this.figures.element, this.charts.element, this.none, this.actions.element];
   }

@@ -1,14 +1,13 @@
 // Queues: a hundred a page, sorted and searched by the server; all of it is in the address.
 
-import { sparkline } from "/page/charts.js";
-import { button, el } from "/page/dom.js";
-import { queueAt } from "/page/places.js";
-import { Table } from "/page/tables.js";
-import { sign } from "/page/verdict.js";
-import { number, rate, span } from "/page/words.js";
+import { sparkline } from "./charts.js";
+import { button, el, queueAt, statusLine } from "./dom.js";
+import { numberColumn, Table } from "./tables.js";
+import { sign } from "./verdict.js";
+import { number, rate, span } from "./words.js";
 
 const PAGE = 100;
-export const SORTS = [["trouble", "trouble"], ["oldest", "oldest item"], ["dead", "dead letters"], ["blocked", "blocked keys"],
+const SORTS = [["trouble", "trouble"], ["oldest", "oldest item"], ["dead", "dead letters"], ["blocked", "blocked keys"],
   ["items", "items"], ["rate", "stored a second"], ["name", "name"]];
 
 export function nameCell(row, tab = "now") {
@@ -19,11 +18,11 @@ export function nameCell(row, tab = "now") {
 export function queueTable(caption, none) {
   return new Table(caption, [
     { label: "Queue", kind: "name", key: (row) => [row.level, row.why, row.paused], node: (row) => nameCell(row) },
-    { label: "Ready", kind: "n", marks: true, text: (row) => number(row.ready) },
+    numberColumn("Ready", "ready", { marks: true }),
     { label: "Leased", kind: "n", marks: true, text: (row) => number(row.leased) + (row.max_leased == null ? "" : ` of ${number(row.max_leased)}`) },
-    { label: "Dead", kind: "n", marks: true, text: (row) => number(row.dead) },
-    { label: "Delayed", kind: "n", minor: true, marks: true, text: (row) => number(row.delayed) },
-    { label: "Blocked keys", kind: "n", minor: true, marks: true, text: (row) => number(row.blocked) },
+    numberColumn("Dead", "dead", { marks: true }),
+    numberColumn("Delayed", "delayed", { minor: true, marks: true }),
+    numberColumn("Blocked keys", "blocked", { minor: true, marks: true }),
     { label: "Oldest", kind: "n", minor: true, text: (row) => (row.oldest_ms ? span(row.oldest_ms) : "–") },
     { label: "In", kind: "n", minor: true, text: (row) => rate(row.rate) },
     { label: "Out", kind: "n", minor: true, text: (row) => rate(row.out_rate) },
@@ -51,7 +50,7 @@ export class Queues {
     const box = el("input", { id: "search", type: "search", value: search, maxlength: 128, onchange: () => change({ search: box.value, offset: null }) });
     const by = el("select", { id: "sort", onchange: () => change({ sort: by.value, offset: null }) }, ...SORTS.map(([value, word]) => el("option", { value }, word)));
     by.value = known;
-    this.count = el("p", { class: "exact", role: "status" });
+    this.count = statusLine();
     this.table = queueTable("Queues", "No queue matches.");
     this.pager = pager(this.offset, change);
     this.elements = [el("div", { class: "tools" }, el("label", {}, "Part of the name", box), el("label", {}, "Sorted by", by), this.count),

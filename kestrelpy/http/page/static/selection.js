@@ -1,12 +1,13 @@
 // Which dead letters an action takes: all, all that match a filter, or the rows that were chosen.
 // The selection is all that match, not the rows on the screen.
 
-import { confirm, field, sentence } from "/page/dialogs.js";
-import { el, say } from "/page/dom.js";
-import { begin, preview } from "/page/jobs.js";
-import { curl, pathOf } from "/page/queue_actions.js";
-import { Refused } from "/page/server.js";
-import { counted, number, sh } from "/page/words.js";
+import { curl, kestrelpy, sh } from "./commands.js";
+import { confirm, field, sentence } from "./dialogs.js";
+import { el, say } from "./dom.js";
+import { begin, preview } from "./jobs.js";
+import { pathOf } from "./queue_actions.js";
+import { Refused } from "./server.js";
+import { counted, number } from "./words.js";
 
 // `filter` is {reason, died_from_ms, died_before_ms, attempts_least}, `ids` the chosen rows.
 export class Selection {
@@ -42,7 +43,7 @@ function lines(action, selection, path, body) {
   const made = [];
   if (ids.length || selection.isAll) {
     const verb = action === "purge" ? "purge" : "redrive";
-    made.push(`kestrelpy dead ${verb} ${sh(queue)} ${which}${body.target ? ` --to ${sh(body.target)}` : ""}${body.rate ? ` --rate ${body.rate}/s` : ""}`);
+    made.push(kestrelpy(`dead ${verb} ${sh(queue)} ${which}${body.target ? ` --to ${sh(body.target)}` : ""}${body.rate ? ` --rate ${body.rate}/s` : ""}`));
   }
   return [...made, curl("POST", path, body)];
 }

@@ -1,7 +1,10 @@
 // A table whose rows stay where they are while somebody points at one or has the focus there.
 
-import { el, exact, framed, isHeld, renew, say } from "/page/dom.js";
-import { ago, moment, nowMs } from "/page/words.js";
+import { el, exact, framed, isHeld, nothing, renew, say } from "./dom.js";
+import { ago, moment, nowMs, number } from "./words.js";
+
+// A column of a number; `more` as in a column.
+export const numberColumn = (label, name, more) => ({ label, kind: "n", text: (row) => number(row[name]), ...more });
 
 export class Table {
   // A column is {label, kind: "n" | "t", minor} and one of: text(row), with href(row), marks: true;
@@ -12,7 +15,7 @@ export class Table {
     this.chosen = new Set();
     this.select = select;
     this.body = el("tbody");
-    this.none = empty ? el("p", { class: "none" }, none) : null;
+    this.none = empty ? nothing(none) : null;
     const heads = columns.map((each) => el("th", { scope: "col", class: `${each.kind ?? ""} ${each.minor ? "minor" : ""}` }, each.label));
     if (select) {
       this.all = el("input", { type: "checkbox", "aria-label": "Select all rows shown", onchange: () => this.choose([...this.rows.keys()], this.all.checked) });

@@ -1,7 +1,7 @@
 // Whether all is well: one sentence in the header of every page, and the list of the overview.
 
-import { el, exact, isHeld, renew, say } from "/page/dom.js";
-import { ago, moment, nowMs } from "/page/words.js";
+import { el, exact, isHeld, renew, say } from "./dom.js";
+import { ago, moment, nowMs } from "./words.js";
 
 const SIGNS = { ok: "●", warn: "▲", bad: "■" };
 const LEVELS = { ok: "well", warn: "Look at this", bad: "Act now" };

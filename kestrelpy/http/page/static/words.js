@@ -1,8 +1,9 @@
 // Figures, times and names in words. The server's clock counts, not the browser's.
 
-import { exact } from "/page/dom.js";
+import { exact } from "./dom.js";
 
 export const quoted = encodeURIComponent;
+export const params = (parameters) => new URLSearchParams(parameters);
 const whole = new Intl.NumberFormat("en");
 
 export function number(value) {
@@ -98,20 +99,3 @@ export function parseTime(text) {
 
 // How long ago, with the exact time beside it.
 export const times = (ms) => (ms ? [ago(ms, nowMs), exact(moment(ms))] : ["–"]);
-
-// -- commands ------------------------------------------------------------------------------
-
-// A word of a shell.
-export function sh(word) {
-  word = String(word);
-  return /^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-}
-
-// A value in a line of the memcache protocol.
-export const percent = quoted;
-
-// A line to the memcache port, by nc.
-export function nc(line) {
-  const safe = line.replaceAll("\\", "\\\\").replaceAll("%", "%%").replaceAll("'", "'\\''");
-  return `printf '${safe}\\r\\n' | nc -q 1 ${location.hostname} 22133`;
-}

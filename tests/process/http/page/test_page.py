@@ -195,7 +195,9 @@ def test_items_move_and_the_dialog_shows_the_lines_that_do_the_same(
     dialog.get_by_label("To the queue").fill("it's")
     dialog.get_by_label("How many").fill("2")
     lines = dialog.locator(".command code")
-    expect(lines.nth(0)).to_have_text("kestrelpy move jobs 'it'\\''s' --count 2")
+    expect(lines.nth(0)).to_have_text(
+        f"kestrelpy move jobs 'it'\\''s' --count 2 --server 127.0.0.1:{filled.port}"
+    )
     dialog.get_by_label("To the queue").fill("later")
     dialog.get_by_role("button", name="Move", exact=True).click()
     expect(page.get_by_text("Moved to later: 2 items.")).to_be_visible()
