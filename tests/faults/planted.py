@@ -208,12 +208,18 @@ def run(
             pass
     proof = Proof(root)
     for fault in faults:
-        before = [each for each in (named(fault),) if each]
-        found = proof.first(partial(_failing, root, fault, ALL, before)) if before else ""
+        found = proof.first(partial(_failing_again, root, fault, named(fault)))
         test = found or proof.first(partial(_failing, root, fault, mark, fault.tests))
         _say(f"{fault.name}: {test or 'NOT FOUND'}")
         tell(fault, test)
     return proof.red
+
+
+def _failing_again(root: Path, fault: Fault, test: str, left_out: Sequence[str]) -> list[str]:
+    """Return that test if it fails again; none if there is none, or if it is left out."""
+    if not test or any(each.partition("[")[0] == test for each in left_out):
+        return []
+    return _failing(root, fault, ALL, [test], left_out)
 
 
 def _failing(
