@@ -19,14 +19,11 @@ const largest = (all) => Math.max(0, ...all.flat());
 
 // The end of the scale: 1, 2 or 4 times a power of ten, so that its half is a short number.
 function tens(most) {
-  if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
   return [1, 2, 4, 10].map((each) => each * power).find((each) => each >= most);
 }
 
-export function twos(most) {
-  return most > 0 ? 2 ** Math.ceil(Math.log2(most)) : 1;
-}
+export const twos = (most) => 2 ** Math.ceil(Math.log2(most));
 
 // A length of time: a second, 2, 4, 10, 20, a minute, …
 export function clocks(most) {
@@ -126,7 +123,7 @@ export class Chart {
 
   // Word the axis, and return its end; where all is nothing it has no words.
   axis(most) {
-    const top = Math.max(this.scale(most), this.isStacked ? 2 : 0);
+    const top = Math.max(this.scale(most || 1), this.isStacked ? 2 : 0);
     say(this.top, most ? this.shown(top) : "");
     say(this.middle, most ? this.shown(top / 2) : "");
     return top;

@@ -4,7 +4,7 @@ import { Body, bytesOf } from "./bodies.js";
 import { save } from "./commands.js";
 import { actionButton, tell } from "./dialogs.js";
 import { button, buttonRow, el, exact, facts, h3, nothing, queueAt, renew, say, statusLine } from "./dom.js";
-import { blockerOf, followChain, leaseButtons } from "./leases.js";
+import { blockerOf, followChain, leaseButtons, whyWords } from "./leases.js";
 import { Asking } from "./live.js";
 import { removeItem, retryItem } from "./queue_actions.js";
 import { actOnDead, Selection } from "./selection.js";
@@ -13,12 +13,6 @@ import { ago, bytes, moment, nowMs, number, pathOf, sentence, span, times } from
 
 const BODY_BYTES = 65536;
 const LOOK_MS = 2000;
-
-// The server's reason as a sentence; times in it are milliseconds since 1970.
-function whySentence(why) {
-  return sentence(why.replace(/\blent\b/, "leased").replace(/\b(1\d{12})\b/, (ms) => `${moment(Number(ms))}, ${ago(Number(ms), nowMs)}`)
-    .replace(/^behind (\d+) others?$/, (_, count) => `${number(Number(count))} ${count === "1" ? "item is" : "items are"} before it`));
-}
 
 export class Item extends Asking {
   constructor([queue, , number_], _, change) {
@@ -63,7 +57,7 @@ export class Item extends Asking {
     this.item = item;
     say(this.gone, "");
     const states = { ready: "It waits.", leased: "It is leased.", delayed: "It is delayed.", dead: "It is a dead letter.", done: "It is done." };
-    say(this.why, `${states[item.state] ?? item.state} ${item.state === "dead" ? sentence(item.reason ?? "no reason was given") : whySentence(item.why)}`);
+    say(this.why, `${states[item.state] ?? item.state} ${item.state === "dead" ? sentence(item.reason ?? "no reason was given") : sentence(whyWords(item.why))}`);
     renew(this.chain, blockerOf(item.why), () => {
       const blocker = blockerOf(item.why);
       if (blocker) followChain(this.queue, blocker.holder, this.chain, this.signal);

@@ -5,7 +5,7 @@ import { curl, nc, percent } from "./commands.js";
 import { actionButton, confirm, field } from "./dialogs.js";
 import { button, el, itemLink } from "./dom.js";
 import { ask, mayWork } from "./server.js";
-import { pathOf } from "./words.js";
+import { ago, moment, nowMs, number, pathOf } from "./words.js";
 
 // Buttons of one lease: {id, token, holder, began_ms}; `ends_ms` is null for one by connection.
 export function leaseButtons(queue, lease, { only } = {}) {
@@ -81,6 +81,12 @@ export function blockerOf(why) {
   return found ? { key: found[1], holder: Number(found[2]) } : null;
 }
 
+// The server's reason as words; times in it are milliseconds since 1970.
+export function whyWords(why) {
+  return why.replace(/\blent\b/, "leased").replace(/\b(1\d{12})\b/, (ms) => `${moment(Number(ms))}, ${ago(Number(ms), nowMs)}`)
+    .replace(/^behind (\d+) others?$/, (_, count) => `${number(Number(count))} ${count === "1" ? "item is" : "items are"} before it`);
+}
+
 // Follow the chain from an item, and show each step.
 export async function followChain(queue, id, list, signal) {
   const seen = new Set();
@@ -89,7 +95,7 @@ export async function followChain(queue, id, list, signal) {
     let item;
     try { item = await ask(`${pathOf(queue)}/items/${id}?body=0`, { signal }); } catch (error) { list.append(el("li", {}, error.message)); return; }
     const blocker = blockerOf(item.why);
-    list.append(el("li", {}, itemLink(queue, id), blocker ? ` waits for key ${blocker.key}, held by item ${blocker.holder}` : `: ${item.state}, ${item.why.replace(/\d{13}/, "its end")}`));
+    list.append(el("li", {}, itemLink(queue, id), blocker ? ` waits for key ${blocker.key}, held by item ${blocker.holder}` : `: ${item.state === "leased" ? "" : `${item.state}, `}${whyWords(item.why)}`));
     if (!blocker) return;
     id = blocker.holder;
   }

@@ -66,7 +66,7 @@ export class Keys extends List {
       { label: "Key", kind: "t", text: (r) => r.key, href: (r) => `#/queues/${quoted(name)}/items?${params({ key: r.key })}` },
       numberColumn("Items waiting", "waiting", { marks: true }),
       { label: "Held by", key: (r) => [r.holder, r.holder_state], node: (r) => [itemLink(name, r.holder), ` ${r.holder_state}`] },
-      { label: "Leased to", kind: "t", minor: true, text: (r) => r.lease_holder ?? "–" },
+      { label: "Leased to", kind: "t", minor: true, text: (r) => (r.token ? `token ${r.token}` : r.lease_holder ?? "–") },
       { label: "Since", minor: true, time: (r) => r.began_ms },
       { label: "Actions", minor: false, key: (r) => [r.holder, r.token, r.holder_state], node: (r) => el("div", { class: "buttons" },
         ...(r.holder_state === "leased" ? leaseButtons(name, { ...r, id: r.holder, holder: r.lease_holder }, { only: true }) : [chainButton(name, r)])) },

@@ -15,6 +15,8 @@ const disk = () => new Chart("Free disk", [["disk_free", "free"]], bytes, { scal
 const rangeTool = (parameters, change) => choice(parameters.range ?? "1h", [["5m", "5 minutes"], ["1h", "1 hour"], ["24h", "24 hours"]], (range) => change({ range }),
   { id: "range", "aria-label": "Range of the charts" });
 
+const diskFigures = [["Disk left", (v) => bytes(v.disk_free), { href: "#/journal" }], ["Disk full in", (v) => span(v.disk_full_in_ms)]];
+
 export class Overview {
   constructor(_, parameters, change) {
     this.query = { view: "overview", range: parameters.range ?? "1h" };
@@ -26,7 +28,7 @@ export class Overview {
     this.figures = new Figures(
       ["Oldest item", (v) => span(v.oldest_ms)], ["Waiting, p99", (v) => span(v.wait_p99_ms)],
       ["Sync, p99", (v) => span(v.sync_p99_ms)],
-      ["Disk left", (v) => bytes(v.disk_free) + (v.disk_full_in_ms == null ? "" : `, full in ${span(v.disk_full_in_ms)}`), { href: "#/journal" }],
+      ...diskFigures,
       ["Dead a second", (v) => rate(v.rates.dead), { href: "#/dead" }],
       ["Queues", (v) => number(v.queues), { marks: true, href: "#/queues" }], ["Connections", (v) => number(v.connections), { href: "#/clients" }]);
     this.table = queueTable("The queues in most trouble", "No queue has an item.");
@@ -57,7 +59,7 @@ export class Journal {
     this.figures = new Figures(
       ["Health", (v) => v.health, { marks: true }], ["Mode", (v) => v.mode, { marks: true }], ["Syncs", (v) => number(v.syncs)],
       ["Sync, p50", (v) => span(v.sync_p50_ms)], ["Sync, p99", (v) => span(v.sync_p99_ms)],
-      ["Disk left", (v) => bytes(v.disk_free) + (v.disk_full_in_ms == null ? "" : `, full in ${span(v.disk_full_in_ms)}`)]);
+      ...diskFigures);
     this.unwell = el("section", { class: "verdict bad" });
     this.charts = new Charts(syncs(), disk());
     this.segments = el("section", {});
