@@ -15,26 +15,19 @@ const HEIGHT = 120;
 const TABLE_ROWS = 12;
 const PARTS = [12, 6, 3, 2, 1]; // how much of the range is drawn if the history is short
 
-function largest(all) {
-  let most = 0;
-  for (const values of all) for (const value of values) if (value > most) most = value;
-  return most;
-}
+const largest = (all) => Math.max(0, ...all.flat());
 
-// The end of the scale: 1, 2 or 5 times a power of ten.
+// The end of the scale: 1, 2 or 4 times a power of ten, so that its half is a short number.
 function tens(most) {
-  if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
-  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= most);
+  return [1, 2, 4, 10].map((each) => each * power).find((each) => each >= most);
 }
 
-export function twos(most) {
-  return most > 0 ? 2 ** Math.ceil(Math.log2(most)) : 1;
-}
+export const twos = (most) => 2 ** Math.ceil(Math.log2(most));
 
-// A length of time: a second, 2, 5, 10, 15, 30, a minute, …
+// A length of time: a second, 2, 4, 10, 20, a minute, …
 export function clocks(most) {
-  return [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5].find((each) => each >= most) ?? Math.ceil(most / 864e5) * 864e5;
+  return [1, 2, 4, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 4e3, 1e4, 2e4, 6e4, 12e4, 24e4, 6e5, 12e5, 36e5, 72e5, 144e5, 432e5, 864e5].find((each) => each >= most) ?? Math.ceil(most / 864e5) * 864e5;
 }
 
 function path(values, top, x, height) {
@@ -103,8 +96,7 @@ export class Chart {
     Object.assign(this, { history, all, window, count });
     if (this.isStacked) this.stack(all, x);
     else {
-      const top = this.scale(largest(all));
-      this.axis(top);
+      const top = this.axis(largest(all));
       this.paths.forEach((each, at) => each.setAttribute("d", path(all[at], top, x, HEIGHT)));
     }
     this.before.setAttribute("width", Math.max(0, x(0)));
@@ -125,14 +117,16 @@ export class Chart {
       below = above;
       return layer;
     });
-    const top = this.scale(largest([below]));
-    this.axis(top);
+    const top = this.axis(largest([below]));
     this.paths.forEach((each, at) => each.setAttribute("d", area(...layers[at], top, x)));
   }
 
-  axis(top) {
-    say(this.top, this.shown(top));
-    say(this.middle, this.shown(top / 2));
+  // Word the axis, and return its end; where all is nothing it has no words.
+  axis(most) {
+    const top = Math.max(this.scale(most || 1), this.isStacked ? 2 : 0);
+    say(this.top, most ? this.shown(top) : "");
+    say(this.middle, most ? this.shown(top / 2) : "");
+    return top;
   }
 
   draw(actions, start, end) {

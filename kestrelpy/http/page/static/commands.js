@@ -48,7 +48,7 @@ export function curl(method, path, body) {
   return `curl -s${user.name ? ` -u ${sh(user.name)}` : ""} -X ${method}${data} ${sh(location.origin + path)}`;
 }
 
-// -- copies. They work without HTTPS. --------------------------------------------------------
+// -- copies. They work without HTTPS.
 
 async function copy(text) {
   if (navigator.clipboard) {

@@ -2,10 +2,11 @@
 // the same by hand. All of a queue is removed by typing its name.
 
 import { commandLine } from "./commands.js";
-import { alertLine, button, buttonRow, el } from "./dom.js";
-import { mayAct } from "./server.js";
+import { alertLine, button, buttonRow, byId, el, note } from "./dom.js";
+import { mayAct, signIn, signOut } from "./server.js";
+import { sentence } from "./words.js";
 
-const said = document.getElementById("said");
+const said = byId("said");
 
 export function tell(text) {
   said.textContent = text;
@@ -29,7 +30,7 @@ export function openForm(title, children, onsubmit, more = {}) {
   const before = document.activeElement;
   const dialog = el("dialog", { "aria-labelledby": "dialog-title", onclose: () => {
     dialog.remove();
-    if (before?.isConnected) before.focus(); else document.getElementById("main").focus();
+    if (before?.isConnected) before.focus(); else byId("main").focus();
   } }, el("form", { ...more, onsubmit: (event) => { event.preventDefault(); onsubmit(); } }, el("h2", { id: "dialog-title" }, title), ...children));
   document.body.append(dialog);
   dialog.showModal();
@@ -68,7 +69,34 @@ export function confirm({ title, text = null, inner = [], commands = () => [], l
   return dialog;
 }
 
-export function sentence(text) {
-  const ended = /[.!?…]$/.test(text) ? text : `${text}.`;
-  return ended.charAt(0).toUpperCase() + ended.slice(1);
+// -- the form for a user and a secret. They stay in memory: a reload asks again.
+
+let isOpen = false;
+
+// Ask for the user until the server takes one, then go on.
+export function askForUser(why, goOn) {
+  if (isOpen) return;
+  isOpen = true;
+  const name = el("input", { id: "user", autocomplete: "username", required: true, maxlength: 256 });
+  const secret = el("input", { id: "secret", type: "password", autocomplete: "current-password", required: true, maxlength: 1024 });
+  const error = alertLine();
+  const go = el("button", { type: "submit", class: "primary" }, "Sign in");
+  const submit = async () => {
+    go.disabled = true;
+    error.textContent = "";
+    try {
+      await signIn(name.value, secret.value);
+      secret.value = "";
+      isOpen = false;
+      dialog.close();
+      goOn();
+    } catch (problem) {
+      signOut();
+      error.textContent = sentence(problem.message);
+    }
+    go.disabled = false;
+  };
+  const dialog = openForm("Sign in", [note(`${sentence(why)} The secret stays in this tab's memory.`), field("User", name), field("Secret", secret), error, buttonRow(go)], submit);
+  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  name.focus();
 }

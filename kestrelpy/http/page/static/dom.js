@@ -23,6 +23,15 @@ export function button(label, onclick, attributes = {}) {
   return el("button", { type: "button", onclick, ...attributes }, label);
 }
 
+// A choice of [value, word]; `onchange` gets the new value.
+export function choice(value, options, onchange, attributes) {
+  const made = el("select", { ...attributes, onchange: () => onchange(made.value) }, ...options.map(([each, word]) => el("option", { value: each }, word)));
+  made.value = value;
+  return made;
+}
+
+export const byId = (id) => document.getElementById(id);
+export const tools = (...children) => el("div", { class: "tools" }, ...children);
 export const buttonRow = (...children) => el("div", { class: "buttons" }, ...children);
 export const h3 = (text) => el("h3", {}, text);
 export const nothing = (...children) => el("p", { class: "none" }, ...children); // said in place of a list
@@ -70,7 +79,7 @@ export function isHeld() {
   return Boolean(document.activeElement?.closest("tbody, .held") || (canHover && document.querySelector("tbody:hover, .held:hover")));
 }
 
-// -- addresses of the page, and links to them -----------------------------------------------
+// -- addresses of the page, and links to them
 
 export const queueAt = (queue, tab = "now") => `#/queues/${quoted(queue)}/${tab}`;
 export const itemAt = (queue, id) => queueAt(queue, `items/${id}`);

@@ -1,26 +1,18 @@
 // One item: its life, why it is not delivered, its body.
 
 import { Body, bytesOf } from "./bodies.js";
-import { blockerOf, followChain } from "./chain.js";
 import { save } from "./commands.js";
-import { actionButton, sentence, tell } from "./dialogs.js";
-import { buttonRow, el, facts, nothing, queueAt, renew, say } from "./dom.js";
-import { leaseButtons } from "./leases.js";
-import { Life } from "./life.js";
+import { actionButton, tell } from "./dialogs.js";
+import { button, buttonRow, el, exact, facts, h3, nothing, queueAt, renew, say, statusLine } from "./dom.js";
+import { blockerOf, followChain, leaseButtons, whyWords } from "./leases.js";
 import { Asking } from "./live.js";
-import { pathOf, removeItem, retryItem } from "./queue_actions.js";
+import { removeItem, retryItem } from "./queue_actions.js";
 import { actOnDead, Selection } from "./selection.js";
-import { Refused, request } from "./server.js";
-import { ago, bytes, moment, nowMs, number, span, times } from "./words.js";
+import { ask, Refused, request } from "./server.js";
+import { ago, bytes, moment, nowMs, number, pathOf, sentence, span, times } from "./words.js";
 
 const BODY_BYTES = 65536;
 const LOOK_MS = 2000;
-
-// The server's reason as a sentence; times in it are milliseconds since 1970.
-function whySentence(why) {
-  return sentence(why.replace(/\blent\b/, "leased").replace(/\b(1\d{12})\b/, (ms) => `${moment(Number(ms))}, ${ago(Number(ms), nowMs)}`)
-    .replace(/^behind (\d+) others?$/, (_, count) => `${number(Number(count))} ${count === "1" ? "item is" : "items are"} before it`));
-}
 
 export class Item extends Asking {
   constructor([queue, , number_], _, change) {
@@ -65,7 +57,7 @@ export class Item extends Asking {
     this.item = item;
     say(this.gone, "");
     const states = { ready: "It waits.", leased: "It is leased.", delayed: "It is delayed.", dead: "It is a dead letter.", done: "It is done." };
-    say(this.why, `${states[item.state] ?? item.state} ${item.state === "dead" ? sentence(item.reason ?? "no reason was given") : whySentence(item.why)}`);
+    say(this.why, `${states[item.state] ?? item.state} ${item.state === "dead" ? sentence(item.reason ?? "no reason was given") : sentence(whyWords(item.why))}`);
     renew(this.chain, blockerOf(item.why), () => {
       const blocker = blockerOf(item.why);
       if (blocker) followChain(this.queue, blocker.holder, this.chain, this.signal);
@@ -104,5 +96,68 @@ export class Item extends Asking {
       if (item.is_cut) tell(sentence(error.message));
       else save(new Blob([bytesOf(item)]), `${this.queue}-${this.id}`);
     }
+  }
+}
+
+// -- the life of an item: from memory at once, from the journal on request, with a button that stops
+
+const HOW = { leased: "to", dead: "for", "came from": "", moved: "to", moving: "to" };
+
+class Life {
+  constructor(queue, id, signal) {
+    this.path = `${pathOf(queue)}/items/${id}/life`;
+    this.signal = signal;
+    this.list = el("ol", { class: "life" });
+    this.said = statusLine();
+    this.more = button("Look in the journal", () => this.read(), { class: "small" });
+    this.stop = button("Stop", () => { this.isStopped = true; }, { class: "small", hidden: true });
+    this.element = el("section", { hidden: true }, h3("Life"), this.list, buttonRow(this.more, this.stop, this.said));
+  }
+
+  async look() {
+    if (this.isReading) return;
+    try {
+      this.show(await ask(this.path, { signal: this.signal }));
+    } catch (error) {
+      if (!(error instanceof Refused)) return;
+      this.element.hidden = true;
+    }
+  }
+
+  // Read the journal part by part, until its end or the button.
+  async read() {
+    this.isStopped = false;
+    this.isReading = true;
+    let isWhole = true;
+    this.more.hidden = true;
+    this.stop.hidden = false;
+    let [path, looked, events] = [`${this.path}?journal=1`, 0, []];
+    try {
+      for (;;) {
+        const said = await ask(path, { signal: this.signal });
+        events = [...events, ...said.events];
+        looked += said.looked_bytes;
+        isWhole &&= said.is_whole;
+        this.show({ events });
+        if (!said.next) { say(this.said, `All of the journal, ${bytes(looked)}.${isWhole ? "" : " Older records are gone."}`); break; }
+        if (this.isStopped || this.signal.aborted) { say(this.said, `Stopped after ${bytes(looked)} of the journal.`); break; }
+        say(this.said, `${bytes(looked)} of the journal read, ${bytes(said.left_bytes)} left.`);
+        path = said.next;
+      }
+    } catch (error) { if (!this.signal.aborted) say(this.said, error.message); }
+    this.stop.hidden = true;
+    this.more.hidden = false;
+    this.isReading = false;
+  }
+
+  show({ events }) {
+    this.element.hidden = false;
+    let before = null;
+    this.list.replaceChildren(...events.map((each) => {
+      const since = before !== null && each.at_ms ? `${span(Math.max(each.at_ms - before, 0))} later` : "";
+      if (each.at_ms) before = each.at_ms;
+      return el("li", {}, el("span", { class: "when" }, each.at_ms ? moment(each.at_ms) : "–", exact(each.at_ms ? ago(each.at_ms, nowMs) : "")),
+        el("span", {}, el("b", {}, each.what), each.who ? ` ${HOW[each.what] ?? "by"} ${each.who}` : "", each.note ? `, ${each.note}` : "", each.began_ms && each.at_ms ? `, after ${span(each.at_ms - each.began_ms)}` : "", since ? exact(` ${since}`) : null));
+    }));
   }
 }

@@ -1,13 +1,13 @@
 // Work that goes on when its request is answered: progress, and a button that stops it.
 
-import { actionButton, sentence, tell } from "./dialogs.js";
-import { button, el, say } from "./dom.js";
+import { actionButton, tell } from "./dialogs.js";
+import { button, byId, el, say } from "./dom.js";
 import { pause } from "./live.js";
 import { ask } from "./server.js";
-import { counted, number } from "./words.js";
+import { counted, number, sentence } from "./words.js";
 
 const LOOK_MS = 1000;
-const place = document.getElementById("jobs");
+const place = byId("jobs");
 const shown = new Map(); // number of a job ──▶ its row
 let isLooking = false;
 

@@ -3,9 +3,9 @@
 
 import { curl, nc, percent } from "./commands.js";
 import { actionButton, confirm, field } from "./dialogs.js";
-import { el } from "./dom.js";
-import { pathOf } from "./queue_actions.js";
+import { button, el, itemLink } from "./dom.js";
 import { ask, mayWork } from "./server.js";
+import { ago, moment, nowMs, number, pathOf } from "./words.js";
 
 // Buttons of one lease: {id, token, holder, began_ms}; `ends_ms` is null for one by connection.
 export function leaseButtons(queue, lease, { only } = {}) {
@@ -68,4 +68,41 @@ function deadLetter(queue, lease) {
       return `Item ${lease.id} is a dead letter.`;
     },
   });
+}
+
+// -- who waits for whom: from a key to its holder, to the key that this one waits for, …
+
+const STEPS_MAX = 16;
+const BEHIND = /^behind key (.*) held by item (\d+)$/s;
+
+// The key and the item that an item waits for, from the server's sentence; null: none.
+export function blockerOf(why) {
+  const found = BEHIND.exec(why);
+  return found ? { key: found[1], holder: Number(found[2]) } : null;
+}
+
+// The server's reason as words; times in it are milliseconds since 1970.
+export function whyWords(why) {
+  return why.replace(/\blent\b/, "leased").replace(/\b(1\d{12})\b/, (ms) => `${moment(Number(ms))}, ${ago(Number(ms), nowMs)}`)
+    .replace(/^behind (\d+) others?$/, (_, count) => `${number(Number(count))} ${count === "1" ? "item is" : "items are"} before it`);
+}
+
+// Follow the chain from an item, and show each step.
+export async function followChain(queue, id, list, signal) {
+  const seen = new Set();
+  for (let step = 0; step < STEPS_MAX && !seen.has(id); step += 1) {
+    seen.add(id);
+    let item;
+    try { item = await ask(`${pathOf(queue)}/items/${id}?body=0`, { signal }); } catch (error) { list.append(el("li", {}, error.message)); return; }
+    const blocker = blockerOf(item.why);
+    list.append(el("li", {}, itemLink(queue, id), blocker ? ` waits for key ${blocker.key}, held by item ${blocker.holder}` : `: ${item.state === "leased" ? "" : `${item.state}, `}${whyWords(item.why)}`));
+    if (!blocker) return;
+    id = blocker.holder;
+  }
+}
+
+export function chainButton(queue, row) {
+  const list = el("ol", { class: "chain", "aria-live": "polite" });
+  const show = button("Show the chain", () => { show.hidden = true; followChain(queue, row.holder, list); }, { class: "small" });
+  return el("div", {}, show, list);
 }

@@ -2,12 +2,10 @@
 
 import { kestrelpy, nc, sh } from "./commands.js";
 import { confirm, field, tell } from "./dialogs.js";
-import { el } from "./dom.js";
+import { el, tools } from "./dom.js";
 import { begin } from "./jobs.js";
 import { ask } from "./server.js";
-import { counted, number, quoted } from "./words.js";
-
-export const pathOf = (name) => `/admin/queues/${quoted(name)}`;
+import { counted, number, pathOf } from "./words.js";
 
 // Ask for the facts of a queue, then open the dialog that needs them.
 async function withFacts(name, open) {
@@ -72,7 +70,7 @@ export function moveReady(name) {
     confirm({
       title: `Move items of ${name}?`, label: "Move",
       text: `${counted(items, "item")} wait. They go to the end of the other queue, in their order. Leased items and dead letters stay.`,
-      inner: [el("div", { class: "tools" }, field("To the queue", target), field("How many", count), field("Items a second", pace))],
+      inner: [tools(field("To the queue", target), field("How many", count), field("Items a second", pace))],
       commands: () => [kestrelpy(`move ${sh(name)} ${sh(target.value || "TARGET")}${count.value ? ` --count ${count.value}` : ""}${pace.value ? ` --rate ${pace.value}/s` : ""}`),
         ...nc(`move ${name} ${target.value || "TARGET"} ${count.value || items}`)],
       run: () => begin(`${pathOf(name)}/move`, body(), `Moved to ${target.value.trim()}`),

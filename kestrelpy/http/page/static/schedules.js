@@ -2,16 +2,15 @@
 
 import { curl } from "./commands.js";
 import { actionButton, confirm } from "./dialogs.js";
-import { el, exact, h3, itemAt, nothing, queueAt, queueLink, renew, svg } from "./dom.js";
+import { choice, el, exact, h3, itemAt, nothing, queueAt, queueLink, renew, svg } from "./dom.js";
 import { Asking } from "./live.js";
-import { pathOf } from "./queue_actions.js";
 import { ask } from "./server.js";
 import { Table } from "./tables.js";
-import { ago, counted, minute, moment, nowMs, params, quoted } from "./words.js";
+import { ago, counted, minute, moment, nowMs, params, pathOf, quoted } from "./words.js";
 
 const LOOK_MS = 10000;
 const QUEUES_MAX = 8;
-const SPANS = [["10 minutes", 6e5], ["1 hour", 36e5], ["1 day", 864e5]];
+const SPANS = [[6e5, "10 minutes"], [36e5, "1 hour"], [864e5, "1 day"]];
 const WIDTH = 1000;
 
 function putNow(row) {
@@ -33,10 +32,8 @@ export class Schedules extends Asking {
     this.query = { view: "schedules" };
     this.title = "Schedules";
     this.delayed = [];
-    this.range = SPANS.find(([, ms]) => String(ms) === parameters.ms)?.[1] ?? 36e5;
-    const by = el("select", { id: "ms", "aria-label": "Range of the axis", onchange: () => change({ ms: by.value }) }, ...SPANS.map(([word, ms]) => el("option", { value: ms }, word)));
-    by.value = this.range;
-    this.tools = [by];
+    this.range = SPANS.find(([ms]) => String(ms) === parameters.ms)?.[0] ?? 36e5;
+    this.tools = [choice(this.range, SPANS, (ms) => change({ ms }), { id: "ms", "aria-label": "Range of the axis" })];
     this.lanes = el("div", { class: "lanes held" });
     this.table = new Table("Schedules", [
       { label: "Name", kind: "name", key: (r) => [r.name, r.queue], node: (r) => [el("b", {}, r.name), queueLink(r.queue)] },

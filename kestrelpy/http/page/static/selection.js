@@ -2,18 +2,17 @@
 // The selection is all that match, not the rows on the screen.
 
 import { curl, kestrelpy, sh } from "./commands.js";
-import { confirm, field, sentence } from "./dialogs.js";
-import { el, say } from "./dom.js";
+import { confirm, field } from "./dialogs.js";
+import { el, say, tools } from "./dom.js";
 import { begin, preview } from "./jobs.js";
-import { pathOf } from "./queue_actions.js";
 import { Refused } from "./server.js";
-import { counted, number } from "./words.js";
+import { counted, number, pathOf, present, sentence } from "./words.js";
 
 // `filter` is {reason, died_from_ms, died_before_ms, attempts_least}, `ids` the chosen rows.
 export class Selection {
   constructor(queue, filter = {}, ids = []) {
     this.queue = queue;
-    this.filter = Object.fromEntries(Object.entries(filter).filter(([, value]) => value != null));
+    this.filter = present(filter);
     this.ids = ids;
   }
 
@@ -67,7 +66,7 @@ export function actOnDead(action, selection) {
   const dialog = confirm({
     title: `${kind.label} ${selection.words()} of ${selection.queue}?`, label: kind.label, danger: action === "purge",
     typed: action === "purge" && selection.isAll ? selection.queue : null,
-    inner: [count, el("div", { class: "tools" }, target ? field("To the queue", target) : null, field("Items a second", pace, "Empty: as fast as it goes."))],
+    inner: [count, tools(target ? field("To the queue", target) : null, field("Items a second", pace, "Empty: as fast as it goes."))],
     commands: () => lines(action, selection, path, body()),
     run: () => begin(path, body(), target ? `${kind.done} to ${target.value.trim()}` : kind.done),
   });

@@ -3,6 +3,9 @@
 import { exact } from "./dom.js";
 
 export const quoted = encodeURIComponent;
+export const pathOf = (queue) => `/admin/queues/${quoted(queue)}`;
+// The members that there are.
+export const present = (all) => Object.fromEntries(Object.entries(all).filter(([, value]) => value != null));
 export const params = (parameters) => new URLSearchParams(parameters);
 const whole = new Intl.NumberFormat("en");
 
@@ -10,6 +13,11 @@ export function number(value) {
   if (value == null) return "–";
   if (Math.abs(value) >= 1e6) return `${(value / 1e6).toFixed(1)} M`;
   return whole.format(Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 10) / 10);
+}
+
+export function sentence(text) {
+  const ended = /[.!?…]$/.test(text) ? text : `${text}.`;
+  return ended.charAt(0).toUpperCase() + ended.slice(1);
 }
 
 export const rate = (value) => (value == null ? "–" : `${number(value)}/s`);
@@ -47,7 +55,7 @@ export function ago(ms, nowMs) {
   return ms <= nowMs ? `${span(nowMs - ms)} ago` : `in ${span(ms - nowMs)}`;
 }
 
-// -- the zone ------------------------------------------------------------------------------
+// -- the zone
 
 let zone;
 let formats;
@@ -60,6 +68,7 @@ export function setZone(isUtc) {
   const made = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: zone, hour12: false, ...options });
   const time = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
   formats = {
+    stamp: new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" }),
     day: made({ year: "numeric", month: "2-digit", day: "2-digit" }),
     time: made(time),
     minute: made({ hour: "2-digit", minute: "2-digit" }),
@@ -78,6 +87,9 @@ export function moment(ms) {
   const isNear = Math.abs(nowMs - ms) < 300 * 86400000;
   return (isToday ? time : isNear ? near : far).format(ms) + (zone ? " UTC" : "");
 }
+
+// An exact time as `parseTime` reads it.
+export const stamp = (ms) => formats.stamp.format(ms);
 
 export const minute = (ms) => formats.minute.format(ms);
 
