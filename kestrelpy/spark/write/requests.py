@@ -38,6 +38,10 @@ _RELATIVE_SECONDS_MAX: Final = 30 * 86_400
 _PLAIN: Final = bytes(each for each in range(0x21, 0x7F) if each not in b"/%,")
 
 
+class RowError(KestrelError):
+    """A row that cannot be written; the text names it."""
+
+
 class Chooser:
     """Chooses the server of a row among servers, named by their ids."""
 
@@ -70,7 +74,7 @@ def _mixed(x: Any) -> Any:
 def requests_of(
     batch: pa.RecordBatch, form: RowForm, queue: str, suffix: bytes, chooser: Chooser
 ) -> Iterator[tuple[int, bytes]]:
-    """Return the server and the request of each row. Raises KestrelError naming a wrong row.
+    """Return the server and the request of each row. Raises RowError.
 
     `queue` is for rows that name none, `suffix` says scope and epoch; empty: rows have no ids.
     """
@@ -124,7 +128,7 @@ def _request(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes
             line, _flags(flags), 0 if expires is None else _expiry(expires), len(value)
         )  # fmt: skip
     except ValueError as error:
-        raise KestrelError(f"{_which(queue, id_, key)} cannot be written: {error}.") from None
+        raise RowError(f"{_which(queue, id_, key)} cannot be written: {error}.") from None
     return name, head + value + b"\r\n"
 
 
