@@ -57,7 +57,8 @@ class Chooser:
             return [0] * len(names)
         hashes = np.frombuffer(b"".join(map(_hash, names)), np.dtype("<u8")).astype(np.uint64)
         best = np.argmax(_mixed(hashes[:, None] ^ self._seeds[None, :]), axis=1)
-        return best.tolist()  # type: ignore[no-any-return]
+        places: list[int] = best.tolist()
+        return places
 
 
 def _hash(name: bytes) -> bytes:
@@ -157,8 +158,8 @@ def _decoded(name: str, column: pa.Array) -> list[Any]:
 
     kind = column.type
     if pa.types.is_list(kind):
-        return column.cast(pa.list_(pa.binary())).to_pylist()  # type: ignore[no-any-return]
-    if name in ("value", "id", "key"):
+        column = column.cast(pa.list_(pa.binary()))
+    elif name in ("value", "id", "key"):
         if pa.types.is_integer(kind):
             column = column.cast(pa.string())
         if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
@@ -167,7 +168,8 @@ def _decoded(name: str, column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(kind):
         times = column.cast(pa.int64()).to_pylist()  # microseconds since 1970, in any zone
         return [None if each is None else timedelta(microseconds=each) for each in times]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _flags(flags: int | None) -> int:
