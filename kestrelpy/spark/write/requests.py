@@ -38,6 +38,10 @@ _RELATIVE_SECONDS_MAX: Final = 30 * 86_400
 _PLAIN: Final = bytes(each for each in range(0x21, 0x7F) if each not in b"/%,")
 
 
+class RowError(KestrelError):
+    """A row that cannot be written; the text names it."""
+
+
 class Chooser:
     """Chooses the server of a row among servers, named by their ids."""
 
@@ -53,7 +57,8 @@ class Chooser:
             return [0] * len(names)
         hashes = np.frombuffer(b"".join(map(_hash, names)), np.dtype("<u8")).astype(np.uint64)
         best = np.argmax(_mixed(hashes[:, None] ^ self._seeds[None, :]), axis=1)
-        return best.tolist()  # type: ignore[no-any-return]
+        places: list[int] = best.tolist()
+        return places
 
 
 def _hash(name: bytes) -> bytes:
@@ -70,7 +75,7 @@ def _mixed(x: Any) -> Any:
 def requests_of(
     batch: pa.RecordBatch, form: RowForm, queue: str, suffix: bytes, chooser: Chooser
 ) -> Iterator[tuple[int, bytes]]:
-    """Return the server and the request of each row. Raises KestrelError naming a wrong row.
+    """Return the server and the request of each row. Raises RowError.
 
     `queue` is for rows that name none, `suffix` says scope and epoch; empty: rows have no ids.
     """
@@ -124,7 +129,7 @@ def _request(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes
             line, _flags(flags), 0 if expires is None else _expiry(expires), len(value)
         )  # fmt: skip
     except ValueError as error:
-        raise KestrelError(f"{_which(queue, id_, key)} cannot be written: {error}.") from None
+        raise RowError(f"{_which(queue, id_, key)} cannot be written: {error}.") from None
     return name, head + value + b"\r\n"
 
 
@@ -153,8 +158,8 @@ def _decoded(name: str, column: pa.Array) -> list[Any]:
 
     kind = column.type
     if pa.types.is_list(kind):
-        return column.cast(pa.list_(pa.binary())).to_pylist()  # type: ignore[no-any-return]
-    if name in ("value", "id", "key"):
+        column = column.cast(pa.list_(pa.binary()))
+    elif name in ("value", "id", "key"):
         if pa.types.is_integer(kind):
             column = column.cast(pa.string())
         if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
@@ -163,7 +168,8 @@ def _decoded(name: str, column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(kind):
         times = column.cast(pa.int64()).to_pylist()  # microseconds since 1970, in any zone
         return [None if each is None else timedelta(microseconds=each) for each in times]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _flags(flags: int | None) -> int:
