@@ -22,6 +22,7 @@ from bench import (
     hung,
     loadgen,
     pages,
+    pipes,
     stalls_http,
     stalls_queue,
     stalls_server,
@@ -63,7 +64,10 @@ BACKLOG: dict[str, Scenario] = {
     "handoff": handoff,
     "hung": hung.hung,
 }
-SPARK: dict[str, Scenario] = {"read": tables.read, "live": tables.live, "audit": tables.audit}
+SPARK: dict[str, Scenario] = {
+    "read": tables.read, "live": tables.live, "audit": tables.audit, "sink": pipes.sink,
+    "stream": pipes.stream, "micro": pipes.micro, "again": pipes.again, "jobs": pipes.jobs,
+}  # fmt: skip
 ATTACKERS: dict[str, Scenario] = {
     name: partial(attackers.beside, name=name) for name in attackers.ATTACKS
 } | {"main-job": attackers.main_job}
@@ -72,7 +76,8 @@ STALLS: dict[str, Scenario] = {
     name: partial(stall, operation=operation) for name, operation in _OPERATIONS.items()
 }
 WEB: dict[str, Scenario] = {
-    "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes, "start": web.start,
+    "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes,
+    "listings": web.listings, "start": web.start,
     "pages": pages.pages, "crowd": pages.crowd,
 }  # fmt: skip
 SCENARIOS = WEB | BACKLOG | SPARK | ATTACKERS | STALLS

@@ -46,22 +46,23 @@ class Sizes:
     web_rounds: int
     web_batches: int  # of 20 messages, in each turn
     web_seconds: float  # of each turn of a setter
+    spark_batches: int  # of one item each
 
 
 FULL = Sizes(
     "full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 50_000, 10.0,
     600_000, 2_000_000, 300_000, 3_000_000, 100_000, 31, 10_000,
     100_000, 100_000, 1_000_000, 30.0, 10_000_000, 1_000_000, 2_000_000, 1_000_000,
-    10.0, 120_000, 1.0, 9, 200, 5.0,
+    10.0, 120_000, 1.0, 9, 200, 5.0, 40,
 )  # fmt: skip
 QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3_000, 3.0,
               100_000, 300_000, 50_000, 150_000, 20_000, 11, 2_000, 20_000, 20_000,
               50_000, 5.0, 300_000, 50_000, 200_000, 200_000,
-              3.0, 30_000, 0.1, 5, 50, 2.0)  # fmt: skip
+              3.0, 30_000, 0.1, 5, 50, 2.0, 15)  # fmt: skip
 # For the tests of the bench itself.
 TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5,
              500, 500, 500, 900, 300, 1, 100, 200, 200, 600, 0.5, 1000, 500, 600,
-             500, 0.2, 2000, 0.005, 1, 2, 0.2)  # fmt: skip
+             500, 0.2, 2000, 0.005, 1, 2, 0.2, 3)  # fmt: skip
 
 
 class Goals:
@@ -100,6 +101,13 @@ class Goals:
     spark_100b = (1_000_000.0, 700_000.0)
     spark_live = 100_000.0
     spark_audit_s = 25.0
+    # Issue 20: Spark both ways.
+    spark_sink = 60_000.0
+    spark_stream = 250_000.0
+    spark_stream_live = 100_000.0
+    spark_batch_ms = 250.0
+    spark_again = 0.2
+    spark_small_s = 15.0
     # Issue 5: each trip by token against the same by connection.
     token_ratio = 0.7
     # Issue 5: a delayed item's memory, and how late it comes beside a sync.

@@ -141,7 +141,7 @@ OPERATIONS: dict[str, Operation] = {
         "delete of a queue with {} leases by token", LEASES, _delete, prepare=_leases
     ),
     "flush-dead": Operation("flush beside {} dead letters", DEAD, _flush, begin=_dead),
-    "observers": Operation(
+    "waiting-observers": Operation(
         "{} observers told by one set", OBSERVERS, _tell, prepare=_observers,
         config=MANY_FILES, is_fresh_each=True,
     ),

@@ -47,7 +47,8 @@ def missing() -> str | None:
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
+def in_spark() -> Iterator[SparkSession]:
+    """A session for one scenario."""
     spark = session("bench", "local[*]", {
         "spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.driver.memory": "3g",
         "spark.sql.files.maxPartitionBytes": ONE_PARTITION,
@@ -62,7 +63,7 @@ def _session() -> Iterator[SparkSession]:
 def read(bench: Bench) -> list[Figure]:
     """Journals as tables, and as Parquet."""
     figures: list[Figure] = []
-    with _session() as spark:
+    with in_spark() as spark:
         for body_bytes, goals in ((1 << 10, Goals.spark_1kib), (100, Goals.spark_100b)):
             items = bench.sizes.spark_kib_items if body_bytes > 100 else bench.sizes.spark_items
             with Daemon(bench.parent, bench.python) as daemon:
@@ -94,7 +95,7 @@ def _read_figures(
     rates: dict[str, list[float]] = {name: [] for name in rows}
     for number in range(bench.sizes.rounds + 1):
         for name in sorted(rows, reverse=bool(number % 2)):
-            rate = items / _seconds(rows[name])
+            rate = items / seconds_of(rows[name])
             if number:  # the first round warms the page cache, the workers and Java up
                 rates[name].append(rate)
         bench.say(f"{where}: round {number} of {bench.sizes.rounds}")
@@ -114,7 +115,7 @@ def live(bench: Bench) -> list[Figure]:
     """A queue read by marker from a running daemon, with and without sets beside it."""
     items = bench.sizes.spark_live_items
     where = f"{items:,} x 1 KiB, live"
-    with _session() as spark, Daemon(bench.parent, bench.python) as daemon:
+    with in_spark() as spark, Daemon(bench.parent, bench.python) as daemon:
         bench.load(
             "memcache-set", daemon.port, "jobs", ops=items, body_bytes=1 << 10, in_flight=16
         )
@@ -124,7 +125,7 @@ def live(bench: Bench) -> list[Figure]:
             _drop(spark.read.format("kestrel").options(**options).load())
 
         once()
-        quiet = [items / _seconds(once) for _ in range(bench.sizes.rounds)]
+        quiet = [items / seconds_of(once) for _ in range(bench.sizes.rounds)]
         over, stored = threading.Event(), list[int]()
 
         def store() -> None:
@@ -138,7 +139,7 @@ def live(bench: Bench) -> list[Figure]:
         load = threading.Thread(target=store)
         load.start()
         try:
-            loaded = [items / _seconds(once) for _ in range(bench.sizes.rounds)]
+            loaded = [items / seconds_of(once) for _ in range(bench.sizes.rounds)]
         finally:
             over.set()
             load.join()
@@ -153,7 +154,7 @@ def live(bench: Bench) -> list[Figure]:
 def audit(bench: Bench) -> list[Figure]:
     """Lifecycle and audit over everything that a queue went through."""
     third = bench.sizes.spark_events // 3
-    with _session() as spark, Daemon(bench.parent, bench.python) as daemon:
+    with in_spark() as spark, Daemon(bench.parent, bench.python) as daemon:
         archive = daemon.place / "archive"
         archive.mkdir()
         (daemon.place / "kestrelpy.toml").write_text(
@@ -171,8 +172,8 @@ def audit(bench: Bench) -> list[Figure]:
         events = spark.read.format("kestrel").option("mode", "events").load(list(paths)).count()
         where = f"{events:,} events"
         took = {
-            "lifecycle": _seconds(lambda: lifecycle.work(spark, Request(paths, out), silent)),
-            "audit with order": _seconds(lambda: books.work(spark, Request(paths), silent)),
+            "lifecycle": seconds_of(lambda: lifecycle.work(spark, Request(paths, out), silent)),
+            "audit with order": seconds_of(lambda: books.work(spark, Request(paths), silent)),
         }
         holds = books.work(spark, Request(paths), silent).code == 0
     return [
@@ -186,7 +187,8 @@ def _drop(table: DataFrame) -> None:
     table.write.format("noop").mode("overwrite").save()
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return how long this takes."""
     began = time.monotonic()
     work()
     return time.monotonic() - began

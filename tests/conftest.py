@@ -14,6 +14,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 
 from tests.support.soak import SEED_MAX, Soak, share, whole_time
 from tests.support.spark_classes import submit_options
+from tests.support.spark_fixture import spark  # noqa: F401  # a fixture
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", submit_options())
 
@@ -23,7 +24,9 @@ settings.register_profile("house", settings.get_profile("search"), derandomize=T
 
 
 # One process has these, in this sequence: they share one Spark, which audits what kill tests leave.
-TOGETHER = ("tests/process/kill", "tests/unit/spark")
+TOGETHER = (
+    "tests/process/kill", "tests/unit/spark", "tests/process/examples/test_pipeline.py",
+)  # fmt: skip
 # Long files begin first, so that none is left for one process at the end.
 FIRST = (*TOGETHER, "tests/simulation", "tests/model", "tests/process/cli")
 

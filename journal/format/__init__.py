@@ -16,6 +16,8 @@ from journal.format.key import (
     named_text,
     split,
     text_of,
+    texts,
+    texts_in,
     value_of,
 )
 from journal.format.kinds import PLACING, UNNUMBERED, Kind, Tag
@@ -119,6 +121,6 @@ __all__ = [
     "parse_folder_name", "placed_entries", "raise_watermark", "reader_states", "retained_of",
     "said_of_put", "says_only_expiry", "segment_name", "segment_number", "segment_path",
     "sentence", "settled", "settled_by", "settled_many", "shown", "split", "targets", "text_of",
-    "usable_bytes", "value_of", "watermark_drafts", "watermark_of_ids", "watermark_of_put",
-    "watermarks_in",
+    "texts", "texts_in", "usable_bytes", "value_of", "watermark_drafts", "watermark_of_ids",
+    "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

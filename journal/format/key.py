@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final
-from urllib.parse import quote_from_bytes, unquote
+from urllib.parse import quote_from_bytes, unquote, unquote_to_bytes
 
 # A put's meta has 65,535 bytes for everything but the body; half of it is a long key.
 KEY_BYTES_MAX: Final = 32 << 10
@@ -103,6 +103,32 @@ def in_words(key: bytes) -> str:
     Texts are unquoted, or in quotes where they look like another type.
     """
     return ",".join(map(_in_words, split(key)))
+
+
+def texts(key: bytes) -> list[bytes] | None:
+    """Return the texts that a producer names to get this key; None: it has values of other types,
+    which only a rule makes.
+    """
+    found = []
+    for value in split(key):
+        text = named_text(value)
+        if text is None:
+            return None
+        found.append(text)
+    return found
+
+
+def texts_in(words: bytes) -> list[bytes] | None:
+    """Return the same from the words that `in_words` makes of a key."""
+    found = []
+    for word in words.split(b","):
+        if word[:1] == word[-1:] == b'"' and len(word) > 1:
+            found.append(unquote_to_bytes(word[1:-1]))
+        elif _looks_typed(word.decode("ascii", "replace")):
+            return None
+        else:
+            found.append(unquote_to_bytes(word))
+    return found
 
 
 def as_text(key: bytes) -> str:

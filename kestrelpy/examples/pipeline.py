@@ -92,7 +92,10 @@ class Run:
             daemon.start()
         ports = ", ".join(str(each.port) for each in self.daemons)
         self.say(f"three daemons are ready on ports {ports}")
-        spark = session("kestrelpy pipeline", "local[2]", _SETTINGS)
+        from pyspark.sql import SparkSession
+
+        was_there = SparkSession.getActiveSession() is not None
+        spark = session("kestrelpy pipeline", "local[2]", None if was_there else _SETTINGS)
         try:
             self.say("Spark is ready")
             self._backfill()
@@ -104,7 +107,8 @@ class Run:
                 daemon.stop()
             return self._check(spark, books, out)
         finally:
-            spark.stop()
+            if not was_there:
+                spark.stop()
 
     def _where(self, queues: str) -> list[str]:
         return ["--servers", self.servers, "--queues", queues]

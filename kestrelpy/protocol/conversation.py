@@ -71,11 +71,10 @@ class Conversation:
     """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_counters", "_elapsed", "_gate", "_is_handing_off", "_suggests_ms", "_transfer",
+        "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_suggests_ms", "_transfer",
         "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
-        "is_behind", "is_touched",
-        "last_command_ms", "parser", "paused", "replies", "set_handler", "shell", "stream",
-        "wants_bytes",
+        "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies", "set_handler",
+        "shell", "stream", "wants_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +88,7 @@ class Conversation:
         self._elapsed = host.elapsed
         self.replies = Replies(self, wire.usual, counters)
         self.set_handler = SetHandler(self)
+        self._logins = logins
         self._gate = LoginGate(logins) if logins is not None else None
         self.parser: Requests = wire.requests(self._limit_of, lines)
         self.get_handler = GetHandler(self, peer)
@@ -166,9 +166,8 @@ class Conversation:
         `until` is a moment of `Host.elapsed`: the commands after it wait for the next turn. At
         least one command is executed.
         """
-        parser, gate = self.parser, self._gate
-        if gate is not None and not gate.is_needed:
-            gate = None
+        parser, logins = self.parser, self._logins
+        gate = self._gate if logins is not None and logins.are_needed else None
         left = SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
         while parser.buffered:

@@ -78,11 +78,6 @@ class LoginGate:
         return self._grant.name if self._grant is not None else None
 
     @property
-    def is_needed(self) -> bool:
-        """True if clients have to log in at all."""
-        return self._port.are_needed
-
-    @property
     def is_waiting(self) -> bool:
         """True while a login is checked."""
         return self._login is not None and not self._login.is_over

@@ -199,7 +199,7 @@ class Daemon:
     async def _recover(self) -> tuple[Found, float]:
         """Lock the directory and recover it; return the result, and the time of a sync."""
         path = self.directory.path
-        self.committer.sync_us = self.broker.counters.sync_us
+        self.committer.syncs.took_us = self.broker.counters.sync_us
         try:
             await wrap(self.directory.lock)()
             self.server_id = self.directory.server_id

@@ -1,6 +1,7 @@
 """Ids for rows that are written: the same in every attempt, from the rows alone.
 
-    lineage   server|queue|marker    one row for each item that was read
+    lineage   server|queue|marker    one row for each item that was read; with the generation
+                                     between queue and marker if there is that column
     content   <hash>#<occurrence>    rows of any kind; equal rows are counted 0, 1, 2, ...
 
 Equal rows may lie in different partitions, and a sink sees one partition. `with_content_ids`
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _DIGEST_BYTES: Final = 16
 _LINEAGE: Final = ("server", "queue", "marker")
+_GENERATION: Final = "generation"
 
 
 def lineage_id(server: str, queue: str, marker: int) -> str:
@@ -37,7 +39,9 @@ def with_lineage_ids(frame: DataFrame) -> DataFrame:
     """Return the rows with a column `id` that names the item each was made of.
 
     The frame has the columns `server`, `queue` and `marker` of the source, and one row for each
-    item: rows that an item is exploded into would have one id. Raises KestrelError.
+    item: rows that an item is exploded into would have one id. A queue that is deleted and made
+    again counts markers from 1: over journals, where both may be read, the frame needs the column
+    `generation` as well. Raises KestrelError.
     """
     from pyspark.sql import functions as f
 
@@ -48,7 +52,8 @@ def with_lineage_ids(frame: DataFrame) -> DataFrame:
             f"{missing[0]}. Call with_lineage_ids before the columns of the source are dropped, or "
             "with_content_ids."
         )
-    return frame.withColumn("id", f.concat_ws("|", *(f.col(name) for name in _LINEAGE)))
+    parts = [name for name in (*_LINEAGE[:2], _GENERATION, _LINEAGE[2]) if name in frame.columns]
+    return frame.withColumn("id", f.concat_ws("|", *(f.col(name) for name in parts)))
 
 
 def with_content_ids(frame: DataFrame, partitions: int | None = None) -> DataFrame:

@@ -50,6 +50,7 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "int": pa.int32(),
     "bigint": pa.int64(),
     "timestamp": pa.timestamp("us", "UTC"),
+    "array<binary>": pa.list_(pa.binary()),
 }
 # Other words that people and Spark's own DDL use for the same types.
 _SAME: Final[dict[str, str]] = {
@@ -66,6 +67,10 @@ def _columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(*each.split()) for each in text.split(","))
 
 
+# Read only if a schema names it, also from servers: the texts of a key, null if it has others.
+_KEYS: Final = Column("keys", "array<binary>")
+
+
 DEFAULT: Final[dict[Mode, tuple[Column, ...]]] = {
     "items": _columns(
         "server string, queue string, marker bigint, key string, id string, value binary,"
@@ -78,9 +83,9 @@ DEFAULT: Final[dict[Mode, tuple[Column, ...]]] = {
         "value binary"
     ),
 }
-# Read only if a schema names them; those of items only from journals, not from servers.
+# Read only if a schema names them; those of items, except `keys`, only from journals.
 EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
-    "items": _columns("item bigint, generation bigint, bytes bigint, lsn bigint"),
+    "items": (_KEYS, *_columns("item bigint, generation bigint, bytes bigint, lsn bigint")),
     "events": _columns(
         "item bigint, lsn bigint, reason string, generation bigint, flags bigint,"
         "expires timestamp, bytes bigint, key string, number bigint, journal string,"
@@ -126,9 +131,10 @@ def select(mode: Mode, fields: Sequence[tuple[str, str]], live: bool = False) ->
     """Return the columns that a user's schema names. Raises SchemaError.
 
     `fields` are names and types as words (`bigint`, `long`, ...). `live`: a read from servers,
-    which has no extra columns.
+    which has no other extra column than `keys`.
     """
-    known = {each.name: each for each in (*DEFAULT[mode], *(() if live else EXTRA[mode]))}
+    extra = (_KEYS,) if live else EXTRA[mode]
+    known = {each.name: each for each in (*DEFAULT[mode], *extra)}
     if not fields:
         raise SchemaError(
             f"A schema of {mode} names no column. Name at least one of: {', '.join(known)}."

@@ -92,7 +92,7 @@ class KestrelStreamWriter(DataSourceStreamArrowWriter):
 def _write(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, form: RowForm, run: Run | None
 ) -> Stored:
-    from kestrelpy.spark.write import Chooser, begun, find_fleet, requests_of
+    from kestrelpy.spark.write import Chooser, RowError, begun, find_fleet, requests_of
 
     fleet = find_fleet(options)
     try:
@@ -106,6 +106,10 @@ def _write(
         for lane in lanes:
             lane.finish()
         return Stored({lane.server: lane.stored for lane in lanes})
+    except RowError as error:
+        # Rows that were sent and are not answered may be stored as well.
+        stored = sum(lane.stored for lane in fleet.lanes)
+        raise KestrelError(f"{error} Before that, this task stored {stored} rows.") from None
     finally:
         fleet.close()
 

@@ -61,13 +61,18 @@ class KestrelSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader of a stream; one that refuses everything if it cannot be."""
+        from kestrelpy.spark.refused import RefusedReader
+
         try:
-            from kestrelpy.spark.stream import KestrelStreamReader, RefusedReader
+            from kestrelpy.spark.stream import KestrelStreamReader
         except ImportError:
-            raise KestrelError(
-                "This PySpark knows no read limits of streams in Python. Install 4.2 or newer: "
-                "pip install 'pyspark>=4.2'."
-            ) from None
+            import pyspark
+
+            return RefusedReader(
+                f"Streams from queues need PySpark 4.2, and this is {pyspark.__version__}. Install "
+                "it: pip install 'pyspark>=4.2'; reads and writes of batches, and streams into "
+                "queues, go on with this one."
+            )
         try:
             options = parse_options(self.options, streams=True)
             return KestrelStreamReader(options, selected(options, schema))

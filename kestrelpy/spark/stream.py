@@ -16,7 +16,7 @@ One rule: nothing is confirmed before Spark's checkpoint says that its batch is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from journal.errors import JournalError
-from kestrelpy.spark.errors import KestrelError, one_sentence
+from kestrelpy.spark.errors import one_sentence
 from kestrelpy.spark.live import batch_of
 from kestrelpy.spark.reader import JournalPartition, LivePartition
 from kestrelpy.spark.streaming import Journals, Limits, LiveQueues, Position, parse_position, read
@@ -123,33 +123,3 @@ class KestrelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Confirm what is committed, if `latestOffset` has not done so."""
         with one_sentence():
             self.queues.confirm(parse_position(end))
-
-
-class RefusedReader(DataSourceStreamReader):
-    """Says what is wrong with the options or the schema, at Spark's first question.
-
-    Spark hides an error of `streamReader` itself behind one of its own (UnboundLocalError).
-    """
-
-    def __init__(self, sentence: str) -> None:
-        self.sentence = sentence
-
-    def _refuse(self) -> NoReturn:
-        with one_sentence():
-            raise KestrelError(self.sentence)
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Raise the error."""
-        self._refuse()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Raise the error."""
-        self._refuse()
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Raise the error."""
-        self._refuse()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raise the error."""
-        self._refuse()

@@ -232,8 +232,10 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- server -------------------------------------------------------------------------------
     "server.journals.journal_jobs.JournalJobs": {},
     "server.journals.committer.Committer": {
-        "_threads _idle": "sync threads stay until the process ends",
-        "reserve_bytes": SETTING, "sync_us": INSIDE,
+        "reserve_bytes": SETTING,
+    },
+    "server.journals.syncs.Syncs": {
+        "_threads": "sync threads stay until the process ends", "took_us": INSIDE,
     },
     "server.connections.connection.Connection": {
         "number": NAME,

@@ -48,8 +48,14 @@ def cut(line: bytes) -> Cut | None:
                 return b"\n ".join((head, rest)), b"", _values(value), None, None
             if head[-3:] == b"/id":
                 return b"\n ".join((head, rest)), value, NO_KEY, None, None
-        elif head[-4:] == b"/key" and (made := _cut_versioned(head, value, rest)) is not None:
-            return made
+        else:
+            made = None
+            if head[-3:] == b"/id":
+                made = _cut_scoped(head, value, rest)
+            elif head[-4:] == b"/key":
+                made = _cut_versioned(head, value, rest)
+            if made is not None:
+                return made
     return _cut_any(line)
 
 
@@ -69,6 +75,17 @@ def _cut_versioned(head: bytes, value: bytes, rest: bytes) -> Cut | None:
     if not value.translate(_SIMPLE).isdigit():
         return None
     return template, b"", _values(value), int(version), None
+
+
+def _cut_scoped(head: bytes, value: bytes, rest: bytes) -> Cut | None:
+    """Cut a line with an id of a batch; return None if it is not that simple."""
+    id_, scope, batch = value.partition(b"/scope=")
+    number = batch.partition(b"/epoch=")[2]
+    if not scope or not number.isdigit() or batch.count(b"/") != 1 or head[:4] == _CAS:
+        return None
+    if not id_.translate(_SIMPLE).isdigit():
+        return None
+    return b"\n".join((head, scope, batch, rest)), id_, NO_KEY, None, None
 
 
 def _values(value: bytes) -> tuple[bytes, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from journal.format import DELIVERY_MAX, HEADER_BYTES, Kind, Tag, as_text
+from journal.format import DELIVERY_MAX, HEADER_BYTES, Kind, Tag, as_text, texts
 from kestrelpy.spark.files.frame_headers import Bools, FrameHeaders, Ints
 from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, STATES, LiveItems
 from kestrelpy.spark.files.readers import NUMBERS, ReaderNumbers, names
@@ -99,6 +99,12 @@ class Source:
         words = self.raw(tag).dictionary_encode()
         texts = pa.array(map(read, words.dictionary.to_pylist()), pa.string())
         return texts.take(words.indices)
+
+    def keys(self) -> pa.Array:
+        """Return the texts of each record's key; null if it has none, or values of other types."""
+        words = self.raw(Tag.KEY).dictionary_encode()
+        found = pa.array(map(texts, words.dictionary.to_pylist()), pa.list_(pa.binary()))
+        return found.take(words.indices)
 
     def raw(self, tag: Tag) -> pa.Array:
         """Return the stored bytes of that text: two that differ may read the same."""
@@ -297,6 +303,7 @@ EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
 }
 ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     **_COMMON,
+    "keys": Source.keys,
     "id": lambda source: source.tagged(Tag.ID),
     "attempts": lambda source: _small_numbers(source.live_items.attempts(source.headers.item)),
     "marker": _item_marker,

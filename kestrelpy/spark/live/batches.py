@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from journal.format import texts_in
 from kestrelpy.spark.live.partitions import Slice
 from kestrelpy.spark.live.wire import Values
 from kestrelpy.spark.options import Options
@@ -86,6 +87,11 @@ def _texts(values: Values, field: int) -> pa.Array:
     return pa.array([None if each == _NONE else _unquoted(each) for each in column], pa.string())
 
 
+def _keys(values: Values, field: int) -> pa.Array:
+    keys = [None if (word := line[field]) == _NONE else texts_in(word) for line in values.lines]
+    return pa.array(keys, pa.list_(pa.binary()))
+
+
 def _unquoted(word: bytes) -> str:
     return unquote_to_bytes(word).decode("utf-8", "replace")
 
@@ -115,5 +121,6 @@ _FIELDS: Final[dict[str, tuple[int, Callable[[Values, int], pa.Array]]]] = {
     "attempts": (7, _small_numbers),
     "state": (8, _words),
     "key": (9, _texts),
+    "keys": (9, _keys),
     "id": (10, _texts),
 }

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
@@ -184,11 +185,7 @@ class LiveQueues:
                 continue
             patience = partitions.patience_of(self._options)
             try:
-                partitions.retried(
-                    address,
-                    patience,
-                    lambda a=address, t=todo: self._confirm_at(a, t),  # type: ignore[misc]
-                )
+                partitions.retried(address, patience, partial(self._confirm_at, address, todo))
             except Unreachable as error:
                 # What is not confirmed now is confirmed with a later batch, or at the next start.
                 log.warning("%s", error)
@@ -303,7 +300,7 @@ def _judge_holes(holes: Sequence[tuple[Slice, Range]], options: Options) -> None
     """Raise KestrelError if retention, and not a consumer, took items of a slice."""
     patience = partitions.patience_of(options)
     for address in {part.address for part, _ in holes}:
-        markers = partitions.retried(address, patience, lambda a=address: _markers(a, options))  # type: ignore[misc]
+        markers = partitions.retried(address, patience, partial(_markers, address, options))
         for part, hole in holes:
             now = markers.get(part.asked)
             if part.address != address or now is None or not now.retains:

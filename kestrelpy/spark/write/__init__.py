@@ -3,10 +3,10 @@
 from kestrelpy.spark.write.columns import RowForm, row_form
 from kestrelpy.spark.write.fleet import Fleet, Run, begun, find_fleet
 from kestrelpy.spark.write.lane import Lane
-from kestrelpy.spark.write.requests import Chooser, requests_of
+from kestrelpy.spark.write.requests import Chooser, RowError, requests_of
 from kestrelpy.spark.write.write_options import WriteOptions, parse_write_options
 
 __all__ = [
-    "Chooser", "Fleet", "Lane", "RowForm", "Run", "WriteOptions", "begun",
+    "Chooser", "Fleet", "Lane", "RowError", "RowForm", "Run", "WriteOptions", "begun",
     "find_fleet", "parse_write_options", "requests_of", "row_form",
 ]  # fmt: skip

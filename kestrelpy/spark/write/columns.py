@@ -3,7 +3,8 @@
     value     binary, string            the body
     queue     string                    else the option queue
     id        string, binary, number    the same in every attempt to write this row
-    key       string, binary, number    serial work per key
+    key       string, binary, number,   serial work per key
+              an array of texts         a key of several values
     flags     number                    0 to 4294967295
     expires   timestamp, number         a number counts seconds as memcache does
     delay     string, day-time interval "5s"
@@ -31,7 +32,7 @@ TYPES: Final[dict[str, frozenset[str]]] = {
     "value": _TEXT,
     "queue": frozenset({"string"}),
     "id": _TEXT | _WHOLE,
-    "key": _TEXT | _WHOLE,
+    "key": _TEXT | _WHOLE | {"array<string>", "array<binary>"},
     "flags": _WHOLE,
     "expires": _WHOLE | {"timestamp"},
     "delay": frozenset({"string", _INTERVAL}),
@@ -39,6 +40,7 @@ TYPES: Final[dict[str, frozenset[str]]] = {
 }
 # Names of the source that mean nothing to a new item.
 _OF_SOURCE: Final = frozenset({"server", "marker", "timestamp", "attempts", "state", "origin"})
+_KEYS: Final = "keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ def _cast(name: str) -> str:
 def _unknown(name: str) -> str:
     text = f"The sink has no column {name!r}"
     there = ", ".join(TYPES)
+    if name == _KEYS:
+        return f"{text}. Name it key: col('keys').alias('key')."
     if name in _OF_SOURCE:
         return f"{text}: only the source has it. Drop it, or select some of: {there}."
     near = get_close_matches(name.strip().lower(), TYPES, 1)

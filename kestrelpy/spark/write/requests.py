@@ -5,7 +5,8 @@ r"""Rows as requests, and the server of each.
 
 The server of a row is the one with the highest score among the fleet, by the row's key if it has
 one, else by its id. So all rows of one key go to one server, and a row goes to the same server in
-every attempt, from any partition.
+every attempt, from any partition. The order of a key's values does not count for that: some queues
+take {A,B} for {B,A}.
 
 One rule: a request is a function of its row, the scope and the epoch, and of nothing else.
 """
@@ -37,6 +38,10 @@ _RELATIVE_SECONDS_MAX: Final = 30 * 86_400
 _PLAIN: Final = bytes(each for each in range(0x21, 0x7F) if each not in b"/%,")
 
 
+class RowError(KestrelError):
+    """A row that cannot be written; the text names it."""
+
+
 class Chooser:
     """Chooses the server of a row among servers, named by their ids."""
 
@@ -52,7 +57,8 @@ class Chooser:
             return [0] * len(names)
         hashes = np.frombuffer(b"".join(map(_hash, names)), np.dtype("<u8")).astype(np.uint64)
         best = np.argmax(_mixed(hashes[:, None] ^ self._seeds[None, :]), axis=1)
-        return best.tolist()  # type: ignore[no-any-return]
+        places: list[int] = best.tolist()
+        return places
 
 
 def _hash(name: bytes) -> bytes:
@@ -69,7 +75,7 @@ def _mixed(x: Any) -> Any:
 def requests_of(
     batch: pa.RecordBatch, form: RowForm, queue: str, suffix: bytes, chooser: Chooser
 ) -> Iterator[tuple[int, bytes]]:
-    """Return the server and the request of each row. Raises KestrelError naming a wrong row.
+    """Return the server and the request of each row. Raises RowError.
 
     `queue` is for rows that name none, `suffix` says scope and epoch; empty: rows have no ids.
     """
@@ -102,8 +108,14 @@ def _request(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes
             name = id_
             line += b"/id=%b%b" % (quoted(id_), suffix)
         if key:
-            name = key
-            line += b"/key=" + quoted(key)
+            if isinstance(key, bytes):
+                name = key
+                line += b"/key=" + quoted(key)
+            else:
+                if None in key:
+                    raise ValueError("a value of its key is null; leave it out of the array")
+                name = b",".join(map(quoted, sorted(key))) if len(key) > 1 else key[0]
+                line += b"/key=" + b",".join(map(quoted, key))
         if delay is not None:
             line += b"/delay=%dms" % _delay_ms(delay)
         if at is not None:
@@ -117,11 +129,13 @@ def _request(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes
             line, _flags(flags), 0 if expires is None else _expiry(expires), len(value)
         )  # fmt: skip
     except ValueError as error:
-        raise KestrelError(f"{_which(queue, id_, key)} cannot be written: {error}.") from None
+        raise RowError(f"{_which(queue, id_, key)} cannot be written: {error}.") from None
     return name, head + value + b"\r\n"
 
 
-def _which(queue: str | None, id_: bytes | None, key: bytes | None) -> str:
+def _which(queue: str | None, id_: bytes | None, key: bytes | list[bytes] | None) -> str:
+    if isinstance(key, list):
+        key = b",".join(each or b"" for each in key)
     said = [("queue", queue), ("id", id_), ("key", key)]
     words = [
         f"{name} {shown(text.decode('utf-8', 'replace') if isinstance(text, bytes) else text)}"
@@ -143,7 +157,9 @@ def _decoded(name: str, column: pa.Array) -> list[Any]:
     import pyarrow as pa
 
     kind = column.type
-    if name in ("value", "id", "key"):
+    if pa.types.is_list(kind):
+        column = column.cast(pa.list_(pa.binary()))
+    elif name in ("value", "id", "key"):
         if pa.types.is_integer(kind):
             column = column.cast(pa.string())
         if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
@@ -152,7 +168,8 @@ def _decoded(name: str, column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(kind):
         times = column.cast(pa.int64()).to_pylist()  # microseconds since 1970, in any zone
         return [None if each is None else timedelta(microseconds=each) for each in times]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _flags(flags: int | None) -> int:

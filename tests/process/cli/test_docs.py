@@ -1,7 +1,7 @@
 """docs/command-line.md: every command has an example, and every example is run.
 
 Dates, numbers and blanks may differ from the page; a line `...` stands for any lines, and `...`
-within a line for any text.
+within a line for any text. Those of Spark run in `tests/unit/spark/test_command_line_page.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.spark.session import what_is_missing
 from tests.process.cli.test_app import ALL
 from tests.support.daemon import DaemonProcess
 from tests.support.guarded import PASSWORD, Guarded
@@ -128,20 +127,6 @@ def test_each_example_with_users_and_tls_prints_what_the_page_shows(tmp_path: Pa
         environment = environment_of(daemon, tmp_path)
         for command, output in found:
             check(GUARDED, command, output, environment)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(what_is_missing() is not None, reason=str(what_is_missing()))
-@pytest.mark.parametrize(
-    ("section", "command", "output"), [each for each in EXAMPLES if each[0] == "Spark"],
-    ids=[command for section, command, _ in EXAMPLES if section == "Spark"],
-)  # fmt: skip
-def test_the_spark_jobs_of_the_page_run(
-    shell: dict[str, str], section: str, command: str, output: str
-) -> None:
-    run("kestrelpy put for-spark hello", shell)
-    # What the jobs print is tested with them; the last line is for the exit code.
-    check(section, f"{command} && echo it has worked", f"{output}it has worked\n", shell)
 
 
 def test_each_command_has_an_example() -> None:

@@ -18,7 +18,10 @@ needs_spark = pytest.mark.skipif(what_is_missing() is not None, reason=str(what_
 
 
 def finished(kestrelpy: Command, *words: str) -> Ended:
-    """A job takes longer than other commands."""
+    """A job takes longer than other commands: it starts a virtual machine of its own.
+
+    Most jobs are tested in a Spark that is there: `tests/unit/spark/test_command_line_page.py`.
+    """
     process = kestrelpy.start("spark", *words)
     out, err = process.communicate(timeout=MINUTES)
     return Ended(process.returncode, out, err.decode())
@@ -88,7 +91,7 @@ def test_a_job_that_asks_servers_needs_two_packages_and_no_java(
 
 @needs_spark
 @pytest.mark.slow
-def test_both_jobs_run_over_a_daemon_that_goes_on_writing(
+def test_a_job_runs_over_a_daemon_that_goes_on_writing(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     with DaemonProcess(tmp_path / "data") as daemon:
@@ -98,16 +101,9 @@ def test_both_jobs_run_over_a_daemon_that_goes_on_writing(
         assert client.get("jobs/open") == b"0"
         assert client.get("jobs/close/open") == b"1"
 
-        audited = finished(kestrelpy, "audit", "data", "--json", "--master", "local[2]",
-                           "--summary", "said.json")  # fmt: skip
         lived = finished(kestrelpy, "lifecycle", "data", "--out", "lives", "--master", "local[2]")
 
-    assert audited.code == 0, audited
-    facts = json.loads(audited.out)
-    assert facts == json.loads((tmp_path / "said.json").read_text())
-    assert facts["totals"]["stored"] == 20
-    assert facts["journals"][0]["there"] == 19
-    assert lived.code == 0, lived
+    assert (lived.code, lived.err) == (0, ""), lived
     assert lived.out == b"20 items in lives: confirmed 1, open 19\n"
     assert list((tmp_path / "lives").glob("date=*/server=*/queue=jobs/*.parquet"))
 
@@ -128,11 +124,12 @@ def test_a_breach_is_exit_code_1_and_bad_input_exit_code_2(
     assert len(segments) > 2
     segments[1].unlink()
 
-    broken = finished(kestrelpy, "audit", "data", "--master", "local[2]")
+    broken = finished(kestrelpy, "audit", "data", "--master", "local[2]", "--summary", "said.json")
     nowhere = finished(kestrelpy, "audit", "nowhere", "--master", "local[2]")
 
     assert broken.code == 1, broken
     assert b"BREACH missing: lsn" in broken.out
+    assert json.loads((tmp_path / "said.json").read_text())["holds"] is False
     told = broken.err.splitlines()
     assert all(line.startswith("kestrelpy: Data is missing: ") for line in told), broken
     assert nowhere.code == 2, nowhere

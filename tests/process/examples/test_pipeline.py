@@ -5,40 +5,43 @@ from __future__ import annotations
 import csv
 import json
 import re
-import subprocess
-import sys
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kestrelpy.examples.messages import QUEUES
-from kestrelpy.spark.session import what_is_missing
+from kestrelpy.examples.pipeline import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parents[3]
 LINES = 1_000
 
 
-def pipeline(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kestrelpy.examples.pipeline", *words],
-        capture_output=True, text=True, timeout=890, check=False, cwd=ROOT,
-    )  # fmt: skip
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """The run ends on signals; the process of the tests does as before afterwards."""
+    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for name, handler in before.items():
+        signal.signal(name, handler)
 
 
 def test_each_line_goes_once_around_the_circle_with_a_query_and_two_daemons_killed(
-    tmp_path: Path
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    missing = what_is_missing()
-    if missing is not None:
-        pytest.skip(missing)
     out = tmp_path / "out"
 
-    ended = pipeline("--lines", str(LINES), "--out", str(out))
+    code = main(["--lines", str(LINES), "--out", str(out)])
 
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    said = ended.stdout
+    said = capsys.readouterr().out
+    assert code == 0, said
+    assert spark.range(3).count() == 3, "a session that was there goes on"
     for accident in ("the query", "daemon 2", "daemon 3"):
         assert f"kill -9 {accident}, and start it again" in said
     assert re.search(rf"^{LINES:,} lines: {LINES:,} handled and confirmed, 0 dead, 0 lost$", said,
@@ -64,11 +67,12 @@ def test_each_line_goes_once_around_the_circle_with_a_query_and_two_daemons_kill
     assert list((out / "lifecycle").rglob("*.parquet"))
 
 
-def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_something_in_it_is_refused(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "mine").touch()
 
-    ended = pipeline("--lines", "10", "--out", str(tmp_path))
+    assert main(["--lines", "10", "--out", str(tmp_path)]) == 1
 
-    assert ended.returncode == 1
-    assert "is not empty: say a folder that is" in ended.stdout
+    assert "is not empty: say a folder that is" in capsys.readouterr().out
     assert [each.name for each in tmp_path.iterdir()] == ["mine"]

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from bench import loadgen
 from bench.daemon import Daemon
 from bench.figures import Figure, as_json, markdown, shown
-from bench.growth import SCENARIOS, lacking, measure
+from bench.growth import SCENARIOS, SETS, lacking, measure
 from bench.loadgen import Load, LoadFailed
 from bench.scenarios import TINY, Bench
 from bench.servers import ServerFailed
@@ -26,6 +26,10 @@ OFTEN = ("small", "handoff", "read", "unread-sets-x4", "reload")
 NAMES = [
     pytest.param(name, marks=() if name in OFTEN else pytest.mark.sweep) for name in SCENARIOS
 ]
+
+
+def test_no_two_scenarios_have_one_name() -> None:
+    assert len(SCENARIOS) == sum(map(len, SETS.values()))
 
 
 @pytest.mark.slow

@@ -82,6 +82,16 @@ def test_a_lineage_is_the_item_that_was_read(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
+def test_items_of_a_queue_that_was_made_again_have_other_ids(spark: SparkSession) -> None:
+    rows = [("s", "jobs", 1, 7), ("s", "jobs", 2, 7)]
+    columns = "server string, queue string, generation bigint, marker bigint"
+
+    found = [row.id for row in with_lineage_ids(spark.createDataFrame(rows, columns)).collect()]
+
+    assert found == ["s|jobs|1|7", "s|jobs|2|7"]
+
+
+@pytest.mark.slow
 def test_ids_that_cannot_be_made_are_refused(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("x", "y")], "value string, id string")
     with pytest.raises(KestrelError, match="there is no server"):

@@ -17,7 +17,7 @@ import pytest
 
 import kestrelpy
 from kestrelpy.spark.session import what_is_missing
-from tests.unit.spark.conftest import ROOT
+from tests.support.spark_fixture import ROOT
 from tests.unit.spark.stand_in import Line, StandIn
 
 pytestmark = pytest.mark.slow

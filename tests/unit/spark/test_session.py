@@ -12,7 +12,7 @@ import pytest
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.session import NEEDED, session, what_is_missing
-from tests.unit.spark.conftest import ROOT
+from tests.support.spark_fixture import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,6 +135,10 @@ def test_a_write_that_cannot_be_is_one_sentence(
     )
     null = spark.createDataFrame([(None, 7)], "value string, id long")
     assert refused(null, daemons, queue).startswith('The row with id "7" cannot be written: its')
+    later = spark.sql("select if(id < 1500, 'x', null) value, id from range(2000)").coalesce(1)
+    text = refused(later, daemons[:1], queue)
+    assert text.startswith('The row with id "1500" cannot be written: its value is null;')
+    assert re.search(r"Before that, this task stored [1-9][0-9]* rows\.$", text), text
     with pytest.raises(Exception, match="cannot be overwritten") as caught:
         frame.write.format("kestrel").options(servers="a:1", queue=queue).mode("overwrite").save()
     assert sentence_of(caught.value).endswith("Say mode('append').")

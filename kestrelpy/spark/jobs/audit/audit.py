@@ -38,7 +38,7 @@ from pyspark.sql import functions as fn
 
 from journal.files import Disk
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files import Ints
+from kestrelpy.spark.files import History, Ints, plan_events
 from kestrelpy.spark.jobs.audit import checks
 from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings, check_headers
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
@@ -60,6 +60,7 @@ from kestrelpy.spark.jobs.common.baseline import (
 from kestrelpy.spark.jobs.common.flushes import read_flushes
 from kestrelpy.spark.jobs.common.items import there
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, folders, parse, run
+from kestrelpy.spark.jobs.common.sizing import sized
 
 NO_POSITIONS: Final = np.array([], np.int64)
 
@@ -101,10 +102,19 @@ def audit(
     sources = _sources(spark, named)
     if any(state.reader and not state.named_lsn for state in sources.states.values()):
         _with_beginnings(spark, paths, sources)
+    history = plan_events(paths)
+    with sized(spark, sum(split.bytes for split in history.splits)):
+        return _audited(spark, paths, history, sources, progress, examples, out)
+
+
+def _audited(
+    spark: SparkSession, paths: Sequence[str], history: History, sources: Sources,
+    progress: Progress, examples: int, out: str | None,
+) -> list[Found]:  # fmt: skip
     progress.step("reading events")
     last = {jid: state.lsn_last for jid, state in sources.states.items()}
     # Records after the baseline are left to the next audit.
-    chunks = packed.read(spark, paths, last=last)
+    chunks = packed.read(spark, paths, last=last, history=history)
     chunks = packed.together(spark, chunks.unionByName(there(spark, sources.states.items())))
     chunks = chunks.persist(StorageLevel.MEMORY_AND_DISK)
     events = packed.rows(chunks)

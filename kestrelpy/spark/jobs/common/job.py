@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from glob import glob
 from importlib import import_module
@@ -43,6 +43,10 @@ _STDERR: Final = 2
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the virtual machine
 _WARNING: Final = "Data is missing: "  # of `kestrelpy.spark.files.partitions`, on executors
 _LOOK_SECONDS: Final = 0.25
+_JAVA_WORDS: Final = "SPARK_SUBMIT_OPTS"  # what a user says there stays: ours stands after it
+_COMPILE_LESS: Final = "-XX:TieredStopAtLevel=1"
+# Of segments, with the room that is made ahead in the newest of each queue.
+_LITTLE_BYTES: Final = 128 << 20
 # Spark's default, made for a cluster of many machines.
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITIONS_UNSAID: Final = "200"
@@ -127,8 +131,11 @@ def run(job: str, work: Work, request: Request) -> int:
     """Run a job over journals and print its outcome; return the exit code."""
 
     def act(progress: Progress) -> Outcome:
-        folders(request.paths)  # a mistake is named before Spark starts, which takes seconds
-        return in_spark(job, request.master, progress, lambda spark: work(spark, request, progress))
+        found = folders(request.paths)  # a mistake is named before Spark starts, in seconds
+        with quick_start(found):
+            return in_spark(
+                job, request.master, progress, lambda spark: work(spark, request, progress)
+            )
 
     return perform(job, act, request.as_json, request.summary)
 
@@ -221,6 +228,35 @@ def _warnings() -> Iterator[None]:
     finally:
         log.propagate = propagates
         log.removeHandler(handler)
+
+
+@contextmanager
+def quick_start(paths: Sequence[str]) -> Iterator[None]:
+    """If there is little to read under these folders, let a virtual machine compile less well.
+
+    In a job of seconds it compiles for longer than it runs what it has compiled.
+    """
+    before = os.environ.get(_JAVA_WORDS)
+    if _segment_bytes(paths) <= _LITTLE_BYTES:
+        os.environ[_JAVA_WORDS] = " ".join([*([before] if before else []), _COMPILE_LESS])
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[_JAVA_WORDS] = before
+        else:
+            os.environ.pop(_JAVA_WORDS, None)
+
+
+def _segment_bytes(paths: Sequence[str]) -> int:
+    found = 0
+    for path in paths:
+        for folder, _, names in os.walk(path):
+            for name in names:
+                if name.endswith(".segment"):
+                    with suppress(FileNotFoundError):  # a daemon may be running
+                        found += os.stat(os.path.join(folder, name)).st_size
+    return found
 
 
 @contextmanager

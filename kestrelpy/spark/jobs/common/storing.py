@@ -22,6 +22,7 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.write import parse_write_options
 
 _DIGEST_BYTES: Final = 12
+_NOTHING: Final = "nothing"
 
 
 def write_words(servers: str, name: str, words: Sequence[str], queue: str | None) -> dict[str, str]:
@@ -46,9 +47,18 @@ def name_of(job: str, *words: str) -> str:
 
 def stored(rows: DataFrame, given: Mapping[str, str]) -> int:
     """Store the rows, which have an id; return how many they are."""
+    return stored_with(rows.withColumn(_NOTHING, fn.lit(False)), given, _NOTHING)[0]
+
+
+def stored_with(rows: DataFrame, given: Mapping[str, str], special: str) -> tuple[int, int]:
+    """Store the rows without the column `special`.
+
+    Return how many they are, and how many of them have a true value there.
+    """
     counts = Observation()
     (
-        rows.observe(counts, fn.count(fn.lit(1)).alias("rows"))
+        rows.observe(counts, fn.count(fn.lit(1)).alias("rows"), fn.count_if(special).alias("true"))
+        .drop(special)
         .write.format("kestrel").options(**given).mode("append").save()
     )  # fmt: skip
-    return int(counts.get["rows"])
+    return int(counts.get["rows"]), int(counts.get["true"])

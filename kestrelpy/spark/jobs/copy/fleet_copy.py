@@ -7,6 +7,9 @@ source keeps them. A delayed item that has no marker yet is not seen before it i
 copy is made of the item that it was made of (server, queue, generation, marker), so a repeated run
 stores none again, and copies what came since.
 
+A key with a number or another value that is no text comes from a rule of its queue. No client can
+name it, so the rule of the target makes it again.
+
 One rule: the job may be killed and run again with the same words, on the same servers.
 """
 
@@ -23,13 +26,18 @@ from pyspark.sql import functions as fn
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common.fleet import ask_each, fleet_options, is_meant, look
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, counted, in_spark, perform
-from kestrelpy.spark.jobs.common.storing import name_of, stored, write_words
+from kestrelpy.spark.jobs.common.storing import name_of, stored_with, write_words
 from kestrelpy.spark.live import Wire
 from kestrelpy.spark.live import partitions as live
 from kestrelpy.spark.options import Options
 
 _STATES: Final = ("ready", "lent", "delayed")
 _ID_DIGITS: Final = 32
+_BY_RULE: Final = "by_rule"
+_COLUMNS: Final = (
+    "server string, queue string, marker bigint, key string, keys array<binary>, value binary, "
+    "flags bigint, expires timestamp, state string"
+)
 _OF_BOTH: Final = ("user", "password", "tls", "connectTimeout", "readTimeout")
 
 
@@ -93,9 +101,15 @@ def command(
             progress.step("copying items")
             source = {"servers": ways.servers, "queues": ways.queues}
             source |= dict(word.split("=", 1) for word in words)
-            count = stored(_rows(spark, options, source, ways), given)
+            rows = _rows(spark, options, source, ways)
+            count, by_rule = stored_with(rows, given, _BY_RULE)
             text = f"{counted(count, 'item')} copied, each once (--name {ways.write})"
-            return Outcome(text, {"items": count, "name": ways.write})
+            if by_rule:
+                text += (
+                    f"\n{counted(by_rule, 'item')} with a key that a rule made: the target needs "
+                    "the same settings key and key_format, else they have no key there"
+                )
+            return Outcome(text, {"items": count, "keys_by_rule": by_rule, "name": ways.write})
 
         return in_spark("copy", master, progress, work)
 
@@ -105,7 +119,10 @@ def command(
 def _rows(
     spark: SparkSession, options: Options, source: dict[str, str], ways: Ways
 ) -> DataFrame:
-    """Return the items as rows of the sink, with ids from what they are copies of."""
+    """Return the items as rows of the sink, with ids from what they are copies of.
+
+    `by_rule` is true for a key that cannot be named.
+    """
     generations = [
         (server.server, queue, markers.generation)
         for server in live.look(options)
@@ -113,10 +130,12 @@ def _rows(
         if is_meant(options, queue)
     ]
     known = spark.createDataFrame(generations, "server string, queue string, generation bigint")
-    items = spark.read.format("kestrel").options(**source).load()
+    items = spark.read.format("kestrel").options(**source).schema(_COLUMNS).load()
     items = items.where(fn.col("state").isin(*_STATES))
     lineage = fn.concat_ws("|", "server", "queue", "generation", "marker")
-    columns = ["value", "key", "flags", "expires"] + ([] if ways.queue else ["queue"])
+    columns = ["value", "flags", "expires"] + ([] if ways.queue else ["queue"])
     return items.join(fn.broadcast(known), ["server", "queue"]).select(
-        *columns, fn.substring(fn.sha2(lineage, 256), 1, _ID_DIGITS).alias("id")
-    )
+        *columns, fn.col("keys").alias("key"),
+        fn.substring(fn.sha2(lineage, 256), 1, _ID_DIGITS).alias("id"),
+        (fn.col("key").isNotNull() & fn.col("keys").isNull()).alias(_BY_RULE),
+    )  # fmt: skip

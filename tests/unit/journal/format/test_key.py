@@ -14,6 +14,8 @@ from journal.format.key import (
     named_text,
     split,
     text_of,
+    texts,
+    texts_in,
     value_of,
 )
 
@@ -114,3 +116,21 @@ def test_only_a_key_of_one_named_value_is_a_text() -> None:
     assert named_text(text_of(b"A,B")) == b"A,B"
     for key in (b"", b"A", value_of(1), text_of(b"A") + text_of(b"B"), text_of(b"A")[:-1]):
         assert named_text(key) is None
+
+
+@given(st.lists(VALUES, min_size=1))
+def test_the_texts_of_a_key_are_those_that_name_it_or_there_are_none(values: list[object]) -> None:
+    made = key(*values)
+    found = texts(made)
+
+    assert found == texts_in(in_words(made).encode())
+    if found is None:
+        assert not all(isinstance(each, str) for each in values)
+    else:
+        assert join(map(text_of, found), False) == made
+
+
+def test_texts_that_look_like_other_types_and_bytes_are_texts_all_the_same() -> None:
+    named = [b"1", b"null", b"0x00", b"-", b'"', b"a,b", b"\xff", b""]
+
+    assert texts_in(in_words(join(map(text_of, named), False)).encode()) == named

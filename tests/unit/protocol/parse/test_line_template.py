@@ -51,6 +51,18 @@ def test_lines_with_new_ids_share_one_template() -> None:
     assert len(lines) == 1
 
 
+def test_lines_of_one_batch_share_one_template() -> None:
+    lines: Lines = {}
+
+    for number in range(1000):
+        told = said(b"set jobs/id=%d|a#0/scope=s-1/epoch=%d 0 0 1" % (number, number % 2), lines)
+        assert told[7:11] == (b"%d|a#0" % number, (), b"s-1", number % 2)
+
+    assert len(lines) == 2
+    line = b"set jobs/id=5/scope=s/epoch=7 0 0 "
+    assert cut(line + b"1") != cut(line + b"2")
+
+
 def test_lines_of_cas_share_one_template_for_all_versions() -> None:
     lines: Lines = {}
 
@@ -123,7 +135,8 @@ def test_a_line_that_is_said_again_means_the_same(verb: bytes, options: bytes) -
 WORDS = st.sampled_from([
     b"/id=1", b"/id=2", b"/id=%31", b"/id=", b"/id=/", b"/key=A", b"/key=A,B", b"/key=",
     b"/expect=3", b"/expect=x", b"/confirm", b"/confirm=jobs:5", b"/confirm=jobs",
-    b"/scope=s/epoch=1", b"/delay=5s", b"/", b"/open", b"\t", b" ", b"/id=1 ", b"\x0b", b"/declare",
+    b"/scope=s/epoch=1", b"/scope=s/epoch=2", b"/scope=/epoch=1", b"/delay=5s", b"/",
+    b"/open", b"\t", b" ", b"/id=1 ", b"\x0b", b"/declare",
 ])  # fmt: skip
 LINES = st.builds(
     lambda verb, words, size, rest: verb + b" q" + b"".join(words) + b" 0 0 " + size + rest,

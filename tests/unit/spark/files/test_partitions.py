@@ -15,7 +15,7 @@ import pytest
 from kestrelpy.spark.errors import sentence_of
 from tests.support.daemon import DaemonProcess
 from tests.support.raw import Raw, wait_until
-from tests.unit.spark.conftest import ROOT
+from tests.support.spark_fixture import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

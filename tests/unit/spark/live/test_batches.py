@@ -96,3 +96,14 @@ def test_a_mark_of_time_and_a_range_hold_together() -> None:
     part = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 3), 0)
 
     assert [row["value"] for row in read(values, part, startingTimestamp="2000")] == [b"2", b"3"]
+
+
+def test_the_texts_of_a_key_are_read_if_a_schema_names_them() -> None:
+    words = ["A,b%2Cc", '"1"', "%FF", "1", "-"]
+    values = values_of(*((f"1700000000123 - 0 ready {word} -", b"") for word in words))
+    selection = select("items", [("keys", "array<binary>")], live=True)
+
+    batch = batch_of(PART, values, selection, parse_options({"servers": "a:1"}))
+
+    assert batch is not None
+    assert batch["keys"].to_pylist() == [[b"A", b"b,c"], [b"1"], [b"\xff"], None, None]

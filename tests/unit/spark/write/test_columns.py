@@ -38,6 +38,14 @@ def test_another_column_is_refused_by_its_name() -> None:
     )
 
 
+def test_the_keys_of_a_source_are_the_key_of_a_sink() -> None:
+    assert refused("value string", "id string", "keys array<binary>").startswith(
+        "The sink has no column 'keys'. Name it key:"
+    )
+    fields = [("value", "string"), ("id", "string"), ("key", "array<binary>")]
+    assert row_form(fields, OPTIONS).names == ("value", "id", "key")
+
+
 def test_a_wrong_type_is_refused_with_the_cast() -> None:
     assert refused("value struct<a:int>", "id string") == (
         "Column 'value' is of type struct<a:int>, and the sink takes binary, string. Cast it, for "

@@ -126,6 +126,23 @@ def test_all_rows_of_a_key_go_to_one_server() -> None:
     assert len(set.union(*servers.values())) == 4
 
 
+def test_a_key_of_several_values_is_an_array_and_their_order_does_not_choose_the_server() -> None:
+    assert line(key=["A", "b,c"]) == b"set jobs/id=i/scope=s/epoch=7/key=A,b%2Cc 0 0 1"
+    assert line(key=[b"\xff"]) == b"set jobs/id=i/scope=s/epoch=7/key=%FF 0 0 1"
+    assert line(key=[]) == b"set jobs/id=i/scope=s/epoch=7 0 0 1"
+    assert "a value of its key is null" in refused(key=["A", None])
+    pairs = [(f"a{n}", f"b{n}") for n in range(200)]
+
+    def places(keys: list[Any]) -> list[int]:
+        ids = [str(n) for n in range(len(keys))]
+        columns = {"value": ids, "id": ids, "key": keys}
+        return [at for at, _ in requests(columns, servers=3)]
+
+    assert places([[a, b] for a, b in pairs]) == places([[b, a] for a, b in pairs])
+    assert places([[a] for a, _ in pairs]) == places([a for a, _ in pairs])
+    assert set(places([[a, b] for a, b in pairs])) == {0, 1, 2}
+
+
 def test_a_server_more_moves_only_rows_that_it_takes() -> None:
     names = [b"%d" % n for n in range(2000)]
     before = Chooser(["a", "b"]).choose(names)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted
+from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted, quick_start
 from kestrelpy.spark.session import what_is_missing
-from tests.unit.spark.conftest import ROOT
+from tests.support.spark_fixture import ROOT
 from tests.unit.spark.jobs.stories import Story
 
 pytestmark = pytest.mark.slow
@@ -55,15 +55,6 @@ def ran(
     )
 
 
-def test_a_job_is_a_module_that_says_one_line_of_json_and_nothing_else(
-    data: Path, place: dict[str, str]
-) -> None:
-    done = ran((*MODULE, str(data), "--json", *MASTER), place)
-    facts = json.loads(done.stdout)
-    assert (done.returncode, facts["job"]) == (HOLDS, "audit")
-    assert done.stderr == ""
-
-
 def test_no_file_beside_a_script_hides_a_module_of_python() -> None:
     """spark-submit puts the folder of the script in front of `sys.path`."""
     names = {path.stem for script in JOBS.glob("*/__main__.py") for path in script.parent.iterdir()}
@@ -92,10 +83,12 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
     assert done.stderr.startswith("kestrelpy: There is no folder ")
 
 
-def test_a_terminal_shows_the_current_step(data: Path, place: dict[str, str]) -> None:
+def test_a_module_says_one_line_of_json_and_a_terminal_shows_the_current_step(
+    data: Path, place: dict[str, str]
+) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        (*MODULE, str(data), *MASTER), env=place, stdout=subprocess.PIPE, stderr=theirs
+        (*MODULE, str(data), "--json", *MASTER), env=place, stdout=subprocess.PIPE, stderr=theirs
     ) as process:
         os.close(theirs)
         seen = b""
@@ -107,13 +100,27 @@ def test_a_terminal_shows_the_current_step(data: Path, place: dict[str, str]) ->
             seen += piece
             if not piece:
                 break
-        process.communicate(timeout=PROCESS_SECONDS)
+        out, _ = process.communicate(timeout=PROCESS_SECONDS)
     os.close(ours)
-    assert process.returncode == HOLDS
+    assert (process.returncode, json.loads(out)["job"]) == (HOLDS, "audit")
     lines = [line for line in seen.decode().split("\r\033[K") if line]
     assert lines[0].startswith("starting Spark  0 s"), seen
     assert any(" s" in line and not line.startswith("starting Spark") for line in lines), seen
     assert seen.endswith(b"\r\033[K"), "the line goes when the answer comes"
+
+
+def test_java_compiles_less_well_if_there_is_little_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs.1").mkdir()
+    segment = tmp_path / "jobs.1" / "0000000001.segment"
+    for size, said in ((16 << 20, "-Da=b -XX:TieredStopAtLevel=1"), (200 << 20, "-Da=b")):
+        monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=b")
+        with segment.open("wb") as file:
+            file.truncate(size)
+        with quick_start([str(tmp_path)]):
+            assert os.environ["SPARK_SUBMIT_OPTS"] == said
+        assert os.environ["SPARK_SUBMIT_OPTS"] == "-Da=b"
 
 
 def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:

@@ -61,6 +61,37 @@ def test_items_are_copied_once_with_flags_and_keys_and_the_source_keeps_them(
     assert int(source[0].client().stats("jobs")[b"queue_jobs_total_items"]) == 22
 
 
+def test_keys_are_copied_value_by_value_and_those_of_a_rule_are_made_again(
+    spark: SparkSession, daemons: list[DaemonProcess], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = "key_format = 'json'\nkey = ['n']\n"
+    source, target = daemons[0].client(), daemons[1].client()
+    for client in (source, target):
+        client.set("jobs/declare", rule)
+    for words in ("A,B", "a%2Cb", "5", "%FF"):
+        source.set(f"jobs/key={words}", words)
+    source.set("jobs", '{"n": 5}')
+
+    assert main(["--servers", servers(daemons[:1]), "--queues", "jobs", "--to",
+                 servers(daemons[1:2])]) == 0  # fmt: skip
+
+    assert "\n1 item with a key that a rule made: the target needs" in capsys.readouterr().out
+    keys = [line.split(b" ")[9] for line in browsed(daemons[1])]
+    assert sorted(keys) == sorted(line.split(b" ")[9] for line in browsed(daemons[0]))
+    assert set(keys) == {b"A,B", b"a%2Cb", b'"5"', b"%FF", b"5"}
+
+
+def browsed(daemon: DaemonProcess) -> list[bytes]:
+    """The lines of all items of `jobs`."""
+    lines = []
+    with Raw(("127.0.0.1", daemon.port)) as raw:
+        raw.send(b"gets jobs/peek/after=0/n=100/full\r\n")
+        while (line := raw.line()) != b"END":
+            lines.append(line)
+            raw.line()
+    return lines
+
+
 def test_a_queue_that_was_made_again_is_another_source_and_a_server_on_both_sides_is_refused(
     spark: SparkSession, daemons: list[DaemonProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:

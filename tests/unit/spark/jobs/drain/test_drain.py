@@ -20,7 +20,7 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.drain import drain
 from kestrelpy.spark.jobs.drain.drain import main
 from tests.support.daemon import DaemonProcess
-from tests.unit.spark.conftest import ROOT
+from tests.support.spark_fixture import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
