@@ -237,6 +237,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.journals.syncs.Syncs": {
         "_threads": "sync threads stay until the process ends", "took_us": INSIDE,
     },
+    "server.journals.gathering.Gathering": {},
     "server.connections.connection.Connection": {
         "number": NAME,
         "_reading is_local": SETTING,
