@@ -1,6 +1,6 @@
-"""`python -m bench backlog|spark|attackers|stalls|http [--quick] [--only NAMES]`: what a backlog
-costs, what Spark does with journals and servers, what a client notices beside a bad one, how long
-one operation holds up the others, and what HTTP does.
+"""`python -m bench backlog|spark|attackers|stalls|http|disk [--quick] [--only NAMES]`: what a
+backlog costs, what Spark does with journals and servers, what a client notices beside a bad one,
+how long one operation holds up the others, what HTTP does, and what a sync costs.
 
 The one rule: a scenario that fails is a sentence in the report, and the others go on.
 """
@@ -17,7 +17,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import attackers, hung, loadgen, stalls_http, stalls_queue, stalls_server, tables, web
+from bench import (
+    attackers,
+    disk,
+    hung,
+    loadgen,
+    stalls_http,
+    stalls_queue,
+    stalls_server,
+    tables,
+    web,
+)
 from bench.backlog import backlog
 from bench.delayed import delayed
 from bench.fanout import fanout
@@ -64,9 +74,11 @@ STALLS: dict[str, Scenario] = {
 WEB: dict[str, Scenario] = {
     "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes, "start": web.start,
 }  # fmt: skip
-SCENARIOS = WEB | BACKLOG | SPARK | ATTACKERS | STALLS
+DISK: dict[str, Scenario] = {"many": disk.many, "slow": disk.slow, "one": disk.one}
+SCENARIOS = DISK | WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
     "backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS, "stalls": STALLS, "http": WEB,
+    "disk": DISK,
 }  # fmt: skip
 TITLES = {
     "backlog": "What a backlog costs",
@@ -74,6 +86,7 @@ TITLES = {
     "attackers": "What a client notices beside a bad one",
     "stalls": "How long one operation holds up the others",
     "http": "What HTTP does, and what it costs others",
+    "disk": "What a sync costs",
 }
 
 
@@ -96,6 +109,8 @@ def lacking(name: str) -> str | None:
     """What a scenario needs and this machine has not, as a sentence; None: nothing."""
     if name in SPARK:
         return tables.missing()
+    if name in DISK:
+        return disk.missing(name)
     return hung.missing() if name == "hung" else None
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,8 +187,13 @@ def _environment() -> dict[str, str]:
 
 
 @contextmanager
-def started(server: Server, parent: Path) -> Iterator[int]:
-    """Run a daemon in a new folder under `parent`; gives its port. Raises ServerFailed."""
+def started(
+    server: Server, parent: Path, extra: Mapping[str, str] | None = None
+) -> Iterator[int]:
+    """Run a daemon in a new folder under `parent`; gives its port. Raises ServerFailed.
+
+    `extra` goes into its environment.
+    """
     place = Path(tempfile.mkdtemp(prefix=f"{server.name}-", dir=parent))
     try:
         folder, log, port = place / "data", place / "log", free_port()
@@ -200,7 +205,7 @@ def started(server: Server, parent: Path) -> Iterator[int]:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=place,
-                env=_environment(),
+                env=_environment() | dict(extra or {}),
             )
         try:
             yield _wait_ready(server, process, port, log)

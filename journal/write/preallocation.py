@@ -60,8 +60,8 @@ class Preallocation:
     """The prepared segments of one journal. `number` is the highest that any segment ever had."""
 
     __slots__ = (
-        "_failed", "_has_folder", "_journal", "_need_more", "_need_most", "count_leases", "is_short",
-        "is_under_way", "number", "passed_over", "recycled", "waiting",
+        "_failed", "_has_folder", "_journal", "_need_more", "_need_most", "count_leases",
+        "is_short", "is_under_way", "number", "passed_over", "recycled", "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Log, number: int) -> None:
