@@ -1,6 +1,6 @@
-"""`python -m bench backlog|spark|attackers|stalls|http [--quick] [--only NAMES]`: what a backlog
-costs, what Spark does with journals and servers, what a client notices beside a bad one, how long
-one operation holds up the others, and what HTTP does.
+"""`python -m bench backlog|spark|attackers|stalls|http|disk [--quick] [--only NAMES]`: what a
+backlog costs, what Spark does with journals and servers, what a client notices beside a bad one,
+how long one operation holds up the others, what HTTP does, and what a sync costs.
 
 The one rule: a scenario that fails is a sentence in the report, and the others go on.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bench import (
     attackers,
+    disk,
     hung,
     loadgen,
     pages,
@@ -80,9 +81,11 @@ WEB: dict[str, Scenario] = {
     "listings": web.listings, "start": web.start,
     "pages": pages.pages, "crowd": pages.crowd,
 }  # fmt: skip
-SCENARIOS = WEB | BACKLOG | SPARK | ATTACKERS | STALLS
+DISK: dict[str, Scenario] = {"many": disk.many, "slow": disk.slow, "one": disk.one}
+SCENARIOS = DISK | WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
     "backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS, "stalls": STALLS, "http": WEB,
+    "disk": DISK,
 }  # fmt: skip
 TITLES = {
     "backlog": "What a backlog costs",
@@ -90,6 +93,7 @@ TITLES = {
     "attackers": "What a client notices beside a bad one",
     "stalls": "How long one operation holds up the others",
     "http": "What HTTP does, and what it costs others",
+    "disk": "What a sync costs",
 }
 
 
@@ -112,6 +116,8 @@ def lacking(name: str) -> str | None:
     """What a scenario needs and this machine has not, as a sentence; None: nothing."""
     if name in SPARK:
         return tables.missing()
+    if name in DISK:
+        return disk.missing(name)
     return hung.missing() if name == "hung" else None
 
 

@@ -10,6 +10,7 @@
  *
  *   dialect            requests of one item                                expected replies
  *   memcache-set       set Q 0 0 N                                         STORED
+ *   memcache-spread    set Q<connection> 0 0 N   (a queue for each)         STORED
  *   memcache-named     set Q<seed>-<number> 0 0 N   (Q: jobs/id= or jobs/key=)  STORED
  *   memcache-consume   get Q/close/open   (first: Q/open, last: Q/close)   VALUE, or END = empty
  *   memcache-return    get Q/open, then get Q/abort                       VALUE, or END; END
@@ -71,13 +72,13 @@ enum {
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
 typedef enum {
-    MEMCACHE_SET, MEMCACHE_NAMED, MEMCACHE_CONSUME, MEMCACHE_RETURN, MEMCACHE_HANDOFF, MEMCACHE_GET,
-    REDIS_PUSH, REDIS_CONSUME, BEANSTALK_PUT, BEANSTALK_CONSUME, DIALECTS
+    MEMCACHE_SET, MEMCACHE_SPREAD, MEMCACHE_NAMED, MEMCACHE_CONSUME, MEMCACHE_RETURN,
+    MEMCACHE_HANDOFF, MEMCACHE_GET, REDIS_PUSH, REDIS_CONSUME, BEANSTALK_PUT, BEANSTALK_CONSUME, DIALECTS
 } dialect_t;
 
 static const char *const DIALECT_NAMES[DIALECTS] = {
-    "memcache-set", "memcache-named", "memcache-consume", "memcache-return", "memcache-handoff",
-    "memcache-get",
+    "memcache-set", "memcache-spread", "memcache-named", "memcache-consume", "memcache-return",
+    "memcache-handoff", "memcache-get",
     "redis-push", "redis-consume", "beanstalk-put", "beanstalk-consume",
 };
 
@@ -281,6 +282,10 @@ static bool begin_item(connection *c, uint64_t now) {
     switch (want.dialect) {
     case MEMCACHE_NAMED:
         digits(template_ + template_name, 10, number);
+        /* fall through */
+    case MEMCACHE_SPREAD:
+        if (want.dialect == MEMCACHE_SPREAD)
+            digits(template_ + template_name, 5, (uint64_t)c->number);
         /* fall through */
     case MEMCACHE_SET:
     case REDIS_PUSH:
@@ -628,6 +633,9 @@ static void make_texts(void) {
         template_ = redis_text(&template_bytes, "set %s%08x-%010d 0 0 %zu\r\n%s\r\n", q, want.seed, 0,
                                n, filler);
         template_name = 4 + strlen(q) + 9;
+    } else if (want.dialect == MEMCACHE_SPREAD) {
+        template_ = redis_text(&template_bytes, "set %s%05d 0 0 %zu\r\n%s\r\n", q, 0, n, filler);
+        template_name = 4 + strlen(q);
     } else
         template_ = redis_text(&template_bytes, "set %s 0 0 %zu\r\n%s\r\n", q, n, filler);
     template_header = template_bytes - 2 - n;

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,8 +192,13 @@ def environment(python: str = sys.executable) -> dict[str, str]:
 
 
 @contextmanager
-def started(server: Server, parent: Path) -> Iterator[int]:
-    """Run a daemon in a new folder under `parent`; gives its port. Raises ServerFailed."""
+def started(
+    server: Server, parent: Path, extra: Mapping[str, str] | None = None
+) -> Iterator[int]:
+    """Run a daemon in a new folder under `parent`; gives its port. Raises ServerFailed.
+
+    `extra` goes into its environment.
+    """
     place = Path(tempfile.mkdtemp(prefix=f"{server.name}-", dir=parent))
     try:
         folder, log, port = place / "data", place / "log", free_port()
@@ -205,7 +210,8 @@ def started(server: Server, parent: Path) -> Iterator[int]:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=place,
-                env=environment(server.python if isinstance(server, Kestrelpy) else sys.executable),
+                env=environment(server.python if isinstance(server, Kestrelpy) else sys.executable)
+                | dict(extra or {}),
             )
         try:
             yield _wait_ready(server, process, port, log)

@@ -3,6 +3,9 @@
 The one rule: nothing here is timed. Daemons that are not installed are skipped with their reason.
 """
 
+import os
+import socket
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from bench import loadgen, peers, report
+from bench import disk, loadgen, peers, report
 from bench.__main__ import chosen
 from bench.grid import CONSUME, LINES, SET, Cell, Goal, Line, Mode, Shape, goals
 from bench.loadgen import Load, LoadFailed, Result
@@ -73,6 +76,30 @@ def test_exactly_as_many_items_are_stored_as_were_asked_for(binary: Path, tmp_pa
     assert found.p50_us <= found.p99_us
     head = len("set bench 0 0 100\r\n")
     assert found.bytes == 1003 * (head + 100 + len("\r\n") + len("STORED\r\n"))
+
+
+def test_a_spread_load_has_a_queue_for_each_connection(binary: Path, tmp_path: Path) -> None:
+    with started(installed(MEMCACHED), tmp_path) as port:
+        loadgen.run(binary, Load("memcache-spread", port, connections=12, ops=200, queue="q"))
+        with socket.create_connection(("127.0.0.1", port)) as line:
+            line.sendall(b"".join(b"get q%05d\r\n" % n for n in range(13)) + b"quit\r\n")
+            said = b"".join(iter(lambda: line.recv(1 << 16), b""))
+
+    assert [b"VALUE q%05d " % n in said for n in range(13)] == [True] * 12 + [False]
+
+
+def test_on_a_slow_disk_a_sync_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    shim = disk.build(tmp_path)
+    code = (
+        "import os, sys, time; began = time.monotonic(); os.fdatasync(1); "
+        "sys.exit(time.monotonic() - began < 0.05)"
+    )
+    extra = {"LD_PRELOAD": str(shim), "SLOW_SYNC_US": "50000"}
+    with (tmp_path / "out").open("wb") as out:
+        ran = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | extra, stdout=out, check=False
+        )
+    assert ran.returncode == 0
 
 
 def test_an_error_reply_ends_the_run_with_its_text(binary: Path, tmp_path: Path) -> None:

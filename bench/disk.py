@@ -1,0 +1,129 @@
+"""What a sync costs: many queues written at once, disks on which a sync takes long, one client.
+
+A slow disk is simulated: `slow_sync.c` makes each sync of a program take a fixed time, for every
+server alike. Each server has the same load in turns, on queues that the round before has grown.
+
+The one rule: a ratio is taken within a round; what is shown is the median over the rounds.
+"""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.figures import Figure
+from bench.loadgen import BUILD_LIMIT_S, HERE, OUT, Load, LoadFailed, Result, run
+from bench.scenarios import Bench, Goals
+from bench.servers import REDIS, Kestrelpy, started
+
+SOURCE = HERE / "slow_sync.c"
+SYNC_MS = 5.0
+SLOW_CONNECTIONS = (50, 200)
+
+
+def missing(name: str) -> str | None:
+    """One sentence if this scenario cannot be measured here."""
+    return REDIS.missing() if name in ("slow", "one") else None
+
+
+def build(out: Path = OUT) -> Path:
+    """Compile slow_sync.c; raises LoadFailed with the compiler's words."""
+    made = out / "slow_sync.so"
+    if made.exists() and made.stat().st_mtime > SOURCE.stat().st_mtime:
+        return made
+    out.mkdir(parents=True, exist_ok=True)
+    fresh = out / f"slow_sync.{os.getpid()}"
+    compiler = os.environ.get("CC", "cc")
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o"]
+    ran = subprocess.run(
+        [*command, str(fresh), str(SOURCE)],
+        capture_output=True,
+        text=True,
+        timeout=BUILD_LIMIT_S,
+        check=False,
+    )
+    if ran.returncode != 0:
+        raise LoadFailed(f"slow_sync.c does not compile:\n{ran.stderr}")
+    fresh.replace(made)
+    return made
+
+
+def many(bench: Bench) -> list[Figure]:
+    """As many queues as connections, against one queue for all of them."""
+    count = bench.sizes.spread_queues
+    where = f"{count:,} queues written at once"
+    rates, tails = [], []
+    with started(Kestrelpy(python=bench.python), bench.parent) as port:
+        for number in range(-1, bench.sizes.rounds):  # the first one makes the queues
+            one = _load(bench, port, "memcache-set", "one", count)
+            each = _load(bench, port, "memcache-spread", "many", count)
+            if number >= 0:
+                rates.append(each.ops_per_s / one.ops_per_s)
+                tails.append(each.p99_us / one.p99_us)
+                bench.say(
+                    f"{where}: {each.ops_per_s:,.0f}/s, p99 {each.p99_us / 1000:.0f} ms; one: "
+                    f"{one.ops_per_s:,.0f}/s, p99 {one.p99_us / 1000:.0f} ms"
+                )
+    return [
+        Figure(where, "sets, against one queue", median(rates), "x", at_least=Goals.spread_ratio),
+        Figure(where, "p99 against one queue's", median(tails), "x", at_most=Goals.spread_p99),
+    ]
+
+
+def slow(bench: Bench) -> list[Figure]:
+    """Sets with 5 ms a sync, beside Redis."""
+    extra = {"LD_PRELOAD": str(build()), "SLOW_SYNC_US": str(int(SYNC_MS * 1000))}
+    figures = []
+    for connections in SLOW_CONNECTIONS:
+        where = f"{SYNC_MS:g} ms a sync, {connections} connections"
+        pairs = _beside_redis(bench, connections, where, extra)
+        ours, peers = (
+            median(pair[which].p99_us / 1000 / SYNC_MS for pair in pairs) for which in (0, 1)
+        )
+        figures += [
+            Figure(where, "sets, against Redis", _ratio(pairs), "x", at_least=Goals.slow_ratio),
+            Figure(where, "p99", ours, "syncs", at_most=Goals.slow_p99_syncs),
+            Figure(where, "p99 of Redis", peers, "syncs"),
+        ]  # fmt: skip
+    return figures
+
+
+def one(bench: Bench) -> list[Figure]:
+    """Sets of one connection on the disk as it is, beside Redis."""
+    where = "one connection"
+    pairs = _beside_redis(bench, 1, where, {})
+    return [Figure(where, "sets, against Redis", _ratio(pairs), "x", at_least=Goals.one_ratio)]
+
+
+def _beside_redis(
+    bench: Bench, connections: int, where: str, extra: dict[str, str]
+) -> Sequence[tuple[Result, Result]]:
+    """The results of each round: ours, and Redis's."""
+    pairs = []
+    with (
+        started(Kestrelpy(python=bench.python), bench.parent, extra) as port,
+        started(REDIS, bench.parent, extra) as peer,
+    ):
+        for number in range(-1, bench.sizes.rounds):  # the first one does not count
+            found = _load(bench, port, "memcache-set", "bench", connections)
+            peers = _load(bench, peer, REDIS.store, "bench", connections)
+            if number >= 0:
+                pairs.append((found, peers))
+                bench.say(
+                    f"{where}: {found.ops_per_s:,.0f}/s, p50 {found.p50_us / 1000:.2f} ms, p99 "
+                    f"{found.p99_us / 1000:.2f} ms; Redis: {peers.ops_per_s:,.0f}/s, p50 "
+                    f"{peers.p50_us / 1000:.2f} ms, p99 {peers.p99_us / 1000:.2f} ms"
+                )
+    return pairs
+
+
+def _ratio(pairs: Sequence[tuple[Result, Result]]) -> float:
+    return median(ours.ops_per_s / peers.ops_per_s for ours, peers in pairs)
+
+
+def _load(bench: Bench, port: int, dialect: str, queue: str, connections: int) -> Result:
+    seconds = bench.sizes.seconds
+    return run(
+        bench.binary, Load(dialect, port, connections=connections, seconds=seconds, queue=queue)
+    )
