@@ -24,6 +24,7 @@ from kestrelpy.server import clock
 from kestrelpy.server.commit_delay import CommitDelay
 from kestrelpy.server.journals import (
     Committer,
+    Gathering,
     JournalJobs,
     LaterSyncs,
     OpenJournals,
@@ -76,6 +77,7 @@ class Turn:
         self._timer_ms: int | None = None
         self._offset_checked_ms = 0
         self._later = LaterSyncs(loop, self._sync_later)
+        self._gathering = Gathering(loop, self._gathered)
         self._resting: dict[JournalLog, asyncio.TimerHandle] = {}
         self.commit_delay = CommitDelay()
         self.committer: Committer | None = None
@@ -204,7 +206,7 @@ class Turn:
         self.files.begin_turn()
         until = clock.elapsed() + WRITE_SECONDS
         for number, target in enumerate(dirty):
-            if clock.elapsed() >= until:
+            if number and clock.elapsed() >= until:
                 self._dirty[:0] = dirty[number:]
                 self.schedule()
                 break
@@ -213,12 +215,13 @@ class Turn:
                 continue
             # Records pending during a sync are written when it is over, all at once, unless a
             # connection waits for the write alone.
-            may_write = is_over and not target.journal.commit.lsn_in_flight
+            is_whole = is_over and not self._gathering.holds(target)
+            may_write = is_whole and not target.journal.commit.lsn_in_flight
             is_now = may_write or target.waiting_written
             if is_now and self.files.has_room_for(target, unix_ms):
                 target.cleaned()
                 self._write(target, unix_ms)
-                if is_over or not target.waiting_stored:
+                if is_whole or not target.waiting_stored:
                     self._sync(target)
                 else:
                     target.mark()
@@ -302,6 +305,11 @@ class Turn:
             self.committer.sync(target)  # if one is in flight, its end sees that there is more
             self.schedule()
 
+    def _gathered(self, target: JournalLog) -> None:
+        if target.journal.has_pending:
+            target.mark()
+            self.schedule()
+
     def _touch_waiting(self, target: JournalLog) -> None:
         """Wake the connections that wait for a write; and when more is stored, those that wait for
         that."""
@@ -342,7 +350,9 @@ class Turn:
     def synced(self, target: JournalLog, took_s: float) -> None:
         """A sync has finished, after so many seconds: more is true, and the records appended
         meanwhile are next."""
+        durable = target.lsn_durable
         target.advance()
+        self._gathering.begin(target, target.lsn_durable - durable, took_s)
         self._touch_waiting(target)
         self._report_failure(target)
         if self.journal_jobs is not None:
