@@ -71,12 +71,9 @@ export function confirm({ title, text = null, inner = [], commands = () => [], l
 
 // -- the form for a user and a secret. They stay in memory: a reload asks again.
 
-let isOpen = false;
-
 // Ask for the user until the server takes one, then go on.
 export function askForUser(why, goOn) {
-  if (isOpen) return;
-  isOpen = true;
+  if (byId("secret")) return; // it asks already
   const name = el("input", { id: "user", autocomplete: "username", required: true, maxlength: 256 });
   const secret = el("input", { id: "secret", type: "password", autocomplete: "current-password", required: true, maxlength: 1024 });
   const error = alertLine();
@@ -87,7 +84,6 @@ export function askForUser(why, goOn) {
     try {
       await signIn(name.value, secret.value);
       secret.value = "";
-      isOpen = false;
       dialog.close();
       goOn();
     } catch (problem) {

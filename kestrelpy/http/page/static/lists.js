@@ -61,7 +61,7 @@ export class Keys extends List {
     super(change);
     const isAll = parameters.held === "all";
     this.query = { view: "keys", queue: name, ...given(parameters, "after"), ...(isAll ? { state: "done" } : {}) };
-    const by = choice(isAll ? "all" : "", [["", "that items wait for"], ["all", "all that are held"]], (value) => change({ held: value, after: null }), { id: "held" });
+    const by = choice(isAll ? "all" : "", [["", "waited for"], ["all", "all held"]], (value) => change({ held: value, after: null }), { id: "held" });
     this.table = new Table("Keys", [
       { label: "Key", kind: "t", text: (r) => r.key, href: (r) => `#/queues/${quoted(name)}/items?${params({ key: r.key })}` },
       numberColumn("Items waiting", "waiting", { marks: true }),
@@ -71,7 +71,7 @@ export class Keys extends List {
       { label: "Actions", minor: false, key: (r) => [r.holder, r.token, r.holder_state], node: (r) => el("div", { class: "buttons" },
         ...(r.holder_state === "leased" ? leaseButtons(name, { ...r, id: r.holder, holder: r.lease_holder }, { only: true }) : [chainButton(name, r)])) },
     ], isAll ? "No item holds a key." : "No item waits for a key.");
-    this.elements = [tools(el("label", {}, "Keys", by)), this.table.element, this.steps];
+    this.elements = [tools(el("label", {}, "Which keys", by)), this.table.element, this.steps];
   }
 }
 

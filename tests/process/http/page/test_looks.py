@@ -72,6 +72,17 @@ def test_a_dialog_is_accessible_and_a_sheet_on_a_phone(page: Page, filled: Daemo
     assert round(box["y"] + box["height"]) == NARROW["height"]
 
 
+def test_the_tab_that_is_open_is_in_sight_on_a_phone(page: Page, filled: DaemonProcess) -> None:
+    page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+    for name in ("settings", "now"):
+        show(page, f"queues/jobs/{name}")
+        tab = page.locator(".tabs [aria-current]")
+        expect(tab).to_have_text(name.capitalize())
+        box = tab.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] <= NARROW["width"] - box["width"], name
+
+
 def test_text_of_twice_the_size_fits(page: Page, filled: DaemonProcess) -> None:
     page.set_viewport_size({"width": WIDE["width"] // 2, "height": WIDE["height"] // 2})
     for name in ("overview", "queues/letters/dead", "queues/jobs/items/2"):

@@ -155,6 +155,21 @@ def test_a_blocked_key_leads_to_its_holder_which_is_released(
     assert client.get("mail") is not None
 
 
+def test_a_key_that_nobody_waits_for_is_among_all_that_are_held(
+    page: Page, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    assert client.set("mail/key=17", b"x")
+    assert client.gets("mail/open/lease=10m")[0] == b"x"
+    show(page, "queues/mail/keys")
+    expect(page.get_by_text("No item waits for a key.")).to_be_visible()
+    page.get_by_label("Which keys").select_option("all held")
+    row = page.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("17")
+    expect(row.locator('td[data-label="Leased to"]')).to_have_text("token 1")
+
+
 def test_the_chain_of_a_key_ends_at_the_item_that_is_leased(
     page: Page, daemon: DaemonProcess
 ) -> None:
@@ -167,7 +182,7 @@ def test_the_chain_of_a_key_ends_at_the_item_that_is_leased(
     expect(page.get_by_text("It waits. Behind key B held by item 2.")).to_be_visible()
     expect(page.locator(".chain li")).to_have_count(2)
     expect(page.locator(".chain li").nth(0)).to_contain_text("item 2 waits for key A, held by item")
-    expect(page.locator(".chain li").nth(1)).to_contain_text("item 1: leased")
+    expect(page.locator(".chain li").nth(1)).to_contain_text("item 1: leased to 127.0.0.1:")
 
 
 def test_the_item_of_a_killed_worker_returns_before_ones_eyes(

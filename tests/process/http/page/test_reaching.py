@@ -49,6 +49,10 @@ def sign_in(page: Page, user: str, secret: str) -> None:
 def test_a_user_signs_in_and_acts_and_a_reload_asks_again(closed: Page) -> None:
     closed.goto("/#/queues/jobs/now")
     expect(closed.get_by_role("heading", name="Sign in")).to_be_visible()
+    closed.goto("/#/clients")  # another page asks as well
+    expect(closed.get_by_role("heading", name="Sign in")).to_be_visible()
+    closed.goto("/#/queues/jobs/now")
+    expect(closed.get_by_role("heading", name="Sign in")).to_be_visible()
     sign_in(closed, "root", "wrong")
     expect(closed.get_by_text("No such user, or another secret.")).to_be_visible()
     sign_in(closed, "root", "let me in")
