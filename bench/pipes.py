@@ -27,7 +27,7 @@ from bench.daemon import Daemon, Line
 from bench.figures import Figure
 from bench.scenarios import Bench, Goals
 from bench.servers import ROOT, ServerFailed
-from bench.tables import in_spark, seconds_of
+from bench.tables import archived, archiving, in_spark, seconds_of
 from kestrelpy.spark.ids import with_lineage_ids
 from kestrelpy.spark.jobs.audit import audit as books
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, quick_start
@@ -151,10 +151,10 @@ def again(bench: Bench) -> list[Figure]:
     """Lifecycle over everything, and over one per cent more of it."""
     events = bench.sizes.spark_events
     silent = Progress(io.StringIO(), watched=False)
-    with in_spark() as spark, Daemon(bench.parent, bench.python) as daemon:
+    with in_spark() as spark, archiving(bench) as daemon:
 
         def work() -> None:
-            lifecycle.work(spark, Request((str(daemon.data),), str(daemon.place / "out")), silent)
+            lifecycle.work(spark, Request(archived(daemon), str(daemon.place / "out")), silent)
 
         took = []
         for third in (events // 3, max(events // 300, 1)):
