@@ -1,6 +1,7 @@
 """`python -m bench [--quick] [--dir DIR]`: run the comparison, print the table, write it down.
 
 `python -m bench backlog`, `spark` and `stalls` measure something else: see `bench/growth.py`.
+`python -m bench path` counts instructions: see `bench/path.py`.
 
 The one rule: what cannot be measured here is said in one sentence, and the rest goes on. Ends with
 code 0 when everything was measured, whatever the figures; 1 when something was missing or failed.
@@ -21,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from types import FrameType
 
-from bench import growth, loadgen, peers, report
+from bench import growth, loadgen, path, peers, report
 from bench.grid import FULL, QUICK
 from bench.servers import (
     BEANSTALKD,
@@ -108,6 +109,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if words and words[0] in growth.SETS:
         signal.signal(signal.SIGTERM, stop_on_term)
         return growth.main(words[0], words[1:])
+    if words and words[0] == "path":
+        signal.signal(signal.SIGTERM, stop_on_term)
+        return path.main(words[1:])
     wanted = arguments(words)
     mode = QUICK if wanted.quick else FULL
     signal.signal(signal.SIGTERM, stop_on_term)

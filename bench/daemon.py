@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.servers import MEMCACHE_LISTENER, READY, ROOT, ServerFailed, free_port
+from bench.servers import MEMCACHE_LISTENER, READY, ServerFailed, environment, free_port
 
 START_LIMIT_S = 1800.0  # ten million items replayed one by one
 STOP_LIMIT_S = 120.0
@@ -54,13 +54,11 @@ class Daemon:
             "--data-dir", "data", "--host", "127.0.0.1", "--port", str(self.port),
             "--http-port", str(self.http_port or "off"),
         ]  # fmt: skip
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
-        environment = kept | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         began = time.monotonic()
         with self._log.open("wb") as out:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                cwd=self.place, env=environment,
+                cwd=self.place, env=environment(self.python),
             )  # fmt: skip
         while time.monotonic() < began + START_LIMIT_S:
             said = self._log.read_text(errors="replace")

@@ -21,6 +21,7 @@ from bench import (
     attackers,
     hung,
     loadgen,
+    pages,
     pipes,
     stalls_http,
     stalls_queue,
@@ -75,7 +76,9 @@ STALLS: dict[str, Scenario] = {
     name: partial(stall, operation=operation) for name, operation in _OPERATIONS.items()
 }
 WEB: dict[str, Scenario] = {
-    "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes, "start": web.start,
+    "batches": web.batches, "beside": web.beside, "scrapes": web.scrapes,
+    "listings": web.listings, "start": web.start,
+    "pages": pages.pages, "crowd": pages.crowd,
 }  # fmt: skip
 SCENARIOS = WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {

@@ -80,6 +80,10 @@ class Goals:
     web_scrape_ms = 100.0
     web_memory_mib = 20.0
     web_start_s = 0.3
+    # Issue 19: a hundred open pages, and 10,000 queues.
+    pages_core_percent = 1.0
+    pages_set_ratio = 0.95
+    crowd_view_ms = 1000.0
     # "Start-up does not depend on the length of history": kill -9 to the first item.
     first_item_s = 2.0
     # Disk: at most 2 x what is alive and four segments.

@@ -180,10 +180,15 @@ def _command(server: Server, folder: Path, port: int) -> list[str]:
     return words
 
 
-def _environment() -> dict[str, str]:
-    """Ours without kestrelpy's settings: what is measured are the defaults."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
-    return kept | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+def environment(python: str = sys.executable) -> dict[str, str]:
+    """Ours without kestrelpy's settings: what is measured are the defaults.
+
+    Our own Python runs this tree; another one runs the kestrelpy that is installed for it.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("KESTRELPY_", "PYTHONPATH"))}
+    if python == sys.executable:
+        kept["PYTHONPATH"] = str(ROOT)
+    return kept | {"PYTHONUNBUFFERED": "1"}
 
 
 @contextmanager
@@ -200,7 +205,7 @@ def started(server: Server, parent: Path) -> Iterator[int]:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=place,
-                env=_environment(),
+                env=environment(server.python if isinstance(server, Kestrelpy) else sys.executable),
             )
         try:
             yield _wait_ready(server, process, port, log)

@@ -3,6 +3,7 @@
     batches   20 messages a request: post, claim and delete at once, claim and delete one by one
     beside    2,000 posts a second from a process of their own, a setter on the memcache port
     scrapes   /metrics of 1,000 queues, each 1.1 s, a setter on the memcache port
+    listings  /stats.json and /admin/queues of 10,000 queues, each 1.1 s, such a setter
     start     the daemon with HTTP and without: memory, time until it is ready
 
 The one rule: one connection, one request at a time; a setter is compared with itself alone, in the
@@ -35,6 +36,7 @@ POSTS_PER_SECOND: Final = 2_000
 BEHIND_S: Final = 0.002  # posts that are further behind are left out
 CONNECTIONS: Final = 16
 QUEUES: Final = 1_000
+MANY_QUEUES: Final = 10_000
 SCRAPE_REST_S: Final = 1.1  # within a second two scrapes share one rendering
 PAUSE_S: Final = 0.001
 _HEADERS: Final = (
@@ -67,16 +69,25 @@ class HttpLine:
 
     def answer(self, wanted: int) -> bytes:
         """Return the body of the next answer. Raise ServerFailed for another status."""
-        status, size = self._in.readline(), 0
+        status, size, is_chunked = self._in.readline(), 0, False
         while (line := self._in.readline()) != b"\r\n":
             if not line:
                 raise ServerFailed("kestrelpy closed the connection")
             if line[:15].lower() == b"content-length:":
                 size = int(line[15:])
-        body = self._in.read(size)
+            is_chunked |= line[:18].lower() == b"transfer-encoding:"
+        body = self._chunks() if is_chunked else self._in.read(size)
         if status[9:12] != b"%d" % wanted:
             raise ServerFailed(f"{status!r} {body[:200]!r}")
         return body
+
+    def _chunks(self) -> bytes:
+        chunks = []
+        while size := int(self._in.readline(), 16):
+            chunks.append(self._in.read(size))
+            self._in.readline()
+        self._in.readline()
+        return b"".join(chunks)
 
     def close(self) -> None:
         self._in.close()
@@ -171,23 +182,47 @@ def beside(bench: Bench) -> list[Figure]:
 
 def scrapes(bench: Bench) -> list[Figure]:
     """What a setter notices of a scraper, and how long one scrape takes."""
-    with _daemon(bench) as (daemon, line):
-        setter = daemon.connect()
-        for number in range(QUEUES):
-            setter.ask(b"set q%04d 0 0 1\r\nx\r\n" % number)
-        setter.close()
-        asked, each = request("GET", "/metrics"), []
-        for _ in range(max(bench.sizes.web_rounds, 3)):
-            time.sleep(SCRAPE_REST_S)
-            began = time.perf_counter()
-            line.ask(asked, 200)
-            each.append((time.perf_counter() - began) * 1000)
-        line.close()
-        alone, during, _ = _in_turns(bench, daemon, _scrapes)
-    where = f"/metrics of {QUEUES:,} queues"
+    with _daemon(bench) as (daemon, _):
+        _make_queues(daemon, QUEUES)
+        return _asked(bench, daemon, "/metrics", QUEUES)
+
+
+def listings(bench: Bench) -> list[Figure]:
+    """What a setter notices of somebody who lists many queues, and how long each answer takes."""
+    with _daemon(bench) as (daemon, _):
+        _make_queues(daemon, MANY_QUEUES - 1)  # the last one is the setter's
+        return [
+            figure
+            for path in ("/stats.json", "/admin/queues?limit=100")
+            for figure in _asked(bench, daemon, path, MANY_QUEUES)
+        ]
+
+
+def _make_queues(daemon: Daemon, count: int) -> None:
+    """Store an item in each of so many queues, a hundred in flight."""
+    line, sets = daemon.connect(), [b"set q%05d 0 0 1\r\nx\r\n" % n for n in range(count)]
+    while sets:
+        line.send(b"".join(sets[-100:]))
+        for _ in sets[-100:]:
+            line.line()
+        del sets[-100:]
+    line.close()
+
+
+def _asked(bench: Bench, daemon: Daemon, path: str, count: int) -> list[Figure]:
+    """Return how long an answer takes, and what a setter notices while somebody asks."""
+    line, asked, each = HttpLine(daemon.http_port or 0), request("GET", path), list[float]()
+    for _ in range(max(bench.sizes.web_rounds, 3)):
+        time.sleep(SCRAPE_REST_S)
+        began = time.perf_counter()
+        line.ask(asked, 200)
+        each.append((time.perf_counter() - began) * 1000)
+    line.close()
+    alone, during, _ = _in_turns(bench, daemon, partial(_scrapes, path))
+    where = f"{path} of {count:,} queues"
     ratio = median(b / a for a, b in zip(alone, during, strict=True))
     return [
-        Figure(where, "one scrape", median(each), "ms", at_most=Goals.web_scrape_ms),
+        Figure(where, "one answer", median(each), "ms", at_most=Goals.web_scrape_ms),
         Figure(where, "a setter's p99 alone", median(alone), "ms"),
         Figure(where, "a setter's p99 over alone", ratio, at_most=Goals.attack_ratio),
     ]
@@ -201,7 +236,7 @@ def _in_turns(
     _setter(line, WARM_UP_S)
     for _ in range(bench.sizes.web_rounds):
         alone.append(quantile(_setter(line, bench.sizes.web_seconds), 0.99))
-        with _at_work(other, daemon.http_port or 0) as count:
+        with at_work(other, daemon.http_port or 0) as count:
             time.sleep(WARM_UP_S)
             before, began = count.value, time.monotonic()
             during.append(quantile(_setter(line, bench.sizes.web_seconds), 0.99))
@@ -242,16 +277,17 @@ def _posts(port: int, count: Any) -> None:
             count.value += 1
 
 
-def _scrapes(port: int, count: Any) -> None:
+def _scrapes(path: str, port: int, count: Any) -> None:
     line = HttpLine(port)
     while True:
-        line.ask(request("GET", "/metrics"), 200)
+        line.ask(request("GET", path), 200)
         count.value += 1
         time.sleep(SCRAPE_REST_S)
 
 
 @contextlib.contextmanager
-def _at_work(other: Callable[[int, Any], None], port: int) -> Iterator[Any]:
+def at_work(other: Callable[[int, Any], None], port: int) -> Iterator[Any]:
+    """Run this in a process of its own; yield its count."""
     fork = multiprocessing.get_context("fork")
     count = fork.Value("q", 0, lock=False)
 

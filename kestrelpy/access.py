@@ -75,6 +75,11 @@ class Grant:
         return queue != ALL and self._matches(queue.decode("latin-1")) is not None
 
 
+def with_user(peer: str, user: str | None) -> str:
+    """Return a peer for a line of the log, with its user beside it; None: it has none."""
+    return peer if user is None else f"{peer} ({user})"
+
+
 def hash_secret(secret: bytes) -> str:
     """Return the form of a secret that the configuration holds."""
     salt = os.urandom(_SALT_BYTES)

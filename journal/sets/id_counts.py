@@ -73,7 +73,7 @@ class IdCounts:
     def items(self) -> Iterator[tuple[int, int]]:
         """Yield ids and their numbers, rising."""
         for number in sorted(self._pages):
-            for at, count in enumerate(self._pages[number]):
+            for at, count in enumerate(bytes(self._pages[number])):
                 if count:
                     id_ = number * PAGE_IDS + at
                     yield id_, count if count < _MANY else self._large[id_]

@@ -358,7 +358,7 @@ class IdSet:
         if bits is None:
             yield from range(low, low + PAGE_IDS)
             return
-        for at, byte in enumerate(bits):
+        for at, byte in enumerate(bytes(bits)):
             if byte:
                 first = low + at * 8
                 for bit in range(8):

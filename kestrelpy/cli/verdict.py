@@ -97,11 +97,16 @@ def lines_of(verdict: Verdict) -> list[Text]:
         found.append(Text("all well", _STYLES["ok"]))
     rates = view["rates"]
     figures = [f"{word} {rates[word]:,.1f}/s" for word in ("stored", "delivered", "confirmed")]
-    figures += [f"oldest {duration(view['oldest_ms'])}", f"wait p99 {view['wait_p99_ms']:,} ms",
-                f"sync p99 {view['sync_p99_ms']:,.1f} ms"]  # fmt: skip
+    figures += [f"oldest {duration(view['oldest_ms'])}", f"wait p99 {_ms(view['wait_p99_ms'])}",
+                f"sync p99 {_ms(view['sync_p99_ms'])}"]  # fmt: skip
     if view.get("disk_free") is not None:
         figures.append(f"{size(view['disk_free'])} free")
     return [*found, Text("  ".join(figures))]
+
+
+def _ms(figure: float | None) -> str:
+    """Return a time in milliseconds; None: nothing was measured."""
+    return "-" if figure is None else f"{figure:,.4g} ms"
 
 
 def _line(line: dict[str, Any], now_ms: int) -> Text:

@@ -33,8 +33,11 @@ class Histogram:
     def add(self, value: int) -> None:
         """Count a value; one that is out of bounds is counted as the nearest."""
         counts = self.counts
-        value = max(value, 0)
-        counts[min(value.bit_length(), HISTOGRAM_BITS - 1)] += 1
+        if value <= 0:
+            counts[0] += 1
+            return
+        bits = value.bit_length()
+        counts[bits if bits < HISTOGRAM_BITS else HISTOGRAM_BITS - 1] += 1
         counts[-1] += value
 
     @property

@@ -40,14 +40,14 @@ class Credentials(NamedTuple):
     secret: bytes
 
 
-async def refuse_strangers(
+async def user_of(
     host: HttpHost, method: str, path: str, said: bytes, project: bytes, peer: str
-) -> None:
-    """Raise HttpError unless the sender may do this; `said` is the Authorization header, `project`
-    the one that the request names."""
+) -> str | None:
+    """Return the user of a request; None: it needs none. Raise HttpError unless the sender may do
+    this; `said` is the Authorization header, `project` the one that the request names."""
     logins = host.logins
     if not logins.are_needed or (method in _SAFE and is_open(path)):
-        return
+        return None
     sender = credentials(said)
     if sender is None:
         raise HttpError(401, "this server needs a user and a secret, by Basic or Bearer")
@@ -58,6 +58,7 @@ async def refuse_strangers(
     if grant is None:
         raise HttpError(401, "no such user, or another secret")
     refuse_role(grant, need_of(method, path, project, host.default_project))
+    return grant.name
 
 
 def is_open(path: str) -> bool:

@@ -42,7 +42,7 @@ class Call:
 
     __slots__ = (
         "_future", "_is_reading", "_rests", "_waiter", "broker", "holder", "host", "is_gone",
-        "is_leaving", "is_touched", "last_command_ms", "share",
+        "is_leaving", "is_touched", "last_command_ms", "share", "user",
     )  # fmt: skip
 
     def __init__(self, host: HttpHost, peer: str, share: Share | None = None) -> None:
@@ -51,6 +51,7 @@ class Call:
         self.host = host
         self.broker = host.broker
         self.holder = Holder(peer)
+        self.user: str | None = None  # None: nobody has to log in, or the path is open
         self.is_touched = False
         self.is_gone = False
         self.is_leaving = False  # True if the server stops: no wait goes on
@@ -83,6 +84,11 @@ class Call:
     def await_stored(self, log: Log, lsn: int) -> None:
         """Go on when the log has stored this record, or has failed."""
         self._rests = Rests(log, lsn)
+
+    @property
+    def who(self) -> str:
+        """The user of the request, else the peer."""
+        return self.user or self.holder.name
 
     @property
     def is_waiting(self) -> bool:

@@ -168,6 +168,7 @@ class HttpConnection(HttpToolsProtocol):
             self.number, "http", self.peer, leases, call is not None and call.is_waiting, None,
             self.transport.get_write_buffer_size(), self.requests, holds,
             waited_for(call.waiter) if call is not None else None,
+            call.user if call is not None else None,
         )  # fmt: skip
 
     def end_after_this(self) -> None:

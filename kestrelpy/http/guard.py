@@ -19,7 +19,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from kestrelpy.http.access import CHALLENGE, refuse_strangers
+from kestrelpy.http.access import CHALLENGE, user_of
 from kestrelpy.http.answers import JSON, MISTAKE, SAFETY_HEADERS, HttpError, error_body
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.door import App, HttpConnection, Receive, Scope, Send
@@ -85,7 +85,7 @@ class Guard:
 
         try:
             self._check(scope)
-            await refuse_strangers(
+            call.user = await user_of(
                 self._host, scope["method"], scope["path"], _header(scope, b"authorization"),
                 _header(scope, b"x-project-id"), call.holder.name,
             )  # fmt: skip

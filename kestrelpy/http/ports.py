@@ -9,7 +9,15 @@ from typing import Protocol
 
 from kestrelpy.access import Grant
 from kestrelpy.core import Broker, Log, Timetable
-from kestrelpy.operations import Caller, ConnectionFacts, DamageFound, Gate, Site, Work
+from kestrelpy.operations import (
+    Caller,
+    ConnectionFacts,
+    DamageFound,
+    Gate,
+    Listening,
+    Site,
+    Work,
+)
 
 
 class TurnPort(Protocol):
@@ -62,6 +70,14 @@ class HttpHost(Site, Protocol):
     @property
     def allow_shutdown(self) -> bool:
         """True if a client may end the process."""
+
+    @property
+    def listening(self) -> Listening | None:
+        """Where the memcache port listens; None: it listens on a Unix socket alone."""
+
+    @property
+    def min_disk_free_bytes(self) -> int:
+        """With less free disk than this, nothing new is stored."""
 
     @property
     def http_connections(self) -> int:

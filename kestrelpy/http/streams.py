@@ -34,12 +34,12 @@ from kestrelpy.http.call import Call
 from kestrelpy.http.models import (
     BYTES,
     IDEMPOTENCY_KEY,
+    WHY,
     Appended,
     CategoryEvents,
     Conflict,
     Duplicate,
     StreamEvents,
-    errors,
     header,
     parameter,
     refusals,
@@ -117,7 +117,7 @@ def is_of_member(key: bytes, member: int, size: int) -> bool:
     response_model=Appended,
     responses={
         200: {"model": Duplicate, "description": "Its id was seen before."},
-        201: {"headers": {"ETag": _ETAG}}, **errors(412, model=Conflict),
+        201: {"headers": {"ETag": _ETAG}}, 412: {"model": Conflict, "description": WHY[412]},
     },
     openapi_extra=told(
         parameter("If-Match", {"type": "string"}, 'Only after this version, as `"4"`.', "header"),

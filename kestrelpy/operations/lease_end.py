@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from kestrelpy.core import Broker, Delay, Lease, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.operations.rests import Rests
+from kestrelpy.operations.rests import Rests, rests_on
 
 
 def ended(queue: Queue, lsn: int) -> Rests:
     """Return what the end of a lease of this queue rests on; `lsn` is its record."""
-    return Rests(queue.log, lsn) if queue.policy.confirms_synced else Rests(queue.log, 0, lsn)
+    if queue.policy.confirms_synced:
+        return rests_on(queue.log, lsn)
+    return rests_on(queue.log, 0, lsn)
 
 
 class LeaseEnd:

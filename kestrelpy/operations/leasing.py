@@ -10,7 +10,7 @@ from __future__ import annotations
 from kestrelpy.core import Broker, Holder, Lease, Queue, Subscription
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.ports import Site
-from kestrelpy.operations.rests import Rests
+from kestrelpy.operations.rests import Rests, rests_on
 
 
 class Leasing:
@@ -73,4 +73,4 @@ class Leasing:
             written = lease.lsn
             if reader.policy.confirms_synced:
                 stored = max(stored, written)
-        return Rests(reader.log, stored, written)
+        return rests_on(reader.log, stored, written)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from kestrelpy.access import with_user
 from kestrelpy.core import Broker, Log, TransferRequest, Waiter
 from kestrelpy.errors import ClientError, Refused, fitted
 from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests, Work
@@ -70,11 +71,10 @@ class Conversation:
     """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_counters", "_elapsed", "_gate", "_is_handing_off", "_suggests_ms", "_transfer",
+        "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_suggests_ms", "_transfer",
         "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
-        "is_behind", "is_touched",
-        "last_command_ms", "parser", "paused", "replies", "set_handler", "shell", "stream",
-        "wants_bytes",
+        "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies", "set_handler",
+        "shell", "stream", "wants_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,7 @@ class Conversation:
         self._elapsed = host.elapsed
         self.replies = Replies(self, wire.usual, counters)
         self.set_handler = SetHandler(self)
+        self._logins = logins
         self._gate = LoginGate(logins) if logins is not None else None
         self.parser: Requests = wire.requests(self._limit_of, lines)
         self.get_handler = GetHandler(self, peer)
@@ -105,6 +106,16 @@ class Conversation:
         self.last_command_ms = now_ms
         self._transfer: TransferRequest | None = None
         self._suggests_ms = now_ms
+
+    @property
+    def user(self) -> str | None:
+        """The user who is logged in; None: nobody is, or nobody has to be."""
+        return self._gate.user if self._gate is not None else None
+
+    @property
+    def who(self) -> str:
+        """The user who is logged in, else the peer."""
+        return self.user or self.holder.name
 
     # -- the turn ---------------------------------------------------------------------------
 
@@ -155,9 +166,8 @@ class Conversation:
         `until` is a moment of `Host.elapsed`: the commands after it wait for the next turn. At
         least one command is executed.
         """
-        parser, gate = self.parser, self._gate
-        if gate is not None and not gate.is_needed:
-            gate = None
+        parser, logins = self.parser, self._logins
+        gate = self._gate if logins is not None and logins.are_needed else None
         left = SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
         while parser.buffered:
@@ -381,9 +391,7 @@ class Conversation:
         count = len(queue.reader.live) if queue is not None else 0
         rests = QueueAdmin(self.broker, self.host).delete(command.name, now_ms)
         if rests is not None:
-            self.host.actions.note(
-                self.holder.name, "delete", now_ms, command.name, count, rests=rests
-            )
+            self.host.actions.note(self.who, "delete", now_ms, command.name, count, rests=rests)
         if command.noreply:
             return
         if rests is None:
@@ -429,4 +437,4 @@ class Conversation:
         peer = self.holder.name
         end = self.host.log_limit.take(address_of(peer), self.last_command_ms)
         if end is not None:
-            _log.warning("%s: %s%s", peer, text, end)
+            _log.warning("%s: %s%s", with_user(peer, self.user), text, end)

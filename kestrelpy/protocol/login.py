@@ -73,9 +73,9 @@ class LoginGate:
         self._login: Login | None = None
 
     @property
-    def is_needed(self) -> bool:
-        """True if clients have to log in at all."""
-        return self._port.are_needed
+    def user(self) -> str | None:
+        """The name of the user who is logged in; None: nobody is."""
+        return self._grant.name if self._grant is not None else None
 
     @property
     def is_waiting(self) -> bool:

@@ -80,6 +80,14 @@ class Talk(Client, Protocol):
     shell: Shell | None
     wants_bytes: int
 
+    @property
+    def user(self) -> str | None:
+        """The user who is logged in; None: nobody is, or nobody has to be."""
+
+    @property
+    def who(self) -> str:
+        """The user who is logged in, else the peer."""
+
     def store(self, command: Store, now_ms: int) -> None:
         """Execute a set, add, cas or replace; raise Refused."""
 

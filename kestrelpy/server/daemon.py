@@ -25,7 +25,7 @@ from journal.store import Sizes
 from kestrelpy.config import Config, ConfigError, changed_settings
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.operations import Actions, Caller, ConnectionFacts, DamageFound, Gate
+from kestrelpy.operations import Actions, Caller, ConnectionFacts, DamageFound, Gate, Listening
 from kestrelpy.protocol import Lines, LogLimit, Room, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
@@ -199,7 +199,7 @@ class Daemon:
     async def _recover(self) -> tuple[Found, float]:
         """Lock the directory and recover it; return the result, and the time of a sync."""
         path = self.directory.path
-        self.committer.sync_us = self.broker.counters.sync_us
+        self.committer.syncs.took_us = self.broker.counters.sync_us
         try:
             await wrap(self.directory.lock)()
             self.server_id = self.directory.server_id
@@ -319,6 +319,19 @@ class Daemon:
     def http_port(self) -> int | None:
         """The port of HTTP; None: it is off."""
         return self._http.port
+
+    @property
+    def listening(self) -> Listening | None:
+        """Where the memcache port listens; None: it listens on a Unix socket alone."""
+        server, address = self._began_with.server, self._listeners.address
+        if address is None:
+            return None
+        return Listening(*address, server.tls_cert is not None, server.tls_client_ca is not None)
+
+    @property
+    def min_disk_free_bytes(self) -> int:
+        """With less free disk than this, nothing new is stored."""
+        return self.config.server.min_disk_free_bytes
 
     @property
     def http_connections(self) -> int:

@@ -56,6 +56,7 @@ class Logins:
         """`start` begins a task of the server, `wake` lets a client go on in the next turn."""
         self._start, self._wake = start, wake
         self.users: dict[str, tuple[Grant, str]] = {}  # each with the stored form of its secret
+        self.are_needed = False  # True if clients have to log in: there are users
         self.failed = 0
         self._log_limit, self._now_ms = log_limit, now_ms
         self._known: dict[bytes, Grant] = {}
@@ -74,11 +75,7 @@ class Logins:
                     continue
             self.users[name] = (Grant(name, Role[user.role.upper()], user.queues), user.secret)
         self._known = {key: g for key, g in self._known.items() if self.is_current(g)}
-
-    @property
-    def are_needed(self) -> bool:
-        """True if clients have to log in."""
-        return bool(self.users)
+        self.are_needed = bool(self.users)
 
     def is_current(self, grant: Grant) -> bool:
         """True if this is still what the user may do."""

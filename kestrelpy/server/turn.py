@@ -22,7 +22,14 @@ from kestrelpy.core import Broker, JournalLog, Queue, Subscription, Waiter
 from kestrelpy.operations import Caller
 from kestrelpy.server import clock
 from kestrelpy.server.commit_delay import CommitDelay
-from kestrelpy.server.journals import Committer, JournalJobs, LaterSyncs, OpenJournals, Shortage
+from kestrelpy.server.journals import (
+    Committer,
+    Gathering,
+    JournalJobs,
+    LaterSyncs,
+    OpenJournals,
+    Shortage,
+)
 from kestrelpy.server.schedules import Schedules, sooner
 from kestrelpy.server.shares import DIRECT_SECONDS, Sharer, Shares
 
@@ -32,6 +39,9 @@ log = logging.getLogger("kestrelpy.turn")
 OFFSET_CHECK_MS: Final = 1000
 # Subscriptions that one turn schedules reads for; the next one goes on with the others.
 READS_MAX: Final = 16
+# One turn writes journals for this long, and the next one goes on: with a thousand of them, syncs
+# begin while others are still written, and other requests are answered meanwhile.
+WRITE_SECONDS: Final = 0.003
 # A journal without work for this long records that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
 
@@ -67,6 +77,7 @@ class Turn:
         self._timer_ms: int | None = None
         self._offset_checked_ms = 0
         self._later = LaterSyncs(loop, self._sync_later)
+        self._gathering = Gathering(loop, self._gathered)
         self._resting: dict[JournalLog, asyncio.TimerHandle] = {}
         self.commit_delay = CommitDelay()
         self.committer: Committer | None = None
@@ -119,11 +130,13 @@ class Turn:
             self._sweep_deleted()
         if self._dirty:
             self._commit_dirty(now_ms)
+            self._start_syncs()
         if broker.to_read or self._deferred_reads:
             self._schedule_reads()
         dirty = len(self._dirty)
         self._flush_output(now_ms)
         self._sync_awaited()
+        self._start_syncs()
         syncs = self.committer.in_flight if self.committer is not None else 0
         self.commit_delay.end_turn(now_ms, bool(self.shares), syncs)
         if self.shares:
@@ -191,18 +204,24 @@ class Turn:
         dirty = self._dirty[:]
         self._dirty.clear()
         self.files.begin_turn()
-        for target in dirty:
+        until = clock.elapsed() + WRITE_SECONDS
+        for number, target in enumerate(dirty):
+            if number and clock.elapsed() >= until:
+                self._dirty[:0] = dirty[number:]
+                self.schedule()
+                break
             if self.files.is_waiting(target):
                 target.cleaned()  # it is marked again when it is tried again
                 continue
             # Records pending during a sync are written when it is over, all at once, unless a
             # connection waits for the write alone.
-            may_write = is_over and not target.journal.commit.lsn_in_flight
+            is_whole = is_over and not self._gathering.holds(target)
+            may_write = is_whole and not target.journal.commit.lsn_in_flight
             is_now = may_write or target.waiting_written
             if is_now and self.files.has_room_for(target, unix_ms):
                 target.cleaned()
                 self._write(target, unix_ms)
-                if is_over or not target.waiting_stored:
+                if is_whole or not target.waiting_stored:
                     self._sync(target)
                 else:
                     target.mark()
@@ -265,6 +284,10 @@ class Turn:
             else:
                 self._later.hasten(target)
 
+    def _start_syncs(self) -> None:
+        if self.committer is not None:
+            self.committer.start()
+
     def _sync_now(self, target: JournalLog) -> None:
         if target.journal.has_pending:
             target.mark()
@@ -280,6 +303,12 @@ class Turn:
             self.schedule()
         else:
             self.committer.sync(target)  # if one is in flight, its end sees that there is more
+            self.schedule()
+
+    def _gathered(self, target: JournalLog) -> None:
+        if target.journal.has_pending:
+            target.mark()
+            self.schedule()
 
     def _touch_waiting(self, target: JournalLog) -> None:
         """Wake the connections that wait for a write; and when more is stored, those that wait for
@@ -318,9 +347,12 @@ class Turn:
 
     # -- results ----------------------------------------------------------------------------
 
-    def synced(self, target: JournalLog) -> None:
-        """A sync has finished: more is true, and the records appended meanwhile are next."""
+    def synced(self, target: JournalLog, took_s: float) -> None:
+        """A sync has finished, after so many seconds: more is true, and the records appended
+        meanwhile are next."""
+        durable = target.lsn_durable
         target.advance()
+        self._gathering.begin(target, target.lsn_durable - durable, took_s)
         self._touch_waiting(target)
         self._report_failure(target)
         if self.journal_jobs is not None:

@@ -5,6 +5,7 @@
 
     copy the files -> for each fault: replace, test, put back -> does what failed pass without it?
 
+The test that the report names for a fault is run first; the others only if that one passes.
 Each fault's row in the report of its list is written as soon as it is known, so that a run that was
 stopped goes on with `--missing`. Ends with 1 if no test found a fault that is not listed as known,
 if a test found one that is, or if too many tests fail without any fault.
@@ -43,6 +44,7 @@ _SUMMARY = "short test summary info"
 # A line of the summary, never one of a log: those have their level filled up with blanks.
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.+?)?)(?: - .*)?$", re.MULTILINE)
 _ROW = re.compile(r"^\| (?P<name>.+?) \| `(?P<path>[^`]+)` \| (?P<by>.+) \|$", re.MULTILINE)
+_NAMED = re.compile(r"^`(?P<name>[^`\[]+)[^`]*` in `(?P<file>[^`]+)`$")
 _HEAD = """# Faults that were planted, and the tests that found them
 
 Written by `python -m tests.faults.planted{}`: in a copy of the repository one fault at a time is
@@ -194,26 +196,37 @@ def copied(folder: Path) -> Path:
 
 
 def run(
-    root: Path, faults: Sequence[Fault], tell: Callable[[Fault, str], None], mark: str = ALL
+    root: Path, faults: Sequence[Fault], tell: Callable[[Fault, str], None], mark: str = ALL,
+    named: Callable[[Fault], str] = lambda _: "",
 ) -> list[str]:
     """Tell of each fault the test that found it, or ""; return the tests that fail without any.
 
-    Raise NotPlanted or NotPassing.
-    """
+    `named` returns the test that found it before, or "". Raise NotPlanted or NotPassing.
+    """  # fmt: skip
     for fault in faults:  # a mistake in the list is found before anything takes time
         with planted(root, fault):
             pass
     proof = Proof(root)
     for fault in faults:
-        test = proof.first(partial(_failing, root, fault, mark))
+        found = proof.first(partial(_failing_again, root, fault, named(fault)))
+        test = found or proof.first(partial(_failing, root, fault, mark, fault.tests))
         _say(f"{fault.name}: {test or 'NOT FOUND'}")
         tell(fault, test)
     return proof.red
 
 
-def _failing(root: Path, fault: Fault, mark: str, left_out: Sequence[str]) -> list[str]:
+def _failing_again(root: Path, fault: Fault, test: str, left_out: Sequence[str]) -> list[str]:
+    """Return that test if it fails again; none if there is none, or if it is left out."""
+    if not test or any(each.partition("[")[0] == test for each in left_out):
+        return []
+    return _failing(root, fault, ALL, [test], left_out)
+
+
+def _failing(
+    root: Path, fault: Fault, mark: str, tests: Sequence[str], left_out: Sequence[str]
+) -> list[str]:
     with planted(root, fault):
-        return failures(root, fault.tests, left_out, mark=mark)
+        return failures(root, tests, left_out, mark=mark)
 
 
 class Proof:
@@ -266,6 +279,12 @@ def found_by(fault: Fault, test: str, known: Mapping[str, str]) -> str:
     return test or NO_TEST
 
 
+def named_test(by: str) -> str:
+    """Return the test that a report's cell names, without what stands in brackets; "": none."""
+    named = _NAMED.match(by)
+    return f"{named['file']}::{named['name']}" if named else ""
+
+
 def unfound(text: str) -> list[str]:
     """Return the faults of a report that no test found and that are not known."""
     return [name for (name, _), by in rows_of(text).items() if by == NO_TEST]
@@ -309,9 +328,13 @@ def main(words: Sequence[str] | None = None) -> int:
         if bool(test) == (fault.name in listed.known):
             wrong.append(f"{fault.name}: {'known as not found' if test else 'no test'}")
 
+    before = dict(rows)
     with ending(), tempfile.TemporaryDirectory(prefix="planted-", dir=wanted.dir) as folder:
         try:
-            red = run(copied(Path(folder)), faults, tell, QUICK if wanted.quick else ALL)
+            red = run(
+                copied(Path(folder)), faults, tell, QUICK if wanted.quick else ALL,
+                lambda fault: named_test(before.get((fault.name, fault.path), "")),
+            )  # fmt: skip
         except (NotPlanted, NotPassing) as error:
             _say(str(error))
             return 1

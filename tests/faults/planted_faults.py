@@ -35,7 +35,7 @@ TESTS_OF_THE_WIRE = (
     "tests/unit/protocol/verbs/test_get.py", "tests/scenario/test_transcripts.py",
 )  # fmt: skip
 TESTS_OF_THE_SERVER = (
-    "tests/unit/server/journals/test_committer.py", "tests/unit/server/test_turn.py",
+    "tests/unit/server/journals/test_syncs.py", "tests/unit/server/test_turn.py",
     "tests/unit/server/test_daemon.py",
 )  # fmt: skip
 TESTS_OF_THE_CORE = ("tests/unit/core", "tests/model")
@@ -191,9 +191,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a sync's error is lost on its way from the thread",
-        "kestrelpy/server/journals/committer.py",
-        "                error = failed\n",
-        "                error = None\n",
+        "kestrelpy/server/journals/syncs.py",
+        "            self.error = failed\n",
+        "            self.error = None\n",
         TESTS_OF_THE_SERVER,
     ),
     Fault(

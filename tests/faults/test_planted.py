@@ -18,6 +18,7 @@ from tests.faults.planted import (
     failures,
     found_by,
     in_order,
+    named_test,
     planted,
     report,
     rows_of,
@@ -152,6 +153,38 @@ def test_a_fault_that_is_known_is_told_with_its_reason() -> None:
     assert text.endswith("1 planted, 0 not found, 1 known that no test finds.\n")
 
 
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [("tests/test_house.py::test_last", "tests/test_house.py::test_last"),
+     ("tests/test_house.py::test_walls", "tests/test_house.py::test_doors"),
+     ("", "tests/test_house.py::test_doors")],
+    ids=["it finds it again", "it finds it no more", "none"],
+)  # fmt: skip
+@pytest.mark.slow
+def test_the_test_that_a_report_names_is_run_first(
+    tmp_path: Path, named: str, found: str
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "house.py").write_text("def doors():\n    return 2\n")
+    (tmp_path / "tests" / "test_house.py").write_text(
+        "import house\n\ndef test_walls():\n    assert house\n\n"
+        "def test_doors():\n    assert house.doors() == 2\n\n"
+        "def test_last():\n    assert house.doors() > 1\n"
+    )
+    faults = [Fault("a", "house.py", "return 2", "return 1", ("tests/test_house.py",))]
+    told: list[str] = []
+
+    tool.run(tmp_path, faults, lambda _, by: told.append(by), named=lambda _: named)
+
+    assert told == [found]
+
+
+def test_a_cell_names_its_test_without_brackets() -> None:
+    assert named_test("`test_it[a - b]` in `tests/t.py`") == "tests/t.py::test_it"
+    assert named_test("`test_it` in `tests/t.py`") == "tests/t.py::test_it"
+    assert named_test(NO_TEST) == named_test("no test, known: why") == ""
+
+
 def test_a_report_that_is_read_again_is_the_same() -> None:
     rows = {("one", "a.py"): "`test_it[a - b]` in `tests/t.py`", ("two", "b.py"): NO_TEST}
 
@@ -196,7 +229,7 @@ def test_a_run_ends_with_1_where_a_fault_is_not_as_it_is_known(
     listed = FaultList([ONE], known, tmp_path / "REPORT.md", "")
     monkeypatch.setitem(LISTS, "planted", listed)
     monkeypatch.setattr(tool, "copied", lambda folder: folder)
-    monkeypatch.setattr(tool, "run", lambda _root, faults, tell, _mark: tell(faults[0], test) or [])
+    monkeypatch.setattr(tool, "run", lambda _root, faults, tell, *_: tell(faults[0], test) or [])
 
     assert tool.main([]) == code
     assert rows_of(listed.report.read_text()) == {("one", "a.py"): found_by(ONE, test, known)}

@@ -24,7 +24,7 @@ from kestrelpy.http.door import HttpConnection
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock, daemon
 from kestrelpy.server.connections.connection import Connection
-from kestrelpy.server.journals import committer, journal_jobs
+from kestrelpy.server.journals import journal_jobs, syncs
 from tests.simulation.books import WALL_MS
 from tests.simulation.loop import JobQueue
 
@@ -139,8 +139,8 @@ def patched(world: Simulation) -> Iterator[None]:
             (clock, "now_ms", now_ms),
             (clock, "wall_clock_offset_ms", wall_clock_offset_ms),
             (clock, "elapsed", elapsed),
-            (committer, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
-            (committer, "SimpleQueue", lambda: _jobs(world)),
+            (syncs, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
+            (syncs, "SimpleQueue", lambda: _jobs(world)),
             (daemon, "tune_interpreter", nothing),
             (journal_jobs, "time", SimpleNamespace(monotonic=lambda: 0.0)),  # pauses take none
             (patience, "time", SimpleNamespace(sleep=nothing)),

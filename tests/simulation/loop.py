@@ -2,7 +2,7 @@
 
     Timeline   (when, what), earliest first: the only thing that happens by itself
        ├── SimLoop: one life of the server. What is ready runs together, as in a real loop's turn
-       └── jobs of `run_in_executor` and of the committer's threads: each begins and ends after
+       └── jobs of `run_in_executor` and of the sync threads: each begins and ends after
            delays of its own, so that syncs, reads and removals overlap with everything else
 
 One rule: whatever is random comes from the run's one `Random`, and nothing else decides: no
@@ -285,7 +285,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 class JobQueue:
-    """Stands for the committer's SimpleQueue: what is put is done by a thread that is none."""
+    """Stands for the SimpleQueue of the syncs: a call wakes a thread that is none."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -293,7 +293,7 @@ class JobQueue:
 
     def put(self, job: object) -> None:
         """Some thread takes it, some time later."""
-        if job is None:
+        if not job:
             return
         loop = self._threads.loop
 
@@ -311,7 +311,7 @@ class JobQueue:
 
 
 class Threads:
-    """Stands for the module `threading` in the committer."""
+    """Stands for the module `threading` of the syncs."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.loop = loop

@@ -46,13 +46,13 @@ class Guarded:
     """A daemon of one kind, and who may use it."""
 
     def __init__(self, folder: Path, kind: str, more: str = "", http_port: str = "off") -> None:
-        """`more` are settings of [server]."""
+        """`more` are settings of [server]; the kind "open" wants neither."""
         self.kind, self.folder = kind, folder
         config = f"[server]\n{more}\n"
-        if kind != "users":
+        if kind in ("tls", "both"):
             certificate(folder, "server")
             config += f'tls_cert = "{folder}/server.pem"\ntls_key = "{folder}/server.key"\n'
-        if kind != "tls":
+        if kind in ("users", "both"):
             config += USERS
         (folder / "secret").write_text(PASSWORD + "\n")
         (folder / "wrong").write_text("letmeout\n")
@@ -61,9 +61,9 @@ class Guarded:
     def access(self, **more: Any) -> Access:
         """Who may do everything; `more` changes that."""
         said: dict[str, Any] = {}
-        if self.kind != "tls":
+        if self.kind in ("users", "both"):
             said = {"user": "anna", "password_file": str(self.folder / "secret")}
-        if self.kind != "users":
+        if self.kind in ("tls", "both"):
             said["tls_ca"] = str(self.folder / "server.pem")
         return Access(**{**said, **more})
 

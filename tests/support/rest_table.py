@@ -20,7 +20,7 @@ from kestrelpy.core.index.ready_list import NO_FRONTIER
 TOTAL: Final = "a total since the start"
 NUMBER: Final = "the latest number that was given, or reached"
 SETTING: Final = "a setting, or said by one"
-NAME: Final = "a name: of what it is, or what it is told out_of_order by"
+NAME: Final = "a name: of what it is, or what it is told apart by"
 CLOCK: Final = "a moment, when something was done last or is looked at next"
 INSIDE: Final = "belongs to what is there; each is looked at for itself"
 LAST: Final = "one thing that was asked for last, kept in case it is asked for again"
@@ -28,7 +28,7 @@ BUFFER: Final = "a piece that was read last, replaced by the next"
 ON_DISK: Final = "what lies on the disk"
 CACHE: Final = "a cache with a bound"
 WORKS: Final = "runs as long as the process does"
-ELSEWHERE: Final = "its records are kept out_of_order"
+ELSEWHERE: Final = "its records are kept elsewhere"
 UNFOLLOWED: Final = (CACHE, ELSEWHERE)
 
 # By class: attributes that may hold something, with the reason.
@@ -232,9 +232,12 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- server -------------------------------------------------------------------------------
     "server.journals.journal_jobs.JournalJobs": {},
     "server.journals.committer.Committer": {
-        "_threads _idle": "sync threads stay until the process ends",
-        "reserve_bytes": SETTING, "sync_us": INSIDE,
+        "reserve_bytes": SETTING,
     },
+    "server.journals.syncs.Syncs": {
+        "_threads": "sync threads stay until the process ends", "took_us": INSIDE,
+    },
+    "server.journals.gathering.Gathering": {},
     "server.connections.connection.Connection": {
         "number": NAME,
         "_reading is_local": SETTING,
@@ -262,7 +265,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_address _watchdog_usec _names": SETTING, "_has_failed": "the log has said so",
     },
     "server.connections.listeners.Listeners": {
-        "_servers _socket": WORKS, "_backlog _tls": SETTING,
+        "_servers _socket address": WORKS, "_backlog _tls": SETTING,
     },
     "server.journals.open_journals.OpenJournals": {
         "most": SETTING,
@@ -356,6 +359,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.stats_facts.ServerFacts operations.item_facts.DeathFacts
         operations.item_facts.GoneFacts operations.item_facts.Inspection
         operations.stats_facts.Totals operations.lists.connections.ConnectionFacts
+        operations.lists.connections.Listening
         operations.lists.deaths.DeathFilter operations.lists.deaths.Deaths
         operations.lists.deaths.ListedDeath operations.lists.delays.DelayedFacts
         operations.lists.finding.Found

@@ -126,12 +126,12 @@ class Ready:
             self._pass_over()
         line, returned = self._line, self._returned
         if returned and (not line or returned[0][0] < line[0].marker):
-            if self.disk_refs.count and self.disk_refs.first_place() < returned[0][0]:
+            if self.disk_refs.ids.count and self.disk_refs.first_place() < returned[0][0]:
                 return None
             first = heappop(returned)
             del self._back[first[1].id]
         else:
-            if self.disk_refs.count and self.disk_refs.first_place() < line[0].marker:
+            if self.disk_refs.ids.count and self.disk_refs.first_place() < line[0].marker:
                 return None
             item = line.popleft()
             first = (item.marker, item)

@@ -157,7 +157,7 @@ class Subscription(SubscriptionState):
         ready = self.ready
         if ready.beyond and ready.resident < REFILL_ITEMS:
             self.ready_line.refill(now_ms + self.clock.offset_ms)
-        if ready.disk_refs.count:
+        if ready.disk_refs.ids.count:
             self.ready_line.look_ahead()
         found = ready.pop()
         if found is not None and (found[1].expires_ms or found[1].key):

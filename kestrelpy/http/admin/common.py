@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Query
 from starlette.requests import Request
 
+from kestrelpy.access import with_user
 from kestrelpy.core import Queue
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
@@ -67,14 +68,14 @@ def note(
 
     `count` is of items, None: it does not count them.
     """
-    call.host.actions.note(call.holder.name, action, call.now_ms(), queue, count, more)
+    call.host.actions.note(call.who, action, call.now_ms(), queue, count, more)
     name = queue.decode("ascii", "replace") if queue is not None else ""
     line(call, " ".join(filter(None, (action, name, more))), 1 if count is None else count)
 
 
 def line(call: Call, action: str, count: int) -> None:
     """Write the line of an action. Control characters are escaped."""
-    log.info("%s", as_line(f"{call.holder.name}: {action}: {count}"))
+    log.info("%s", as_line(f"{with_user(call.holder.name, call.user)}: {action}: {count}"))
 
 
 def as_line(text: str) -> str:

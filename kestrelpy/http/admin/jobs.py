@@ -57,8 +57,9 @@ class Job:
         self.queue = queue
         self.total = total
         self.is_dry_run = is_dry_run
-        self.by = by.holder.name
-        self.call = Call(by.host, self.by)
+        self.by = by.who
+        self.call = Call(by.host, by.holder.name)
+        self.call.user = by.user
         self.state = "running"
         self.done = 0
         self.refused: Counter[str] = Counter()  # of a dry run: by the sentence

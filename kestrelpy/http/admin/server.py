@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kestrelpy.access import with_user
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
     LIMITED,
@@ -29,7 +30,7 @@ from kestrelpy.http.answers import HttpError, answer, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import errors
 from kestrelpy.http.values import refuse_unclear
-from kestrelpy.operations import ConnectionFacts, Rests, survey_segments
+from kestrelpy.operations import ConnectionFacts, Rests, SegmentTotals, survey_segments
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
 
@@ -72,17 +73,17 @@ async def get_journal(request: Request) -> Response:
         "health": totals.health, "unwell": totals.unwell,
         "disk_free_bytes": await call.host.disk_free_bytes(),
         "syncs": counters.sync_us.count, "batches": counters.batch_records.count,
-        **await members_of_journals(call),
+        **members_of_journals(call, await call.run(survey_segments(call.broker))),
+        "last_backup_ms": await call.host.last_backup_ms(),
     })  # fmt: skip
 
 
-async def members_of_journals(call: Call) -> dict[str, Any]:
+def members_of_journals(call: Call, totals: SegmentTotals) -> dict[str, Any]:
     """Return the segments of all journals, and the damage that was found."""
-    totals = await call.run(survey_segments(call.broker))
     damage = call.host.damage
     return {
         "segments": {**shown(totals), "by_share": [shown(each) for each in totals.by_share]},
-        "last_backup_ms": await call.host.last_backup_ms(), "damages": damage.count,
+        "damages": damage.count,
         "damage": [
             {**shown(each), "what": without_paths(each.what)} for each in reversed(damage.kept)
         ],
@@ -109,7 +110,7 @@ async def patch_mode(request: Request, mode: models.Mode) -> Response:
 async def post_reload(request: Request) -> Response:
     """Put the configuration in force, all of it or nothing; 503 says what is wrong with it."""
     call = call_of(request)
-    await call.until(Rests(call.host.reload(call.holder.name), 1))
+    await call.until(Rests(call.host.reload(call.who), 1))
     line(call, "reload configuration", 1)
     return answer({"count": 1})
 
@@ -123,5 +124,5 @@ async def post_drain(request: Request) -> Response:
     if not call.host.allow_shutdown:
         raise HttpError(403, "drain is not allowed on this server (allow_shutdown)")
     note(call, "drain")
-    call.host.shutdown(f"drain by {call.holder.name}")
+    call.host.shutdown(f"drain by {with_user(call.holder.name, call.user)}")
     return answer({"count": 1}, 202)

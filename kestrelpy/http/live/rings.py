@@ -47,7 +47,7 @@ class Points(NamedTuple):
 class Ring:
     """The newest points of some figures. `typecode` is the array's: d, or f for half the memory."""
 
-    __slots__ = ("_columns", "_count", "_first", "_names", "_range", "_slot", "_sums")
+    __slots__ = ("_columns", "_counts", "_first", "_names", "_range", "_slot", "_sums")
 
     def __init__(self, names: Sequence[str], range_: Range, typecode: Typecode = "d") -> None:
         self._names = tuple(names)
@@ -55,24 +55,26 @@ class Ring:
         self._columns: list[array[float]] = [array(typecode) for _ in names]
         self._slot = -1  # of the newest point, in steps
         self._first = 0  # where the oldest point stands, once the ring is full
-        self._count = 0  # samples in the newest point
+        self._counts = [0] * len(self._names)  # values in the newest point
         self._sums = [0.0] * len(self._names)
 
     def add(self, at_ms: int, values: Sequence[float]) -> None:
-        """Count a sample in: one value for each figure."""
+        """Count a sample in: one value for each figure; NaN is none."""
         slot = at_ms // self._range.step_ms
         if slot > self._slot:
             if self._slot >= 0:
                 for _ in range(min(slot - self._slot - 1, self._range.size)):
                     self._append([math.nan] * len(self._names))
-            self._slot, self._count = slot, 0
+            self._slot = slot
+            self._counts = [0] * len(self._names)
             self._sums = [0.0] * len(self._names)
             self._append(values)
-        self._count += 1
         at = (self._first or len(self._columns[0])) - 1
         for number, (column, value) in enumerate(zip(self._columns, values, strict=True)):
-            self._sums[number] += value
-            column[at] = self._sums[number] / self._count
+            if not math.isnan(value):
+                self._counts[number] += 1
+                self._sums[number] += value
+                column[at] = self._sums[number] / self._counts[number]
 
     def _append(self, values: Sequence[float]) -> None:
         if len(self._columns[0]) < self._range.size:

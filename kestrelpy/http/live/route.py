@@ -29,6 +29,9 @@ _OFFSET_MAX: Final = 100_000
 STREAM: Final = "text/event-stream"
 
 
+_Number = Annotated[int, Query(ge=0, le=_NUMBER_MAX)]
+
+
 class _Asked(BaseModel):
     """The parameters of a view; those that a view does not know are ignored."""
 
@@ -43,7 +46,10 @@ class _Asked(BaseModel):
     limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = ROWS_MAX
     state: State | None = None
     key: Annotated[str | None, Query(max_length=1024)] = None
-    after: Annotated[int, Query(ge=0, le=_NUMBER_MAX)] = 0
+    after: _Number = 0
+    died_from_ms: _Number = 0
+    died_before_ms: _Number | None = None
+    attempts_least: _Number = 0
 
 
 class WholeView(BaseModel):

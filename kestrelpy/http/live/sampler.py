@@ -21,6 +21,7 @@ from kestrelpy.http.live.troubles import LEVELS, Trouble, death_trouble, trouble
 
 PER_TICK: Final = 500
 KEPT_QUEUES: Final = 500
+SYNCS_KEPT: Final = 10  # ticks
 _SECOND_MS: Final = 1000
 
 RATES: Final = Row._fields[:COUNTED]
@@ -60,9 +61,9 @@ class Sampler:
     """The samples of one server."""
 
     __slots__ = (
-        "_at", "_begun_ms", "_events", "_names", "_oldest_ms", "_syncs", "_waits", "kept",
-        "oldest_ms", "rates", "rings", "rounds", "rows", "states", "sync_p99_ms", "ticks",
-        "troubles", "wait_p99_ms",
+        "_at", "_begun_ms", "_events", "_names", "_oldest_ms", "_synced_tick", "_syncs", "_waits",
+        "kept", "oldest_ms", "rates", "rings", "rounds", "rows", "states", "sync_p50_ms",
+        "sync_p99_ms", "ticks", "troubles", "wait_p99_ms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -72,8 +73,12 @@ class Sampler:
         self.rates = dict.fromkeys(RATES, 0.0)  # events a second, in the last whole round
         self.states = dict.fromkeys(STATES, 0)  # items
         self.troubles: dict[bytes, list[Trouble]] = {}  # of the queues that have some
-        self.wait_p99_ms = 0  # of the items first delivered in the last whole round
-        self.sync_p99_ms = 0.0  # since the look before
+        # Of the items first delivered in the last whole round; None: there was none.
+        self.wait_p99_ms: int | None = None
+        # Of the syncs of the last second that had some; None: none for SYNCS_KEPT seconds.
+        self.sync_p50_ms: float | None = None
+        self.sync_p99_ms: float | None = None
+        self._synced_tick = 0
         self.oldest_ms = 0  # age of the oldest item that waits
         self.kept: dict[bytes, Kept] = {}  # the most recently active queue is the last one
         self.rings = Rings(SERVER_SERIES, tuple(RANGES))
@@ -96,11 +101,12 @@ class Sampler:
         if self._at >= len(self._names):
             self.rounds += 1
             self.oldest_ms = self._oldest_ms
-            self.wait_p99_ms = percentile(self._waits, 0.99)
-        self.sync_p99_ms = self._sync_p99_ms(sync_us)
+            self.wait_p99_ms = percentile(self._waits, 0.99) if any(self._waits) else None
+        has_synced = self._look_at_syncs(sync_us)
         self.rings.add(now_ms, [
-            *self.rates.values(), *self.states.values(), self.oldest_ms, self.wait_p99_ms,
-            self.sync_p99_ms, nan if disk_free is None else disk_free,
+            *self.rates.values(), *self.states.values(), self.oldest_ms,
+            _value(self.wait_p99_ms), _value(self.sync_p99_ms if has_synced else None),
+            _value(disk_free),
         ])  # fmt: skip
 
     def _begin_round(self, broker: Broker, now_ms: int) -> None:
@@ -181,9 +187,22 @@ class Sampler:
         self.kept.pop(name, None)
         self.troubles.pop(name, None)
 
-    def _sync_p99_ms(self, sync_us: list[int]) -> float:
-        """Return what 99 of 100 syncs since the last look took at most."""
+    def _look_at_syncs(self, sync_us: list[int]) -> bool:
+        """Renew how long half and 99 of 100 syncs take at most; return False if there was none
+        since the last look."""
         counts = sync_us[:-1]
         new = [now - old for now, old in zip(counts, self._syncs or counts, strict=True)]
         self._syncs = counts
-        return percentile(new, 0.99) / 1000
+        if not any(new):
+            if self.ticks - self._synced_tick >= SYNCS_KEPT:
+                self.sync_p50_ms = self.sync_p99_ms = None
+            return False
+        self._synced_tick = self.ticks
+        self.sync_p50_ms = percentile(new, 0.5) / 1000
+        self.sync_p99_ms = percentile(new, 0.99) / 1000
+        return True
+
+
+def _value(figure: float | None) -> float:
+    """Return a figure for a ring."""
+    return nan if figure is None else figure

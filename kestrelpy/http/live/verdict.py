@@ -13,6 +13,7 @@ from urllib.parse import quote
 from kestrelpy.http.live.troubles import LEVELS, Level, Trouble, span
 
 LINES_MAX: Final = 20
+_MINUTE_MS: Final = 60_000
 _SOON_MS: Final = 3_600_000  # bad
 _LATER_MS: Final = 24 * 3_600_000  # worth a warning
 _SEEN_POINTS: Final = 6  # a rate from fewer is a guess
@@ -29,12 +30,14 @@ class Line(NamedTuple):
 
 
 class ServerState(NamedTuple):
-    """What the verdict needs of the server as a whole. `damages` were found since the start."""
+    """What the verdict needs of the server as a whole. `damages` were found since the start; with
+    less free disk than `min_disk_free` bytes nothing new is stored."""
 
     mode: str
     is_leaving: bool
     disk_full_in_ms: int | None
     damages: int = 0
+    min_disk_free: int = 0
 
 
 class ServerLines:
@@ -53,10 +56,11 @@ class ServerLines:
         self.lines = [each._replace(since_ms=self._since[each.code]) for each in found]
 
 
-def disk_full_in_ms(free: Sequence[float | None], step_ms: int) -> int | None:
-    """Return when the disk is full if it fills as it did; None: it does not fill.
+def disk_full_in_ms(free: Sequence[float | None], step_ms: int, kept: int = 0) -> int | None:
+    """Return when nothing new is stored if the disk fills as it did; None: it does not fill.
 
-    `free` has its free bytes, `step_ms` apart, the oldest first; None: not known.
+    `free` has its free bytes, `step_ms` apart, the oldest first; None: not known. `kept` of them
+    are for others (`min_disk_free`).
     """
     known = [(at, value) for at, value in enumerate(free) if value is not None]
     if len(known) < _SEEN_POINTS:
@@ -65,7 +69,7 @@ def disk_full_in_ms(free: Sequence[float | None], step_ms: int) -> int | None:
     filled = first - last
     if filled <= 0:
         return None
-    return int(last / filled * (last_at - first_at) * step_ms)
+    return int(max(last - kept, 0) / filled * (last_at - first_at) * step_ms)
 
 
 def lines_of(server: Iterable[Line], troubles: Mapping[bytes, Iterable[Trouble]]) -> list[Line]:
@@ -106,7 +110,9 @@ def server_lines(server: ServerState) -> list[Line]:
     left_ms = server.disk_full_in_ms
     if left_ms is not None and left_ms < _LATER_MS:
         level: Level = "bad" if left_ms < _SOON_MS else "warn"
-        text = f"the disk is full in {span(left_ms)} at this rate"
+        end = "down to min_disk_free" if server.min_disk_free else "full"
+        when = span(left_ms) if left_ms >= _MINUTE_MS else "less than a minute"
+        text = f"the disk is {end} in {when} at this rate, and then nothing new is stored"
         found.append(Line(level, "disk_filling", text, "#/journal", None))
     if server.damages:
         places = "1 damaged place" if server.damages == 1 else f"{server.damages} damaged places"

@@ -20,12 +20,11 @@ from kestrelpy.http.admin import (
     row_of_item,
     rows_of_schedules,
     shown,
-    totals_of,
 )
 from kestrelpy.http.call import Call
 from kestrelpy.http.live.command_rates import CommandRates
-from kestrelpy.http.live.figures import percentile
 from kestrelpy.http.live.heat import Heat, percentiles
+from kestrelpy.http.live.journal_walk import JournalWalk
 from kestrelpy.http.live.rings import Ring
 from kestrelpy.http.live.rows import QueueOrders, Wanted, row_of_queue, table
 from kestrelpy.http.live.sampler import Sampler
@@ -70,6 +69,9 @@ class View(NamedTuple):
     state: State | None = None
     key: str | None = None
     after: int = 0
+    died_from_ms: int = 0
+    died_before_ms: int | None = None
+    attempts_least: int = 0
 
 
 class Rendered(NamedTuple):
@@ -85,6 +87,7 @@ class Sources(NamedTuple):
     samples: Sampler
     orders: QueueOrders
     commands: CommandRates
+    journals: JournalWalk
     server: Callable[[], Members]  # the figures that only the live side has
 
 
@@ -106,7 +109,7 @@ async def _overview(view: View, call: Call, sources: Sources) -> Rendered:
             "dead": _rate(samples, "dead_total"), "duplicate": _rate(samples, "duplicates"),
         },
         "depth": dict(samples.states), "oldest_ms": samples.oldest_ms,
-        "wait_p99_ms": samples.wait_p99_ms, **_syncs(call, samples), **sources.server(),
+        "wait_p99_ms": samples.wait_p99_ms, **_syncs(samples), **sources.server(),
         "queues": len(broker.queues), "trouble": table(samples, broker, troubled, now_ms),
         "actions": _actions(call, ACTIONS_SHOWN), "append": _newest(ring, call),
     }, ring)  # fmt: skip
@@ -127,11 +130,8 @@ def _rate(samples: Sampler, name: str) -> float:
     return round(samples.rates[name], 1)
 
 
-def _syncs(call: Call, samples: Sampler) -> Members:
-    counts = call.broker.counters.sync_us.counts[:-1]
-    return {
-        "sync_p50_ms": percentile(counts, 0.5) / 1000, "sync_p99_ms": samples.sync_p99_ms,
-    }  # fmt: skip
+def _syncs(samples: Sampler) -> Members:
+    return {"sync_p50_ms": samples.sync_p50_ms, "sync_p99_ms": samples.sync_p99_ms}
 
 
 def _newest(ring: Ring, call: Call) -> Members:
@@ -200,8 +200,11 @@ async def _keys(view: View, call: Call, sources: Sources) -> Rendered:
 
 async def _dead(view: View, call: Call, sources: Sources) -> Rendered:
     deaths = Deaths(find_queue(call, view.queue))
-    wanted = DeathFilter(view.key.encode("utf-8", "surrogatepass") if view.key else None)
-    ids, cursor = deaths.some(wanted, view.after, view.limit)
+    reason = view.key.encode("utf-8", "surrogatepass") if view.key is not None else None
+    wanted = DeathFilter(
+        reason, view.died_from_ms, view.died_before_ms, view.attempts_least
+    )
+    ids, cursor = await call.run(deaths.page(wanted, view.after, view.limit))
     return Rendered(_rows([shown(each) for each in deaths.facts(ids)], "id", cursor or None))
 
 
@@ -224,12 +227,14 @@ async def _schedules(view: View, call: Call, sources: Sources) -> Rendered:
 
 
 async def _journal(view: View, call: Call, sources: Sources) -> Rendered:
-    totals, counters = await totals_of(call), call.broker.counters
+    found = await sources.journals.totals(call, sources.samples.ticks)
+    totals, counters = found.queues, call.broker.counters
     ring = sources.samples.rings.of(view.range)
     return Rendered({
         "health": totals.health, "unwell": totals.unwell, "syncs": counters.sync_us.count,
-        "batches": counters.batch_records.count, **_syncs(call, sources.samples),
-        **sources.server(), "mode": call.host.mode, **await members_of_journals(call),
+        "batches": counters.batch_records.count, **_syncs(sources.samples),
+        **sources.server(), "mode": call.host.mode, **members_of_journals(call, found.segments),
+        "last_backup_ms": found.last_backup_ms,
         "append": _newest(ring, call),
     }, ring)  # fmt: skip
 

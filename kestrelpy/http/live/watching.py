@@ -24,6 +24,7 @@ from kestrelpy.http.answers import HttpError, status_of, without_paths
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.live.changes import changes
 from kestrelpy.http.live.command_rates import CommandRates
+from kestrelpy.http.live.journal_walk import JournalWalk
 from kestrelpy.http.live.rows import QueueOrders
 from kestrelpy.http.live.sampler import Sampler
 from kestrelpy.http.live.verdict import (
@@ -95,10 +96,11 @@ class Live:
         self._watched: dict[View, Watched] = {}
         self._streams = 0
         self._disk_free: int | None = None
+        self._disk_full_in_ms: int | None = None
         self._server_lines = ServerLines()
         self._common: Members = {}  # what every view has, of this tick
         self._sources = Sources(
-            self.samples, QueueOrders(self.samples), CommandRates(), self._server
+            self.samples, QueueOrders(self.samples), CommandRates(), JournalWalk(), self._server
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -143,6 +145,7 @@ class Live:
         broker = self._host.broker
         counts = broker.counters.sync_us.counts
         self.samples.look(broker, self._call.now_ms(), counts, self._disk_free)
+        self._disk_full_in_ms = self._when_disk_is_full()
         self._server_lines.look(self._state(), self._call.now_ms())
 
     async def _render(self, view: View) -> Rendered:
@@ -178,32 +181,36 @@ class Live:
         host = self._host
         self._server_lines.look(self._state(), host.now_ms())
         lines = lines_of(self._server_lines.lines, self.samples.troubles)
+        listening = host.listening
         return {
             "started_ms": host.started_ms + self._offset_ms,
             "verdict": verdict(lines, self._offset_ms),
             "server": {
                 "version": host.version, "mode": host.mode, "name": host.server_id,
                 "read_only": host.mode != "up", "allow_delete": host.allow_delete,
+                "memcache": listening._asdict() if listening is not None else None,
             },
         }  # fmt: skip
 
     def _state(self) -> ServerState:
         host = self._host
         return ServerState(
-            host.mode, host.is_leaving, self._disk_full_in_ms(), host.damage.count
-        )
+            host.mode, host.is_leaving, self._disk_full_in_ms, host.damage.count,
+            host.min_disk_free_bytes,
+        )  # fmt: skip
 
     def _server(self) -> Members:
         """Return the figures of the process."""
         counters = self._host.broker.counters
         return {
-            "disk_free": self._disk_free, "disk_full_in_ms": self._disk_full_in_ms(),
+            "disk_free": self._disk_free, "disk_full_in_ms": self._disk_full_in_ms,
             "connections": counters.connections + self._host.http_connections,
         }  # fmt: skip
 
-    def _disk_full_in_ms(self) -> int | None:
+    def _when_disk_is_full(self) -> int | None:
         ring = self.samples.rings.of("1h")
-        left_ms = disk_full_in_ms(ring.series("disk_free"), ring.step_ms)
+        kept = self._host.min_disk_free_bytes
+        left_ms = disk_full_in_ms(ring.series("disk_free"), ring.step_ms, kept)
         return left_ms // 60_000 * 60_000 if left_ms is not None else None
 
     # -- streams ----------------------------------------------------------------------------

@@ -21,10 +21,12 @@ router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=ref
 
 
 class User(BaseModel):
-    """The user of a request. `name` is null where the server has no users; all may do all then."""
+    """The user of a request. `name` is null where the server has no users; all may do all then.
+    `now_ms` is the server's clock, so that the first page shows right ages."""
 
     name: str | None
     role: Literal["read", "write", "admin"]
+    now_ms: int
 
 
 @router.get("/me", summary="The user of the request", response_model=User)
@@ -35,8 +37,9 @@ async def get_me(
     call = cast(Call, request.scope["call"])
     sender = credentials(authorization.encode("latin-1"))
     logins = call.host.logins
+    now_ms = call.now_ms() + call.broker.clock.offset_ms
     if not logins.are_needed or sender is None:
-        return answer({"name": None, "role": "admin"})
+        return answer({"name": None, "role": "admin", "now_ms": now_ms})
     grant = await logins.check(sender.name, sender.secret, call.holder.name)
     role = grant.role.name.lower() if grant is not None else "read"
-    return answer({"name": sender.name, "role": role})
+    return answer({"name": sender.name, "role": role, "now_ms": now_ms})

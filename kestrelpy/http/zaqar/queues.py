@@ -181,7 +181,7 @@ async def _set(ask: Ask, name: bytes, meta: Metadata) -> None:
     )
     await call.until(done.rests)
     if done.is_new:
-        call.host.actions.note(call.holder.name, "declare", call.now_ms(), name)
+        call.host.actions.note(call.who, "declare", call.now_ms(), name)
     if not done.is_in_force:
         raise HttpError(409, "the queue was declared with other settings, not by its metadata")
 
@@ -240,7 +240,7 @@ async def delete(request: Request, queue: str) -> Response:
     rests = QueueAdmin(call.broker, call.host).delete(ask.name, call.now_ms())
     await call.until(*(rests or ()))
     if rests is not None:
-        call.host.actions.note(call.holder.name, "delete", call.now_ms(), ask.name, count)
+        call.host.actions.note(call.who, "delete", call.now_ms(), ask.name, count)
     return nothing()
 
 
@@ -263,7 +263,7 @@ async def purge(request: Request, queue: str) -> Response:
         rests = QueueAdmin(call.broker, call.host).flush(name, call.now_ms())
         if rests is not None:
             await call.until(rests)
-            call.host.actions.note(call.holder.name, "flush", call.now_ms(), name, count)
+            call.host.actions.note(call.who, "flush", call.now_ms(), name, count)
     return nothing()
 
 

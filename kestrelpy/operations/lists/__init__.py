@@ -3,6 +3,7 @@
 from kestrelpy.operations.lists.connections import (
     ConnectionFacts,
     HeldItem,
+    Listening,
     held_items,
     waited_for,
 )
@@ -25,7 +26,8 @@ from kestrelpy.operations.lists.survey import survey
 __all__ = [
     "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "DeathGroup", "Deaths",
     "DelayedFacts", "Found", "HeldItem", "Hit", "ItemList", "ItemPage", "JournalFacts",
-    "KeyFacts", "KeyPage", "ListedDeath", "ListedItem", "QueueOrder", "QueuePage",
-    "SegmentBucket", "SegmentTotals", "find", "held_items", "journal_facts", "list_delayed",
-    "list_keys", "list_leases", "list_queues", "survey", "survey_segments", "waited_for",
+    "KeyFacts", "KeyPage", "ListedDeath", "ListedItem", "Listening", "QueueOrder",
+    "QueuePage", "SegmentBucket", "SegmentTotals", "find", "held_items", "journal_facts",
+    "list_delayed", "list_keys", "list_leases", "list_queues", "survey", "survey_segments",
+    "waited_for",
 ]  # fmt: skip

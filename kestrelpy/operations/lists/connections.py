@@ -21,11 +21,22 @@ class HeldItem(NamedTuple):
     began_ms: int
 
 
+class Listening(NamedTuple):
+    """Where the memcache port listens. `host` is an address, with TLS if `has_tls`; if
+    `wants_certificate` a client needs one."""
+
+    host: str
+    port: int
+    has_tls: bool
+    wants_certificate: bool
+
+
 class ConnectionFacts(NamedTuple):
     """One connection. `idle_ms` counts from its last bytes; None: the wire does not count it.
 
     `commands` counts its commands, or requests, so far. `holds` has its oldest leases, HELD_MAX at
-    most; `waits_for` names the queue that it waits for.
+    most; `waits_for` names the queue that it waits for. `user` is the one who is logged in, or who
+    sent its latest request; None: nobody is.
     """
 
     id: int
@@ -38,6 +49,7 @@ class ConnectionFacts(NamedTuple):
     commands: int
     holds: list[HeldItem]
     waits_for: str | None
+    user: str | None
 
 
 def held_items(holder: Holder) -> list[HeldItem]:

@@ -79,6 +79,9 @@ def survey_segments(broker: Broker) -> Generator[bytes, None, SegmentTotals]:
     counts = [[0, 0, 0] for _ in SHARES]
     segments = size = active = retained = reclaimable = looked = 0
     for name in list(broker.queues):
+        if looked >= _PER_SLICE:
+            looked = 0
+            yield PAUSE
         queue = broker.queues.get(name)
         disk = on_disk(queue.log) if queue is not None else None
         looked += 1
@@ -100,9 +103,6 @@ def survey_segments(broker: Broker) -> Generator[bytes, None, SegmentTotals]:
                 reclaimable += segment.capacity - live
             if not looked % _PER_SLICE:
                 yield PAUSE
-        if looked >= _PER_SLICE:
-            looked = 0
-            yield PAUSE
     by_share = [
         SegmentBucket(share, *bucket) for share, bucket in zip(SHARES, counts, strict=True)
     ]

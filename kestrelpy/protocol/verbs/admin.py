@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kestrelpy.access import with_user
 from kestrelpy.core import Broker, Queue
 from kestrelpy.errors import ClientError
 from kestrelpy.operations import QueueAdmin, Rests, check_name, readable
@@ -59,8 +60,11 @@ def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
     peer = conversation.holder.name
     end = conversation.host.log_limit.take(f"{address_of(peer)} flush_all", now_ms)
     if end is not None:
-        log.warning("flush_all by %s empties %d queues%s", peer, len(queues), end)
-    conversation.host.actions.note(peer, "flush_all", now_ms, note=f"{len(queues)} queues")
+        by = with_user(peer, conversation.user)
+        log.warning("flush_all by %s empties %d queues%s", by, len(queues), end)
+    conversation.host.actions.note(
+        conversation.who, "flush_all", now_ms, note=f"{len(queues)} queues"
+    )
     conversation.stream = _flush_each(conversation, queues, command.noreply)
 
 
@@ -174,12 +178,12 @@ def _status(conversation: Talk, command: Plain, now_ms: int) -> None:
     if mode not in MODES:
         raise ClientError(f"unknown status {mode}, known are {' '.join(MODES)}")
     host.set_mode(mode)
-    host.actions.note(conversation.holder.name, "mode", now_ms, note=mode)
+    host.actions.note(conversation.who, "mode", now_ms, note=mode)
     _say(conversation, command, b"END\r\n")
 
 
 def _reload(conversation: Talk, command: Plain, now_ms: int) -> None:
-    gate = conversation.host.reload(conversation.holder.name)
+    gate = conversation.host.reload(conversation.who)
     if not command.noreply:
         conversation.replies.hold(b"Reloaded config.\r\n", gate, 1)
 
@@ -200,8 +204,9 @@ def _shutdown(conversation: Talk, command: Plain, now_ms: int) -> None:
     if not conversation.host.allow_shutdown:
         raise ClientError("shutdown is not allowed on this server (allow_shutdown)")
     conversation.closing = True
-    conversation.host.actions.note(conversation.holder.name, "drain", now_ms)
-    conversation.host.shutdown(f"shutdown by {conversation.holder.name}")
+    conversation.host.actions.note(conversation.who, "drain", now_ms)
+    by = with_user(conversation.holder.name, conversation.user)
+    conversation.host.shutdown(f"shutdown by {by}")
 
 
 def _quit(conversation: Talk, command: Plain, now_ms: int) -> None:
@@ -228,9 +233,7 @@ def _note(
 ) -> None:  # fmt: skip
     """Note an action on a queue; None: there was nothing to do it to."""
     if rests is not None:
-        conversation.host.actions.note(
-            conversation.holder.name, what, now_ms, name, count, note, (rests,)
-        )
+        conversation.host.actions.note(conversation.who, what, now_ms, name, count, note, (rests,))
 
 
 def _say_done(

@@ -34,7 +34,7 @@ def declare(talk: Talk, command: Store, now_ms: int) -> None:
     declared = admin.declare(line.target.name, command.body, now_ms)
     if declared.is_new:
         talk.host.actions.note(
-            talk.holder.name, "declare", now_ms, line.target.name, rests=(declared.rests,)
+            talk.who, "declare", now_ms, line.target.name, rests=(declared.rests,)
         )
     if not command.noreply:
         talk.replies.hold(_STORED if declared.is_in_force else _NOT_STORED, *declared.rests)

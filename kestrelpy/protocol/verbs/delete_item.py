@@ -68,8 +68,7 @@ def _done(
     """Note the removal, and reply."""
     if rests is not None and is_noted:
         talk.host.actions.note(
-            talk.holder.name, what, talk.last_command_ms, command.name, 1, f"item {command.item}",
-            (rests,),
+            talk.who, what, talk.last_command_ms, command.name, 1, f"item {command.item}", (rests,),
         )  # fmt: skip
     _say(talk, command.noreply, rests)
 

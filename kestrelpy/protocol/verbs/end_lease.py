@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from kestrelpy.access import with_user
 from kestrelpy.core import ABORTED, DEFERRED, Lease, Queue
 from kestrelpy.operations import LeaseEnd, Rests
 from kestrelpy.protocol.parse import Ending, Target
@@ -34,5 +35,6 @@ def note_nothing_open(talk: Talk, target: Target, queue: Queue | None) -> None:
         log.warning(
             "queue %s: %s by %s with nothing open on that connection (a pooled client uses "
             "another connection for open and close)",
-            target.name.decode("ascii"), target.ending.value, talk.holder.name,
+            target.name.decode("ascii"), target.ending.value,
+            with_user(talk.holder.name, talk.user),
         )  # fmt: skip

@@ -312,7 +312,8 @@ class GetHandler:
         log, own_stored, own_written = Leasing.rests(
             reader, lease, shows_token=numbered and opens
         )
-        stored, written = max(stored, own_stored), max(written, own_written)
+        stored = max(stored, own_stored)
+        written = max(written, own_written)
         if target.full:
             data = full_value(target.raw, item, end, number, LENT, lease.attempts)
         else:

@@ -77,7 +77,7 @@ def _redrive_each(
         talk.refuse(refused, command.noreply)
         return
     talk.host.actions.note(
-        talk.holder.name, "redrive", talk.last_command_ms, queue.name, count, "", (rests,)
+        talk.who, "redrive", talk.last_command_ms, queue.name, count, "", (rests,)
     )
     if not command.noreply:
         talk.replies.hold(b"%d\r\n" % count, *rests)
@@ -109,7 +109,7 @@ def _answer(talk: Talk, command: Plain, request: TransferRequest) -> Iterator[by
         talk.refuse(refused, command.noreply)
     else:
         talk.host.actions.note(
-            talk.holder.name, command.verb.decode("ascii"), talk.last_command_ms,
+            talk.who, command.verb.decode("ascii"), talk.last_command_ms,
             request.source.name, moved, f"to {request.target.decode('ascii')}",
         )  # fmt: skip
         if not command.noreply:

@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         return ConnectionFacts(
             self.number, self._wire.name, talk.holder.name, len(talk.holder.leases),
             talk.is_waiting, idle_ms, self.held_bytes, talk.commands, held_items(talk.holder),
-            waited_for(talk.waiter),
+            waited_for(talk.waiter), talk.user,
         )  # fmt: skip
 
     def eof_received(self) -> bool:
@@ -180,11 +180,12 @@ class Connection(asyncio.Protocol):
         conversation, transport = self.conversation, self._transport
         if conversation is None or transport is None:
             return
-        data = conversation.output()
-        if data and conversation.has_more and (until := self._shares.until(self, now_ms)):
+        data, has_more = conversation.output(), conversation.has_more
+        if data and has_more and (until := self._shares.until(self, now_ms)):
             conversation.go_on(now_ms, until)  # the next replies may leave with these
             self._shares.note(self, conversation.has_overrun, now_ms)
             data += conversation.output()
+            has_more = conversation.has_more
             self._turn.schedule()  # the work begun by it continues in turns
         if data:
             self._daemon.broker.counters.bytes_written += len(data)
@@ -196,12 +197,14 @@ class Connection(asyncio.Protocol):
             self._count_memory(conversation)
         else:
             self._unsent_bytes = 0
-        if conversation.has_more:
+        if has_more and not conversation.paused:
             self._shares.line_up(self, now_ms)
             self._turn.schedule()
         if not self._reading:
             self._read_on()
-        if conversation.is_finished or (self._at_end and self._nothing_left(conversation)):
+        if (conversation.closing and conversation.is_finished) or (
+            self._at_end and self._nothing_left(conversation)
+        ):
             transport.close()
 
     @property

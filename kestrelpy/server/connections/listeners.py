@@ -45,6 +45,7 @@ class Listeners:
         self._backlog = backlog
         self._servers: list[asyncio.AbstractServer] = []
         self._socket: Path | None = None  # the one we listen on
+        self.address: tuple[str, int] | None = None  # of the first memcache port
 
     async def listen(
         self, host: str, port: int, path: Path | None, text_port: int | None = None
@@ -78,6 +79,7 @@ class Listeners:
                 if sock.family == socket.AF_UNIX:
                     listener = await loop.create_unix_server(connect, sock=sock, **_STAYS)
                 else:
+                    self._note(wire, name)
                     name = f"{name[0]}:{name[1]}"
                     listener = await loop.create_server(connect, sock=sock, **self._tls)
             except (OSError, ValueError) as error:
@@ -96,7 +98,12 @@ class Listeners:
             raise CannotListen(f"cannot listen on {host}:{port}: {_why(error)}") from error
         self._servers.append(listener)
         names = [sock.getsockname()[:2] for sock in listener.sockets]
+        self._note(wire, names[0])
         return [f"listening: {wire.name} on {name[0]}:{name[1]}" for name in names]
+
+    def _note(self, wire: Wire, name: tuple[str, int]) -> None:
+        if wire is MEMCACHE and self.address is None:
+            self.address = name[0], name[1]
 
     async def _listen_unix(self, path: Path) -> None:
         loop = asyncio.get_running_loop()

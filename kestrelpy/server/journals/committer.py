@@ -1,9 +1,9 @@
-"""Syncs on threads, one in flight per journal; segments preallocated and removed off the loop.
+"""What the disk is asked for off the loop: syncs, segments preallocated, segments removed.
 
 A worker thread owns a job for one batch and nothing else; the result returns to the loop's thread
 first.
 
-One rule: a sync is never retried, and its outcome counts only when it has finished.
+One rule: the segments of a journal are removed strictly in their order.
 """
 
 from __future__ import annotations
@@ -12,103 +12,68 @@ import asyncio
 import contextlib
 import errno
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from queue import SimpleQueue
 from typing import Final
 
 from aiofiles.base import wrap
 
 from journal.files import Files, Handle, is_shortage
-from journal.store import PreallocationJob, SyncJob, archived_path, recycled_path, retire
-from kestrelpy.core import Histogram, JournalLog
-from kestrelpy.server import clock
+from journal.store import PreallocationJob, archived_path, recycled_path, retire
+from kestrelpy.core import JournalLog
 from kestrelpy.server.journals.shortage import Shortage
+from kestrelpy.server.journals.syncs import Syncs
 
 log = logging.getLogger("kestrelpy.committer")
 
-# Enough that one hanging file system call does not delay the syncs of other queues.
-SYNC_THREADS_MAX: Final = 8
 PREALLOCATE_RETRY_SECONDS: Final = 1.0
 _ARCHIVE_NAMES_MAX: Final = 100
 RECYCLED_LOOK_SECONDS: Final = 0.05
 _PREALLOCATION: Final = "spare"  # the cause of a stall
 
-_Job = tuple[JournalLog, SyncJob]
-
 
 class Committer:
-    """Starts syncs and reports each result to `finished` on the loop's thread."""
+    """Owned by the loop's thread. `finished` gets each journal with the seconds that its sync
+    took."""
 
     def __init__(
         self,
         files: Files,
         loop: asyncio.AbstractEventLoop,
-        finished: Callable[[JournalLog], None],
+        finished: Callable[[JournalLog, float], None],
         prepared: Callable[[JournalLog], None],
         shortage: Shortage | None = None,
     ) -> None:
         self._files = files
         self._loop = loop
-        self._finished = finished
+        self.syncs = Syncs(loop, finished)
         self._prepared = prepared
         self._shortage = shortage or Shortage(loop)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._threads = 0
-        self._idle = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._removals: dict[JournalLog, deque[str]] = {}
         self._removing: set[JournalLog] = set()
         self._preparing: set[JournalLog] = set()
-        self.in_flight = 0
         self._prepare = wrap(PreallocationJob.prepare)
         self._retire = wrap(_retire)
         self.without_room: set[JournalLog] = set()
-        self.sync_us = Histogram()  # how long each sync took
         self.reserve_bytes = 0  # of the disk, left free by a new segment
 
     def sync(self, target: JournalLog) -> None:
-        """Start a sync of the written records, if there are any and no sync is in flight."""
+        """Sync the written records with the next `start`, if there are any and no sync is in
+        flight."""
         job = target.journal.begin_sync()
-        if job is None:
-            return
-        self.in_flight += 1
-        if self._idle == 0 and self._threads < SYNC_THREADS_MAX:
-            self._threads += 1
-            threading.Thread(target=self._work, name="kestrelpy-sync", daemon=True).start()
-        else:
-            self._idle -= 1
-        self._jobs.put((target, job))
+        if job is not None:
+            self.syncs.add(target, job)
 
-    def _work(self) -> None:
-        """The loop of a sync thread."""
-        while True:
-            work = self._jobs.get()
-            if work is None:
-                return
-            target, job = work
-            error: OSError | None = None
-            began = clock.elapsed()
-            try:
-                job.run()
-            except OSError as failed:
-                error = failed
-            except Exception as failed:  # any error: not known to be on disk
-                error = OSError(errno.EIO, f"{type(failed).__name__}: {failed}")
-            try:
-                took_us = int((clock.elapsed() - began) * 1_000_000)
-                self._loop.call_soon_threadsafe(self._report, target, error, took_us)
-            except RuntimeError:  # the loop is closed: there is no receiver
-                return
+    def start(self) -> None:
+        """Begin the syncs that were asked for since the last call."""
+        self.syncs.start()
 
-    def _report(self, target: JournalLog, error: OSError | None, took_us: int) -> None:
-        self.sync_us.add(took_us)
-        self.in_flight -= 1
-        self._idle += 1
-        target.journal.finish_sync(error)
-        self._finished(target)
+    @property
+    def in_flight(self) -> int:
+        """How many syncs are not reported yet."""
+        return self.syncs.in_flight
 
     def preallocate(self, target: JournalLog, time_ms: int) -> None:
         """Write the next segment off the loop."""
@@ -224,12 +189,13 @@ class Committer:
         """Wait until no sync is in flight; return False if one still is after that time."""
         for task in list(self._tasks):
             task.cancel()
+        self.start()
         deadline = self._loop.time() + seconds
         while self.in_flight and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
-        for _ in range(self._threads):
-            self._jobs.put(None)
-        return self.in_flight == 0
+        is_over = self.in_flight == 0
+        self.syncs.close()
+        return is_over
 
 
 def _retire(files: Files, path: str, archive_path: str, recycle_to: str) -> tuple[str, int]:

@@ -33,5 +33,8 @@ def test_every_line_is_handled_though_workers_and_daemon_are_killed() -> None:
 
 
 @pytest.mark.slow
-def test_every_line_of_a_large_text_is_handled_though_workers_and_daemon_are_killed() -> None:
-    check(run_lines(120_000, 400), 120_000)
+@pytest.mark.parametrize("lines", [40_000, pytest.param(120_000, marks=pytest.mark.sweep)])
+def test_every_line_of_a_large_text_is_handled_though_workers_and_daemon_are_killed(
+    lines: int,
+) -> None:
+    check(run_lines(lines, 400), lines)

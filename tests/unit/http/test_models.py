@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.http.models import described, parameter, refusals, told
+from kestrelpy.http.models import Error, described, parameter, refusals, told
 
 
 def test_a_router_refuses_with_what_all_do_and_with_its_own() -> None:
@@ -27,12 +27,12 @@ def test_what_no_route_answers_is_not_described() -> None:
             "head": {"responses": {"422": {}, "404": {"description": "x", "content": content}}},
             "get": {"responses": {"200": {"content": content}}},
         }},
-        "components": {"schemas": {"HTTPValidationError": {}, "ValidationError": {}, "Error": {}}},
+        "components": {"schemas": {"HTTPValidationError": {}, "ValidationError": {}}},
     }  # fmt: skip
     assert described(openapi) == {
         "paths": {"/a": {
             "head": {"responses": {"404": {"description": "x"}}},
             "get": {"responses": {"200": {"content": content}}},
         }},
-        "components": {"schemas": {"Error": {}}},
+        "components": {"schemas": {"Error": Error.model_json_schema()}},
     }  # fmt: skip

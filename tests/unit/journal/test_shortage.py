@@ -55,6 +55,27 @@ def test_a_segment_that_cannot_be_opened_now_is_written_to_later(error: int) -> 
     assert bodies(start(disk.kill_clone()).records) == [b"first", b"second"]
 
 
+def test_no_segment_is_prepared_beside_one_that_cannot_be_opened_now() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, ROOMY)
+    writer.put_all(b"first")
+    writer.journal.turns = True
+    writer.put(b"second")
+    writer.journal.write(TIME_MS)
+    assert writer.journal.is_stalled
+    assert writer.prepare()
+    assert writer.journal.active is not None
+    writer.journal.active.handle = None
+    disk.faults = [short("open")]
+
+    writer.journal.write(TIME_MS)
+
+    assert writer.journal.shortage is not None
+    assert not writer.journal.wants_preallocation
+    writer.commit()
+    assert bodies(start(disk.kill_clone()).records) == [b"first", b"second"]
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOENT, errno.EACCES])
 def test_any_other_error_of_an_open_ends_the_journal(error: int) -> None:
     disk = MemoryDisk()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from kestrelpy.access import ALL, Need, Role
+from dataclasses import dataclass
+
+from kestrelpy.access import ALL, Grant, Need, Role
+from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.login import needs
 from kestrelpy.protocol.parse import Confirm, Delete, Monitor, Plain, Remove, Touch, Withdraw
+from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.wire import MEMCACHE
+from tests.support.server_harness import Client, ServerHarness
 
 READ, WRITE, ADMIN = Role
 
@@ -34,3 +40,58 @@ def test_a_command_without_a_queue_needs_its_role_in_all_of_them() -> None:
 def test_a_command_that_is_not_known_needs_everything() -> None:
     assert needs(object(), {}) == [Need(ADMIN, ALL)]
     assert needs(Plain(b"new", [b"q"]), {}) == [Need(ADMIN, ALL)]
+
+
+@dataclass
+class _Login:
+    """A login that is over as soon as it has begun."""
+
+    grant: Grant | None
+    is_over: bool = True
+    refusal: str = ""
+
+
+class _Users:
+    """One user, whose login is checked at once; `current` is what a reload has left of him."""
+
+    are_needed = True
+
+    def __init__(self) -> None:
+        self.current = Grant("anna", WRITE, ["jobs*"])
+
+    def is_current(self, grant: Grant) -> bool:
+        return grant is self.current
+
+    def begin(self, name: str, secret: bytes, talk: Talk) -> _Login:
+        is_right = (name, secret) == ("anna", b"secret")
+        return _Login(self.current if is_right else None)
+
+
+def test_a_conversation_goes_on_only_for_its_user_and_only_with_what_he_may_do() -> None:
+    stage, users = ServerHarness(), _Users()
+    talk = Conversation(stage.broker, stage, "anna", stage.lines, stage.now_ms, MEMCACHE, users)
+    stage.clients["anna"] = Client(talk)
+
+    def said(request: bytes) -> bytes:
+        stage.send("anna", request)
+        return stage.client("anna").take()
+
+    refused = b"CLIENT_ERROR unauthenticated\r\n"
+    assert said(b"get jobs\r\n") == refused
+    assert said(b"version\r\n").startswith(b"VERSION ")
+    assert said(b"set jobs 0 0 7\r\nanna no\r\n") == b"CLIENT_ERROR authentication failure\r\n"
+    assert said(b"get jobs\r\n") == refused
+    assert said(b"set jobs 0 0 11\r\nanna secret\r\n") == b"STORED\r\n"
+    assert said(b"get jobs\r\n") == b"END\r\n", "a login stores nothing"
+
+    assert said(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+    assert said(b"get jobs\r\n") == b"VALUE jobs 0 1\r\nx\r\nEND\r\n"
+    assert said(b"set other 0 0 1\r\nx\r\n").startswith(b"CLIENT_ERROR ")
+    assert said(b"flush jobs\r\n").startswith(b"CLIENT_ERROR ")
+
+    users.current = Grant("anna", READ, ["jobs*"])
+    assert said(b"set jobs 0 0 1\r\nx\r\n") == refused
+    assert said(b"set jobs 0 0 11\r\nanna secret\r\n") == b"STORED\r\n"
+    assert said(b"set jobs 0 0 1\r\nx\r\n").startswith(b"CLIENT_ERROR ")
+    assert said(b"get jobs\r\n").startswith(b"CLIENT_ERROR "), "a get takes"
+    assert said(b"get jobs/peek\r\n") == b"END\r\n"

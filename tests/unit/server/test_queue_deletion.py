@@ -254,6 +254,6 @@ async def test_nothing_waits_for_the_log_of_a_queue_that_has_ended(
             assert not turn.committer._removals
         else:
             log.journal.fail("testing", "x", OSError(errno.EIO, "Input/output error"))
-            turn.synced(log)
+            turn.synced(log, 0.0)
             turn.committer._removals.clear()
         assert not turn.journal_jobs._snapshots

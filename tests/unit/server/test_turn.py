@@ -12,7 +12,7 @@ import pytest
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.server.journals import later_syncs
+from kestrelpy.server.journals import gathering, later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from kestrelpy.server.turn import Turn
 from tests.support.disk_harness import DiskHarness, HandLoop
@@ -127,6 +127,84 @@ async def test_a_set_that_came_during_a_sync_has_the_next_one(
         disk.go.set()
         assert await first.line() == b"STORED\r\n"
         assert await second.line() == b"STORED\r\n"
+
+
+@pytest.fixture
+def long_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every sync count as slow, so that only more records end a gathering."""
+    monkeypatch.setattr(gathering, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(gathering, "SHARE", 1e9)
+    monkeypatch.setattr(gathering, "SECONDS_MAX", 3600.0)
+
+
+@pytest.mark.usefixtures("long_gathering")
+async def test_after_a_slow_sync_a_batch_waits_for_the_clients_just_answered(
+    tmp_path: Path,
+) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        first, second, other = [await server.client() for _ in range(3)]
+        await first.ask(b"set jobs 0 0 1\r\na\r\n")
+        disk.go.clear()
+        first.writer.write(b"set jobs 0 0 1\r\nb\r\n")
+        await other.ask(b"version\r\n")
+        second.writer.write(b"set jobs 0 0 1\r\nc\r\n")
+        for _ in range(20):
+            await other.ask(b"version\r\n")
+        syncs = disk.syncs
+        disk.go.set()
+        assert await first.line() == b"STORED\r\n"
+        for _ in range(20):
+            await other.ask(b"version\r\n")
+        assert second.has_heard_nothing()
+
+        first.writer.write(b"set jobs 0 0 1\r\nd\r\n")
+        assert await first.line() == b"STORED\r\n"
+        assert await second.line() == b"STORED\r\n"
+        assert disk.syncs == syncs + 2, "the one that was held back, and one for both"
+
+
+async def test_a_batch_that_waits_for_others_is_synced_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clients never come back: the passing of time ends it."""
+    monkeypatch.setattr(gathering, "SLOW_SECONDS", 0.0)
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        first, second = await server.client(), await server.client()
+        for _ in range(5):
+            first.writer.write(b"set jobs 0 0 1\r\na\r\n" * 100)
+            for _ in range(100):
+                assert await first.line() == b"STORED\r\n"
+            assert await second.ask(b"set jobs 0 0 1\r\nb\r\n") == b"STORED\r\n"
+
+
+async def test_a_turn_writes_some_journals_and_the_next_one_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = HeldDisk()
+    async with running(tmp_path, disk) as server:
+        peer = await server.client()
+        sets = b"".join(b"set q%d 0 0 1\r\na\r\n" % number for number in range(30))
+        peer.writer.write(sets)
+        for _ in range(30):
+            assert await peer.line() == b"STORED\r\n"
+        monkeypatch.setattr("kestrelpy.server.turn.WRITE_SECONDS", -1.0)
+        assert server.daemon is not None
+        turn, written = server.daemon.turn, list[int]()
+        commit = turn._commit_dirty
+
+        def counted(now_ms: int) -> None:
+            before = disk.writes
+            commit(now_ms)
+            written.append(disk.writes - before)
+
+        monkeypatch.setattr(turn, "_commit_dirty", counted)
+        peer.writer.write(sets)
+        for _ in range(30):
+            assert await peer.line() == b"STORED\r\n"
+        assert max(written) == 1
+        assert sum(written) >= 30
 
 
 async def test_a_sync_of_a_small_request_gets_the_interpreter_soon_beside_a_flood(

@@ -2,30 +2,27 @@
 //
 //     address ──▶ page: title, tools, elements, query ──▶ Live ──▶ page.update(view), each second
 
-import { Clients } from "/page/clients.js";
-import { DeadQueues } from "/page/dead.js";
-import { sentence, tell } from "/page/dialogs.js";
-import { el } from "/page/dom.js";
-import { Find } from "/page/find.js";
-import { Item } from "/page/item.js";
-import { look } from "/page/jobs.js";
-import { Journal } from "/page/journal.js";
-import { listen, showHelp } from "/page/keyboard.js";
-import { Live } from "/page/live.js";
-import { Overview } from "/page/overview.js";
-import { Queue } from "/page/queue.js";
-import { Queues } from "/page/queues.js";
-import { Schedules } from "/page/schedules.js";
-import { atStranger, signIn, user } from "/page/server.js";
-import { askForUser } from "/page/sign_in.js";
-import { showVerdict } from "/page/verdict.js";
-import { setNow, setZone } from "/page/words.js";
+import { setWire } from "./commands.js";
+import { askForUser, tell } from "./dialogs.js";
+import { alertLine, buttonRow, byId, el } from "./dom.js";
+import { Item } from "./item.js";
+import { look } from "./jobs.js";
+import { listen, showHelp } from "./keyboard.js";
+import { Clients } from "./lists.js";
+import { Live } from "./live.js";
+import { Journal, Overview } from "./overview.js";
+import { Queue } from "./queue.js";
+import { DeadQueues, Find, Queues } from "./queues.js";
+import { Schedules } from "./schedules.js";
+import { atStranger, signIn, user } from "./server.js";
+import { showVerdict } from "./verdict.js";
+import { params, sentence, setNow, setZone } from "./words.js";
 
 const PAGES = { overview: Overview, dead: DeadQueues, schedules: Schedules, clients: Clients, connections: Clients, journal: Journal, find: Find };
-const main = document.getElementById("main");
-const state = document.getElementById("state");
-const pauseButton = document.getElementById("pause");
-const find = document.getElementById("find-text");
+const main = byId("main");
+const state = byId("state");
+const pauseButton = byId("pause");
+const find = byId("find-text");
 let live = null;
 let page = null;
 let isPaused = false;
@@ -42,8 +39,9 @@ function address() {
 // Go to the same page with other parameters; an empty one goes.
 function change(parameters) {
   const { parts, parameters: before } = address();
-  const all = Object.entries({ ...before, ...parameters }).filter(([, value]) => value != null && value !== "");
-  const query = new URLSearchParams(all).toString();
+  const all = { ...before, ...parameters };
+  for (const [name, value] of Object.entries(parameters)) if (value == null || value === "") delete all[name];
+  const query = params(all).toString();
   location.hash = `/${parts.map(encodeURIComponent).join("/")}${query ? `?${query}` : ""}`;
 }
 
@@ -66,21 +64,23 @@ function open() {
     if (link.hash === `#/${here}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const error = el("p", { class: "error", role: "alert" });
+  const error = alertLine();
   const content = el("div", { class: "page" }, ...page.elements);
   const heading = el("h2", { tabindex: "-1" }, page.title);
-  main.replaceChildren(el("div", { class: "head" }, heading, el("div", { class: "buttons" }, ...(page.tools ?? []).filter(Boolean))), error, content);
-  const again = focused && main.contains(document.getElementById(focused)) ? document.getElementById(focused) : null;
+  main.replaceChildren(el("div", { class: "head" }, heading, buttonRow(...(page.tools ?? []).filter(Boolean))), error, content);
+  const again = focused && main.contains(byId(focused)) ? byId(focused) : null;
   if (again) again.focus();
   else if (!isFirst) heading.focus({ preventScroll: true });
-  if (!again) scrollTo(0, 0);
   isFirst = false;
+  main.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // a tab of a narrow window
+  if (!again) scrollTo(0, 0);
   watch(page, error, content);
 }
 
 function watch(shown, error, content) {
   live = new Live(new URLSearchParams(shown.query), (view) => {
     if (view.now_ms) setNow(view.now_ms);
+    if (view.server) setWire(view.server);
     if (view.verdict) showVerdict(view);
     error.textContent = view.error ? sentence(view.error.description) : "";
     content.classList.toggle("stale", Boolean(view.error));
@@ -99,23 +99,23 @@ pauseButton.addEventListener("click", () => {
   live?.pause(isPaused);
 });
 
-document.getElementById("find").addEventListener("submit", (event) => {
+byId("find").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = find.value.trim();
-  if (text) location.hash = `/find?${new URLSearchParams({ text })}`;
+  if (text) location.hash = `/find?${params({ text })}`;
 });
 
-// -- choices that a browser remembers -------------------------------------------------------
+// -- choices that a browser remembers
 
-function remembered(name) {
-  try { return localStorage.getItem(`kestrelpy.${name}`); } catch { return null; }
+// What is remembered of this name; with a value, remember that. A browser may keep nothing.
+function remembered(name, value) {
+  try {
+    if (value) localStorage.setItem(`kestrelpy.${name}`, value);
+    return localStorage.getItem(`kestrelpy.${name}`);
+  } catch { return null; }
 }
 
-function remember(name, value) {
-  try { localStorage.setItem(`kestrelpy.${name}`, value); } catch { /* a browser that keeps nothing */ }
-}
-
-const zone = document.getElementById("zone");
+const zone = byId("zone");
 function useZone(isUtc) {
   setZone(isUtc);
   zone.textContent = isUtc ? "UTC" : "Local time";
@@ -124,13 +124,13 @@ function useZone(isUtc) {
 useZone(remembered("zone") === "utc");
 zone.addEventListener("click", () => {
   const isUtc = zone.getAttribute("aria-pressed") !== "true";
-  remember("zone", isUtc ? "utc" : "local");
+  remembered("zone", isUtc ? "utc" : "local");
   useZone(isUtc);
   open();
 });
 
 const SCHEMES = ["auto", "light", "dark"];
-const scheme = document.getElementById("scheme");
+const scheme = byId("scheme");
 function useScheme(name) {
   document.documentElement.dataset.scheme = name;
   scheme.setAttribute("aria-label", `Colours: ${name}`);
@@ -138,15 +138,15 @@ function useScheme(name) {
 useScheme(SCHEMES.includes(remembered("scheme")) ? remembered("scheme") : "auto");
 scheme.addEventListener("click", () => {
   const next = SCHEMES[(SCHEMES.indexOf(document.documentElement.dataset.scheme) + 1) % SCHEMES.length];
-  remember("scheme", next);
+  remembered("scheme", next);
   useScheme(next);
   tell(`Colours: ${next}.`);
 });
 
-// -- the beginning --------------------------------------------------------------------------
+// -- the beginning
 
-document.getElementById("host").textContent = location.host;
-document.getElementById("help").addEventListener("click", showHelp);
+byId("host").textContent = location.host;
+byId("help").addEventListener("click", showHelp);
 listen(find, pauseButton);
 addEventListener("hashchange", open);
 atStranger((why) => { live?.end(); askForUser(why, begin); });
@@ -156,7 +156,8 @@ async function begin() {
     if (error.status === 401) return; // the form is open
     if (error.status) { main.replaceChildren(el("p", { class: "error", role: "alert" }, sentence(error.message))); return; }
   }
-  document.getElementById("user-name").textContent = user.name ? `${user.name} (${user.role})` : "";
+  setNow(user.now_ms); // no age is shown by the browser's clock
+  byId("user-name").textContent = user.name ? `${user.name} (${user.role})` : "";
   open();
   look();
 }

@@ -1,10 +1,10 @@
 // A body as a JSON tree, MessagePack, text or hex. Nothing of it is ever markup.
 
-import { copyButton } from "/page/copying.js";
-import { button, el, note } from "/page/dom.js";
-import { printed } from "/page/lists.js";
-import { Shown, unpack } from "/page/msgpack.js";
-import { bytes, number } from "/page/words.js";
+import { copyButton } from "./commands.js";
+import { button, buttonRow, el, h3, note } from "./dom.js";
+import { printed } from "./lists.js";
+import { Shown, unpack } from "./msgpack.js";
+import { bytes, number } from "./words.js";
 
 const CHILDREN_MAX = 200;
 const HEX_BYTES_MAX = 16384;
@@ -16,12 +16,12 @@ export function bytesOf({ body, base64 }) {
 }
 
 // Parse JSON; a number that loses digits keeps its text.
-export function parseJson(text) {
+function parseJson(text) {
   return JSON.parse(text, (_, value, context) => (
     typeof value === "number" && context?.source && String(value) !== context.source && /^-?\d{16,}$/.test(context.source) ? new Shown(context.source) : value));
 }
 
-export function hexLines(data) {
+function hexLines(data) {
   const lines = [];
   for (let at = 0; at < Math.min(data.length, HEX_BYTES_MAX); at += 16) {
     const some = [...data.subarray(at, at + 16)];
@@ -40,7 +40,7 @@ function leaf(value) {
 }
 
 // A value as a tree; the inside of a part is made when it is opened.
-export function tree(value, name = null, depth = 0) {
+function tree(value, name = null, depth = 0) {
   const label = name === null ? null : el("span", { class: "k" }, printed(String(name instanceof Shown ? name.text : name)), ": ");
   if (value === null || typeof value !== "object" || value instanceof Shown) return el("div", {}, label, leaf(value));
   const isList = Array.isArray(value);
@@ -58,7 +58,7 @@ export function tree(value, name = null, depth = 0) {
 }
 
 // The forms in which this body can be shown, the best first: [name, make].
-export function formsOf(item) {
+function formsOf(item) {
   const data = bytesOf(item);
   const isText = item.base64 == null;
   const forms = [];
@@ -79,15 +79,15 @@ export class Body {
   constructor(item, download) {
     const forms = formsOf(item);
     const place = el("div", {});
-    const buttons = forms.map(([name, make], at) => el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => {
+    const buttons = forms.map(([name, make], at) => button(name, () => {
       buttons.forEach((each, nth) => each.setAttribute("aria-pressed", String(nth === at)));
       place.replaceChildren(make());
-    } }, name));
+    }, { class: "small", "aria-pressed": "false" }));
     const size = item.body_bytes ?? item.bytes;
     const cut = item.is_cut ? note(`The first ${bytes(bytesOf(item).length)} of ${bytes(size)}. Download it to see all.`) : null;
     const text = item.base64 == null ? () => item.body : () => item.base64;
-    this.element = el("section", {}, el("h3", {}, `Body, ${bytes(size)}`),
-      el("div", { class: "buttons" }, ...buttons, el("span", { class: "push" }), copyButton(text, item.base64 ? "Copy base64" : "Copy"), button("Download", download, { class: "small" })), cut, place);
+    this.element = el("section", {}, h3(`Body, ${bytes(size)}`),
+      buttonRow(...buttons, el("span", { class: "push" }), copyButton(text, item.base64 ? "Copy base64" : "Copy"), button("Download", download, { class: "small" })), cut, place);
     buttons[0].click();
   }
 }

@@ -6,35 +6,28 @@
 //         │      ___/‾‾│‾‾\______        │   ▽ an action; the part before the history is shaded
 //     15:00 ───────────────────────── 16:00
 
-import { el, renew, say, svg } from "/page/dom.js";
-import { pointsMax } from "/page/live.js";
-import { minute, moment } from "/page/words.js";
+import { el, renew, say, svg } from "./dom.js";
+import { pointsMax } from "./live.js";
+import { minute, moment } from "./words.js";
 
 const WIDTH = 600;
 const HEIGHT = 120;
 const TABLE_ROWS = 12;
 const PARTS = [12, 6, 3, 2, 1]; // how much of the range is drawn if the history is short
 
-export function largest(all) {
-  let most = 0;
-  for (const values of all) for (const value of values) if (value > most) most = value;
-  return most;
-}
+const largest = (all) => Math.max(0, ...all.flat());
 
-// The end of the scale: 1, 2 or 5 times a power of ten.
-export function tens(most) {
-  if (most <= 0) return 1;
+// The end of the scale: 1, 2 or 4 times a power of ten, so that its half is a short number.
+function tens(most) {
   const power = 10 ** Math.floor(Math.log10(most));
-  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= most);
+  return [1, 2, 4, 10].map((each) => each * power).find((each) => each >= most);
 }
 
-export function twos(most) {
-  return most > 0 ? 2 ** Math.ceil(Math.log2(most)) : 1;
-}
+export const twos = (most) => 2 ** Math.ceil(Math.log2(most));
 
-// A length of time: a second, 2, 5, 10, 15, 30, a minute, …
+// A length of time: a second, 2, 4, 10, 20, a minute, …
 export function clocks(most) {
-  return [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5].find((each) => each >= most) ?? Math.ceil(most / 864e5) * 864e5;
+  return [1, 2, 4, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 4e3, 1e4, 2e4, 6e4, 12e4, 24e4, 6e5, 12e5, 36e5, 72e5, 144e5, 432e5, 864e5].find((each) => each >= most) ?? Math.ceil(most / 864e5) * 864e5;
 }
 
 function path(values, top, x, height) {
@@ -58,6 +51,16 @@ function area(above, below, top, x) {
   return `M${over.join("L")}L${under.join("L")}Z`;
 }
 
+// A drawing with its title, its legend of [class, word, value], and the table that says the same.
+export function figure(title, keys, plot, times, heads, rows) {
+  const key = (kind) => svg("svg", { viewBox: "0 0 16 10", "aria-hidden": "true" },
+    kind[0] === "a" ? svg("rect", { class: kind, width: 16, height: 10, rx: 2 }) : svg("path", { class: kind, d: "M0 5H16" }));
+  return el("figure", {},
+    el("figcaption", {}, el("span", { class: "title" }, title), el("span", { class: "legend" }, ...keys.map(([kind, word, value]) => el("span", {}, key(kind), `${word} `, value)))),
+    el("div", { class: "plot" }, ...plot), el("div", { class: "times" }, ...times),
+    el("div", { class: "hidden" }, el("table", {}, el("caption", {}, title), el("thead", {}, el("tr", {}, ...heads.map((each) => el("th", { scope: "col" }, each)))), rows)));
+}
+
 export class Chart {
   // `series` is [[name in the history, word]], `shown` words a value, `scale` ends the axis.
   constructor(title, series, shown, { isStacked = false, scale = tens, marks = false } = {}) {
@@ -79,13 +82,8 @@ export class Chart {
     this.values = series.map(() => el("b"));
     this.isMarked = marks;
     this.rows = el("tbody");
-    this.heads = el("tr", {}, el("th", { scope: "col" }, "Time"), ...series.map(([, word]) => el("th", { scope: "col" }, word)));
-    this.element = el("figure", {},
-      el("figcaption", {}, el("span", { class: "title" }, title), el("span", { class: "legend" }, ...series.map(([, word], at) =>
-        el("span", {}, svg("svg", { viewBox: "0 0 16 10", "aria-hidden": "true" }, isStacked ? svg("rect", { class: `a${at}`, width: 16, height: 10, rx: 2 }) : svg("path", { class: `s${at}`, d: "M0 5H16" })), `${word} `, this.values[at])))),
-      el("div", { class: "plot" }, this.top, this.middle, this.drawing),
-      el("div", { class: "times" }, this.from, this.when, this.until),
-      el("div", { class: "hidden" }, el("table", {}, el("caption", {}, title), el("thead", {}, this.heads), this.rows)));
+    this.element = figure(title, series.map(([, word], at) => [`${kind}${at}`, word, this.values[at]]), [this.top, this.middle, this.drawing],
+      [this.from, this.when, this.until], ["Time", ...series.map(([, word]) => word)], this.rows);
   }
 
   update(history, actions = []) {
@@ -98,8 +96,7 @@ export class Chart {
     Object.assign(this, { history, all, window, count });
     if (this.isStacked) this.stack(all, x);
     else {
-      const top = this.scale(largest(all));
-      this.axis(top);
+      const top = this.axis(largest(all));
       this.paths.forEach((each, at) => each.setAttribute("d", path(all[at], top, x, HEIGHT)));
     }
     this.before.setAttribute("width", Math.max(0, x(0)));
@@ -120,14 +117,16 @@ export class Chart {
       below = above;
       return layer;
     });
-    const top = this.scale(largest([below]));
-    this.axis(top);
+    const top = this.axis(largest([below]));
     this.paths.forEach((each, at) => each.setAttribute("d", area(...layers[at], top, x)));
   }
 
-  axis(top) {
-    say(this.top, this.shown(top));
-    say(this.middle, this.shown(top / 2));
+  // Word the axis, and return its end; where all is nothing it has no words.
+  axis(most) {
+    const top = Math.max(this.scale(most || 1), this.isStacked ? 2 : 0);
+    say(this.top, most ? this.shown(top) : "");
+    say(this.middle, most ? this.shown(top / 2) : "");
+    return top;
   }
 
   draw(actions, start, end) {

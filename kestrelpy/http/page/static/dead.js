@@ -1,42 +1,15 @@
-// Dead letters: over all queues, and of one queue by reason.
+// Dead letters of one queue, by reason.
 
-import { bar } from "/page/charts.js";
-import { actionButton, field } from "/page/dialogs.js";
-import { button, el, framed, isHeld, note, renew, say } from "/page/dom.js";
-import { List } from "/page/lists.js";
-import { pause } from "/page/live.js";
-import { given, itemAt, itemLink } from "/page/places.js";
-import { nameCell, pager } from "/page/queues.js";
-import { pathOf } from "/page/queue_actions.js";
-import { actOnDead, Selection } from "/page/selection.js";
-import { ask } from "/page/server.js";
-import { Table } from "/page/tables.js";
-import { bytes, counted, nowMs, number, parseTime, quoted, times } from "/page/words.js";
+import { bar } from "./charts.js";
+import { actionButton, field } from "./dialogs.js";
+import { alertLine, button, buttonRow, el, h3, itemAt, itemLink, note, queueAt, say } from "./dom.js";
+import { List } from "./lists.js";
+import { actOnDead, Selection } from "./selection.js";
+import { numberColumn, Table } from "./tables.js";
+import { bytes, counted, params, parseTime, pathOf, present, stamp } from "./words.js";
 
 const REASONS_SHOWN = 100;
 const LOOK_MS = 5000;
-
-export class DeadQueues {
-  constructor(_, parameters, change) {
-    this.offset = Math.max(0, Math.min(100000, Number.parseInt(parameters.offset, 10) || 0));
-    this.query = { view: "queues", sort: "dead", order: "down", offset: this.offset, limit: 100 };
-    this.title = "Dead letters";
-    this.table = new Table("Queues with dead letters", [
-      { label: "Queue", kind: "name", key: (r) => [r.level, r.why], node: (r) => nameCell(r, "dead") },
-      { label: "Dead", kind: "n", marks: true, text: (r) => number(r.dead) },
-      { label: "Ready", kind: "n", marks: true, text: (r) => number(r.ready) },
-      { label: "Leased", kind: "n", marks: true, text: (r) => number(r.leased) },
-    ], "No queue has dead letters.");
-    this.pager = pager(this.offset, change);
-    this.elements = [this.table.element, this.pager.element];
-  }
-
-  update({ queues, total }) {
-    const order = queues.order.filter((id) => queues.rows[id].dead > 0);
-    this.table.update({ order, rows: Object.fromEntries(order.map((id) => [id, queues.rows[id]])) });
-    this.pager.update(order.length < queues.order.length ? total : queues.order.length, total);
-  }
-}
 
 const NO_REASON = "no reason given";
 
@@ -49,38 +22,45 @@ export class Dead extends List {
       reason: parameters.reason, died_from_ms: parameters.from ? parseTime(parameters.from) : null,
       died_before_ms: parameters.before ? parseTime(parameters.before) : null, attempts_least: Number.parseInt(parameters.attempts, 10) || null,
     };
-    this.query = { view: "dead", queue: name, ...given(parameters, "after"), ...(parameters.reason ? { key: parameters.reason } : {}) };
-    this.ending = new AbortController();
-    this.reasons = el("div", {});
+    const { reason, ...rest } = this.filter;
+    this.query = present({ view: "dead", queue: name, after: parameters.after, key: reason, ...rest });
+    const isHere = (r) => parameters.reason === r.reason;
+    this.reasons = new Table("Dead letters by reason", [
+      { label: "Reason", kind: "t", key: isHere, node: (r) => el("a", { href: queueAt(name, `dead?${params(isHere(r) ? {} : { reason: r.reason })}`), "aria-current": isHere(r) ? "true" : null }, r.reason || NO_REASON) },
+      numberColumn("Dead", "count"), { label: "", minor: true, key: (r) => [r.count, r.most], node: (r) => bar(r.count, r.most) },
+      { label: "First", minor: true, time: (r) => r.first_ms }, { label: "Last", time: (r) => r.last_ms },
+      { label: "Sample", minor: true, key: (r) => r.sample, node: (r) => itemLink(name, r.sample) },
+    ], "No dead letters.");
+    this.rest = note();
     this.said = el("p", { role: "status", class: "chosen-words" });
     const act = (action) => () => actOnDead(action, this.selection());
-    this.bar = el("div", { class: "bar" }, this.said, el("div", { class: "buttons" },
+    this.bar = el("div", { class: "bar" }, this.said, buttonRow(
       actionButton("Redrive…", act("redrive")), actionButton("Move…", act("move")), actionButton("Purge…", act("purge"), { danger: true })));
     this.table = new Table("Dead letters", [
       { label: "Item", kind: "n", text: (r) => r.id, href: (r) => itemAt(name, r.id) },
       { label: "Reason", kind: "t", text: (r) => r.reason || NO_REASON },
       { label: "Died", time: (r) => r.died_ms },
-      { label: "Attempts", kind: "n", text: (r) => number(r.attempts) },
+      numberColumn("Attempts", "attempts"),
       { label: "Bytes", kind: "n", minor: true, text: (r) => bytes(r.bytes) },
-    ], "No dead letters here.", { select: () => this.tell() });
-    this.elements = [el("h3", {}, "By reason"), this.reasons, this.filters(parameters), this.bar, this.table.element, this.steps];
+    ], "No dead letter matches.", { select: () => this.tell() });
+    this.elements = [h3("By reason"), el("div", { class: "reasons" }, this.reasons.element, this.rest), this.filters(parameters), this.bar, this.table.element, this.steps];
     this.tell();
-    this.watch();
+    this.every(LOOK_MS, async () => this.showReasons(await this.ask(`${pathOf(this.name)}/dead/reasons?limit=${REASONS_SHOWN}`)));
   }
 
   filters(parameters) {
     const box = (id, more = {}) => el("input", { id, value: parameters[id] ?? "", ...more });
     const [from, before, attempts] = [box("from", { placeholder: "14:00, or a date" }), box("before", { placeholder: "now" }), box("attempts", { type: "number", min: 0 })];
-    const error = el("p", { class: "error", role: "alert" });
+    for (const [each, ms] of [[from, this.filter.died_from_ms], [before, this.filter.died_before_ms]]) if (ms != null) each.value = stamp(ms);
+    const error = alertLine();
     const form = el("form", { class: "tools", onsubmit: (event) => {
       event.preventDefault();
       const bad = [from, before].find((each) => each.value.trim() && parseTime(each.value) === null);
       if (bad) { error.textContent = `“${bad.value}” is no time: write 14:00, 2026-01-31 14:00, or seconds since 1970.`; bad.focus(); return; }
-      this.change({ from: from.value.trim(), before: before.value.trim(), attempts: attempts.value, after: null });
+      this.change({ from: parseTime(from.value), before: parseTime(before.value), attempts: attempts.value, after: null }); // the address has exact times
     } }, field("Died from", from), field("Died before", before), field("Attempts, at least", attempts), el("button", { type: "submit" }, "Filter"),
     button("No filter", () => this.change({ from: null, before: null, attempts: null, reason: null, after: null })), error);
-    const isOpen = Boolean(parameters.from || parameters.before || parameters.attempts);
-    return el("details", { open: isOpen, class: "filters" }, el("summary", {}, "Filter by time and attempts"), form);
+    return el("details", { open: Boolean(parameters.from || parameters.before || parameters.attempts), class: "filters" }, el("summary", {}, "Filter by time and attempts"), form);
   }
 
   selection() {
@@ -89,41 +69,15 @@ export class Dead extends List {
 
   tell() { say(this.said, `Chosen: ${this.selection().words()}`); }
 
-  async watch() {
-    while (!this.ending.signal.aborted) {
-      try {
-        if (!document.hidden) this.showReasons(await ask(`${pathOf(this.name)}/dead/reasons?limit=${REASONS_SHOWN}`, { signal: this.ending.signal }));
-      } catch { /* the stream says that the server is away */ }
-      await pause(LOOK_MS, this.ending.signal);
-    }
-  }
-
-  showReasons(said) {
-    if (isHeld() && this.reasons.key) return;
-    renew(this.reasons, [said, Math.floor(nowMs / 10000)], () => this.reasonTable(said));
-  }
-
-  reasonTable({ reasons: rows, matched, is_complete: isComplete }) {
-    if (!rows.length) return el("p", { class: "none" }, "No dead letters.");
-    const most = rows[0].count;
-    const heads = ["Reason", "Dead", "", "First", "Last", "Sample"];
-    const body = rows.map((row) => {
-      const isHere = this.filter.reason === row.reason;
-      const pick = el("a", { href: `#/queues/${quoted(this.name)}/dead?${new URLSearchParams(isHere ? {} : { reason: row.reason })}`, "aria-current": isHere ? "true" : null }, row.reason || NO_REASON);
-      return el("tr", { class: isHere ? "chosen" : null }, el("td", { class: "t", "data-label": "Reason" }, pick), el("td", { class: "n", "data-label": "Dead" }, number(row.count)),
-        el("td", { class: "minor" }, bar(row.count, most)),
-        el("td", { class: "minor" }, ...times(row.first_ms)), el("td", { "data-label": "Last" }, ...times(row.last_ms)),
-        el("td", { class: "minor" }, itemLink(this.name, row.sample)));
-    });
+  showReasons({ reasons: rows, matched, is_complete: isComplete }) {
+    const most = rows[0]?.count;
+    this.reasons.update({ order: rows.map((each) => each.reason), rows: Object.fromEntries(rows.map((each) => [each.reason, { ...each, most }])) });
     const rest = matched - rows.length;
-    return [framed("Dead letters by reason", heads.map((each) => (each ? el("th", { scope: "col", class: each === "Dead" ? "n" : null }, each) : el("td"))), el("tbody", {}, ...body), "cards reasons"),
-    rest > 0 || !isComplete ? note(`${rest > 0 ? `And ${counted(rest, "more reason")}. ` : ""}${isComplete ? "" : "There are more dead letters than were counted."}`) : null].filter(Boolean);
+    say(this.rest, `${rest > 0 ? `And ${counted(rest, "more reason")}. ` : ""}${isComplete ? "" : "There are more dead letters than were counted."}`);
   }
 
   update(view) {
     super.update(view);
     this.bar.hidden = !this.table.rows.size && !Object.keys(view.rows.rows).length;
   }
-
-  end() { this.ending.abort(); }
 }

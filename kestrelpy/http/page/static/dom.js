@@ -1,4 +1,6 @@
-// Elements. A value reaches the page as text, and in no other way.
+// Elements and links. A value reaches the page as text, and in no other way.
+
+import { quoted } from "./words.js";
 
 export function el(name, attributes = {}, ...children) {
   return dressed(document.createElement(name), attributes, children);
@@ -20,6 +22,21 @@ function dressed(made, attributes, children) {
 export function button(label, onclick, attributes = {}) {
   return el("button", { type: "button", onclick, ...attributes }, label);
 }
+
+// A choice of [value, word]; `onchange` gets the new value.
+export function choice(value, options, onchange, attributes) {
+  const made = el("select", { ...attributes, onchange: () => onchange(made.value) }, ...options.map(([each, word]) => el("option", { value: each }, word)));
+  made.value = value;
+  return made;
+}
+
+export const byId = (id) => document.getElementById(id);
+export const tools = (...children) => el("div", { class: "tools" }, ...children);
+export const buttonRow = (...children) => el("div", { class: "buttons" }, ...children);
+export const h3 = (text) => el("h3", {}, text);
+export const nothing = (...children) => el("p", { class: "none" }, ...children); // said in place of a list
+export const alertLine = () => el("p", { class: "error", role: "alert" });
+export const statusLine = () => el("p", { class: "exact", role: "status" });
 
 // A quiet text beside another one: the exact time, a note.
 export const exact = (...children) => el("span", { class: "exact" }, ...children);
@@ -61,3 +78,13 @@ export function isHeld() {
   const canHover = matchMedia("(hover: hover)").matches;
   return Boolean(document.activeElement?.closest("tbody, .held") || (canHover && document.querySelector("tbody:hover, .held:hover")));
 }
+
+// -- addresses of the page, and links to them
+
+export const queueAt = (queue, tab = "now") => `#/queues/${quoted(queue)}/${tab}`;
+export const itemAt = (queue, id) => queueAt(queue, `items/${id}`);
+export const queueLink = (queue) => el("a", { href: queueAt(queue) }, queue);
+export const itemLink = (queue, id) => el("a", { href: itemAt(queue, id) }, `item ${id}`);
+
+// The parameters of these names that are there.
+export const given = (all, ...names) => Object.fromEntries(names.filter((each) => all[each]).map((each) => [each, all[each]]));

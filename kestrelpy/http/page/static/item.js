@@ -1,66 +1,50 @@
 // One item: its life, why it is not delivered, its body.
 
-import { blockerOf, followChain } from "/page/chain.js";
-import { bytesOf, Body } from "/page/bodies.js";
-import { save } from "/page/copying.js";
-import { actionButton, sentence, tell } from "/page/dialogs.js";
-import { el, facts, renew, say } from "/page/dom.js";
-import { leaseButtons } from "/page/leases.js";
-import { Life } from "/page/life.js";
-import { pause } from "/page/live.js";
-import { queueAt } from "/page/places.js";
-import { pathOf, removeItem, retryItem } from "/page/queue_actions.js";
-import { actOnDead, Selection } from "/page/selection.js";
-import { ask, Refused, request } from "/page/server.js";
-import { ago, bytes, moment, nowMs, number, span, times } from "/page/words.js";
+import { Body, bytesOf } from "./bodies.js";
+import { save } from "./commands.js";
+import { actionButton, tell } from "./dialogs.js";
+import { button, buttonRow, el, exact, facts, h3, nothing, queueAt, renew, say, statusLine } from "./dom.js";
+import { blockerOf, followChain, leaseButtons, whyWords } from "./leases.js";
+import { Asking } from "./live.js";
+import { removeItem, retryItem } from "./queue_actions.js";
+import { actOnDead, Selection } from "./selection.js";
+import { ask, Refused, request } from "./server.js";
+import { ago, bytes, moment, nowMs, number, pathOf, sentence, span, times } from "./words.js";
 
 const BODY_BYTES = 65536;
 const LOOK_MS = 2000;
 
-// The server's reason as a sentence; times in it are milliseconds since 1970.
-export function whySentence(why) {
-  return sentence(why.replace(/\blent\b/, "leased").replace(/\b(1\d{12})\b/, (ms) => `${moment(Number(ms))}, ${ago(Number(ms), nowMs)}`)
-    .replace(/^behind (\d+) others?$/, (_, count) => `${number(Number(count))} ${count === "1" ? "item is" : "items are"} before it`));
-}
-
-export class Item {
+export class Item extends Asking {
   constructor([queue, , number_], _, change) {
+    super();
     this.queue = queue;
     this.id = Number.parseInt(number_, 10) || 0;
     this.title = `${queue} ▸ item ${this.id}`;
     this.query = { view: "queue", queue };
-    this.ending = new AbortController();
     this.gone = el("p", { class: "error", role: "status" });
     this.why = el("p", { class: "why" });
     this.chain = el("ol", { class: "chain" });
     this.facts = el("div");
     this.body = el("div", {});
-    this.life = new Life(queue, this.id, this.ending.signal);
-    this.tools = [el("div", { class: "buttons" })];
+    this.life = new Life(queue, this.id, this.signal);
+    this.tools = [buttonRow()];
     this.elements = [el("p", { class: "back" }, el("a", { href: queueAt(queue, "items") }, `Items of ${queue}`), " · ", el("a", { href: queueAt(queue) }, "The queue")),
       this.gone, el("section", { class: "verdict", "aria-label": "Why it is not delivered" }, this.why, this.chain), this.facts, this.life.element, this.body];
-    this.watch();
+    this.wanted = BODY_BYTES;
+    this.every(LOOK_MS, () => this.look());
   }
 
-  async watch() {
-    const { signal } = this.ending;
-    let size = BODY_BYTES;
-    while (!signal.aborted) {
-      try {
-        if (!document.hidden || size) {
-          const item = await ask(`${pathOf(this.queue)}/items/${this.id}?body=${size}`, { signal });
-          this.show(item, size > 0);
-          size = 0;
-        }
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error instanceof Refused && error.status !== 401) this.end_of(error);
-      }
-      await pause(LOOK_MS, signal);
+  async look() {
+    try {
+      const item = await this.ask(`${pathOf(this.queue)}/items/${this.id}?body=${this.wanted}`);
+      this.show(item, this.wanted > 0);
+      this.wanted = 0;
+    } catch (error) {
+      if (error instanceof Refused && error.status !== 401) this.endOf(error);
     }
   }
 
-  end_of(error) {
+  endOf(error) {
     say(this.gone, sentence(error.message));
     this.tools[0].replaceChildren();
     this.why.parentElement.hidden = true;
@@ -73,10 +57,10 @@ export class Item {
     this.item = item;
     say(this.gone, "");
     const states = { ready: "It waits.", leased: "It is leased.", delayed: "It is delayed.", dead: "It is a dead letter.", done: "It is done." };
-    say(this.why, `${states[item.state] ?? item.state} ${item.state === "dead" ? sentence(item.reason ?? "no reason was given") : whySentence(item.why)}`);
+    say(this.why, `${states[item.state] ?? item.state} ${item.state === "dead" ? sentence(item.reason ?? "no reason was given") : sentence(whyWords(item.why))}`);
     renew(this.chain, blockerOf(item.why), () => {
       const blocker = blockerOf(item.why);
-      if (blocker) followChain(this.queue, blocker.holder, this.chain, this.ending.signal);
+      if (blocker) followChain(this.queue, blocker.holder, this.chain, this.signal);
       return [];
     });
     const shown = [["State", item.state], ["Attempts", number(item.attempts)], ["Marker", String(item.marker ?? "–")], ["Stored", ...times(item.stored_ms)],
@@ -88,7 +72,7 @@ export class Item {
     if (!this.tools[0].contains(document.activeElement)) renew(this.tools[0], [item.state, item.token], () => this.buttons(item));
     if (hasBody) {
       this.body.replaceChildren(item.body === undefined && item.base64 === undefined
-        ? el("p", { class: "none" }, "Its body cannot be read.") : new Body(item, () => this.download(item)).element);
+        ? nothing("Its body cannot be read.") : new Body(item, () => this.download(item)).element);
     }
     if (isFirst || isChanged) this.life.look();
   }
@@ -106,15 +90,74 @@ export class Item {
 
   async download(item) {
     try {
-      const answer = await request(`${pathOf(this.queue)}/items/${this.id}/body`, { signal: this.ending.signal });
+      const answer = await request(`${pathOf(this.queue)}/items/${this.id}/body`, { signal: this.signal });
       save(await answer.blob(), `${this.queue}-${this.id}`);
     } catch (error) {
       if (item.is_cut) tell(sentence(error.message));
       else save(new Blob([bytesOf(item)]), `${this.queue}-${this.id}`);
     }
   }
+}
 
-  update() {}
+// -- the life of an item: from memory at once, from the journal on request, with a button that stops
 
-  end() { this.ending.abort(); }
+const HOW = { leased: "to", dead: "for", "came from": "", moved: "to", moving: "to" };
+
+class Life {
+  constructor(queue, id, signal) {
+    this.path = `${pathOf(queue)}/items/${id}/life`;
+    this.signal = signal;
+    this.list = el("ol", { class: "life" });
+    this.said = statusLine();
+    this.more = button("Look in the journal", () => this.read(), { class: "small" });
+    this.stop = button("Stop", () => { this.isStopped = true; }, { class: "small", hidden: true });
+    this.element = el("section", { hidden: true }, h3("Life"), this.list, buttonRow(this.more, this.stop, this.said));
+  }
+
+  async look() {
+    if (this.isReading) return;
+    try {
+      this.show(await ask(this.path, { signal: this.signal }));
+    } catch (error) {
+      if (!(error instanceof Refused)) return;
+      this.element.hidden = true;
+    }
+  }
+
+  // Read the journal part by part, until its end or the button.
+  async read() {
+    this.isStopped = false;
+    this.isReading = true;
+    let isWhole = true;
+    this.more.hidden = true;
+    this.stop.hidden = false;
+    let [path, looked, events] = [`${this.path}?journal=1`, 0, []];
+    try {
+      for (;;) {
+        const said = await ask(path, { signal: this.signal });
+        events = [...events, ...said.events];
+        looked += said.looked_bytes;
+        isWhole &&= said.is_whole;
+        this.show({ events });
+        if (!said.next) { say(this.said, `All of the journal, ${bytes(looked)}.${isWhole ? "" : " Older records are gone."}`); break; }
+        if (this.isStopped || this.signal.aborted) { say(this.said, `Stopped after ${bytes(looked)} of the journal.`); break; }
+        say(this.said, `${bytes(looked)} of the journal read, ${bytes(said.left_bytes)} left.`);
+        path = said.next;
+      }
+    } catch (error) { if (!this.signal.aborted) say(this.said, error.message); }
+    this.stop.hidden = true;
+    this.more.hidden = false;
+    this.isReading = false;
+  }
+
+  show({ events }) {
+    this.element.hidden = false;
+    let before = null;
+    this.list.replaceChildren(...events.map((each) => {
+      const since = before !== null && each.at_ms ? `${span(Math.max(each.at_ms - before, 0))} later` : "";
+      if (each.at_ms) before = each.at_ms;
+      return el("li", {}, el("span", { class: "when" }, each.at_ms ? moment(each.at_ms) : "–", exact(each.at_ms ? ago(each.at_ms, nowMs) : "")),
+        el("span", {}, el("b", {}, each.what), each.who ? ` ${HOW[each.what] ?? "by"} ${each.who}` : "", each.note ? `, ${each.note}` : "", each.began_ms && each.at_ms ? `, after ${span(each.at_ms - each.began_ms)}` : "", since ? exact(` ${since}`) : null));
+    }));
+  }
 }

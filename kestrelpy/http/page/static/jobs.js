@@ -1,13 +1,13 @@
 // Work that goes on when its request is answered: progress, and a button that stops it.
 
-import { sentence, tell } from "/page/dialogs.js";
-import { el, say } from "/page/dom.js";
-import { pause } from "/page/live.js";
-import { ask, mayAct } from "/page/server.js";
-import { counted, number } from "/page/words.js";
+import { actionButton, tell } from "./dialogs.js";
+import { button, byId, el, say } from "./dom.js";
+import { pause } from "./live.js";
+import { ask } from "./server.js";
+import { counted, number, sentence } from "./words.js";
 
 const LOOK_MS = 1000;
-const place = document.getElementById("jobs");
+const place = byId("jobs");
 const shown = new Map(); // number of a job ──▶ its row
 let isLooking = false;
 
@@ -16,11 +16,11 @@ const words = { redrive: "Redrive", purge: "Purge", move: "Move", "move dead": "
 function row(job) {
   const bar = el("progress", { max: Math.max(job.total, 1), "aria-label": `Progress of job ${job.id}` });
   const text = el("span", { role: "status" });
-  const stop = mayAct() ? el("button", { type: "button", class: "small", onclick: async () => {
+  const stop = actionButton("Stop", async () => {
     stop.disabled = true;
     try { follow(await ask(`/admin/jobs/${job.id}`, { method: "DELETE" })); } catch (error) { tell(sentence(error.message)); }
-  } }, "Stop") : null;
-  const close = el("button", { type: "button", class: "small", hidden: true, "aria-label": `Forget job ${job.id}`, onclick: () => { made.element.remove(); shown.delete(job.id); } }, "Close");
+  }, { small: true });
+  const close = button("Close", () => { made.element.remove(); shown.delete(job.id); }, { class: "small", hidden: true, "aria-label": `Forget job ${job.id}` });
   const made = { bar, text, stop, close, element: el("div", { class: "job" }, text, bar, stop, close) };
   place.prepend(made.element);
   return made;
@@ -39,13 +39,13 @@ function show(job) {
 }
 
 // Show a job, and look at it until it is over.
-export function follow(job) {
+function follow(job) {
   show(job);
   if (job.state === "running") look();
 }
 
 // Show jobs that run, also those that others began.
-export async function lookOnce() {
+async function lookOnce() {
   const { jobs } = await ask("/admin/jobs");
   for (const job of jobs) if (!job.is_dry_run && (job.state === "running" || shown.has(job.id))) show(job);
   return jobs.some((job) => job.state === "running" && !job.is_dry_run);

@@ -1,11 +1,12 @@
 // The page by keyboard.
 
-import { el, facts, note } from "/page/dom.js";
+import { openForm } from "./dialogs.js";
+import { buttonRow, byId, el, facts, note } from "./dom.js";
 
 const GO = { o: "overview", q: "queues", d: "dead", s: "schedules", c: "clients", j: "journal" };
 const HELP = [["/", "find"], ["g o, g q, g d", "overview, queues, dead letters"], ["g s, g c, g j", "schedules, clients, journal"], ["j, k", "next row, row before"], ["Enter", "open the row"],
   ["x", "select the row"], [".", "the actions of the row, or of the page"], ["p", "stop the updates, go on"], ["?", "this list"], ["Esc", "close, leave a field"]];
-const main = document.getElementById("main");
+const main = byId("main");
 let isGoing = false;
 
 // The focus of a row is its first link, or its box.
@@ -24,11 +25,8 @@ function actions() {
 }
 
 export function showHelp() {
-  const dialog = el("dialog", { "aria-labelledby": "help-title", onclose: () => dialog.remove() }, el("form", { onsubmit: (event) => { event.preventDefault(); dialog.close(); } },
-    el("h2", { id: "help-title" }, "Keyboard"), facts(HELP.map(([key, word]) => [el("span", {}, ...key.split(", ").map((each) => el("kbd", {}, each))), word]), "keys"),
-    note("The order of a table rests while the pointer or the focus is on it."), el("div", { class: "buttons" }, el("button", { type: "submit" }, "Close"))));
-  document.body.append(dialog);
-  dialog.showModal();
+  const dialog = openForm("Keyboard", [facts(HELP.map(([key, word]) => [el("span", {}, ...key.split(", ").map((each) => el("kbd", {}, each))), word]), "keys"),
+    note("The order of a table rests while the pointer or the focus is on it."), buttonRow(el("button", { type: "submit" }, "Close"))], () => dialog.close());
 }
 
 export function listen(find, pause) {

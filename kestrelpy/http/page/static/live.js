@@ -3,7 +3,7 @@
 //     stream ──▶ whole, change, change … ──▶ view
 //        └── nothing for ten seconds: a proxy holds it back ──▶ ask every 5 s; try again each minute
 
-import { ask, request, Refused } from "/page/server.js";
+import { ask, Refused, request } from "./server.js";
 
 const PATIENCE_MS = 10000;
 const ASK_MS = 5000;
@@ -12,7 +12,7 @@ const RETRY_MS = 1000;
 const LINE_CHARACTERS_MAX = 16 << 20;
 
 // JSON merge patch, RFC 7396.
-export function merged(before, patch) {
+function merged(before, patch) {
   if (patch === null || typeof patch !== "object" || Array.isArray(patch)) return patch;
   const isObject = before !== null && typeof before === "object" && !Array.isArray(before);
   const made = isObject ? { ...before } : {};
@@ -24,7 +24,7 @@ export function merged(before, patch) {
 }
 
 // Add the newest point of a change to the past that came with the whole view.
-export function grown(view) {
+function grown(view) {
   const { append } = view;
   if (!append) return view;
   // The past of a queue may begin after its view: the whole view had none.
@@ -51,7 +51,7 @@ export function pointsMax(stepMs) {
 }
 
 // Yield {kind, data} of a stream of server-sent events.
-export async function* events(body) {
+async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
@@ -172,6 +172,28 @@ export class Live {
     this.stop();
     document.removeEventListener("visibilitychange", this.onVisible);
   }
+}
+
+// A part of the page that asks by itself, until the page ends.
+export class Asking {
+  constructor() {
+    this.ending = new AbortController();
+    this.signal = this.ending.signal;
+  }
+
+  ask(path) { return ask(path, { signal: this.signal }); }
+
+  // Look now, and again and again. What fails is said by the stream.
+  async every(ms, look) {
+    while (!this.signal.aborted) {
+      try { if (!document.hidden) await look(); } catch { /* the next look may do */ }
+      await pause(ms, this.signal);
+    }
+  }
+
+  update() {}
+
+  end() { this.ending.abort(); }
 }
 
 export function pause(ms, signal) {

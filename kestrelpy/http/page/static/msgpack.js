@@ -15,8 +15,11 @@ class Reader {
     this.at = 0;
   }
 
+  // Throw if so many bytes are not left.
+  check(size) { if (size > this.data.length - this.at) throw new RangeError("the bytes end"); }
+
   take(size) {
-    if (size > this.data.length - this.at) throw new RangeError("the bytes end");
+    this.check(size);
     this.at += size;
     return this.at - size;
   }
@@ -29,12 +32,12 @@ class Reader {
   ext(size) { const kind = this.view.getInt8(this.take(1)); return new Shown(`extension ${kind}, ${size} bytes: ${this.hex(size)}`); }
 
   list(count, depth) {
-    if (count > this.data.length - this.at) throw new RangeError("the bytes end");
+    this.check(count);
     return Array.from({ length: count }, () => this.value(depth + 1));
   }
 
   map(count, depth) {
-    if (count * 2 > this.data.length - this.at) throw new RangeError("the bytes end");
+    this.check(count * 2);
     const made = new Map();
     for (let nth = 0; nth < count; nth += 1) made.set(this.value(depth + 1), this.value(depth + 1));
     return made;

@@ -1,23 +1,23 @@
 // One queue: a header with its state and actions, and tabs.
 
-import { Charts } from "/page/charts.js";
-import { Dead } from "/page/dead.js";
-import { actionButton } from "/page/dialogs.js";
-import { el, isHeld, renew } from "/page/dom.js";
-import { Actions, Figures } from "/page/figures.js";
-import { Items, Keys, Leases } from "/page/lists.js";
-import { depth, flow, oldest } from "/page/overview.js";
-import { Past } from "/page/past.js";
-import { queueAt } from "/page/places.js";
-import { deleteQueue, flushQueue, moveReady, pauseQueue } from "/page/queue_actions.js";
-import { Settings } from "/page/settings.js";
-import { bytes, number, span } from "/page/words.js";
+import { Charts } from "./charts.js";
+import { commandLine, kestrelpy, sh } from "./commands.js";
+import { Dead } from "./dead.js";
+import { actionButton } from "./dialogs.js";
+import { alertLine, el, facts, framed, h3, isHeld, nothing, queueAt, queueLink, renew, say } from "./dom.js";
+import { Items, Keys, Leases } from "./lists.js";
+import { Asking } from "./live.js";
+import { depth, flow, oldest } from "./overview.js";
+import { Past } from "./past.js";
+import { deleteQueue, flushQueue, moveReady, pauseQueue } from "./queue_actions.js";
+import { Actions, Figures } from "./verdict.js";
+import { bytes, number, pathOf, sentence, span } from "./words.js";
 
 class Now {
   constructor(name) {
     this.query = { view: "queue", queue: name };
     this.why = el("ul");
-    this.stands = el("section", { class: "verdict warn held", "aria-label": "Why it stands still" }, el("h3", {}, "Why it stands still"), this.why);
+    this.stands = el("section", { class: "verdict warn held", "aria-label": "Why it stands still" }, h3("Why it stands still"), this.why);
     this.figures = new Figures(
       ["Ready", (v) => number(v.queue.ready), { marks: true }],
       ["Leased", (v) => number(v.queue.leased) + (v.queue.max_leased == null ? "" : ` of ${number(v.queue.max_leased)}`), { marks: true, href: queueAt(name, "leases") }],
@@ -28,7 +28,7 @@ class Now {
       ["Oldest item", (v) => span(v.queue.oldest_ms)],
       ["On disk", (v) => bytes(v.queue.journal.disk_bytes), { href: queueAt(name, "settings") }]);
     this.charts = new Charts(flow(), depth(), oldest());
-    this.none = el("p", { class: "none" }, "No history yet: it begins with the first event of the queue.");
+    this.none = nothing("No history yet: it begins with the first event of the queue.");
     this.actions = new Actions(false);
     this.elements = [this.stands, this.figures.element, this.charts.element, this.none, this.actions.element];
   }
@@ -43,8 +43,6 @@ class Now {
     renew(this.why, view.why, () => view.why.map((each) => el("li", {}, each)));
   }
 }
-
-const TABS = { now: ["Now", Now], items: ["Items", Items], keys: ["Keys", Keys], leases: ["Leases", Leases], dead: ["Dead", Dead], time: ["Time", Past], settings: ["Settings", Settings] };
 
 export class Queue {
   constructor([name, tab = "now"], parameters, change) {
@@ -70,3 +68,43 @@ export class Queue {
 
   end() { this.part.end?.(); }
 }
+
+// -- settings in force with their source, markers, the journal of the queue
+
+const SOURCES = { file: "the configuration", declared: "declared by a client", default: "default" };
+
+class Settings extends Asking {
+  constructor(name) {
+    super();
+    this.query = { view: "queue", queue: name };
+    this.name = name;
+    this.place = el("div", {});
+    this.error = alertLine();
+    this.elements = [this.error, this.place];
+    this.load();
+  }
+
+  async load() {
+    try {
+      this.place.replaceChildren(...this.show(await this.ask(pathOf(this.name))));
+    } catch (error) { if (!this.signal.aborted) say(this.error, sentence(error.message)); }
+  }
+
+  show({ parent, children, settings, markers, journal }) {
+    const changed = settings.filter((each) => each.source !== "default");
+    const rows = (some) => some.map(({ name, value, source }) => el("tr", {}, el("td", { class: "t" }, name), el("td", { class: "t", "data-label": "In force" }, value), el("td", { "data-label": "Source" }, SOURCES[source] ?? source)));
+    const table = (caption, some) => framed(caption, ["Setting", "In force", "Source"].map((each) => el("th", { scope: "col" }, each)), el("tbody", {}, ...rows(some)));
+    const shown = [["Markers", `${number(markers.marker_earliest)} to ${number(markers.marker_latest)}`], ["Retained", bytes(markers.kept_bytes)], ["Segments", number(journal.segments)],
+      ["On disk", bytes(journal.disk_bytes)], ["Records", number(journal.records_appended)], ["Journal", journal.durable ? journal.state : "in memory only"]];
+    return [
+      h3("Set for this queue"), changed.length ? table("Settings that are not the default", changed) : nothing("Every setting has its default."),
+      el("details", { class: "filters" }, el("summary", {}, `All ${settings.length} settings`), table("All settings", settings)),
+      parent ? el("p", {}, "A child of ", queueLink(parent), ".") : null,
+      children.length ? el("p", {}, "Children: ", ...children.flatMap((each, at) => (at ? [", ", queueLink(each)] : [queueLink(each)]))) : null,
+      h3("Journal of the queue"), facts(shown),
+      h3("The same by hand"), commandLine(kestrelpy(`queues show ${sh(this.name)}`)),
+    ].filter(Boolean);
+  }
+}
+
+const TABS = { now: ["Now", Now], items: ["Items", Items], keys: ["Keys", Keys], leases: ["Leases", Leases], dead: ["Dead", Dead], time: ["Time", Past], settings: ["Settings", Settings] };

@@ -1,18 +1,11 @@
 // What can be done with a whole queue, or with one item of it: asked first, with its number.
 
-import { confirm, field, tell } from "/page/dialogs.js";
-import { el } from "/page/dom.js";
-import { begin } from "/page/jobs.js";
-import { ask } from "/page/server.js";
-import { counted, nc, number, quoted, sh } from "/page/words.js";
-
-export const pathOf = (name) => `/admin/queues/${quoted(name)}`;
-
-// A request as a line of curl.
-export function curl(method, path, body) {
-  const data = body === undefined ? "" : ` -H 'Content-Type: application/json' -d ${sh(JSON.stringify(body))}`;
-  return `curl -s -X ${method}${data} ${sh(location.origin + path)}`;
-}
+import { kestrelpy, nc, sh } from "./commands.js";
+import { confirm, field, tell } from "./dialogs.js";
+import { el, tools } from "./dom.js";
+import { begin } from "./jobs.js";
+import { ask } from "./server.js";
+import { counted, number, pathOf } from "./words.js";
 
 // Ask for the facts of a queue, then open the dialog that needs them.
 async function withFacts(name, open) {
@@ -27,8 +20,8 @@ export function pauseQueue(name) {
     const verb = paused ? "resume" : "pause";
     confirm({
       title: paused ? `Lease items of ${name} again?` : `Pause ${name}?`, label: paused ? "Resume" : "Pause",
-      inner: [el("p", {}, paused ? "Its items are leased again, to the clients that wait first." : "It leases nothing until it is resumed. It stores, confirms and shows items as before.")],
-      commands: () => [`kestrelpy queues ${verb} ${sh(name)}`, nc(`${verb} ${name}`)],
+      text: paused ? "Its items are leased again, to the clients that wait first." : "It leases nothing until it is resumed. It stores, confirms and shows items as before.",
+      commands: () => [kestrelpy(`queues ${verb} ${sh(name)}`), ...nc(`${verb} ${name}`)],
       async run() {
         await ask(`${pathOf(name)}/${verb}`, { method: "POST" });
         return paused ? `${name} leases items again.` : `${name} is paused.`;
@@ -41,8 +34,8 @@ export function flushQueue(name) {
   withFacts(name, ({ items, delayed }) => {
     confirm({
       title: `Flush ${name}?`, label: "Flush", danger: true, typed: name,
-      inner: [el("p", {}, `This removes ${counted(items, "ready item")} and ${number(delayed)} delayed. Leased items and dead letters stay.`)],
-      commands: () => [`kestrelpy queues flush ${sh(name)}`, nc(`flush ${name}`)],
+      text: `This removes ${counted(items, "ready item")} and ${number(delayed)} delayed. Leased items and dead letters stay.`,
+      commands: () => [kestrelpy(`queues flush ${sh(name)}`), ...nc(`flush ${name}`)],
       async run() {
         const { count } = await ask(`${pathOf(name)}/flush`, { method: "POST" });
         return `${counted(count, "item")} of ${name} removed.`;
@@ -55,8 +48,8 @@ export function deleteQueue(name) {
   withFacts(name, ({ items, delayed, leased, dead }) => {
     confirm({
       title: `Delete ${name}?`, label: "Delete", danger: true, typed: name,
-      inner: [el("p", {}, `This removes the queue with its files: ${number(items)} ready, ${number(delayed)} delayed, ${number(leased)} leased and ${number(dead)} dead items. Its children keep theirs.`)],
-      commands: () => [`kestrelpy queues delete ${sh(name)}`, nc(`delete ${name}`)],
+      text: `This removes the queue with its files: ${number(items)} ready, ${number(delayed)} delayed, ${number(leased)} leased and ${number(dead)} dead items. Its children keep theirs.`,
+      commands: () => [kestrelpy(`queues delete ${sh(name)}`), ...nc(`delete ${name}`)],
       async run() {
         await ask(pathOf(name), { method: "DELETE" });
         location.hash = "/queues";
@@ -76,10 +69,10 @@ export function moveReady(name) {
     });
     confirm({
       title: `Move items of ${name}?`, label: "Move",
-      inner: [el("p", {}, `${counted(items, "item")} wait. They go to the end of the other queue, in their order. Leased items and dead letters stay.`),
-        el("div", { class: "tools" }, field("To the queue", target), field("How many", count), field("Items a second", pace))],
-      commands: () => [`kestrelpy move ${sh(name)} ${sh(target.value || "TARGET")}${count.value ? ` --count ${count.value}` : ""}${pace.value ? ` --rate ${pace.value}/s` : ""}`,
-        nc(`move ${name} ${target.value || "TARGET"} ${count.value || items}`)],
+      text: `${counted(items, "item")} wait. They go to the end of the other queue, in their order. Leased items and dead letters stay.`,
+      inner: [tools(field("To the queue", target), field("How many", count), field("Items a second", pace))],
+      commands: () => [kestrelpy(`move ${sh(name)} ${sh(target.value || "TARGET")}${count.value ? ` --count ${count.value}` : ""}${pace.value ? ` --rate ${pace.value}/s` : ""}`),
+        ...nc(`move ${name} ${target.value || "TARGET"} ${count.value || items}`)],
       run: () => begin(`${pathOf(name)}/move`, body(), `Moved to ${target.value.trim()}`),
     });
   });
@@ -89,8 +82,8 @@ export function moveReady(name) {
 export function removeItem(name, id, isDead) {
   confirm({
     title: `Remove item ${id} of ${name}?`, label: "Remove", danger: true,
-    inner: [el("p", {}, `This removes 1 item for good${isDead ? ", a dead letter" : ""}.`)],
-    commands: () => [isDead ? `kestrelpy dead purge ${sh(name)} ${id}` : `kestrelpy item cancel ${sh(name)} ${id}`, nc(`delete ${name}/${isDead ? "dead/" : ""}item=${id}`)],
+    text: `This removes 1 item for good${isDead ? ", a dead letter" : ""}.`,
+    commands: () => [kestrelpy(`${isDead ? "dead purge" : "item cancel"} ${sh(name)} ${id}`), ...nc(`delete ${name}/${isDead ? "dead/" : ""}item=${id}`)],
     async run() {
       await ask(`${pathOf(name)}/items/${id}`, { method: "DELETE" });
       return `Item ${id} is removed.`;
@@ -102,8 +95,8 @@ export function removeItem(name, id, isDead) {
 export function retryItem(name, id) {
   confirm({
     title: `Make item ${id} available now?`, label: "Make available",
-    inner: [el("p", {}, "Its delay ends, and the next client may get it.")],
-    commands: () => [`kestrelpy item retry ${sh(name)} ${id}`, nc(`retry ${name} ${id}`)],
+    text: "Its delay ends, and the next client may get it.",
+    commands: () => [kestrelpy(`item retry ${sh(name)} ${id}`), ...nc(`retry ${name} ${id}`)],
     async run() {
       await ask(`${pathOf(name)}/items/${id}/retry`, { method: "POST" });
       return `Item ${id} is available.`;

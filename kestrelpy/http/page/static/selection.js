@@ -1,18 +1,18 @@
 // Which dead letters an action takes: all, all that match a filter, or the rows that were chosen.
 // The selection is all that match, not the rows on the screen.
 
-import { confirm, field, sentence } from "/page/dialogs.js";
-import { el, say } from "/page/dom.js";
-import { begin, preview } from "/page/jobs.js";
-import { curl, pathOf } from "/page/queue_actions.js";
-import { Refused } from "/page/server.js";
-import { counted, number, sh } from "/page/words.js";
+import { curl, kestrelpy, sh } from "./commands.js";
+import { confirm, field } from "./dialogs.js";
+import { el, say, tools } from "./dom.js";
+import { begin, preview } from "./jobs.js";
+import { Refused } from "./server.js";
+import { counted, number, pathOf, present, sentence } from "./words.js";
 
 // `filter` is {reason, died_from_ms, died_before_ms, attempts_least}, `ids` the chosen rows.
 export class Selection {
   constructor(queue, filter = {}, ids = []) {
     this.queue = queue;
-    this.filter = Object.fromEntries(Object.entries(filter).filter(([, value]) => value != null));
+    this.filter = present(filter);
     this.ids = ids;
   }
 
@@ -42,7 +42,7 @@ function lines(action, selection, path, body) {
   const made = [];
   if (ids.length || selection.isAll) {
     const verb = action === "purge" ? "purge" : "redrive";
-    made.push(`kestrelpy dead ${verb} ${sh(queue)} ${which}${body.target ? ` --to ${sh(body.target)}` : ""}${body.rate ? ` --rate ${body.rate}/s` : ""}`);
+    made.push(kestrelpy(`dead ${verb} ${sh(queue)} ${which}${body.target ? ` --to ${sh(body.target)}` : ""}${body.rate ? ` --rate ${body.rate}/s` : ""}`));
   }
   return [...made, curl("POST", path, body)];
 }
@@ -66,7 +66,7 @@ export function actOnDead(action, selection) {
   const dialog = confirm({
     title: `${kind.label} ${selection.words()} of ${selection.queue}?`, label: kind.label, danger: action === "purge",
     typed: action === "purge" && selection.isAll ? selection.queue : null,
-    inner: [count, el("div", { class: "tools" }, target ? field("To the queue", target) : null, field("Items a second", pace, "Empty: as fast as it goes."))],
+    inner: [count, tools(target ? field("To the queue", target) : null, field("Items a second", pace, "Empty: as fast as it goes."))],
     commands: () => lines(action, selection, path, body()),
     run: () => begin(path, body(), target ? `${kind.done} to ${target.value.trim()}` : kind.done),
   });

@@ -1,7 +1,12 @@
 // A table whose rows stay where they are while somebody points at one or has the focus there.
 
-import { el, exact, framed, isHeld, renew, say } from "/page/dom.js";
-import { ago, moment, nowMs } from "/page/words.js";
+import { el, exact, framed, isHeld, nothing, renew, say } from "./dom.js";
+import { ago, moment, nowMs, number } from "./words.js";
+
+const ZERO = /^(0|0\/s|0 B|–)$/;
+
+// A column of a number; `more` as in a column.
+export const numberColumn = (label, name, more) => ({ label, kind: "n", text: (row) => number(row[name]), ...more });
 
 export class Table {
   // A column is {label, kind: "n" | "t", minor} and one of: text(row), with href(row), marks: true;
@@ -12,8 +17,8 @@ export class Table {
     this.chosen = new Set();
     this.select = select;
     this.body = el("tbody");
-    this.none = empty ? el("p", { class: "none" }, none) : null;
-    const heads = columns.map((each) => el("th", { scope: "col", class: `${each.kind ?? ""} ${each.minor ? "minor" : ""}` }, each.label));
+    this.none = empty ? nothing(none) : null;
+    const heads = columns.map((each) => el(each.label ? "th" : "td", { scope: each.label ? "col" : null, class: `${each.kind ?? ""} ${each.minor ? "minor" : ""}` }, each.label));
     if (select) {
       this.all = el("input", { type: "checkbox", "aria-label": "Select all rows shown", onchange: () => this.choose([...this.rows.keys()], this.all.checked) });
       heads.unshift(el("th", { scope: "col", class: "pick" }, this.all));
@@ -56,7 +61,11 @@ export class Table {
         const ms = each.time(data);
         say(cell.firstChild, ms ? ago(ms, nowMs) : each.none ?? "–");
         say(cell.lastChild, ms ? moment(ms) : "");
-      } else say(each.href ? cell.firstChild : cell, each.text(data), each.marks ? cell : null);
+      } else {
+        const text = each.text(data);
+        cell.classList.toggle("zero", ZERO.test(text)); // what is not there is quiet
+        say(each.href ? cell.firstChild : cell, text, each.marks ? cell : null);
+      }
     });
   }
 

@@ -1,14 +1,23 @@
 // Figures, times and names in words. The server's clock counts, not the browser's.
 
-import { exact } from "/page/dom.js";
+import { exact } from "./dom.js";
 
 export const quoted = encodeURIComponent;
+export const pathOf = (queue) => `/admin/queues/${quoted(queue)}`;
+// The members that there are.
+export const present = (all) => Object.fromEntries(Object.entries(all).filter(([, value]) => value != null));
+export const params = (parameters) => new URLSearchParams(parameters);
 const whole = new Intl.NumberFormat("en");
 
 export function number(value) {
   if (value == null) return "–";
   if (Math.abs(value) >= 1e6) return `${(value / 1e6).toFixed(1)} M`;
   return whole.format(Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 10) / 10);
+}
+
+export function sentence(text) {
+  const ended = /[.!?…]$/.test(text) ? text : `${text}.`;
+  return ended.charAt(0).toUpperCase() + ended.slice(1);
 }
 
 export const rate = (value) => (value == null ? "–" : `${number(value)}/s`);
@@ -46,7 +55,7 @@ export function ago(ms, nowMs) {
   return ms <= nowMs ? `${span(nowMs - ms)} ago` : `in ${span(ms - nowMs)}`;
 }
 
-// -- the zone ------------------------------------------------------------------------------
+// -- the zone
 
 let zone;
 let formats;
@@ -59,6 +68,7 @@ export function setZone(isUtc) {
   const made = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: zone, hour12: false, ...options });
   const time = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
   formats = {
+    stamp: new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" }),
     day: made({ year: "numeric", month: "2-digit", day: "2-digit" }),
     time: made(time),
     minute: made({ hour: "2-digit", minute: "2-digit" }),
@@ -77,6 +87,9 @@ export function moment(ms) {
   const isNear = Math.abs(nowMs - ms) < 300 * 86400000;
   return (isToday ? time : isNear ? near : far).format(ms) + (zone ? " UTC" : "");
 }
+
+// An exact time as `parseTime` reads it.
+export const stamp = (ms) => formats.stamp.format(ms);
 
 export const minute = (ms) => formats.minute.format(ms);
 
@@ -98,20 +111,3 @@ export function parseTime(text) {
 
 // How long ago, with the exact time beside it.
 export const times = (ms) => (ms ? [ago(ms, nowMs), exact(moment(ms))] : ["–"]);
-
-// -- commands ------------------------------------------------------------------------------
-
-// A word of a shell.
-export function sh(word) {
-  word = String(word);
-  return /^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-}
-
-// A value in a line of the memcache protocol.
-export const percent = quoted;
-
-// A line to the memcache port, by nc.
-export function nc(line) {
-  const safe = line.replaceAll("\\", "\\\\").replaceAll("%", "%%").replaceAll("'", "'\\''");
-  return `printf '${safe}\\r\\n' | nc -q 1 ${location.hostname} 22133`;
-}

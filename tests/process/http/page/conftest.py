@@ -63,7 +63,11 @@ def page(browser: Browser, daemon: DaemonProcess) -> Iterator[Page]:
 
 def watched_page(browser: Browser, home: str) -> Iterator[Page]:
     """A page of a new context, which complains of nothing."""
-    context = browser.new_context(viewport=WIDE, base_url=home)  # type: ignore[arg-type]
+    context = browser.new_context(
+        viewport=WIDE,
+        base_url=home,
+        ignore_https_errors=True,  # type: ignore[arg-type]
+    )
     context.set_default_timeout(PATIENCE_MS)
     found, errors, asked = context.new_page(), list[str](), list[str]()
     found.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)

@@ -178,7 +178,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]
         yield running
 
 
-QUEUES, REASONED, REASONS = 10_000, 10_000, 5_000
+QUEUES, REASONED, REASONS = 10_000, 100_000, 5_000
 
 
 def send_all(wire, lines: bytes, count: int, answer: bytes = b"STORED\r\n") -> None:  # type: ignore[no-untyped-def]
@@ -202,7 +202,7 @@ def test_ten_thousand_queues_and_five_thousand_reasons(
         show(page, "queues/crowd/dead")
         expect(page.locator(".reasons tbody tr").nth(99)).to_be_visible()
         page.get_by_role("button", name="Redrive…").click()
-        expect(page.get_by_text("10,000 dead letters go to the end")).to_be_visible()
+        expect(page.get_by_text("100,000 dead letters go to the end")).to_be_visible()
         show(page, "queues?sort=name")
         # The sampler sees 500 queues a second.
         expect(page.get_by_text("1 to 100 of 10,000")).to_be_visible(timeout=2 * PATIENCE_MS)

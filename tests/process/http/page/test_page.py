@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,40 @@ def test_chosen_rows_alone_are_purged(page: Page, daemon: DaemonProcess) -> None
     page.keyboard.press("Escape")
     expect(page.get_by_label("Select 2")).to_have_count(0)
     expect(page.get_by_label("Select 4")).to_have_count(1)
+
+
+def test_the_rows_match_the_filter_and_an_address_is_the_same_for_everybody(
+    page: Page, daemon: DaemonProcess
+) -> None:
+    client = daemon.client()
+    kill_items(client, "jobs", 3, ("bad",))
+    assert client.set("jobs", b"twice")
+    for end in ("abort", "abort/dead"):
+        assert client.get("jobs/open") == b"twice"
+        client.get(f"jobs/{end}")
+    show(page, "queues/jobs/dead")
+    rows = page.locator("tbody", has=page.locator(".pick")).locator("tr")
+    expect(rows).to_have_count(4)
+    page.get_by_text("Filter by time and attempts").click()
+    page.get_by_label("Attempts, at least").fill("2")
+    page.get_by_role("button", name="Filter", exact=True).click()
+    expect(rows).to_have_count(1)
+    expect(rows.locator("td").nth(1)).to_have_text("4")
+    expect(page.get_by_text("Chosen: all dead letters with 2 attempts or more")).to_be_visible()
+    page.get_by_role("button", name="No filter").click()
+    expect(page.locator(".reasons")).not_to_contain_text("in ")  # nobody died in the future
+    page.locator(".reasons").get_by_role("link", name="abort").click()
+    expect(rows).to_have_count(1)
+    page.get_by_text("Filter by time and attempts").click()
+    page.get_by_label("Died from").fill("2020-01-31 14:00")
+    page.get_by_role("button", name="Filter", exact=True).click()
+    expect(page.get_by_text("all dead letters of the reason “abort”, that died in")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Died from")).to_have_value("2020-01-31 14:00:00")
+    expect(rows).to_have_count(1)
+    page.get_by_label("Died from").fill("00:00")  # of today, whatever day it is opened
+    page.get_by_role("button", name="Filter", exact=True).click()
+    expect(page.get_by_label("Died from")).to_have_value(re.compile(r"20\d\d-\d\d-\d\d 00:00:00"))
 
 
 def test_a_job_with_a_rate_shows_its_progress_and_is_stopped(
@@ -195,7 +230,9 @@ def test_items_move_and_the_dialog_shows_the_lines_that_do_the_same(
     dialog.get_by_label("To the queue").fill("it's")
     dialog.get_by_label("How many").fill("2")
     lines = dialog.locator(".command code")
-    expect(lines.nth(0)).to_have_text("kestrelpy move jobs 'it'\\''s' --count 2")
+    expect(lines.nth(0)).to_have_text(
+        f"kestrelpy move jobs 'it'\\''s' --count 2 --server 127.0.0.1:{filled.port}"
+    )
     dialog.get_by_label("To the queue").fill("later")
     dialog.get_by_role("button", name="Move", exact=True).click()
     expect(page.get_by_text("Moved to later: 2 items.")).to_be_visible()
@@ -381,7 +418,7 @@ def test_time_travel_goes_to_a_marker_and_changes_nothing(
     expect(page.locator(".command code")).to_contain_text("gets jobs/peek/after=4/n=50")
     page.get_by_label("Text in the body").fill("body 17")
     page.get_by_role("button", name="Go there").click()
-    expect(page.get_by_text("1 items shown")).to_be_visible()
+    expect(page.get_by_text("1 item shown")).to_be_visible()
     assert client.get("jobs") == b"body 0"
 
 

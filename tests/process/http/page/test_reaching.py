@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from kestrelpy.access import hash_secret
 from tests.process.http.page.conftest import act, show, watched_page
 from tests.support.daemon import DaemonProcess
+from tests.support.guarded import KINDS, PASSWORD, Guarded
 
 SECRET = hash_secret(b"let me in")
 USERS = "".join(
@@ -77,6 +81,46 @@ def test_no_delete_button_where_delete_is_not_allowed(browser: Browser, tmp_path
             show(page, "queues/jobs/now")
             expect(page.get_by_role("button", name="Flush…")).to_be_visible()
             expect(page.get_by_role("button", name="Delete…")).to_be_hidden()
+
+
+@pytest.mark.parametrize("kind", ["open", *KINDS])
+def test_the_lines_by_hand_do_the_same_whatever_the_server_wants(
+    browser: Browser, tmp_path: Path, kind: str
+) -> None:
+    """They name the port that is open, TLS, and the user, and they work in a shell as they are."""
+    guarded = Guarded(tmp_path, kind, http_port="0")
+    with guarded.daemon as running:
+        guarded.put("jobs", b"x")
+        scheme = "http" if kind in ("open", "users") else "https"
+        home = f"{scheme}://127.0.0.1:{running.http_port}/"
+        for page in watched_page(browser, home):
+            page.goto("/#/queues/jobs/now")
+            if kind in ("users", "both"):
+                sign_in(page, "anna", PASSWORD)
+            for button, paused in (("Pause…", 1), ("Resume…", 0)):
+                page.get_by_role("button", name=button).click()
+                page.get_by_text("The same by hand").click()
+                command, line = page.locator(".command code").all_inner_texts()
+                page.keyboard.press("Escape")
+                if paused:
+                    said = shell(line.replace("SECRET", PASSWORD), {})
+                    assert said.stdout.endswith(b"OK\r\n"), said
+                else:
+                    said = shell(command.replace("FILE", str(tmp_path / "secret")), {
+                        "KESTRELPY_TLS_CA": guarded.access().tls_ca or "",
+                    })  # fmt: skip
+                assert said.returncode == 0, said
+                assert guarded.counts("jobs")["paused"] == paused, (line, command, said)
+
+
+def shell(line: str, more: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a line that the page shows."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, **{name: value for name, value in more.items() if value}}
+    return subprocess.run(
+        ["sh", "-c", line], env={**environment, "PATH": path}, capture_output=True, timeout=30,
+        check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 class HoldingProxy:

@@ -181,7 +181,7 @@ def test_the_oldest_of_those_that_wait_is_that_with_the_lowest_place() -> None:
 def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str) -> None:
     """One value blocks all of them, or each is blocked by a value of its own."""
     calls = []
-    for count in (50, 2000):
+    for count in (50, 50, 2000):  # the first run in a process may make a call more
         keys = KeyLocks(matches_any=True)
         for n in range(count):
             if rivals == "each" or not n:
@@ -200,7 +200,7 @@ def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str)
                 keys.end(10_000 + n, key(blocked, f"V{n}"), 10)
 
         calls.append(calls_of(drop_two))
-    assert calls[0] == calls[1]
+    assert calls[1] == calls[2]
 
 
 def test_who_waited_is_forgotten_though_nobody_asks_for_the_oldest_any_more() -> None:

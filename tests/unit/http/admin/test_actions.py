@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.disks import HeldDisk
+from tests.support.guarded import PASSWORD, user
 from tests.support.http_client import Web, web
 
 
@@ -30,6 +32,31 @@ async def test_each_action_leaves_one_line_with_peer_action_and_count(
         "pause jobs: 1", "resume jobs: 1", "flush jobs: 3", "delete jobs: 0",
     ]  # fmt: skip
     assert all(line.startswith("http 127.0.0.1:") for line in lines)
+
+
+async def test_an_action_names_the_user_and_its_line_the_address_as_well(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kestrelpy.admin")
+    async with web(tmp_path, user("anna")) as server:
+        server.client.auth = ("anna", PASSWORD)
+        await server.client.post("/queues/jobs/items", content=b"x")
+        assert (await server.client.post("/admin/queues/jobs/pause")).status_code == 200
+        purge = {"all": True, "rate": 1}  # a job goes on when its request is answered
+        assert (await server.client.post("/admin/queues/jobs/purge", json=purge)).is_success
+        wire = await server.memcache()
+        login = f"anna {PASSWORD}"
+        said = await wire.ask(f"set any 0 0 {len(login)}\r\n{login}\r\n".encode())
+        assert said == b"STORED\r\n"
+        assert await wire.ask(b"resume jobs\r\n") == b"OK\r\n"
+        view = (await server.client.get("/views?view=queue&queue=jobs")).json()
+        connections = (await server.client.get("/admin/connections")).json()["connections"]
+    done = {each["what"]: each["who"] for each in view["actions"]}
+    assert done == {"start": "the operator", "pause": "anna", "purge": "anna", "resume": "anna"}
+    assert {each["user"] for each in connections} == {"anna"}
+    lines = [each.getMessage() for each in caplog.records if each.name == "kestrelpy.admin"]
+    assert lines
+    assert all(re.match(r"http 127\.0\.0\.1:\d+ \(anna\): ", line) for line in lines), lines
 
 
 async def test_no_action_is_done_by_a_get(tmp_path: Path) -> None:

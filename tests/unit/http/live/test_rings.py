@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +28,13 @@ def test_a_time_without_samples_has_no_value_and_a_long_one_leaves_nothing_else(
     ring.add(1_000_000, (3,))
     assert ring.points().values == {"stored": [None, None, 3]}
     assert ring.points().since_ms == 998_000
+
+
+def test_a_sample_without_a_value_does_not_spoil_the_mean() -> None:
+    ring = Ring(("free", "dead"), Range(10_000, 3))
+    for at_ms, free in ((0, nan), (1000, 4), (2000, nan), (3000, 6), (10_000, nan)):
+        ring.add(at_ms, (free, 1))
+    assert ring.points().values == {"free": [5, None], "dead": [1, 1]}
 
 
 def test_an_empty_ring_has_no_points() -> None:

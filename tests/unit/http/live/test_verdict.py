@@ -36,7 +36,7 @@ def test_the_worst_comes_first_then_the_oldest() -> None:
     }
     lines = lines_of(seen(ServerState("readonly", False, 60_000)), troubles)
     assert [each.level for each in lines] == ["bad", "bad", "warn", "warn", "warn"]
-    assert lines[0].text == "the disk is full in 60 s at this rate"
+    assert lines[0].text == "the disk is full in 60 s at this rate, and then nothing new is stored"
     assert [each.text for each in lines[2:]] == [
         "the server is read-only: nothing new is stored", "old: paused", "new: paused",
     ]
@@ -85,3 +85,13 @@ def test_damage_is_counted_in_a_sentence() -> None:
     (one,), (two,) = (seen(ServerState("up", False, None, count)) for count in (1, 2))
     assert one.text == "1 damaged place found in journals since the start, and set aside"
     assert two.text.startswith("2 damaged places")
+
+
+def test_the_time_is_counted_to_what_is_kept_for_others() -> None:
+    free = [None, 100.0, 98.0, 96.0, 94.0, 92.0, 90.0]
+    assert disk_full_in_ms(free, 1000, 80) == 5_000
+    assert disk_full_in_ms(free, 1000, 90) == disk_full_in_ms(free, 1000, 95) == 0
+    [line] = seen(ServerState("up", False, 5_000, min_disk_free=80))
+    assert line.text.startswith(
+        "the disk is down to min_disk_free in less than a minute at this rate"
+    )

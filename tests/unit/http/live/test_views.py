@@ -103,3 +103,28 @@ async def test_a_connection_shows_its_rate_and_what_it_holds(tmp_path: Path) -> 
             rows = (await server.client.get(path)).json()["rows"]["rows"].values()
             (row,) = (each for each in rows if each["wire"] == "memcache")
         assert row["rate"] > 0
+
+
+async def test_dead_letters_are_shown_by_reason_time_and_attempts(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        wire = await server.memcache()
+        for ends in ((b"abort/dead=a",), (b"abort/dead=b",), (b"abort", b"abort/dead=a")):
+            assert await wire.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+            for end in ends:
+                assert (await wire.ask(b"get jobs/open\r\n")).startswith(b"VALUE")
+                assert [await wire.line(), await wire.line()] == [b"x\r\n", b"END\r\n"]
+                assert await wire.ask(b"get jobs/%b\r\n" % end) == b"END\r\n"
+
+        async def shown(query: str) -> list[str]:
+            answer = await server.client.get(f"/views?view=dead&queue=jobs&{query}")
+            order: list[str] = answer.json()["rows"]["order"]
+            return order
+
+        assert await shown("") == ["1", "2", "3"]
+        assert await shown("key=a") == ["1", "3"]
+        assert await shown("key=") == [], "none is without a reason"
+        assert await shown("attempts_least=2") == ["3"]
+        assert await shown("key=b&attempts_least=2") == []
+        now_ms = (await server.client.get("/views?view=overview")).json()["now_ms"]
+        assert await shown(f"died_from_ms={now_ms + 60_000}") == []
+        assert await shown(f"died_before_ms={now_ms + 60_000}&limit=2") == ["1", "2"]

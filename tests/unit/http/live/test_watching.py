@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from kestrelpy.http.live import watching
+from kestrelpy.http.live.sampler import SERVER_SERIES, Sampler
 from kestrelpy.http.live.views import Rendered
 from tests.support.http_client import Web, web
 from tests.support.running import ANSWER_SECONDS
@@ -211,3 +212,15 @@ async def test_a_mode_is_in_the_verdict_with_its_beginning_before_anybody_looked
                 await stream.next()
         (later,) = (await server.client.get("/views?view=overview")).json()["verdict"]["lines"]
         assert later == line
+
+
+async def test_the_disk_is_full_where_nothing_new_is_stored(tmp_path: Path) -> None:
+    async with web(tmp_path, '[server]\nmin_disk_free = "1GiB"\n') as server:
+        live, mib = live_of(server), 1 << 20
+        samples = live.samples = Sampler()
+        for number in range(20):  # 10 GiB, and 100 MiB less every ten seconds
+            figures = dict.fromkeys(SERVER_SERIES, 0.0)
+            figures["disk_free"] = (10_240 - 100 * number) * mib
+            samples.rings.add(number * 10_000, list(figures.values()))
+        # 8,340 MiB are left, 7,316 of them for new items: full in 731 s, said in whole minutes.
+        assert live._when_disk_is_full() == 12 * 60_000

@@ -189,3 +189,19 @@ def test_what_is_written_behind_the_copied_segment_is_another_moment(
     assert copied is not None
     assert not copied.damages
     assert [r.item for r in Recovery(disk, TARGET).records()] == list(range(1, number + 1))
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_the_progress_is_every_byte_of_the_copy(is_closed: bool) -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    for number in range(1, 19):
+        writer.put_all(b"item %d " % number * 20)
+    if is_closed:
+        writer.close()
+    copied: list[int] = []
+
+    copy_journal(disk, FOLDER, TARGET, copied.append)
+
+    there = sum(disk.size(f"{TARGET}/{name}") for name in disk.names(TARGET))
+    assert sum(copied) == there

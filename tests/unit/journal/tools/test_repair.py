@@ -129,10 +129,13 @@ def test_a_foreign_file_is_kept_under_another_name() -> None:
     assert disk.read(path_of(9) + ".foreign") == data
 
 
-def test_records_missing_between_two_segments_in_a_row_end_the_first_one() -> None:
+@pytest.mark.parametrize("first_segment", [1, 6], ids=["none is gone", "earlier ones are gone"])
+def test_records_missing_between_two_segments_in_a_row_end_the_first_one(
+    first_segment: int,
+) -> None:
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
-    for number, first in (1, 1), (2, 10):
+    for number, first in (first_segment, 1), (first_segment + 1, 10):
         segment = SegmentBuilder(number, lsn=first, checkpoint=Checkpoint(b"jobs"))
         segment.batch(draft(Kind.PUT, first, first, 0, b"body"), synced=first - 1)
         data = bytes(segment.data)

@@ -380,6 +380,20 @@ def test_a_turn_to_the_next_segment_writes_there_what_is_pending_in_the_same_ste
     assert not writer.journal.turns, "once is enough"
 
 
+def test_a_confirm_takes_the_bytes_of_its_item_off_the_segment() -> None:
+    writer = fresh(MemoryDisk(), ROOMY)
+    writer.put_all(b"a" * 10, b"b" * 200, b"c")
+    segment = writer.journal.active
+    assert segment is not None
+    assert (segment.live, segment.live_bytes) == (3, 3 * HEADER_BYTES + 211)
+
+    lsn = writer.queue.live.pop(2)
+    writer.journal.append(Draft(Kind.DONE, 2, 0, 200 << 8 | 1, TIME_MS, b"", b"", 0, lsn))
+    writer.commit()
+
+    assert (segment.live, segment.live_bytes) == (2, 2 * HEADER_BYTES + 11)
+
+
 def test_a_turn_without_a_next_segment_waits_for_one() -> None:
     writer = fresh(MemoryDisk(), ROOMY)
     writer.put_all(b"a")

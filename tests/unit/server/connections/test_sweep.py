@@ -10,8 +10,9 @@ import pytest
 from kestrelpy.core.queue.child_queue import ABANDONED_MS
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
+from kestrelpy.server.connections import sweep as sweep_module
 from kestrelpy.server.connections.memory import ConnectionMemory
-from kestrelpy.server.connections.sweep import BODY_MS, ConnectionSweep
+from kestrelpy.server.connections.sweep import BODY_MS, TRIM_BYTES, ConnectionSweep
 from tests.support.running import running
 from tests.support.server_harness import ServerHarness
 
@@ -47,6 +48,38 @@ async def test_a_body_that_comes_no_further_ends_its_connection(tmp_path: Path) 
 
         assert await peer.closed()
         assert await silent.ask(b"get jobs\r\n") == b"END\r\n"
+
+
+async def test_memory_is_given_back_once_after_a_crowd_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trims, looks = [], asyncio.Semaphore(0)
+    monkeypatch.setattr(sweep_module, "trim_memory", lambda: trims.append(memory.peak))
+    memory = ConnectionMemory(1 << 30)
+
+    def idle_timeout_ms() -> int:  # asked at the begin of each round
+        looks.release()
+        return 1
+
+    async def look() -> None:
+        for _ in range(2):  # the second one begins when the round of the first one is over
+            await looks.acquire()
+
+    sweep = ConnectionSweep(ServerHarness().broker, memory, [], idle_timeout_ms, LogLimit())
+    memory.used = memory.peak = TRIM_BYTES
+    task = asyncio.ensure_future(sweep.run())
+    await look()
+    assert trims == [], "the crowd is still there"
+
+    memory.used = TRIM_BYTES // 4
+    await look()
+    await look()
+    assert trims == [TRIM_BYTES // 4]
+
+    memory.peak = TRIM_BYTES
+    await look()
+    assert trims == [TRIM_BYTES // 4], "not again so soon"
+    task.cancel()
 
 
 def test_an_abandoned_child_is_logged_once_and_again_after_a_request_for_it(

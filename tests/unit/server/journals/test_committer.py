@@ -43,7 +43,11 @@ class Bench:
             self.disk, asyncio.get_running_loop(), self._finished, lambda _: self.prepared.set()
         )
 
-    def _finished(self, target: JournalLog) -> None:
+    def sync(self) -> None:
+        self.committer.sync(self.log)
+        self.committer.start()
+
+    def _finished(self, target: JournalLog, took_s: float) -> None:
         self.reports.append((target, threading.current_thread().name))
 
     async def append_and_write(self) -> None:
@@ -65,7 +69,7 @@ async def bench(tmp_path: Path) -> Bench:
 
 async def test_a_sync_is_reported_on_the_loops_thread(bench: Bench) -> None:
     await bench.append_and_write()
-    bench.committer.sync(bench.log)
+    bench.sync()
     await bench.reported(1)
     assert bench.reports == [(bench.log, threading.current_thread().name)]
     assert bench.journal.commit.lsn_durable == 1
@@ -75,9 +79,9 @@ async def test_only_one_sync_of_a_journal_is_in_flight(bench: Bench) -> None:
     await bench.append_and_write()
     bench.disk.go.clear()
     syncs = bench.disk.syncs
-    bench.committer.sync(bench.log)
+    bench.sync()
     await bench.append_and_write()
-    bench.committer.sync(bench.log)
+    bench.sync()
     assert bench.committer.in_flight == 1
     assert bench.journal.commit.lsn_durable == 0
     bench.disk.go.set()
@@ -89,13 +93,13 @@ async def test_only_one_sync_of_a_journal_is_in_flight(bench: Bench) -> None:
 async def test_a_failed_sync_fails_the_journal_for_good(bench: Bench) -> None:
     await bench.append_and_write()
     bench.disk.fails = True
-    bench.committer.sync(bench.log)
+    bench.sync()
     await bench.reported(1)
     assert bench.journal.commit.failure is not None
     bench.disk.fails = False
     syncs = bench.disk.syncs
     await bench.append_and_write()
-    bench.committer.sync(bench.log)
+    bench.sync()
     assert bench.committer.in_flight == 0
     assert bench.disk.syncs == syncs
     assert bench.journal.commit.lsn_durable == 0
@@ -104,7 +108,7 @@ async def test_a_failed_sync_fails_the_journal_for_good(bench: Bench) -> None:
 async def test_any_error_in_a_sync_counts_as_its_failure(bench: Bench) -> None:
     await bench.append_and_write()
     bench.journal.abandon()
-    bench.committer.sync(bench.log)
+    bench.sync()
     await bench.reported(1)
     assert bench.journal.commit.failure is not None
 
@@ -133,7 +137,7 @@ async def test_a_segment_is_prepared_again_until_there_is_room(
 async def test_drain_waits_for_the_syncs_in_flight(bench: Bench) -> None:
     await bench.append_and_write()
     bench.disk.go.clear()
-    bench.committer.sync(bench.log)
+    bench.sync()
     assert not await bench.committer.drain(0.02)
     bench.disk.go.set()
     assert await bench.committer.drain(20)

@@ -1,0 +1,165 @@
+"""Syncs on threads, one in flight per journal.
+
+    turn ──▶ add, add, add ──▶ start ──▶ [ ][ ][ ][ ][ ]   each thread takes the first
+                                              │
+             `finished`, file by file ◀── [x][x][x]        one list of results for all threads
+
+The threads share both lists: a file that hangs holds up itself alone while another thread is there,
+and the loop is told once for many results.
+
+One rule: a sync is never retried, and its outcome counts only when it has finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final
+
+from journal.store import SyncJob
+from kestrelpy.core import Histogram, JournalLog
+from kestrelpy.server import clock
+
+log = logging.getLogger("kestrelpy.syncs")
+
+# Enough that one hanging file system call does not delay the syncs of other queues.
+THREADS_MAX: Final = 8
+# A thread with more to sync tells the loop of its results this often, and when it rests.
+TELL_SECONDS: Final = 0.001
+# How many results one callback of the loop reports: some milliseconds of its time.
+REPORTED_MAX: Final = 128
+
+
+class Sync:
+    """One sync of one journal. A thread owns it from `start` until it is a result."""
+
+    __slots__ = ("error", "job", "target", "took_s")
+
+    def __init__(self, target: JournalLog, job: SyncJob) -> None:
+        self.target = target
+        self.job = job
+        self.took_s = 0.0
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """Sync its files. Blocks; an error is kept."""
+        began = clock.elapsed()
+        try:
+            self.job.run()
+        except OSError as failed:
+            self.error = failed
+        except Exception as failed:  # any error: not known to be on disk
+            self.error = OSError(errno.EIO, f"{type(failed).__name__}: {failed}")
+        self.took_s = clock.elapsed() - began
+
+
+class Syncs:
+    """Owned by the loop's thread. `finished` gets each journal, with the seconds of its sync."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, finished: Callable[[JournalLog, float], None]
+    ) -> None:
+        self._loop = loop
+        self._finished = finished
+        self._added: list[Sync] = []
+        self._todo: deque[Sync] = deque()
+        self._results: deque[Sync | None] = deque()  # None: a thread rests
+        self._unreported: deque[Sync] = deque()
+        self._calls: SimpleQueue[bool] = SimpleQueue()  # True wakes a thread, False ends one
+        self._threads = 0
+        self._busy = 0
+        self._is_told = False
+        self.in_flight = 0
+        self.took_us = Histogram()
+
+    def add(self, target: JournalLog, job: SyncJob) -> None:
+        """Let this sync begin with the next `start`."""
+        self.in_flight += 1
+        self._added.append(Sync(target, job))
+
+    def start(self) -> None:
+        """Begin the syncs added since the last call."""
+        if self._added:
+            self._todo.extend(self._added)
+            self._added.clear()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake a thread for each sync, as far as there are so many."""
+        for _ in range(min(len(self._todo), THREADS_MAX - self._busy)):
+            self._busy += 1
+            if self._busy > self._threads:
+                self._threads += 1
+                threading.Thread(target=self._work, name="kestrelpy-sync", daemon=True).start()
+            self._calls.put(True)
+
+    def close(self) -> None:
+        """Let the threads end; one that hangs ends with the process."""
+        for _ in range(self._threads):
+            self._calls.put(False)
+
+    # -- on a thread ------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while self._calls.get():
+            self._sync_all()
+            self._results.append(None)
+            self._tell()
+
+    def _sync_all(self) -> None:
+        """Sync until there is nothing more to sync."""
+        told = clock.elapsed()
+        while self._todo:
+            try:
+                sync = self._todo.popleft()
+            except IndexError:  # another thread was faster
+                return
+            sync.run()
+            self._results.append(sync)
+            if self._todo and clock.elapsed() - told >= TELL_SECONDS:
+                told = clock.elapsed()
+                self._tell()
+
+    def _tell(self) -> None:
+        """Have the loop take the results, unless it is told already."""
+        if self._is_told:
+            return
+        self._is_told = True
+        try:
+            self._loop.call_soon_threadsafe(self._take_results)
+        except RuntimeError:  # the loop is closed: there is no receiver
+            return
+
+    # -- on the loop ------------------------------------------------------------------------
+
+    def _take_results(self) -> None:
+        self._is_told = False  # first: a result that comes from here on is told again
+        is_reporting = bool(self._unreported)
+        while self._results:
+            sync = self._results.popleft()
+            if sync is None:
+                self._busy -= 1
+            else:
+                self._unreported.append(sync)
+        self._wake()  # a thread may have rested just before a sync was added
+        if not is_reporting:
+            self._report()
+
+    def _report(self) -> None:
+        """Report results; of many, some in each callback."""
+        for _ in range(min(len(self._unreported), REPORTED_MAX)):
+            sync = self._unreported.popleft()
+            self.in_flight -= 1
+            self.took_us.add(int(sync.took_s * 1_000_000))
+            sync.target.journal.finish_sync(sync.error)
+            try:
+                self._finished(sync.target, sync.took_s)
+            except Exception:  # a bug: the others are reported
+                log.exception("after a sync of %s", sync.target.journal.folder)
+        if self._unreported:
+            self._loop.call_soon(self._report)
