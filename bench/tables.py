@@ -151,10 +151,10 @@ def live(bench: Bench) -> list[Figure]:
     ]
 
 
-def audit(bench: Bench) -> list[Figure]:
-    """Lifecycle and audit over everything that a queue went through."""
-    third = bench.sizes.spark_events // 3
-    with in_spark() as spark, Daemon(bench.parent, bench.python) as daemon:
+@contextmanager
+def archiving(bench: Bench) -> Iterator[Daemon]:
+    """A daemon that keeps the whole history of its queues."""
+    with Daemon(bench.parent, bench.python) as daemon:
         archive = daemon.place / "archive"
         archive.mkdir()
         (daemon.place / "kestrelpy.toml").write_text(
@@ -162,12 +162,24 @@ def audit(bench: Bench) -> list[Figure]:
         )
         daemon.stop()
         daemon.start()
+        yield daemon
+
+
+def archived(daemon: Daemon) -> tuple[str, ...]:
+    """Return where its whole history is."""
+    archive = daemon.place / "archive"
+    return (str(daemon.data), *((str(archive),) if any(archive.iterdir()) else ()))
+
+
+def audit(bench: Bench) -> list[Figure]:
+    """Lifecycle and audit over everything that a queue went through."""
+    third = bench.sizes.spark_events // 3
+    with in_spark() as spark, archiving(bench) as daemon:
         for dialect in ("memcache-set", "memcache-return", "memcache-consume"):
             bench.load(dialect, daemon.port, "jobs", ops=third, in_flight=1)
             bench.say(f"{dialect}: {third:,}")
         daemon.stop()
-        archived = (str(archive),) if any(archive.iterdir()) else ()
-        paths, out = (str(daemon.data), *archived), str(daemon.place / "out")
+        paths, out = archived(daemon), str(daemon.place / "out")
         silent = Progress(io.StringIO(), watched=False)
         events = spark.read.format("kestrel").option("mode", "events").load(list(paths)).count()
         where = f"{events:,} events"
