@@ -26,6 +26,7 @@ from bench import growth, loadgen, path, peers, report
 from bench.grid import FULL, QUICK
 from bench.servers import (
     BEANSTALKD,
+    COMPILED,
     KESTRELPY,
     MEMCACHED,
     REDIS,
@@ -34,7 +35,7 @@ from bench.servers import (
     file_system,
 )
 
-ALL: tuple[Server, ...] = (KESTRELPY, REDIS, BEANSTALKD, MEMCACHED)
+ALL: tuple[Server, ...] = (KESTRELPY, COMPILED, REDIS, BEANSTALKD, MEMCACHED)
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 SYNC_PROBES = 200
 
@@ -63,10 +64,12 @@ def chosen(only: str | None, python: str) -> tuple[list[Server], list[str]]:
     wanted = only.split(",") if only else [server.name for server in ALL]
     servers: list[Server] = []
     notes: list[str] = []
-    for server in (Kestrelpy(python=python), REDIS, BEANSTALKD, MEMCACHED):
+    for server in (Kestrelpy(python=python), COMPILED, REDIS, BEANSTALKD, MEMCACHED):
         if server.name not in wanted:
             continue
         missing = server.missing()
+        if missing and server is COMPILED and not only:
+            continue
         if missing:
             notes.append(missing)
         else:
@@ -88,11 +91,11 @@ def sync_us(folder: Path) -> float:
 
 def versions(servers: Sequence[Server]) -> str:
     """What the programs say they are, one clause each."""
-    flags = {"kestrelpy": "-V", "redis": "--version", "beanstalkd": "-v", "memcached": "-V"}
+    flags = {"redis": "--version", "beanstalkd": "-v"}
     said = []
     for server in servers:
-        name = "kestrelpy on Python" if isinstance(server, Kestrelpy) else server.name
-        asked = [server.command(Path(), 0)[0], flags[server.name]]
+        name = f"{server.name} on Python" if isinstance(server, Kestrelpy) else server.name
+        asked = [server.command(Path(), 0)[0], flags.get(server.name, "-V")]
         shown = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
         words = [w.lstrip("v=") for w in shown.stdout.split()]
         number = next((w for w in words if w[:1].isdigit()), "?")

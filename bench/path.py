@@ -1,40 +1,30 @@
 """`python -m bench path`: the daemon's user instructions for one durable set and one reliable take.
 
-    valgrind counts ──▶ warm up ──▶ N sets, 2 N sets ──▶ N takes, 2 N takes
-                                    the difference, over N, is the cost of one
+    the kernel counts, or valgrind ──▶ N rounds, 3 N rounds ──▶ the difference, over the requests
 
-Each of a few connections sends one request, and the next ones when all are answered. Instructions
-are the same on a busy machine; times are not.
+Fifty requests come at once, and the next fifty when all are answered: `path_load.py`. Instructions
+are the same on a busy machine; times are not. Those of the kernel and of uvloop's sockets are not
+among them.
 
-The one rule: valgrind slows the daemon down some fifty times, so that a turn handles fewer requests
-than in life. Compare figures of this command with each other, and with no others.
+The one rule: a figure is a difference, so that neither the start nor the measuring is in it.
 """
 
 import argparse
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import loadgen
-from bench.servers import MEMCACHE_LISTENER, READY, ServerFailed, environment
+from bench.path_load import CONNECTIONS
+from bench.servers import ServerFailed, environment
 
-CONNECTIONS = 16
-ROUNDS = 30
-START_LIMIT_S = 300.0
-ANSWER_LIMIT_S = 120.0
-POLL_S = 0.1
-BODY = b"x" * 100
-SET = b"set path 0 0 100\r\n%b\r\n" % BODY
-STORED = b"STORED\r\n"
-OPEN = b"path/open"
-TAKE = b"path/close/open"  # it confirms the item before
+LOAD = Path(__file__).with_name("path_load.py")
+ROUNDS = 10
+DUMP_LIMIT_S = 120.0
 TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 
 
@@ -46,117 +36,114 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-class Counted:
-    """A daemon under callgrind, and connections to it."""
+def missing() -> str:
+    """Return why valgrind cannot count here; empty: it can."""
+    for name in ("valgrind", "callgrind_control"):
+        if not shutil.which(name):
+            return f"{name} is not installed (Debian package valgrind)"
+    return ""
 
-    def __init__(self, pid: int, port: int, place: Path) -> None:
-        self._pid = pid
-        self._place = place
-        self._dumps = 0
-        self._lines = [
-            socket.create_connection(("127.0.0.1", port), ANSWER_LIMIT_S)
-            for _ in range(CONNECTIONS)
-        ]
 
-    def rounds(self, request: bytes, reply: bytes, many: int) -> int:
-        """Send the request that often on each connection; return the instructions that took."""
-        self._dump()
-        for _ in range(many):
-            for line in self._lines:
-                line.sendall(request)
-            for line in self._lines:
-                _expect(line, reply)
-        return self._dump()
+class Load:
+    """The load in a process of its own, and its instructions: as the kernel counts them."""
+
+    def __init__(self, python: str, place: Path, prefix: Sequence[str] = ()) -> None:
+        self.place = place
+        self._log = (place / "log").open("w+")
+        self.process = subprocess.Popen(
+            [*prefix, python, "-P", str(LOAD), str(place / "data")], text=True, cwd=place,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+            env=environment(python) | {"PYTHONHASHSEED": "0"},
+        )  # fmt: skip
+        try:
+            self._counted = self._wait()
+        except ServerFailed:
+            self.close()
+            raise
 
     def close(self) -> None:
-        for line in self._lines:
-            line.close()
+        self.process.kill()
+        self.process.communicate()
+        self._log.close()
 
-    def _dump(self) -> int:
-        """Return the instructions since the last dump."""
-        command = ["callgrind_control", "--dump", str(self._pid)]
-        subprocess.run(command, check=True, capture_output=True, timeout=ANSWER_LIMIT_S)
+    def count(self) -> int:
+        """Return the instructions so far; -1: nobody counts them."""
+        return self._counted
+
+    def run(self, name: str, rounds: int) -> None:
+        """Send the request that often on each connection."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{name} {rounds}\n")
+        self.process.stdin.flush()
+        self._counted = self._wait()
+
+    def cost(self, name: str) -> float:
+        """Return the instructions of one request."""
+        at = [self.count()]
+        for rounds in (ROUNDS, 3 * ROUNDS):
+            self.run(name, rounds)
+            at.append(self.count())
+        return (at[2] - 2 * at[1] + at[0]) / (2 * ROUNDS * CONNECTIONS)
+
+    def costs(self) -> dict[str, float]:
+        """Return the instructions of a set and of a take."""
+        self.run("set", ROUNDS)
+        stored = self.cost("set")
+        self.run("open", 1)
+        self.run("take", ROUNDS // 2)
+        return {"set": stored, "take": self.cost("take")}
+
+    def _wait(self) -> int:
+        assert self.process.stdout is not None
+        word, _, number = self.process.stdout.readline().partition(" ")
+        if word != "done":
+            self._log.seek(0)
+            raise ServerFailed(f"the load of bench path has ended: {self._log.read()[-500:]}")
+        return int(number)
+
+
+class ValgrindLoad(Load):
+    """The same, some fifty times slower, where the kernel counts nothing: callgrind counts."""
+
+    def __init__(self, python: str, place: Path) -> None:
+        out = f"--callgrind-out-file={place}/callgrind.out"
+        self._dumps = self._total = 0
+        super().__init__(python, place, ("valgrind", "--tool=callgrind", out))
+
+    def count(self) -> int:
+        command = ["callgrind_control", "--dump", str(self.process.pid)]
+        subprocess.run(command, check=True, capture_output=True, timeout=DUMP_LIMIT_S)
         self._dumps += 1
-        profile = self._place / f"callgrind.out.{self._dumps}"
+        profile = self.place / f"callgrind.out.{self._dumps}"
         found = TOTAL.search(profile.read_text(errors="replace"))
         if found is None:
             raise ServerFailed(f"{profile} names no total")
-        return int(found[1])
+        self._total += int(found[1])  # a dump begins to count anew
+        return self._total
 
 
-def _expect(line: socket.socket, reply: bytes) -> None:
-    data = b""
-    while len(data) < len(reply):
-        more = line.recv(len(reply) - len(data))
-        if not more:
-            raise ServerFailed("kestrelpy closed the connection")
-        data += more
-    if data != reply:
-        raise ServerFailed(f"kestrelpy answered {data[:60]!r}")
-
-
-@contextmanager
-def counted(python: str, place: Path) -> Iterator[Counted]:
-    """Run the daemon under callgrind; raise ServerFailed."""
-    command = [
-        "valgrind", "--tool=callgrind", f"--callgrind-out-file={place}/callgrind.out",
-        python, "-m", "kestrelpy", "serve", "--host", "127.0.0.1", "--port", "0",
-        "--http-port", "off", "--data-dir", str(place / "data"),
-    ]  # fmt: skip
-    with (place / "log").open("wb") as out:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            cwd=place, env=environment(python),
-        )  # fmt: skip
+def costs(python: str, place: Path) -> dict[str, float]:
+    """Return the user instructions of a set and of a take; raise ServerFailed."""
+    load = Load(python, place)
+    if load.count() < 0:
+        load.close()
+        if why := missing():
+            raise ServerFailed(f"the kernel counts no instructions here, and {why}")
+        shutil.rmtree(place / "data", ignore_errors=True)
+        load = ValgrindLoad(python, place)
     try:
-        port = _wait_ready(process, place / "log")
-        daemon = Counted(process.pid, port, place)
-        yield daemon
-        daemon.close()
+        return load.costs()
     finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_ready(process: subprocess.Popen[bytes], log: Path) -> int:
-    deadline = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        said = log.read_text(errors="replace")
-        found = MEMCACHE_LISTENER.search(said)
-        if found and READY.search(said):
-            return int(found[1])
-        time.sleep(POLL_S)
-    raise ServerFailed(f"kestrelpy did not start: {log.read_text(errors='replace')[-500:]}")
-
-
-def cost(daemon: Counted, request: bytes, reply: bytes) -> float:
-    """Return the instructions of one request: of some rounds, and twice as many, subtracted."""
-    few = daemon.rounds(request, reply, ROUNDS)
-    many = daemon.rounds(request, reply, 2 * ROUNDS)
-    return (many - few) / (ROUNDS * CONNECTIONS)
-
-
-def fetch(key: bytes) -> tuple[bytes, bytes]:
-    """Return a request for an item, and its reply."""
-    return b"get %b\r\n" % key, b"VALUE %b 0 100\r\n%b\r\nEND\r\n" % (key, BODY)
+        load.close()
 
 
 def main(words: Sequence[str]) -> int:
     wanted = arguments(words)
-    missing = [name for name in ("valgrind", "callgrind_control") if not shutil.which(name)]
-    if missing:
-        print(f"bench: no {missing[0]} (Debian package valgrind)", file=sys.stderr)
-        return 1
     wanted.dir.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="path-", dir=wanted.dir)).resolve()
     try:
-        with counted(wanted.python, place) as daemon:
-            daemon.rounds(SET, STORED, ROUNDS)
-            stored = cost(daemon, SET, STORED)
-            daemon.rounds(*fetch(OPEN), 1)
-            daemon.rounds(*fetch(TAKE), ROUNDS // 2)
-            taken = cost(daemon, *fetch(TAKE))
-        print(f"a set  {stored:8.0f} user instructions\na take {taken:8.0f}")
+        for name, instructions in costs(wanted.python, place).items():
+            print(f"a {name:4} takes {instructions:8,.0f} user instructions")
         if wanted.keep is not None:
             wanted.keep.mkdir(parents=True, exist_ok=True)
             for profile in place.glob("callgrind.out.*"):

@@ -13,10 +13,11 @@ from bench.loadgen import Result
 from bench.peers import Run
 
 OURS = "kestrelpy"
+COMPILED = "compiled"  # the same source, by `make compile`
 PEERS = ("redis", "beanstalkd")
 CEILING = "memcached"
 NEAR_CEILING = 1.2
-SERVERS = (OURS, *PEERS, CEILING)
+SERVERS = (OURS, COMPILED, *PEERS, CEILING)
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ def ratio(ours: Mapping[int, Result], theirs: Mapping[int, Result]) -> Spread | 
     return spread(
         [ours[r].ops_per_s / theirs[r].ops_per_s for r in both if theirs[r].ops_per_s > 0]
     )
+
+
+def compiled_over_redis(run: Run, line: Line) -> Spread | None:
+    """The rate of the compiled daemon over that of Redis."""
+    return ratio(run.of(line, COMPILED), run.of(line, "redis"))
 
 
 def verdict(goal: Goal, found: Spread | None) -> str:
@@ -73,7 +79,8 @@ def headroom(run: Run, line: Line) -> float | None:
     Requests, not items: a peer that needs two trips per item asks twice as much of the generator.
     """
     ceiling = _requests(run, line, CEILING)
-    rates = [rate for name in (OURS, *PEERS) if (rate := _requests(run, line, name)) is not None]
+    names = (OURS, COMPILED, *PEERS)
+    rates = [rate for name in names if (rate := _requests(run, line, name)) is not None]
     return ceiling / max(rates) if ceiling is not None and rates and max(rates) > 0 else None
 
 
@@ -108,8 +115,8 @@ def _row(line: Line) -> str:
 def ratio_table(run: Run) -> list[str]:
     rows = [
         "| job | body | connections | in flight | kestrelpy / redis | kestrelpy / beanstalkd "
-        "| goal | memcached / busiest |",
-        "|---|---:|---:|---:|---:|---:|---|---:|",
+        "| goal | memcached / busiest | compiled / redis |",
+        "|---|---:|---:|---:|---:|---:|---|---:|---:|",
     ]
     for line in LINES:
         ours = run.of(line, OURS)
@@ -118,7 +125,8 @@ def ratio_table(run: Run) -> list[str]:
         room = headroom(run, line)
         rows.append(
             f"{_row(line)} {_shown(ratios['redis'])} | {_shown(ratios['beanstalkd'])} "
-            f"| {said} | {f'{room:.1f}' if room else '–'} |"
+            f"| {said} | {f'{room:.1f}' if room else '–'} "
+            f"| {_shown(compiled_over_redis(run, line))} |"
         )
     return rows
 
@@ -158,8 +166,8 @@ def markdown(run: Run, about: Mapping[str, str], notes: Sequence[str]) -> str:
         "",
         f"Goals: {tally(run)}.",
         "",
-        "The last column says whether the generator is the bottleneck: memcached under the same "
-        "load, in requests per second, over the busiest of the three. "
+        "The last column but one says whether the generator is the bottleneck: memcached under the "
+        "same load, in requests per second, over the busiest of the others. "
         f"{near_the_ceiling(run)}",
         "",
         "## This machine's figures: items/s · latency p50 / p99 · how busy the generator was",
@@ -192,6 +200,7 @@ def _line_json(run: Run, line: Line) -> dict[str, object]:
         "connections": line.cell.shape.connections,
         "in_flight": line.cell.shape.in_flight,
         "ratios": {peer: asdict(found) if found else None for peer, found in ratios.items()},
+        "compiled_over_redis": asdict(found) if (found := compiled_over_redis(run, line)) else None,
         "goals": [verdict(goal, ratios[goal.peer]) for goal in goals(line)],
         "memcached_over_busiest": headroom(run, line),
         "servers": {

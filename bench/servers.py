@@ -92,9 +92,9 @@ class Kestrelpy:
     python: str = sys.executable
 
     def missing(self) -> str | None:
-        if (ROOT / "kestrelpy" / "__main__.py").exists():
+        if shutil.which(self.python):
             return None
-        return "kestrelpy has no __main__ yet; left out."
+        return f"{self.python} is not there (make compile makes the compiled one); left out."
 
     def command(self, folder: Path, port: int) -> list[str]:
         listen = ["--host", "127.0.0.1", "--port", "0", "--http-port", "off"]
@@ -106,6 +106,8 @@ class Kestrelpy:
 
 
 KESTRELPY = Kestrelpy()
+# The same source, if `make compile` has run: it has its turns beside the pure one.
+COMPILED = Kestrelpy("compiled", python=str(ROOT / "build/compiled/.venv/bin/python"))
 # Redis rewrites its log in the background, on a core the others need: left off, in its favour.
 REDIS = DebianServer(
     name="redis",

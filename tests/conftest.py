@@ -12,6 +12,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler.loadfile import LoadFileScheduling
 
+from kestrelpy.compiled import IS_COMPILED
+from tests.support.compiled import skip_pure
 from tests.support.soak import SEED_MAX, Soak, share, whole_time
 from tests.support.spark_classes import submit_options
 from tests.support.spark_fixture import spark  # noqa: F401  # a fixture
@@ -47,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "KESTRELPY_COMPILED" in os.environ:
+        assert IS_COMPILED, "make test COMPILED=1 runs the wheel, not the sources"
+        skip_pure(items)
     if "PYTEST_XDIST_WORKER" in os.environ:  # alone, a process follows the command line
         items.sort(key=_rank)
 

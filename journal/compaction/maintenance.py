@@ -9,7 +9,6 @@ One rule: at most one job of each kind is under way, and a result counts once it
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable
 from typing import Final
@@ -119,7 +118,7 @@ class Maintenance:
         ]
         snapshot = Snapshot(
             journal.commit.lsn_written, active.number, active.at, state.checkpoint, state.live,
-            state.live_bytes, state.attempts, state.dead, segments, copy.deepcopy(active.tally),
+            state.live_bytes, state.attempts, state.dead, segments, active.tally.copy(),
             state.leased, state.paused, state.declared, state.delayed, state.placed,
             state.watermarks, state.held, state.origins, state.readers, state.passes_on,
             state.retained,

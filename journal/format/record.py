@@ -34,6 +34,8 @@ ALIGN_BYTES: Final = 8
 # The largest frame a segment can hold: offsets and lengths are 32-bit, with a wide margin.
 FRAME_BYTES_MAX: Final = 1 << 30
 
+SMALL_BYTES: Final = 4 << 10  # a frame up to which one copy costs less than another call
+
 CRC_BYTES: Final = 4  # the checksum covers what follows it
 META_BYTES_MAX: Final = (1 << 16) - 1
 
@@ -107,11 +109,12 @@ def encode(
         length, journal, segment, offset, small, lsn, time_ms, item, number,
         kind, 0, len(meta), reader, 0,
     )  # fmt: skip
-    if meta:
+    if length < SMALL_BYTES:  # joined sooner than summed up in parts
+        covered += meta + body
+        out += (_U32.pack(crc32(covered)), covered)
+    else:
         crc = crc32(body, crc32(meta, crc32(covered)))
         out += (_U32.pack(crc), covered, meta, body)
-    else:
-        out += (_U32.pack(crc32(body, crc32(covered))), covered, body)
     rest = length & 7
     if rest:
         out.append(_PADDING[rest])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
 from zlib import crc32
@@ -123,6 +123,10 @@ class Tally:
     place_last: int = 0
     time_min: int = 0
     time_max: int = 0
+
+    def copy(self) -> Tally:
+        """Return a tally that counts on its own."""
+        return replace(self, counts=self.counts[:])
 
     def see_time(self, time_ms: int) -> None:
         """Note that a record of this segment has this time."""

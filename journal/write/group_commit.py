@@ -51,6 +51,11 @@ class GroupCommit:
         self.item_written = self.item_in_flight = self.item_durable = 0
         self.failure: JournalFailed | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """True if no record becomes durable any more."""
+        return self.failure is not None
+
     def begin_with(self, item_last: int) -> None:
         """Set the last item of the log that was found at the start, which is durable."""
         self.item_written = self.item_in_flight = self.item_durable = item_last

@@ -86,7 +86,7 @@ class Preallocation:
         """True if another segment is to be prepared now."""
         journal = self._journal
         active = journal.active
-        if self.is_under_way or journal.commit.failure is not None:
+        if self.is_under_way or journal.commit.has_failed:
             return False
         if active is None:
             return journal.has_pending and not self.waiting

@@ -128,7 +128,7 @@ class Journal:
             bool(self._pending)
             and not (self.is_stalled or self.shortage)
             and self.active is not None
-            and self.commit.failure is None
+            and not self.commit.has_failed
         )
 
     # -- writing ----------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Journal:
         Never raises: a failed write is kept in `commit.failure`. If a segment cannot be opened for
         the moment, nothing is written, and `shortage` says why.
         """
-        if self.commit.failure is not None:
+        if self.commit.has_failed:
             return
         self.shortage = None
         budget = self.sizes.batch_max
@@ -158,7 +158,7 @@ class Journal:
             if not self._open(self.active):
                 return
             written = self._write_batch(budget, time_ms)
-            if self.commit.failure is not None:
+            if self.commit.has_failed:
                 return
             budget -= written
             if not written and not self._rotate(time_ms):
@@ -395,7 +395,7 @@ class Journal:
             commit.lsn_durable == commit.lsn_appended
             and not commit.lsn_in_flight
             and not self.preallocation.is_under_way
-            and commit.failure is None
+            and not commit.has_failed
         )
 
     def rest(self, time_ms: int) -> None:
@@ -429,7 +429,7 @@ class Journal:
         assert not commit.lsn_in_flight, "a journal is closed when its syncs are over"
         self.write_all(time_ms, pause)
         self.sync_now()
-        if commit.failure is None:
+        if not commit.has_failed:
             self.rest(time_ms)
         else:
             self.abandon()
@@ -452,7 +452,7 @@ class Journal:
         Never raises: why some could not be written is in `commit.failure`.
         """
         tries = 0
-        while self.has_pending and self.commit.failure is None:
+        while self.has_pending and not self.commit.has_failed:
             short, where = self.shortage, self.folder
             if short is None and (self.active is None or self.is_stalled):
                 job = self.begin_preallocation(time_ms)

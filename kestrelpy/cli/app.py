@@ -34,6 +34,7 @@ from kestrelpy.cli.options import (
 from kestrelpy.cli.queues_commands import items, queues, schedules
 from kestrelpy.cli.spark import spark
 from kestrelpy.cli.usage import port_or_off, sentence, whole
+from kestrelpy.compiled import KIND
 
 app = Commands(
     no_args_is_help=True,
@@ -70,7 +71,7 @@ app.add_typer(spark, name="spark")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"kestrelpy {kestrelpy.__version__}")
+        print(f"kestrelpy {kestrelpy.__version__} ({KIND})")
         raise typer.Exit
 
 

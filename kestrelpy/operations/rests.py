@@ -5,46 +5,11 @@ One rule: an operation returns its result with what it rests on, and never waits
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
+
+from kestrelpy.core import Log
 
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
-
-
-class Awaited(Protocol):
-    """An object that a reply can wait for: a queue's log, or a `Gate`."""
-
-    @property
-    def lsn_written(self) -> int:
-        """The lsn up to which replies that wait for a write are true."""
-
-    @property
-    def lsn_stored(self) -> int:
-        """The lsn up to which replies that wait for a sync are true."""
-
-    @property
-    def failure(self) -> Exception | None:
-        """The reason why no further reply will become true; None if there is none."""
-
-    @property
-    def waiting_stored(self) -> set[object]:
-        """The callers to wake when more is stored."""
-
-    @property
-    def waiting_written(self) -> set[object]:
-        """The callers to wake when more is written."""
-
-
-class Rests(NamedTuple):
-    """A result is true once `log` has stored and written these lsns."""
-
-    log: Awaited
-    stored: int
-    written: int = 0
-
-
-def rests_on(log: Awaited, stored: int, written: int = 0) -> Rests:
-    """Return `Rests`; for the hot path."""
-    return _new(Rests, (log, stored, written))
 
 
 class Gate:
@@ -62,3 +27,21 @@ class Gate:
     def open(self) -> None:
         """The work is done: the replies that wait for it are true."""
         self.lsn_written = self.lsn_stored = 1
+
+
+# An object that a reply can wait for. Replies that wait for a write or a sync are true up to its
+# `lsn_written` and `lsn_stored`; with a `failure` no further reply becomes true.
+Awaited: TypeAlias = Log | Gate
+
+
+class Rests(NamedTuple):
+    """A result is true once `log` has stored and written these lsns."""
+
+    log: Awaited
+    stored: int
+    written: int = 0
+
+
+def rests_on(log: Awaited, stored: int, written: int = 0) -> Rests:
+    """Return `Rests`; for the hot path."""
+    return _new(Rests, (log, stored, written))

@@ -31,14 +31,16 @@ class JointReply:
 
     def __init__(self) -> None:
         self._data: list[bytes] = []
-        self._awaited: list[tuple[Awaited, int, int]] = []
+        self._awaited: list[tuple[Awaited | JointReply, int, int]] = []
         self.value_bytes = 0
 
     def say(self, data: bytes) -> None:
         """Add a part that is true already."""
         self._data.append(data)
 
-    def hold(self, data: bytes, log: Awaited, stored: int, written: int = 0) -> None:
+    def hold(
+        self, data: bytes, log: Awaited | JointReply, stored: int, written: int = 0
+    ) -> None:
         """Add a part that becomes true."""
         self._data.append(data)
         self._awaited.append((log, stored, written))
@@ -49,7 +51,7 @@ class JointReply:
         return b"".join(self._data)
 
     @property
-    def _first(self) -> tuple[Awaited, int, int] | None:
+    def _first(self) -> tuple[Awaited | JointReply, int, int] | None:
         """The first part that is not true yet."""
         awaited = self._awaited
         while awaited and _is_true(*awaited[0]):
@@ -105,7 +107,7 @@ class Replies:
         self.form = usual  # of the replies to the present request
         self.joint: JointReply | None = None  # takes the replies of requests that get one together
         self.out: list[bytes] = []
-        self.held: deque[tuple[bytes, Awaited, int, int]] = deque()
+        self.held: deque[tuple[bytes, Awaited | JointReply, int, int]] = deque()
         self.value_bytes = 0  # of the items among them; the caller that adds an item counts it
 
     def say(self, data: bytes) -> None:
@@ -123,7 +125,9 @@ class Replies:
         else:
             self.out.append(data)
 
-    def hold(self, data: bytes, log: Awaited, stored: int, written: int = 0) -> None:
+    def hold(
+        self, data: bytes, log: Awaited | JointReply, stored: int, written: int = 0
+    ) -> None:
         """Add a reply that is true when `log` has stored and written these lsns."""
         if self.form is not None:
             data = self.form.reply(data)
@@ -171,7 +175,7 @@ class Replies:
         data = ServerError(" ".join(str(failure).split())).line() + b"\r\n"
         return data if self.usual is None else self.usual.reply(data)
 
-    def _wait_for(self, log: Awaited, stored: int, written: int) -> None:
+    def _wait_for(self, log: Awaited | JointReply, stored: int, written: int) -> None:
         if stored > log.lsn_stored:
             log.waiting_stored.add(self._conversation)
         else:
@@ -207,5 +211,5 @@ def say(
         to.hold(data, awaited, stored, written)
 
 
-def _is_true(log: Awaited, stored: int, written: int) -> bool:
+def _is_true(log: Awaited | JointReply, stored: int, written: int) -> bool:
     return log.lsn_stored >= stored and log.lsn_written >= written

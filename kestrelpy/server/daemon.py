@@ -22,6 +22,7 @@ from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.patience import pause
 from journal.store import Sizes
+from kestrelpy.compiled import KIND
 from kestrelpy.config import Config, ConfigError, changed_settings
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
@@ -194,6 +195,7 @@ class Daemon:
             f"ready: data in {self.directory.path}, {found.queues} queues, {found.items} items, "
             f"{sync_call_name()} takes "
             + (f"{sync_ms:.2f} ms" if sync_ms else "a time unknown, the disk is full")
+            + f", {KIND}"
         )
 
     async def _recover(self) -> tuple[Found, float]:

@@ -27,6 +27,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.errors import ClientError
 from tests.model.queue_model import QueueModel, Thing, Wait
+from tests.support.compiled import attributes_of
 from tests.support.core_harness import NAME, CoreHarness, dead_in_order, standing
 from tests.support.end_of_life import end_in_hand
 from tests.support.machines import run, run_for_long
@@ -509,7 +510,7 @@ class QueueMachine(RuleBasedStateMachine):
     def counters_are_exact(self) -> None:
         if self.model.exists:
             counters = self.q.reader.counters
-            names = set(type(counters).__slots__) - NOT_COUNTED
+            names = set(attributes_of(type(counters))) - NOT_COUNTED
             if any(self.model.is_expired(t) for t in self.model.unlent):
                 names -= {"expired"}  # cleared away now or at the next tick
             found = {name: getattr(counters, name) for name in names}

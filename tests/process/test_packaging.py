@@ -107,7 +107,8 @@ def test_each_package_of_the_wheel_is_typed_and_nothing_else_is_in_it(wheel: Pat
 @pytest.mark.slow
 def test_the_installed_command_serves_puts_and_gets(installed: Path, tmp_path: Path) -> None:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("KESTRELPY_", "PYTHON"))}
-    assert run(installed, "--version").stdout == f"kestrelpy {kestrelpy.__version__}\n"
+    said = f"kestrelpy {kestrelpy.__version__} (pure Python)\n"
+    assert run(installed, "--version").stdout == said
     daemon = subprocess.Popen(
         [installed, "serve", "--data-dir", "data", "--port", "0", "--http-port", "off"],
         cwd=tmp_path, env=clean,

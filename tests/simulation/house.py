@@ -62,22 +62,6 @@ def configuration(
     return config.model_copy(update={"journal": journal})
 
 
-class SimConnection(Connection):
-    """A connection that sorts into sets the same way in every run."""
-
-    __slots__ = ("serial",)
-    _serials = count()
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.serial = next(SimConnection._serials)
-
-    def __hash__(self) -> int:
-        return self.serial
-
-    __eq__ = object.__eq__
-
-
 def _numbered(init: Callable[..., None]) -> Callable[..., None]:
     """Give each HTTP connection its number before anything puts it into a set."""
     serials = count()
@@ -144,10 +128,10 @@ def patched(world: Simulation) -> Iterator[None]:
             (daemon, "tune_interpreter", nothing),
             (journal_jobs, "time", SimpleNamespace(monotonic=lambda: 0.0)),  # pauses take none
             (patience, "time", SimpleNamespace(sleep=nothing)),
-            (daemon, "Connection", SimConnection),
             (daemon, "raise_file_limit", lambda *_: 1 << 16),
             (os, "urandom", chance.randbytes),
             (uuid, "uuid4", lambda: SimpleNamespace(hex=chance.randbytes(16).hex())),
+            (Connection, "__hash__", lambda connection: connection.number),
             (Conversation, "__hash__", _hash_of),
             (Call, "__hash__", _hash_of),
             (HttpConnection, "__init__", _numbered(HttpConnection.__init__)),

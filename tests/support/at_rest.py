@@ -33,6 +33,7 @@ from kestrelpy.core.broker import Broker
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
+from tests.support.compiled import attributes_of
 from tests.support.rest_table import (
     AT_MOST,
     MAY_HOLD,
@@ -95,8 +96,7 @@ def _slots(kind: type) -> tuple[str, ...]:
     found: list[str] = []
     for each in kind.__mro__:
         if is_ours(each):
-            slots = each.__dict__.get("__slots__", ())
-            found += [slots] if isinstance(slots, str) else [*slots]
+            found += attributes_of(each)
     return tuple(found)
 
 

@@ -26,12 +26,13 @@ from journal.format.describe import sentence
 from journal.format.key import text_of
 from journal.format.kinds import Kind
 from journal.format.meta import said_of_put
-from journal.format.record import RawDraft, Record
+from journal.format.record import Record
 from journal.read.readahead import ReadAhead
 from journal.store import Store
 from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.index.dead_letters import DeadLetters
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.memory_budget import UNLIMITED
@@ -45,6 +46,7 @@ from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.subscription.ready_line import item_of
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
+from tests.support.compiled import attributes_of
 from tests.support.journals import FOLDER, IDENTITY, TINY
 from tests.support.memory_disk import MemoryDisk
 
@@ -52,50 +54,58 @@ NAME = b"jobs"
 WALL_MS = 1_700_000_000_000  # the wall clock when the steady one shows 0
 
 
-class KeptReadAhead(ReadAhead):
-    """Reads back from the drafts that a `KeptJournal` keeps, at once."""
+class KeptJournal:
+    """A journal that writes nothing: its drafts stay pending, and are its `records`.
 
-    def __init__(self, journal: KeptJournal) -> None:
-        self._records = journal.records
-        super().__init__(journal)
+    It has a journal and is none, so that the compiled one does as well.
+    """
+
+    def __init__(self, queue: Queue, found: list[Record] | None = None) -> None:
+        self._records: list[Record] = list(found or [])
+        self._found = len(self._records)
+        self.journal = Journal(
+            MemoryDisk(), FOLDER, IDENTITY, TINY, queue.checkpoint, lsn_last=self._found
+        )
+
+    @property
+    def records(self) -> list[Record]:
+        """Those that were found, and those appended since."""
+        known = self._records
+        for draft in self.journal._pending[len(known) - self._found :]:
+            kind, item, number, small, time_ms, meta, body, reader, _ = draft
+            known.append(
+                Record(
+                    kind, item, number, small, time_ms, meta, body, reader, len(known) + 1, 1, 0, 0
+                )
+            )
+        return known
+
+
+class KeptReadAhead(ReadAhead):
+    """Reads back from the records that a `KeptJournal` keeps, at once."""
+
+    def __init__(self, kept: KeptJournal) -> None:
+        self._kept = kept
+        super().__init__(kept.journal)
 
     def take(self, item: int, most: int) -> list[Record]:
-        puts = [r for r in self._records if r.kind == Kind.PUT and r.item >= item]
+        puts = [r for r in self._kept.records if r.kind == Kind.PUT and r.item >= item]
         return puts[:most]
 
     def put_of(self, item: int) -> Record:
-        return next(r for r in self._records if r.kind == Kind.PUT and r.item == item)
+        return next(r for r in self._kept.records if r.kind == Kind.PUT and r.item == item)
 
 
 class KeptStore(Store):
     """One over such a journal."""
 
-    def __init__(self, journal: KeptJournal) -> None:
-        super().__init__(journal)
-        self.kept = journal
-        self.read_ahead = KeptReadAhead(journal)
+    def __init__(self, kept: KeptJournal) -> None:
+        super().__init__(kept.journal)
+        self.kept = kept
+        self.read_ahead = KeptReadAhead(kept)
 
     def another_read_ahead(self) -> ReadAhead:
         return KeptReadAhead(self.kept)
-
-
-class KeptJournal(Journal):
-    """A journal that keeps every draft and writes nothing."""
-
-    def __init__(self, queue: Queue, records: list[Record] | None = None) -> None:
-        self.records: list[Record] = list(records or [])
-        super().__init__(
-            MemoryDisk(), FOLDER, IDENTITY, TINY, queue.checkpoint, lsn_last=len(self.records)
-        )
-
-    def append(self, draft: RawDraft) -> int:
-        kind, item, number, small, time_ms, meta, body, reader, _ = draft
-        lsn = len(self.records) + 1
-        self.records.append(
-            Record(kind, item, number, small, time_ms, meta, body, reader, lsn, 1, 0, 0)
-        )
-        self.commit.lsn_appended = lsn
-        return lsn
 
 
 class CoreHarness:
@@ -151,8 +161,8 @@ class CoreHarness:
     def records(self) -> list[Record]:
         log = self.queue.log
         assert isinstance(log, JournalLog)
-        assert isinstance(log.journal, KeptJournal)
-        return log.journal.records
+        assert isinstance(log.store, KeptStore)
+        return log.store.kept.records
 
     @property
     def story(self) -> str:
@@ -360,9 +370,11 @@ def no_queue(**settings: Any) -> CoreHarness:
 
 def in_order(line: Ready) -> list[tuple[int, Item]]:
     """What a line would hand out; the line stays as it is."""
-    clone = copy.copy(line)
-    for slot in ("_line", "_returned", "_removed", "_back"):
-        setattr(clone, slot, copy.copy(getattr(line, slot)))
+    clone = Ready()
+    for slot in attributes_of(Ready):
+        value = getattr(line, slot)
+        containers = ("_line", "_returned", "_removed", "_back")
+        setattr(clone, slot, copy.copy(value) if slot in containers else value)
     clone.blocked = clone.blocked_bytes = 0  # those that wait for their key are in no line
     found = []
     while (first := clone.pop()) is not None:
@@ -418,7 +430,10 @@ def all_read(reader: Subscription) -> Subscription:
 
 def dead_in_order(reader: Subscription) -> list[Item]:
     """The dead that nobody holds, in the order in which they would be fetched."""
-    line = copy.deepcopy(reader.dead)
+    line = DeadLetters()
+    for slot in attributes_of(DeadLetters):
+        value = getattr(reader.dead, slot)
+        setattr(line, slot, value if isinstance(value, int) else value.copy())
     backlog = reader.log.read_ahead
     found = []
     while line.count:

@@ -203,7 +203,6 @@ class JournalLog(Records):
     """The log of a queue on disk. `dirty` is the shell's list of logs with records to write."""
 
     __slots__ = (
-        "_append",
         "_dirty",
         "_gone",
         "_is_dirty",
@@ -243,8 +242,7 @@ class JournalLog(Records):
         """
         self.state = state
         self.store = store
-        self._journal = journal = store.writer
-        self._append = journal.append
+        self._journal = store.writer
         self.archive_to = ""
         self._gone: Callable[[int, int], None] = lambda first, last: None
         self.read_ahead: ReadAhead | None = store.read_ahead
@@ -318,7 +316,7 @@ class JournalLog(Records):
         meta = b""
         if item.expires_ms or item.key or item.header is not None or nominal is not None:
             meta = item.said() if nominal is None else item.said(nominal=nominal.meta)
-        self.lsn_appended = lsn = self._append(
+        self.lsn_appended = lsn = self._journal.append(
             (_PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, reader, 0)
         )
         if not self._is_dirty:
@@ -342,7 +340,7 @@ class JournalLog(Records):
             small, meta = attempts + 1 | size << 8, b""
         else:
             small, meta = ended(attempts + 1, size)
-        self.lsn_appended = lsn = self._append(
+        self.lsn_appended = lsn = self._journal.append(
             (_DONE, item.id, began_ms, small, unix_ms, meta, b"", 0, item.lsn)
         )
         if not self._is_dirty:
@@ -405,13 +403,13 @@ class JournalLog(Records):
         return dead
 
     def leased(self, entry: LeaseEntry) -> int:
-        self.lsn_appended = lsn = self._append(entry.leased())
+        self.lsn_appended = lsn = self._journal.append(entry.leased())
         if not self._is_dirty:
             self.mark()
         return lsn
 
     def renewed(self, entry: LeaseEntry) -> int:
-        self.lsn_appended = lsn = self._append(entry.renewal())
+        self.lsn_appended = lsn = self._journal.append(entry.renewal())
         if not self._is_dirty:
             self.mark()
         return lsn
@@ -444,13 +442,13 @@ class JournalLog(Records):
         return self._journal.disk_bytes()
 
     def write(self, draft: Draft) -> int:
-        self.lsn_appended = self._append(draft)
+        self.lsn_appended = self._journal.append(draft)
         if not self._is_dirty:
             self.mark()
         return self.lsn_appended
 
     def write_lazily(self, draft: Draft) -> int:
-        self.lsn_appended = lsn = self._append(draft)
+        self.lsn_appended = lsn = self._journal.append(draft)
         return lsn
 
     def mark(self) -> None:

@@ -30,15 +30,13 @@ One rule: a command object is well formed; a malformed request becomes a `Bad` w
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Protocol
+from typing import Protocol
 
 from kestrelpy.core import Delay
 from kestrelpy.operations import parent_of
 from kestrelpy.protocol.parse.line_template import Cut
 from kestrelpy.protocol.parse.option_values import NO_TOKENS, Begin, Tokens, View
 from kestrelpy.protocol.parse.set_conditions import NOTHING, Once
-
-_new: Final = object.__new__
 
 
 class Ending(Enum):
@@ -91,7 +89,7 @@ class Target:
 
     def sent_as(self, raw: bytes) -> Target:
         """Return the same target for a line that was sent in another form."""
-        made = _new(Target)
+        made = Target.__new__(Target)
         made.raw, made.name, made.options = raw, self.name, self.options
         made.opens, made.peeks, made.dead, made.full = self.opens, self.peeks, self.dead, self.full
         made.lease_ms, made.why, made.view = self.lease_ms, self.why, self.view
@@ -140,7 +138,7 @@ class StoreLine:
 
     def naming(self, varies: Cut) -> StoreLine:
         """Return the same line with another id, key, version or token."""
-        made = _new(StoreLine)
+        made = StoreLine.__new__(StoreLine)
         made.target, made.verb, made.flags = self.target, self.verb, self.flags
         made.expiry, made.size, made.noreply = self.expiry, self.size, self.noreply
         made.scope, made.epoch, made.declares = self.scope, self.epoch, False

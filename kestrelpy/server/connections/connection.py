@@ -58,9 +58,9 @@ class Connection(asyncio.Protocol):
     """The link between a transport and a conversation."""
 
     __slots__ = (
-        "_at_end", "_daemon", "_memory", "_moved_bytes", "_reading", "_reserved_bytes", "_shares",
-        "_transport", "_turn", "_unsent_bytes", "_unsent_mark", "_wire", "conversation", "heard_ms",
-        "heavy_until_ms", "held_bytes", "is_lined_up", "is_local", "moved_ms", "number",
+        "_at_end", "_counters", "_daemon", "_memory", "_moved_bytes", "_reading", "_reserved_bytes",
+        "_shares", "_transport", "_turn", "_unsent_bytes", "_unsent_mark", "_wire", "conversation",
+        "heard_ms", "heavy_until_ms", "held_bytes", "is_lined_up", "is_local", "moved_ms", "number",
     )  # fmt: skip
 
     def __init__(self, daemon: DaemonPort, wire: Wire = MEMCACHE) -> None:
@@ -77,6 +77,7 @@ class Connection(asyncio.Protocol):
         self.heavy_until_ms = 0
         self.is_lined_up = False
         self._memory = daemon.memory
+        self._counters = daemon.broker.counters
         self._reserved_bytes = 0  # for a reply that is being made
         # of replies that are not sent in full: each is held until all of it is
         self._unsent_bytes = 0
@@ -114,7 +115,7 @@ class Connection(asyncio.Protocol):
         conversation = self.conversation
         if conversation is None:
             return
-        self._daemon.broker.counters.bytes_read += len(data)
+        self._counters.bytes_read += len(data)
         now_ms, shares = clock.now_ms(), self._shares
         until = shares.until(self, now_ms)
         if until:
@@ -188,7 +189,7 @@ class Connection(asyncio.Protocol):
             has_more = conversation.has_more
             self._turn.schedule()  # the work begun by it continues in turns
         if data:
-            self._daemon.broker.counters.bytes_written += len(data)
+            self._counters.bytes_written += len(data)
             self._unsent_bytes += len(data)
             transport.write(data)
         if self.held_bytes or transport.get_write_buffer_size() >= UNCOUNTED_BYTES:

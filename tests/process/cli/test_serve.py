@@ -15,6 +15,7 @@ import pytest
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheServerError
 
+from kestrelpy.compiled import KIND
 from tests.process.cli.command import SECONDS, Command, Ended
 from tests.support.daemon import DaemonProcess
 
@@ -56,6 +57,7 @@ def test_serve_says_where_it_listens_then_ready_and_ends_with_0(
     assert re.fullmatch(r"listening: memcache on 127\.0\.0\.1:[1-9]\d*\n", tcp)
     assert unix == f"listening: memcache on {path}\n"
     assert ready.startswith(f"ready: data in {tmp_path}/d, 0 queues, 0 items, ")
+    assert ready.endswith(f", {KIND}\n")
     assert (ended.code, ended.out) == (0, b"")
     assert re.fullmatch(r"\S+Z INFO kestrelpy: stopped: SIGTERM; it took \d+ ms\n", ended.err)
     assert (tmp_path / "old/all").is_dir()
@@ -278,4 +280,4 @@ def test_help_is_quick_because_nothing_heavy_is_imported(kestrelpy: Command) -> 
 def test_the_version_is_the_package_s(kestrelpy: Command) -> None:
     import kestrelpy as package  # noqa: PLC0415
 
-    assert kestrelpy("--version").out == f"kestrelpy {package.__version__}\n".encode()
+    assert kestrelpy("--version").out == f"kestrelpy {package.__version__} ({KIND})\n".encode()

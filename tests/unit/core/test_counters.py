@@ -11,19 +11,20 @@ from kestrelpy.core.counters import (
     ServerCounters,
     new_histogram,
 )
+from tests.support.compiled import attributes_of
 from tests.support.core_harness import WALL_MS, make_queue
 
 
 def counted(counters: QueueCounters) -> dict[str, int]:
     """Those that are not zero, without the histograms."""
-    every = {name: getattr(counters, name) for name in QueueCounters.__slots__}
+    every = {name: getattr(counters, name) for name in attributes_of(QueueCounters)}
     return {name: count for name, count in every.items() if type(count) is int and count}
 
 
 def test_every_counter_starts_at_zero() -> None:
     assert counted(QueueCounters()) == {}
     server = ServerCounters()
-    for name in ServerCounters.__slots__:
+    for name in attributes_of(ServerCounters):
         value = getattr(server, name)
         assert value in (0, {}) or value.count == 0, name
 

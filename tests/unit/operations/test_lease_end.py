@@ -65,7 +65,7 @@ def test_without_room_for_its_record_a_lease_by_token_is_not_renewed(
     ends, queue, token = LeaseEnd(server.broker), server.queue("jobs"), token_of(server)
     lease = ends.named(queue, token, server.now_ms)
     assert lease is not None
-    monkeypatch.setattr(type(queue.log), "no_room", "the disk is full")
+    monkeypatch.setattr(queue.log, "no_room", "the disk is full")
     with pytest.raises(ServerError, match="the disk is full"):
         ends.renew(queue, lease, 20_000, server.now_ms)
     assert lease.deadline_ms == server.now_ms + 10_000

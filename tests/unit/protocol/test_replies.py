@@ -12,17 +12,6 @@ from kestrelpy.operations.rests import Gate
 from kestrelpy.protocol.replies import JointReply, Replies
 
 
-class Log:
-    """A log moved by hand."""
-
-    def __init__(self) -> None:
-        self.lsn_written = 0
-        self.lsn_stored = 0
-        self.failure: Exception | None = None
-        self.waiting_stored: set[object] = set()
-        self.waiting_written: set[object] = set()
-
-
 def make_replies() -> Replies:
     return Replies(cast(Any, "the conversation"))
 
@@ -33,7 +22,7 @@ def taken(replies: Replies) -> bytes:
 
 
 def test_a_true_reply_leaves_at_once() -> None:
-    replies, log = make_replies(), Log()
+    replies, log = make_replies(), Gate()
     log.lsn_stored = log.lsn_written = 5
 
     replies.say(b"END ")
@@ -44,7 +33,7 @@ def test_a_true_reply_leaves_at_once() -> None:
 
 
 def test_no_reply_overtakes_a_held_one() -> None:
-    replies, slow, quick = make_replies(), Log(), Log()
+    replies, slow, quick = make_replies(), Gate(), Gate()
     quick.lsn_stored = 9
     replies.hold(b"1 ", slow, 1)
     replies.hold(b"2 ", quick, 9)
@@ -57,7 +46,7 @@ def test_no_reply_overtakes_a_held_one() -> None:
 
 
 def test_a_true_reply_behind_a_held_one_waits_on_no_log_of_its_own() -> None:
-    replies, slow, quick = make_replies(), Log(), Log()
+    replies, slow, quick = make_replies(), Gate(), Gate()
     quick.lsn_stored = quick.lsn_written = 9
     replies.hold(b"STORED ", slow, 1)
     replies.hold(b"VALUE ", quick, 9)
@@ -67,7 +56,7 @@ def test_a_true_reply_behind_a_held_one_waits_on_no_log_of_its_own() -> None:
 
 
 def test_a_reply_waits_for_both_stored_and_written() -> None:
-    replies, log = make_replies(), Log()
+    replies, log = make_replies(), Gate()
     replies.hold(b"VALUE ", log, 1, 2)
     assert log.waiting_stored and not log.waiting_written
 
@@ -80,7 +69,7 @@ def test_a_reply_waits_for_both_stored_and_written() -> None:
 
 
 def test_a_waiter_is_registered_again_after_a_wake_up_in_vain() -> None:
-    replies, log = make_replies(), Log()
+    replies, log = make_replies(), Gate()
     replies.hold(b"STORED ", log, 2)
     log.waiting_stored.clear()
     log.lsn_stored = 1
@@ -91,7 +80,7 @@ def test_a_waiter_is_registered_again_after_a_wake_up_in_vain() -> None:
 
 
 def test_a_failed_log_turns_its_held_replies_into_the_error() -> None:
-    replies, bad, good = make_replies(), Log(), Log()
+    replies, bad, good = make_replies(), Gate(), Gate()
     bad.lsn_stored = 1
     replies.hold(b"1 ", good, 1)
     replies.hold(b"2 ", bad, 1)
@@ -108,7 +97,7 @@ def test_a_failed_log_turns_its_held_replies_into_the_error() -> None:
 
 
 def test_after_the_failure_only_items_stored_before_are_shown() -> None:
-    replies, log = make_replies(), Log()
+    replies, log = make_replies(), Gate()
     log.lsn_stored = log.lsn_written = 1
     log.failure = OSError("gone")
 
@@ -121,7 +110,7 @@ def test_after_the_failure_only_items_stored_before_are_shown() -> None:
 
 
 def test_an_empty_reply_holds_back_the_next_ones_and_stays_empty() -> None:
-    replies, log = make_replies(), Log()
+    replies, log = make_replies(), Gate()
     replies.hold(b"", log, 1)
     replies.say(b"END ")
     assert taken(replies) == b""
@@ -142,7 +131,7 @@ def test_a_gate_opens_once() -> None:
 
 
 def test_parts_held_together_leave_when_all_are_true() -> None:
-    replies, one, two = make_replies(), Log(), Log()
+    replies, one, two = make_replies(), Gate(), Gate()
     part = JointReply()
     part.hold(b"1 ", one, 1)
     part.hold(b"2 ", two, 3, 4)
@@ -161,7 +150,7 @@ def test_parts_held_together_leave_when_all_are_true() -> None:
 
 
 def test_parts_held_together_fail_as_one() -> None:
-    replies, one, two = make_replies(), Log(), Log()
+    replies, one, two = make_replies(), Gate(), Gate()
     part = JointReply()
     part.hold(b"1 ", one, 1)
     part.hold(b"2 ", two, 1)
@@ -178,7 +167,7 @@ def test_replies_leave_in_order_and_not_early(
     waits: list[tuple[int, int, int]], seed: int
 ) -> None:
     random = Random(seed)
-    logs = [Log(), Log(), Log()]
+    logs = [Gate(), Gate(), Gate()]
     replies = make_replies()
     left: list[int] = []
 

@@ -27,6 +27,7 @@ from kestrelpy.protocol.parse.parser import (
     Lines,
     Parser,
 )
+from tests.support.compiled import attributes_of
 
 LIMIT = 100_000
 
@@ -56,7 +57,7 @@ def said(command: Command) -> tuple[object, ...]:
         return (kind, command.verb, *command.words, command.noreply)
     if isinstance(command, Bad):
         return (kind, command.line, command.closes, command.noreply, command.log)
-    values = (getattr(command, name) for name in type(command).__slots__)
+    values = (getattr(command, name) for name in attributes_of(type(command)))
     return (kind, *(_target(each) if isinstance(each, Target) else each for each in values))
 
 

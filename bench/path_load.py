@@ -1,0 +1,119 @@
+"""The load of `bench path`, in the process of a daemon: requests reach its connections without a
+socket.
+
+    read a line "set 40" ──▶ 40 rounds: each connection gets one request ──▶ print "done 123456"
+
+The number are the user instructions of this process so far; -1: the kernel does not count them. It
+is a program of its own, without the other modules of bench: it runs on any Python that has
+kestrelpy.
+
+The one rule: a turn handles what came in one round, however slowly it runs. So the clock of the
+shares stands still here.
+"""
+
+import asyncio
+import ctypes
+import os
+import platform
+import struct
+import sys
+from pathlib import Path
+from typing import cast
+
+import uvloop
+
+from kestrelpy.config import load_config
+from kestrelpy.server import Daemon
+from kestrelpy.server.connections import Connection
+from kestrelpy.server.shares import Shares
+
+CONNECTIONS = 50
+BODY = b"x" * 100
+REQUESTS = {
+    "set": b"set path 0 0 100\r\n%b\r\n" % BODY,
+    "open": b"get path/open\r\n",
+    "take": b"get path/close/open\r\n",  # it confirms the item before
+}
+
+
+class Far:
+    """The far end of all connections: it waits for one reply on each."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.word = b""
+        self.has_all = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        assert data.startswith(self.word), data
+        self.left -= 1
+        if not self.left:
+            self.has_all.set()
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+
+def still() -> float:
+    """The clock of the shares."""
+    return 0.0
+
+
+async def rounds(connections: list[Connection], far: Far, name: str, many: int) -> None:
+    """Send one request on each connection and wait for the replies, so many times."""
+    request = REQUESTS[name]
+    far.word = b"STORED" if name == "set" else b"VALUE"
+    for _ in range(many):
+        far.left = len(connections)
+        far.has_all.clear()
+        for connection in connections:
+            connection.data_received(request)
+        await far.has_all.wait()
+
+
+def open_counter() -> int:
+    """Return a descriptor of the kernel that counts user instructions from now on; -1: none."""
+    call = {"x86_64": 298, "aarch64": 241}.get(platform.machine())  # perf_event_open
+    if sys.platform != "linux" or call is None:
+        return -1
+    inherit, no_kernel, no_hypervisor = 1 << 1, 1 << 5, 1 << 6
+    about = struct.pack("IIQQQQQ", 0, 112, 1, 0, 0, 0, inherit | no_kernel | no_hypervisor)
+    buffer = ctypes.create_string_buffer(about + bytes(112 - len(about)), 112)
+    opened: int = ctypes.CDLL(None).syscall(call, buffer, 0, -1, -1, 0)
+    return opened
+
+
+def instructions(counter: int) -> int:
+    """Return what the counter shows; -1: there is none."""
+    return int(struct.unpack("Q", os.read(counter, 8))[0]) if counter >= 0 else -1
+
+
+async def main(folder: Path) -> None:
+    """Obey the lines of standard input."""
+    counter = open_counter()  # before the threads that it counts as well
+    config = load_config(
+        None, environ={}, overrides={("server", "data_dir"): str(folder), ("server", "port"): 0,
+                                     ("server", "http_port"): "off"},
+    )  # fmt: skip
+    daemon = Daemon(config, lambda: config, lambda line: None)
+    await daemon.start()
+    daemon.elapsed = still
+    daemon.turn.shares = Shares(still)
+    far = Far()
+    connections = [Connection(daemon) for _ in range(CONNECTIONS)]
+    for connection in connections:
+        connection.connection_made(cast(asyncio.Transport, far))
+    print("done", instructions(counter), flush=True)
+    for line in sys.stdin:  # nothing else happens meanwhile
+        name, many = line.split()
+        await rounds(connections, far, name, int(many))
+        print("done", instructions(counter), flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(main(Path(sys.argv[1])))

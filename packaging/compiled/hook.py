@@ -1,0 +1,98 @@
+"""Hatchling's build hook of the compiled wheel: mypyc makes C of the modules on the hot path.
+
+    the modules below ──▶ mypyc: C ──▶ a C compiler ──▶ libraries beside the sources, in the wheel
+
+The sources are in the wheel as well: Python takes the library where there is one. An ordinary build
+does not run this hook (`enable-by-default` in pyproject.toml); `make compile` does.
+
+One rule: what is compiled is the source as it is. A module that a client's request or a record does
+not pass through stays out: it costs a second of building and gains nothing.
+"""
+
+import os
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+COMPILED: Final = (
+    "journal/format/item_header.py",
+    "journal/format/lease.py",
+    "journal/format/record.py",
+    "journal/format/segment.py",
+    "journal/sets/id_counts.py",
+    "journal/sets/id_set.py",
+    "journal/write/*.py",
+    "kestrelpy/compiled.py",
+    "kestrelpy/core/clock.py",
+    "kestrelpy/core/counters.py",
+    "kestrelpy/core/fanout/child.py",
+    "kestrelpy/core/index/disk_refs.py",
+    "kestrelpy/core/index/expiry_watch.py",
+    "kestrelpy/core/index/leases.py",
+    "kestrelpy/core/index/ready_list.py",
+    "kestrelpy/core/index/waiters.py",
+    "kestrelpy/core/item.py",
+    "kestrelpy/core/log/*.py",
+    "kestrelpy/core/policy.py",
+    "kestrelpy/core/subscription/*.py",
+    "kestrelpy/core/timers.py",
+    "kestrelpy/operations/lease_end.py",
+    "kestrelpy/operations/leasing.py",
+    "kestrelpy/operations/rests.py",
+    "kestrelpy/operations/storing.py",
+    "kestrelpy/protocol/conversation.py",
+    "kestrelpy/protocol/login.py",
+    "kestrelpy/protocol/parse/commands.py",
+    "kestrelpy/protocol/parse/line_template.py",
+    "kestrelpy/protocol/parse/parser.py",
+    "kestrelpy/protocol/replies.py",
+    "kestrelpy/protocol/verbs/end_lease.py",
+    "kestrelpy/protocol/verbs/get.py",
+    "kestrelpy/protocol/verbs/set.py",
+    "kestrelpy/protocol/verbs/value_line.py",
+    "kestrelpy/server/commit_delay.py",
+    "kestrelpy/server/connections/connection.py",
+    "kestrelpy/server/shares.py",
+    "kestrelpy/server/turn.py",
+)
+# mypyc checks the types as `make lint` has done, but without the libraries that other modules use.
+FLAGS: Final = ("--config-file=", "--ignore-missing-imports")
+
+
+def modules(root: Path) -> list[str]:
+    """Return the paths of the modules to compile; those of a package itself are its face, and hold
+    imports alone."""
+    found = chain.from_iterable(root.glob(pattern) for pattern in COMPILED)
+    return sorted(str(path.relative_to(root)) for path in found if path.name != "__init__.py")
+
+
+class CompiledHook(BuildHookInterface):
+    """Compiles the modules and adds the libraries to the wheel."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile; raise SystemExit or setuptools' errors if that is not possible here."""
+        from mypyc.build import mypycify  # noqa: PLC0415 - there in a compiling build alone
+        from setuptools import Distribution  # noqa: PLC0415
+
+        root = Path(self.root)
+        os.chdir(root)
+        place = root / "build" / "compiled"
+        cache = f"--cache-dir={place / 'cache'}"
+        extensions = mypycify(
+            [*FLAGS, cache, *modules(root)], group_name="kestrelpy", opt_level="1", debug_level="0",
+            target_dir=str(place / "c"),
+        )  # fmt: skip
+        build = Distribution({"name": "kestrelpy", "ext_modules": extensions}).get_command_obj(
+            "build_ext"
+        )
+        build.build_lib, build.build_temp = str(place / "lib"), str(place / "objects")
+        build.ensure_finalized()
+        build.run()
+        for output in map(Path, build.get_outputs()):
+            build_data["force_include"][str(output)] = str(output.relative_to(place / "lib"))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True

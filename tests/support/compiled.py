@@ -1,0 +1,44 @@
+"""What the compiled wheel leaves out, and which tests it cannot run: each with its reason.
+
+One rule: a reason is about mypyc or about a test, never about a result that differs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+# Modules on the path of a set or a take that are not compiled.
+WHY_PURE: Final = {
+    "kestrelpy/core/queue/queue.py": "ChildQueue puts properties in the place of its attributes",
+    "kestrelpy/core/queue/state.py": "ChildQueue puts properties in the place of its attributes",
+    "kestrelpy/core/queue/child_queue.py": "it is a Queue, which stays pure",
+    "kestrelpy/server/clock.py": "tests put other clocks in its place",
+}
+
+# Tests that only the pure Python can run: by the beginning of their names.
+_NO_COPY: Final = "it copies a whole world, and objects of compiled classes have no copies"
+PURE_ONLY: Final[dict[str, str]] = {
+    "tests/model/test_once_machine.py": _NO_COPY,
+    "tests/model/test_readers_machine.py": _NO_COPY,
+    "tests/unit/journal/format/test_format.py::test_the_drawing_of_the_frame": (
+        "a compiled module has no docstring"
+    ),
+}
+
+
+def attributes_of(kind: type) -> tuple[str, ...]:
+    """Return the attributes that a class itself declares: its slots, or what mypyc made of them
+    (with those of its bases)."""
+    own = vars(kind)
+    found = own.get("__slots__", own.get("__mypyc_attrs__", ()))
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+def skip_pure(items: list[pytest.Item]) -> None:
+    """Skip these, each with its reason."""
+    for item in items:
+        for name, why in PURE_ONLY.items():
+            if item.nodeid.startswith(name):
+                item.add_marker(pytest.mark.skip(reason=f"pure Python only: {why}"))

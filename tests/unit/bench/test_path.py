@@ -1,0 +1,54 @@
+"""What a set and a take cost in instructions: these are the same on a busy machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.path import Load, ValgrindLoad, missing
+from kestrelpy.compiled import KIND
+
+# Measured on Python 3.11, by `python -m bench path`.
+COSTS = {
+    "pure Python": {"set": 87_000, "take": 112_000},
+    "compiled": {"set": 42_000, "take": 52_000},
+}
+GROWTH_MAX = 1.2
+
+
+def check(load: Load) -> None:
+    """Neither a set nor a take has grown by more than a fifth."""
+    try:
+        found = load.costs()
+    finally:
+        load.close()
+    for name, before in COSTS[KIND].items():
+        assert found[name] <= before * GROWTH_MAX, f"a {name}: {found[name]:.0f}, it was {before}"
+
+
+def skip(why: str) -> None:
+    print(why)
+    pytest.skip(why)
+
+
+@pytest.fixture(autouse=True)
+def _python() -> None:
+    if sys.version_info[:2] != (3, 11):
+        skip("the instructions of a set were measured on Python 3.11 alone")
+
+
+def test_a_set_and_a_take_cost_no_more_than_they_did(tmp_path: Path) -> None:
+    load = Load(sys.executable, tmp_path)
+    if load.count() < 0:
+        load.close()
+        skip("the kernel counts no instructions here (perf_event_open); make sweep has valgrind")
+    check(load)
+
+
+@pytest.mark.sweep
+def test_a_set_and_a_take_cost_no_more_than_they_did_by_valgrind(tmp_path: Path) -> None:
+    if why := missing():
+        skip(why)
+    check(ValgrindLoad(sys.executable, tmp_path))
