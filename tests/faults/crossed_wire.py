@@ -190,8 +190,8 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         'confirms = "synced": delete and touch by token are answered when written',
         "kestrelpy/operations/lease_end.py",
-        "    return Rests(queue.log, lsn) if queue.policy.confirms_synced else",
-        "    return",
+        "    if queue.policy.confirms_synced:\n        return",
+        "    if False:\n        return",
         WIRE,
     ),
     Fault(
