@@ -65,10 +65,10 @@ export function say(element, text, marked = null) {
   marked.timer = setTimeout(() => marked.classList.remove("changed"), 1000);
 }
 
-// Replace the children of an element if `key` says that they differ from those that it has.
+// Replace the children of an element if `key` says that they differ, and none of them has the focus.
 export function renew(element, key, make) {
   const text = JSON.stringify(key);
-  if (element.key === text) return;
+  if (element.key === text || element.contains(document.activeElement)) return;
   element.key = text;
   element.replaceChildren(...[make()].flat().filter((each) => each != null));
 }

@@ -69,7 +69,7 @@ export class Item extends Asking {
     if (item.died_ms) shown.push(["Died", ...times(item.died_ms)], ["Reason", item.reason ?? "none given"]);
     if (item.origin) shown.push(["Origin", item.origin]);
     this.facts.replaceChildren(facts(shown));
-    if (!this.tools[0].contains(document.activeElement)) renew(this.tools[0], [item.state, item.token], () => this.buttons(item));
+    renew(this.tools[0], [item.state, item.token], () => this.buttons(item));
     if (hasBody) {
       this.body.replaceChildren(item.body === undefined && item.base64 === undefined
         ? nothing("Its body cannot be read.") : new Body(item, () => this.download(item)).element);
