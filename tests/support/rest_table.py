@@ -129,7 +129,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.leases.Leases": {},
     "core.subscription.ready_line.ReadyLine": {},
     "core.log.log.JournalLog": {
-        "archive_to sync_ms": SETTING,
+        "archive_to sync_ms sync_in_turn": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
     },
     "core.index.markers.MarkerIndex": {
@@ -142,7 +142,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.transfer.transfers.Transfers": {},
     "core.log.memory_log.MemoryLog": {
         "lsn_written lsn_stored lsn_durable item_stored lsn_appended": NUMBER,
-        "archive_to": SETTING,
+        "archive_to sync_in_turn": SETTING,
     },
     "core.index.dedupe.Ids": {"_asked _hash _bucket": LAST},
     "core.index.dedupe.Scope": {
@@ -236,6 +236,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.journals.syncs.Syncs": {
         "_threads": "sync threads stay until the process ends", "took_us": INSIDE,
+        "_on_threads_until": CLOCK,
     },
     "server.journals.gathering.Gathering": {},
     "server.connections.connection.Connection": {

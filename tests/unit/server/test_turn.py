@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +18,7 @@ from kestrelpy.server.journals import gathering, later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from kestrelpy.server.turn import Turn
 from tests.support.disk_harness import DiskHarness, HandLoop
-from tests.support.disks import HeldDisk
+from tests.support.disks import HeldDisk, HeldHandle
 from tests.support.running import running
 
 
@@ -127,6 +129,34 @@ async def test_a_set_that_came_during_a_sync_has_the_next_one(
         disk.go.set()
         assert await first.line() == b"STORED\r\n"
         assert await second.line() == b"STORED\r\n"
+
+
+async def test_with_sync_in_turn_no_thread_syncs_and_stored_waits_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.journals.syncs.SLOW_SECONDS", 3600.0)
+    disk = HeldDisk()
+    threads: set[str] = set()
+    is_noting: list[bool] = []
+    sync = HeldHandle.sync
+
+    def noted(handle: HeldHandle) -> None:
+        if is_noting:
+            threads.add(threading.current_thread().name)
+        sync(handle)
+
+    config = "[queue_defaults]\nsync_in_turn = true\n"
+    with mock.patch.object(HeldHandle, "sync", noted):
+        async with running(tmp_path, disk, config) as server:
+            peer = await server.client()
+            assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+            syncs = disk.syncs
+            is_noting.append(True)
+            for _ in range(3):
+                assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+            is_noting.clear()
+            assert disk.syncs >= syncs + 3
+            assert threads == {threading.current_thread().name}
 
 
 @pytest.fixture
