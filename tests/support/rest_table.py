@@ -338,6 +338,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.subscription_state.ReaderState journal.format.checkpoint.Checkpoint
         core.index.delayed._Entries server.journals.journal_jobs.Pause
         server.reloading.Enforcement server.reloading.Reload server.reloading._Known
+        server.journals.syncs.Sync
     """,
     _OF_AN_ITEM: """
         journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
