@@ -462,6 +462,23 @@ def test_records_without_a_waiter_have_a_turn_when_their_time_has_come(life: Dis
     assert len(loop.soon) == 1
 
 
+@pytest.mark.parametrize(
+    ("sync_ms", "is_awaited", "gathers"),
+    [(0, True, True), (0, False, False), (400, True, False), (-1, True, False)],
+)
+def test_only_a_sync_that_clients_waited_for_is_followed_by_a_gathering(
+    life: DiskHarness, sync_ms: int, is_awaited: bool, gathers: bool
+) -> None:
+    turn, _ = turn_of(life)
+    life.commit()
+    gathering = Mock()
+    turn._gathering = gathering
+    life.log.sync_ms = sync_ms
+    life.log.waiting_stored = {Mock(is_touched=True)} if is_awaited else set()
+    turn.synced(life.log, 1.0)
+    assert gathering.begin.called is gathers
+
+
 def test_a_new_segment_has_a_turn_that_writes_to_it(life: DiskHarness) -> None:
     turn, loop = turn_of(life)
     turn.segment_ready(life.log)
