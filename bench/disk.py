@@ -20,6 +20,7 @@ from bench.servers import REDIS, Kestrelpy, started
 SOURCE = HERE / "slow_sync.c"
 SYNC_MS = 5.0
 SLOW_CONNECTIONS = (50, 200)
+_IN_TURN = {"KESTRELPY_QUEUE_DEFAULTS_SYNC_IN_TURN": "true"}  # Redis has no use for it
 
 
 def missing(name: str) -> str | None:
@@ -93,7 +94,11 @@ def one(bench: Bench) -> list[Figure]:
     """Sets of one connection on the disk as it is, beside Redis."""
     where = "one connection"
     pairs = _beside_redis(bench, 1, where, {})
-    return [Figure(where, "sets, against Redis", _ratio(pairs), "x", at_least=Goals.one_ratio)]
+    in_turn = _beside_redis(bench, 1, f"{where}, sync_in_turn", _IN_TURN)
+    return [
+        Figure(where, "sets, against Redis", _ratio(pairs), "x", at_least=Goals.one_ratio),
+        Figure(where, "with sync_in_turn", _ratio(in_turn), "x", at_least=Goals.in_turn_ratio),
+    ]
 
 
 def _beside_redis(

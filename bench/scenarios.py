@@ -143,6 +143,7 @@ class Goals:
     slow_ratio = 1.1
     slow_p99_syncs = 3.0
     one_ratio = 0.7
+    in_turn_ratio = 0.95
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,12 @@ _TWO_WORDS: Final = {
     "key_is_free": ("reject", "free"),
 }
 _FOREVER: Final = ("dedupe_window_ms", "scope_window_ms")  # no limit is called that there
-# The operator chooses a path on the server, not every client that can reach its port.
-_OPERATORS: Final = "archive_to"
-_WHY_OPERATORS: Final = (
-    "is a path on the server and cannot be declared: it is set in the server's configuration file"
-)
+# The operator chooses these, not every client that can reach the server's port.
+_NOT_DECLARED: Final = "cannot be declared: it is set in the server's configuration file"
+_OPERATORS: Final = {
+    "archive_to": f"is a path on the server and {_NOT_DECLARED}",
+    "sync_in_turn": f"is a risk for all other queues and {_NOT_DECLARED}",
+}
 
 
 def read_declaration(config: Config, name: bytes, text: bytes) -> QueueBlock:
@@ -136,9 +137,12 @@ def _problems(table: dict[str, Any]) -> list[str]:
 
 
 def _why_not_declared(key: str) -> str:
-    if key == _OPERATORS:
-        return _WHY_OPERATORS
-    return why_unknown("queue_defaults", key).replace(f", {_OPERATORS}", "")
+    if key in _OPERATORS:
+        return _OPERATORS[key]
+    why = why_unknown("queue_defaults", key)
+    for name in _OPERATORS:
+        why = why.replace(f", {name}", "")
+    return why
 
 
 def _refuse_contradiction(config: Config, name: bytes, declared: QueueBlock) -> None:

@@ -137,6 +137,7 @@ class QueueSettings:
     max_age_ms: int | None = None
     max_queue_age_ms: int | None = None
     sync: Sync = "always"
+    sync_in_turn: bool = False
     confirms_synced: bool = False
     durable: bool = True
     max_leased: int | None = None
@@ -181,6 +182,7 @@ class QueueBlock(_Section):
     max_age_ms: MsOrNone = Field(default=_DEFAULTS.max_age_ms, alias="max_age")
     max_queue_age_ms: MsOrNone = Field(default=_DEFAULTS.max_queue_age_ms, alias="max_queue_age")
     sync: SyncWord = _DEFAULTS.sync
+    sync_in_turn: Truth = _DEFAULTS.sync_in_turn
     confirms_synced: Confirms = Field(default=_DEFAULTS.confirms_synced, alias="confirms")
     durable: Truth = _DEFAULTS.durable
     max_leased: CountOrNone = _DEFAULTS.max_leased
@@ -221,7 +223,10 @@ class QueueBlock(_Section):
 
     def _refuse_disk(self, settings: QueueSettings, where: str) -> None:
         """Raise ValueError if this block, `where`, needs a disk and the queue is in memory."""
-        disk = {"sync": "sync", "confirms_synced": "confirms", "archive_to": "archive_to"}
+        disk = {
+            "sync": "sync", "sync_in_turn": "sync_in_turn", "confirms_synced": "confirms",
+            "archive_to": "archive_to",
+        }  # fmt: skip
         if self.retain:
             disk["retain"] = "retain"
         asked = " and ".join(disk[name] for name in disk if name in self.model_fields_set)

@@ -154,6 +154,7 @@ def policy_of(settings: QueueSettings, children: tuple[bytes, ...] = ()) -> Poli
         max_age_ms=settings.max_age_ms,
         max_queue_age_ms=settings.max_queue_age_ms,
         sync_ms=sync if isinstance(sync, int) else (0 if sync == "always" else -1),
+        sync_in_turn=settings.sync_in_turn,
         confirms_synced=settings.confirms_synced,
         durable=settings.durable,
         max_leased=settings.max_leased,

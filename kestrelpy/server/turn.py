@@ -352,7 +352,8 @@ class Turn:
         meanwhile are next."""
         durable = target.lsn_durable
         target.advance()
-        self._gathering.begin(target, target.lsn_durable - durable, took_s)
+        if target.sync_ms == 0 and target.waiting_stored:
+            self._gathering.begin(target, target.lsn_durable - durable, took_s)
         self._touch_waiting(target)
         self._report_failure(target)
         if self.journal_jobs is not None:

@@ -35,8 +35,8 @@ TESTS_OF_THE_WIRE = (
     "tests/unit/protocol/verbs/test_get.py", "tests/scenario/test_transcripts.py",
 )  # fmt: skip
 TESTS_OF_THE_SERVER = (
-    "tests/unit/server/journals/test_syncs.py", "tests/unit/server/test_turn.py",
-    "tests/unit/server/test_daemon.py",
+    "tests/unit/server/journals/test_syncs.py", "tests/unit/server/journals/test_committer.py",
+    "tests/unit/server/test_turn.py", "tests/unit/server/test_daemon.py",
 )  # fmt: skip
 TESTS_OF_THE_CORE = ("tests/unit/core", "tests/model")
 TESTS_OF_UPKEEP = (

@@ -129,7 +129,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.leases.Leases": {},
     "core.subscription.ready_line.ReadyLine": {},
     "core.log.log.JournalLog": {
-        "archive_to sync_ms": SETTING,
+        "archive_to sync_ms sync_in_turn": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
     },
     "core.index.markers.MarkerIndex": {
@@ -142,7 +142,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.transfer.transfers.Transfers": {},
     "core.log.memory_log.MemoryLog": {
         "lsn_written lsn_stored lsn_durable item_stored lsn_appended": NUMBER,
-        "archive_to": SETTING,
+        "archive_to sync_in_turn": SETTING,
     },
     "core.index.dedupe.Ids": {"_asked _hash _bucket": LAST},
     "core.index.dedupe.Scope": {
@@ -236,6 +236,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "server.journals.syncs.Syncs": {
         "_threads": "sync threads stay until the process ends", "took_us": INSIDE,
+        "_on_threads_until": CLOCK,
     },
     "server.journals.gathering.Gathering": {},
     "server.connections.connection.Connection": {
@@ -337,6 +338,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.subscription_state.ReaderState journal.format.checkpoint.Checkpoint
         core.index.delayed._Entries server.journals.journal_jobs.Pause
         server.reloading.Enforcement server.reloading.Reload server.reloading._Known
+        server.journals.syncs.Sync
     """,
     _OF_AN_ITEM: """
         journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
@@ -448,7 +450,7 @@ _VALUES: Final[dict[str, str]] = {
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
         operations.ports.Site operations.ports.ItemReader
         protocol.ports.Host protocol.ports.Room
-        protocol.ports.Talk protocol.ports.Shell operations.rests.Awaited
+        protocol.ports.Talk protocol.ports.Shell
         operations.ports.Caller operations.ports.Client operations.ports.Shape operations.ports.Work
         protocol.login.Login protocol.login.LoginPort
         protocol.wire.Requests protocol.wire.Script protocol.wire.Wire

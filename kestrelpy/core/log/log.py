@@ -41,6 +41,7 @@ class Log(Protocol):
     """
 
     archive_to: str  # a directory for removed segments; "": they are deleted
+    sync_in_turn: bool  # a sync runs on the loop's thread
 
     @property
     def lsn_written(self) -> int:
@@ -224,6 +225,7 @@ class JournalLog(Records):
         "read_ahead",
         "state",
         "store",
+        "sync_in_turn",
         "sync_ms",
         "waiting_stored",
         "waiting_written",
@@ -244,6 +246,7 @@ class JournalLog(Records):
         self.store = store
         self._journal = store.writer
         self.archive_to = ""
+        self.sync_in_turn = False
         self._gone: Callable[[int, int], None] = lambda first, last: None
         self.read_ahead: ReadAhead | None = store.read_ahead
         self._dirty = dirty

@@ -30,6 +30,7 @@ class MemoryLog:
         "lsn_written",
         "no_room",
         "read_ahead",
+        "sync_in_turn",
         "waiting_stored",
         "waiting_written",
     )  # fmt: skip
@@ -41,6 +42,7 @@ class MemoryLog:
         self.item_stored = _ALWAYS
         self.lsn_appended = 0
         self.archive_to = ""
+        self.sync_in_turn = False
         self.read_ahead: ReadAhead | None = None
         self.failure: Exception | None = None
         self.no_room = ""

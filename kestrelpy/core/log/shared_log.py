@@ -58,6 +58,14 @@ class SharedLog(Records):
         self.base.archive_to = directory
 
     @property
+    def sync_in_turn(self) -> bool:
+        return self.base.sync_in_turn
+
+    @sync_in_turn.setter
+    def sync_in_turn(self, is_on: bool) -> None:
+        """Has no effect: the queue decides this."""
+
+    @property
     def identity(self) -> bytes:
         return self.base.identity
 

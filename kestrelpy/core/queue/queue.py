@@ -422,6 +422,7 @@ class Queue(QueueState):
     def _tell_log(self, readable: IdSet | None = None) -> None:
         """Give the policy's settings to the log; a queue in memory leaves no items to its log."""
         self.log.archive_to = self.policy.archive_to
+        self.log.sync_in_turn = self.policy.sync_in_turn
         in_memory = self.log.read_ahead is None
         self.reader.residency.limit(UNLIMITED if in_memory else self.policy.max_memory_bytes)
         self.retention.begin(readable)

@@ -4,6 +4,8 @@
                                               │
              `finished`, file by file ◀── [x][x][x]        one list of results for all threads
 
+A journal may be synced in the turn instead (`sync_in_turn`): then the loop itself is the thread.
+
 The threads share both lists: a file that hangs holds up itself alone while another thread is there,
 and the loop is told once for many results.
 
@@ -31,6 +33,11 @@ log = logging.getLogger("kestrelpy.syncs")
 THREADS_MAX: Final = 8
 # A thread with more to sync tells the loop of its results this often, and when it rests.
 TELL_SECONDS: Final = 0.001
+# Syncs in the turn: this long in each turn, the others run on threads. After one that took
+# SLOW_SECONDS all run on threads for SLOW_PAUSE_SECONDS.
+IN_TURN_SECONDS: Final = 0.003
+SLOW_SECONDS: Final = 0.01
+SLOW_PAUSE_SECONDS: Final = 60.0
 # How many results one callback of the loop reports: some milliseconds of its time.
 REPORTED_MAX: Final = 128
 
@@ -74,6 +81,7 @@ class Syncs:
         self._threads = 0
         self._busy = 0
         self._is_told = False
+        self._on_threads_until = 0.0
         self.in_flight = 0
         self.took_us = Histogram()
 
@@ -85,9 +93,27 @@ class Syncs:
     def start(self) -> None:
         """Begin the syncs added since the last call."""
         if self._added:
-            self._todo.extend(self._added)
-            self._added.clear()
+            added, self._added = self._added, []
+            here = any(sync.target.sync_in_turn for sync in added) and self._sync_here(added)
+            self._todo.extend(added)
             self._wake()
+            if here:
+                self._end(here)
+
+    def _sync_here(self, added: list[Sync]) -> list[Sync]:
+        """Take those that are to be synced in the turn, sync and return them."""
+        here: list[Sync] = []
+        until = clock.elapsed() + IN_TURN_SECONDS
+        for sync in [sync for sync in added if sync.target.sync_in_turn]:
+            now = clock.elapsed()
+            if now >= until or now < self._on_threads_until:
+                break
+            added.remove(sync)
+            sync.run()
+            here.append(sync)
+            if sync.took_s >= SLOW_SECONDS:
+                self._on_threads_until = clock.elapsed() + SLOW_PAUSE_SECONDS
+        return here
 
     def _wake(self) -> None:
         """Wake a thread for each sync, as far as there are so many."""
@@ -139,14 +165,20 @@ class Syncs:
 
     def _take_results(self) -> None:
         self._is_told = False  # first: a result that comes from here on is told again
-        is_reporting = bool(self._unreported)
+        ended: list[Sync] = []
         while self._results:
             sync = self._results.popleft()
             if sync is None:
                 self._busy -= 1
             else:
-                self._unreported.append(sync)
+                ended.append(sync)
         self._wake()  # a thread may have rested just before a sync was added
+        self._end(ended)
+
+    def _end(self, ended: list[Sync]) -> None:
+        """Report these, after those that ended before."""
+        is_reporting = bool(self._unreported)
+        self._unreported.extend(ended)
         if not is_reporting:
             self._report()
 

@@ -16,11 +16,12 @@ from tests.unit.config.test_mistakes import WRONG_VALUES
 from tests.unit.config.test_settings_anything import JUNK, toml
 
 KEYS = [field.alias or name for name, field in QueueBlock.model_fields.items()]
-DECLARABLE = [key for key in KEYS if key != "archive_to"]
+OPERATORS = ("archive_to", "sync_in_turn")
+DECLARABLE = [key for key in KEYS if key not in OPERATORS]
 WRONG = [
     (setting, allowed)
     for section, setting, allowed in WRONG_VALUES
-    if section == "queue_defaults" and not setting.startswith("archive_to")
+    if section == "queue_defaults" and not setting.startswith(OPERATORS)
 ]
 
 
@@ -74,6 +75,7 @@ def test_all_mistakes_are_reported_but_only_the_first_of_very_many() -> None:
         ("a." * 30_000 + "b = 1", "declaration is not a table of settings: there are too many"),
         ('archive_to = "/tmp"', 'declaration: archive_to = "/tmp" is a path on the server and can'),
         ('archive_to = "none"', "declaration: archive_to"),
+        ("sync_in_turn = true", "declaration: sync_in_turn = true is a risk for all other queues"),
         (
             'durable = false\nsync = "never"\nconfirms = "synced"',
             "declaration is refused: sync and confirms cannot be set with durable = false: a qu",

@@ -56,6 +56,7 @@ WRONG_VALUES = [
     ("queue_defaults", 'max_queue_age = "forever"', 'or "none"'),
     ("queue_defaults", 'sync = "none"', '"always", "never" or a duration'),
     ("queue_defaults", "sync = 5", '"always", "never" or a duration'),
+    ("queue_defaults", 'sync_in_turn = "yes"', "true or false"),
     ("queue_defaults", 'confirms = "always"', '"written" or "synced"'),
     ("queue_defaults", 'durable = "false"', "true or false"),
     ("queue_defaults", "max_leased = 0", 'or "none"'),

@@ -69,6 +69,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         max_age_ms=None,
         max_queue_age_ms=None,
         sync="always",
+        sync_in_turn=False,
         confirms_synced=False,
         durable=True,
         max_leased=None,
@@ -141,6 +142,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         fanout_only = true
         fanout_create = false
         archive_to = "archive"
+        sync_in_turn = true
         """
     )
 
@@ -188,6 +190,7 @@ def test_every_setting_of_a_file_is_taken(file: Path) -> None:
         max_age_ms=4000,
         max_queue_age_ms=300_000,
         sync=200,
+        sync_in_turn=True,
         confirms_synced=True,
         durable=True,
         max_leased=6,

@@ -22,6 +22,7 @@ def test_the_defaults_are_those_of_the_spec() -> None:
     assert not policy.discard_old_when_full
     assert policy.sync_ms == 0
     assert not policy.confirms_synced
+    assert not policy.sync_in_turn
 
 
 def test_a_policy_is_frozen() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +18,7 @@ from kestrelpy.server.journals import gathering, later_syncs
 from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from kestrelpy.server.turn import Turn
 from tests.support.disk_harness import DiskHarness, HandLoop
-from tests.support.disks import HeldDisk
+from tests.support.disks import HeldDisk, HeldHandle
 from tests.support.running import running
 
 
@@ -127,6 +129,34 @@ async def test_a_set_that_came_during_a_sync_has_the_next_one(
         disk.go.set()
         assert await first.line() == b"STORED\r\n"
         assert await second.line() == b"STORED\r\n"
+
+
+async def test_with_sync_in_turn_no_thread_syncs_and_stored_waits_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.journals.syncs.SLOW_SECONDS", 3600.0)
+    disk = HeldDisk()
+    threads: set[str] = set()
+    is_noting: list[bool] = []
+    sync = HeldHandle.sync
+
+    def noted(handle: HeldHandle) -> None:
+        if is_noting:
+            threads.add(threading.current_thread().name)
+        sync(handle)
+
+    config = "[queue_defaults]\nsync_in_turn = true\n"
+    with mock.patch.object(HeldHandle, "sync", noted):
+        async with running(tmp_path, disk, config) as server:
+            peer = await server.client()
+            assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+            syncs = disk.syncs
+            is_noting.append(True)
+            for _ in range(3):
+                assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+            is_noting.clear()
+            assert disk.syncs >= syncs + 3
+            assert threads == {threading.current_thread().name}
 
 
 @pytest.fixture
@@ -430,6 +460,23 @@ def test_records_without_a_waiter_have_a_turn_when_their_time_has_come(life: Dis
     turn._sync_later(life.log)
     assert life.log.awaited_lsn == life.log.lsn_appended
     assert len(loop.soon) == 1
+
+
+@pytest.mark.parametrize(
+    ("sync_ms", "is_awaited", "gathers"),
+    [(0, True, True), (0, False, False), (400, True, False), (-1, True, False)],
+)
+def test_only_a_sync_that_clients_waited_for_is_followed_by_a_gathering(
+    life: DiskHarness, sync_ms: int, is_awaited: bool, gathers: bool
+) -> None:
+    turn, _ = turn_of(life)
+    life.commit()
+    gathering = Mock()
+    turn._gathering = gathering
+    life.log.sync_ms = sync_ms
+    life.log.waiting_stored = {Mock(is_touched=True)} if is_awaited else set()
+    turn.synced(life.log, 1.0)
+    assert gathering.begin.called is gathers
 
 
 def test_a_new_segment_has_a_turn_that_writes_to_it(life: DiskHarness) -> None:

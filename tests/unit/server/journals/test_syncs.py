@@ -13,7 +13,14 @@ import pytest
 from journal.store import SyncJob
 from kestrelpy.core import JournalLog
 from kestrelpy.server.journals import syncs as module
-from kestrelpy.server.journals.syncs import REPORTED_MAX, THREADS_MAX, Syncs
+from kestrelpy.server.journals.syncs import (
+    IN_TURN_SECONDS,
+    REPORTED_MAX,
+    SLOW_PAUSE_SECONDS,
+    SLOW_SECONDS,
+    THREADS_MAX,
+    Syncs,
+)
 
 
 class Loop:
@@ -69,12 +76,12 @@ class Journals:
         assert took_s >= 0
         self.reported.append(cast(Any, target).number)
 
-    def add(self, number: int, file: File) -> None:
+    def add(self, number: int, file: File, in_turn: bool = False) -> None:
         def finish_sync(error: OSError | None) -> None:
             self.errors[number] = error
 
         journal = SimpleNamespace(finish_sync=finish_sync, folder=str(number))
-        target = SimpleNamespace(number=number, journal=journal)
+        target = SimpleNamespace(number=number, journal=journal, sync_in_turn=in_turn)
         self.syncs.add(cast(Any, target), SyncJob([file], []))
 
     def wait_for(self, count: int) -> None:
@@ -225,3 +232,75 @@ def test_an_error_after_one_report_leaves_the_others(
     assert by_hand.reported == [1, 2]
     assert by_hand.syncs.in_flight == 0
     assert "after a sync of 0" in caplog.text
+
+
+# -- in the turn --------------------------------------------------------------------------------
+
+
+def test_a_sync_in_the_turn_is_reported_before_the_turn_goes_on(by_hand: Journals) -> None:
+    file, other = File(), File()
+    by_hand.add(1, file, in_turn=True)
+    by_hand.add(2, other)
+    by_hand.syncs.start()
+    assert by_hand.reported == [1]
+    assert (file.syncs, other.syncs) == (1, 0)
+    assert by_hand.syncs.in_flight == 1
+    run_one_thread(by_hand)
+    by_hand.loop.turn()
+    assert by_hand.reported == [1, 2]
+    assert file.syncs == 1
+
+
+def test_an_error_in_the_turn_is_the_error_of_its_file(by_hand: Journals) -> None:
+    bad = File(OSError(errno.EIO, "Input/output error"))
+    by_hand.add(1, bad, in_turn=True)
+    by_hand.add(2, File(), in_turn=True)
+    by_hand.syncs.start()
+    assert by_hand.errors == {1: bad.error, 2: None}
+    assert bad.syncs == 1
+
+
+def test_after_a_slow_sync_in_the_turn_they_run_on_threads_for_a_while(
+    by_hand: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module.clock, "elapsed", lambda: now[0])
+    slow = File()
+
+    def sync() -> None:
+        now[0] += SLOW_SECONDS
+
+    monkeypatch.setattr(slow, "sync", sync)
+    by_hand.add(1, slow, in_turn=True)
+    by_hand.add(2, File(), in_turn=True)
+    by_hand.syncs.start()
+    assert by_hand.reported == [1]
+    now[0] += SLOW_PAUSE_SECONDS / 2
+    by_hand.add(3, File(), in_turn=True)
+    by_hand.syncs.start()
+    assert by_hand.reported == [1]
+    run_one_thread(by_hand)
+    by_hand.loop.turn()
+    assert by_hand.reported == [1, 2, 3]
+
+    now[0] += SLOW_PAUSE_SECONDS
+    by_hand.add(4, File(), in_turn=True)
+    by_hand.syncs.start()
+    assert by_hand.reported == [1, 2, 3, 4]
+
+
+def test_a_turn_syncs_for_a_bounded_time(
+    by_hand: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module.clock, "elapsed", lambda: now[0])
+
+    def sync(file: File) -> None:
+        now[0] += IN_TURN_SECONDS / 4
+
+    monkeypatch.setattr(File, "sync", sync)
+    for number in range(10):
+        by_hand.add(number, File(), in_turn=True)
+    by_hand.syncs.start()
+    assert len(by_hand.reported) in (4, 5)
+    assert len(by_hand.syncs._todo) == 10 - len(by_hand.reported), "the others are for threads"
