@@ -444,7 +444,7 @@ _VALUES: Final[dict[str, str]] = {
         core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
         operations.ports.Site operations.ports.ItemReader
         protocol.ports.Host protocol.ports.Room
-        protocol.ports.Talk protocol.ports.Shell operations.rests.Awaited
+        protocol.ports.Talk protocol.ports.Shell
         operations.ports.Caller operations.ports.Client operations.ports.Shape operations.ports.Work
         protocol.login.Login protocol.login.LoginPort
         protocol.wire.Requests protocol.wire.Script protocol.wire.Wire
