@@ -18,10 +18,13 @@ WHY_PURE: Final = {
 }
 
 # Tests that only the pure Python can run: by the beginning of their names.
+_NO_SOURCES: Final = "it looks at the sources, which are not where the wheel is tested"
 _NO_COPY: Final = "it copies a whole world, and objects of compiled classes have no copies"
 PURE_ONLY: Final[dict[str, str]] = {
     "tests/model/test_once_machine.py": _NO_COPY,
     "tests/model/test_readers_machine.py": _NO_COPY,
+    "tests/unit/test_compiled.py::test_every": _NO_SOURCES,
+    "tests/unit/test_compiled.py::test_no_face": _NO_SOURCES,
     "tests/unit/journal/format/test_format.py::test_the_drawing_of_the_frame": (
         "a compiled module has no docstring"
     ),

@@ -30,7 +30,7 @@ One rule: a command object is well formed; a malformed request becomes a `Bad` w
 from __future__ import annotations
 
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from kestrelpy.core import Delay
 from kestrelpy.operations import parent_of
@@ -45,6 +45,9 @@ class Ending(Enum):
     CONFIRM = "close"
     GIVE_BACK = "abort"
     DEFER = "defer"
+
+
+_ENDINGS: Final = tuple((each.value, each) for each in Ending)
 
 
 class Target:
@@ -82,21 +85,18 @@ class Target:
         self.view = view
         self.wait_ms = wait_ms
         self.ending: Ending | None = None
-        for ending in Ending:
-            if ending.value in options:
+        for word, ending in _ENDINGS:
+            if word in options:
                 self.ending = ending
         self.is_plain = not (self.parent or view or key or begin)
 
     def sent_as(self, raw: bytes) -> Target:
         """Return the same target for a line that was sent in another form."""
-        made = Target.__new__(Target)
-        made.raw, made.name, made.options = raw, self.name, self.options
-        made.opens, made.peeks, made.dead, made.full = self.opens, self.peeks, self.dead, self.full
-        made.lease_ms, made.why, made.view = self.lease_ms, self.why, self.view
-        made.wait_ms, made.ending, made.delay = self.wait_ms, self.ending, self.delay
-        made.key, made.parent, made.once = self.key, self.parent, self.once
-        made.begin, made.at_version = self.begin, self.at_version
-        made.is_plain = self.is_plain
+        made = Target(
+            raw, self.name, self.options, self.wait_ms, self.view, NO_TOKENS, self.delay, self.key,
+            self.once, self.begin, self.at_version,
+        )  # fmt: skip
+        made.full, made.lease_ms, made.why = self.full, self.lease_ms, self.why
         return made
 
     @property
@@ -138,13 +138,10 @@ class StoreLine:
 
     def naming(self, varies: Cut) -> StoreLine:
         """Return the same line with another id, key, version or token."""
-        made = StoreLine.__new__(StoreLine)
-        made.target, made.verb, made.flags = self.target, self.verb, self.flags
-        made.expiry, made.size, made.noreply = self.expiry, self.size, self.noreply
-        made.scope, made.epoch, made.declares = self.scope, self.epoch, False
-        made.is_plain = self.is_plain
-        made.lives_ms = 0
-        made.form = None
+        made = StoreLine(
+            self.target, self.verb, self.flags, self.expiry, self.size, self.noreply, self.expected
+        )
+        made.declares, made.is_plain = False, self.is_plain
         _, made.id, made.key, made.expected, handoff = varies
         made.handoff = self.handoff if handoff is None else handoff
         return made

@@ -23,6 +23,7 @@ from journal.format.segment import (
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     SegmentHeader,
+    Tally,
     decode_counts,
     segment_name,
     segment_number,
@@ -325,3 +326,12 @@ def test_a_file_that_is_no_segment_has_no_journal() -> None:
     assert find_identity(b"", 1) == 0
     assert find_identity(b"some text\n" * 400, 1) == 0
     assert find_identity(bytes(segment(number=4).data), 5) == 0
+
+
+def test_a_copy_of_a_tally_has_all_of_it_and_counts_on_its_own() -> None:
+    tally = Tally(item_first=3, item_last=9, place_first=3, place_last=11, time_min=5, time_max=7)
+    tally.counts[Kind.PUT] = 2
+    copied = tally.copy()
+    assert copied == tally
+    copied.counts[Kind.PUT] += 1
+    assert tally.counts[Kind.PUT] == 2
