@@ -76,7 +76,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "journal.write.preallocation.Preallocation": {
         "number _failed": NUMBER,
-        "waiting recycled _has_folder": ON_DISK,
+        "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
     },
     "journal.compaction.maintenance.Maintenance": {
