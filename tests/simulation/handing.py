@@ -114,7 +114,8 @@ class Hands:
             was_taken = "until a restart" not in why  # else it was refused, and is held as before
             if was_taken and hand is not None and talk.held is hand.old:
                 talk.held = None
-                talk.lends_failed |= self._may_be_full(request)  # then it is held as before
+                if self._may_be_full(request):  # then it is held as before
+                    talk.lends_failed_us = request.left_us
             return
         ledger.not_stored(new)
         is_mistaken = "do not go to" in why

@@ -416,13 +416,13 @@ class Ledger:
                 book.failed_us = book.failed_us or now
             book.opens_lost += request.lends
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
-            talk.lends_failed |= request.lends
+            talk.lends_failed_us = now if request.lends else talk.lends_failed_us
         elif "was deleted" in reply.error and (
             book.is_being_deleted or book.deleted_us >= request.arrived_us
         ):
             book.opens_lost += request.lends
             book.takes_lost += request.takes or (request.ending == "close" and held is None)
-            talk.lends_failed |= request.lends
+            talk.lends_failed_us = now if request.lends else talk.lends_failed_us
         elif self.is_leaving and request.lends and "the server stops" in reply.error:
             pass  # a wait over HTTP is answered when the server ends
         elif request.item is not None and self.is_refused_for_now(reply):
@@ -544,6 +544,9 @@ class Ledger:
         """close, abort or defer went well: for what this connection held, if anything."""
         thing, now = talk.held, request.left_us
         if thing is None or talk.held_queue != book.name:
+            # Sent before the error of its open came, it may have confirmed what nobody saw.
+            is_blind = request.ending == "close" and request.arrived_us < talk.lends_failed_us
+            book.takes_lost += is_blind
             return
         talk.held = None
         deleted = book.deleted_us >= talk.held_arrived_us

@@ -172,7 +172,7 @@ class Talk:
         self.over_us = 0  # ... and surely is then
         self.at_end = False
         self.overdue: set[str] = set()  # a hand-off was told that its lease is over: a close may be
-        self.lends_failed = False  # an open, or a refused hand-off, had the error of its journal
+        self.lends_failed_us = 0  # when an open, or a refused hand-off, had its journal's error
         self.held_to_end = False  # it surely held something when its client said no more
         self.is_over = False
         self.told: list[Request] = []  # answered, for the client to see
@@ -180,7 +180,7 @@ class Talk:
     @property
     def may_hold(self) -> bool:
         """May an open be refused because something is open?"""
-        return self.held is not None or self.lends_failed
+        return self.held is not None or self.lends_failed_us > 0
 
     def parse(self) -> Request | None:
         """The next request that has its whole answer; raises NotWellFormed."""
