@@ -291,7 +291,8 @@ class Book:
         return not (
             any(each.ending and each.queue == self.name for each in talk.asked)
             or talk.at_end
-            or now_us - request.arrived_us >= (request.lease_us or self.rules.lease_us)
+            or now_us - request.arrived_us
+            >= (request.lease_us or self.rules.lease_us) - EARLY_US
             or request.arrived_us <= self.last_wipe_us
         )
 

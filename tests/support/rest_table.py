@@ -310,7 +310,7 @@ _UNWRITTEN: Final[dict[str, dict[str, str]]] = {
         "_dirty _is_dirty": "it has something to write, and nobody writes it"
     },
     "journal.write.group_commit.GroupCommit": {"lsn_appended": ELSEWHERE},
-    "journal.write.writer.Journal": {"_flushed": ELSEWHERE},
+    "journal.write.writer.Journal": {"_flushed _pending": ELSEWHERE},
 }
 
 _JOB: Final = "a job, or what it reads: it ends with it"

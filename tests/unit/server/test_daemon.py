@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kestrelpy.compiled import KIND
 from kestrelpy.server import clock
 from kestrelpy.server.daemon import StartError
 from tests.support.disks import HeldDisk
@@ -248,7 +249,7 @@ async def test_the_first_line_counts_queues_and_items_and_times_a_sync(
     async with running(tmp_path) as server:
         [ready] = [line for line in server.lines if line.startswith("ready: ")]
         assert f" 1 queues, {count} items, " in ready
-        assert ready.endswith(" ms")
+        assert ready.endswith(f" ms, {KIND}")
 
 
 async def test_a_reload_says_how_many_connections_there_may_be(tmp_path: Path) -> None:
