@@ -77,5 +77,5 @@ def _with_access(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(**options)
 
     whole = signature.replace(parameters=[*signature.parameters.values(), *_OPTIONS])
-    run.__signature__ = whole  # type: ignore[attr-defined]
+    vars(run)["__signature__"] = whole  # where inspect.signature, and so Typer, looks first
     return run

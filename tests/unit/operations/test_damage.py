@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from journal.errors import Damage
+from journal.errors import Damage, DamageKind
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.operations.damage import KEPT_MAX, DamageFound
 
 
-def damage(kind: str, at: int = 0) -> Damage:
-    return Damage(kind, "/srv/q/1.seg", at, at + 8, "not a whole record", 1, 1)  # type: ignore[arg-type]
+def damage(kind: DamageKind, at: int = 0) -> Damage:
+    return Damage(kind, "/srv/q/1.seg", at, at + 8, "not a whole record", 1, 1)
 
 
 def test_damage_is_kept_with_its_sentence_and_the_wall_time() -> None:

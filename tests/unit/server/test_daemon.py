@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -276,7 +277,7 @@ async def test_a_client_that_reads_nothing_is_cut_off_when_the_drain_is_over(
         await deaf.ask(b"set jobs 0 0 4000000\r\n" + bytes(4_000_000) + b"\r\n")
         deaf.writer.write(b"get jobs/peek\r\n" * 100)
         await deaf.reader.readexactly(1)
-        deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        cast(asyncio.Transport, deaf.writer.transport).pause_reading()
         daemon = server.daemon
         assert daemon is not None
         await daemon.stop()

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from tests.support.daemon import DaemonProcess
 
-WIDE = {"width": 1280, "height": 900}
-NARROW = {"width": 375, "height": 720}
+WIDE: ViewportSize = {"width": 1280, "height": 900}
+NARROW: ViewportSize = {"width": 375, "height": 720}
 PATIENCE_MS = 20_000
 CONFIG = """
 [queues.pay]
@@ -63,11 +63,7 @@ def page(browser: Browser, daemon: DaemonProcess) -> Iterator[Page]:
 
 def watched_page(browser: Browser, home: str) -> Iterator[Page]:
     """A page of a new context, which complains of nothing."""
-    context = browser.new_context(
-        viewport=WIDE,
-        base_url=home,
-        ignore_https_errors=True,  # type: ignore[arg-type]
-    )
+    context = browser.new_context(viewport=WIDE, base_url=home, ignore_https_errors=True)
     context.set_default_timeout(PATIENCE_MS)
     found, errors, asked = context.new_page(), list[str](), list[str]()
     found.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -181,7 +182,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]
 QUEUES, REASONED, REASONS = 10_000, 100_000, 5_000
 
 
-def send_all(wire, lines: bytes, count: int, answer: bytes = b"STORED\r\n") -> None:  # type: ignore[no-untyped-def]
+def send_all(
+    wire: socket.socket, lines: bytes, count: int, answer: bytes = b"STORED\r\n"
+) -> None:
     """Send lines in portions, and wait for their answers."""
     got, view, size = 0, memoryview(lines), 1 << 15
     rest = b""

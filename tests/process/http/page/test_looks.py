@@ -6,6 +6,7 @@ The pictures go to build/screenshots, which git ignores.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -43,12 +44,12 @@ def filled(daemon: DaemonProcess) -> DaemonProcess:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_accessible_in_both_widths(
-    page: Page, filled: DaemonProcess, scheme: str
+    page: Page, filled: DaemonProcess, scheme: Literal["light", "dark"]
 ) -> None:
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     PICTURES.mkdir(parents=True, exist_ok=True)
     for size, word in ((WIDE, "wide"), (NARROW, "narrow")):
-        page.set_viewport_size(size)  # type: ignore[arg-type]
+        page.set_viewport_size(size)
         for name in PAGES:
             show(page, name)
             found = Axe().run(page)
@@ -60,7 +61,7 @@ def test_every_page_is_accessible_in_both_widths(
 
 
 def test_a_dialog_is_accessible_and_a_sheet_on_a_phone(page: Page, filled: DaemonProcess) -> None:
-    page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+    page.set_viewport_size(NARROW)
     show(page, "queues/letters/dead")
     page.get_by_role("button", name="Purge…").click()
     expect(page.get_by_text("2 dead letters are removed for good.")).to_be_visible()
@@ -73,7 +74,7 @@ def test_a_dialog_is_accessible_and_a_sheet_on_a_phone(page: Page, filled: Daemo
 
 
 def test_the_tab_that_is_open_is_in_sight_on_a_phone(page: Page, filled: DaemonProcess) -> None:
-    page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+    page.set_viewport_size(NARROW)
     for name in ("settings", "now"):
         show(page, f"queues/jobs/{name}")
         tab = page.locator(".tabs [aria-current]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.http.live.troubles import Trouble
+from kestrelpy.http.live.troubles import Level, Trouble
 from kestrelpy.http.live.verdict import (
     LINES_MAX,
     Line,
@@ -22,8 +22,8 @@ def seen(server: ServerState, now_ms: int = 5) -> list[Line]:
     return lines.lines
 
 
-def trouble(level: str, since_ms: int) -> Trouble:
-    return Trouble(level, "paused", "paused", "now", since_ms)  # type: ignore[arg-type]
+def trouble(level: Level, since_ms: int) -> Trouble:
+    return Trouble(level, "paused", "paused", "now", since_ms)
 
 
 def test_no_trouble_is_well() -> None:
