@@ -181,12 +181,13 @@ async def test_after_a_slow_sync_a_batch_waits_for_the_clients_just_answered(
         second.writer.write(b"set jobs 0 0 1\r\nc\r\n")
         for _ in range(20):
             await other.ask(b"version\r\n")
-        syncs = disk.syncs
+        syncs, writes = disk.syncs, disk.writes
         disk.go.set()
         assert await first.line() == b"STORED\r\n"
         for _ in range(20):
             await other.ask(b"version\r\n")
         assert second.has_heard_nothing()
+        assert disk.writes == writes, "its record is not even written"
 
         first.writer.write(b"set jobs 0 0 1\r\nd\r\n")
         assert await first.line() == b"STORED\r\n"
