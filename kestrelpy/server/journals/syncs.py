@@ -188,8 +188,8 @@ class Syncs:
             sync = self._unreported.popleft()
             self.in_flight -= 1
             self.took_us.add(int(sync.took_s * 1_000_000))
-            sync.target.journal.finish_sync(sync.error)
             try:
+                sync.target.journal.finish_sync(sync.error)
                 self._finished(sync.target, sync.took_s)
             except Exception:  # a bug: the others are reported
                 log.exception("after a sync of %s", sync.target.journal.folder)

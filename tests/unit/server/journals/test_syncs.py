@@ -215,17 +215,23 @@ def test_of_many_results_some_are_reported_in_each_callback(by_hand: Journals) -
     ]  # fmt: skip
 
 
-def test_an_error_after_one_report_leaves_the_others(
-    by_hand: Journals, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("where", ["journal", "turn"])
+def test_an_error_at_one_report_leaves_the_others(
+    by_hand: Journals, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     def finished(target: Any, took_s: float) -> None:
         if target.number == 0:
             raise RuntimeError("a bug")
         by_hand.reported.append(target.number)
 
+    def finish_sync(error: OSError | None) -> None:
+        raise RuntimeError("a bug")
+
     monkeypatch.setattr(by_hand.syncs, "_finished", finished)
     for number in range(3):
         by_hand.add(number, File())
+    if where == "journal":
+        cast(Any, by_hand.syncs._added[0].target).journal.finish_sync = finish_sync
     by_hand.syncs.start()
     run_one_thread(by_hand)
     by_hand.loop.turn()
