@@ -19,7 +19,7 @@ from kestrelpy.server.process import SWITCH_SECONDS, SWITCH_SECONDS_HURRIED
 from kestrelpy.server.turn import Turn
 from tests.support.disk_harness import DiskHarness, HandLoop
 from tests.support.disks import HeldDisk, HeldHandle
-from tests.support.running import running
+from tests.support.running import Peer, Running, running
 
 
 async def test_stored_is_not_said_before_the_sync_has_finished(tmp_path: Path) -> None:
@@ -107,6 +107,22 @@ async def test_sets_that_come_together_share_one_sync(tmp_path: Path) -> None:
         assert disk.syncs - before <= 50
 
 
+async def a_set_during_a_sync(server: Running, disk: HeldDisk) -> list[Peer]:
+    """Hold up the sync of a first client's set; a second one sends a set meanwhile.
+
+    Return both, and a third client that waits for nothing.
+    """
+    first, second, other = [await server.client() for _ in range(3)]
+    await first.ask(b"set jobs 0 0 1\r\na\r\n")
+    disk.go.clear()
+    first.writer.write(b"set jobs 0 0 1\r\nb\r\n")
+    await other.ask(b"version\r\n")
+    second.writer.write(b"set jobs 0 0 1\r\nc\r\n")
+    for _ in range(20):
+        await other.ask(b"version\r\n")
+    return [first, second, other]
+
+
 async def test_a_set_that_came_during_a_sync_has_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,14 +131,7 @@ async def test_a_set_that_came_during_a_sync_has_the_next_one(
     monkeypatch.setattr(later_syncs, "LAZY_SECONDS", 3600.0)
     disk = HeldDisk()
     async with running(tmp_path, disk) as server:
-        first, second, other = [await server.client() for _ in range(3)]
-        await first.ask(b"set jobs 0 0 1\r\na\r\n")
-        disk.go.clear()
-        first.writer.write(b"set jobs 0 0 1\r\nb\r\n")
-        await other.ask(b"version\r\n")
-        second.writer.write(b"set jobs 0 0 1\r\nc\r\n")
-        for _ in range(20):
-            await other.ask(b"version\r\n")
+        first, second, _ = await a_set_during_a_sync(server, disk)
         assert first.has_heard_nothing()
         assert second.has_heard_nothing()
 
@@ -173,14 +182,7 @@ async def test_after_a_slow_sync_a_batch_waits_for_the_clients_just_answered(
 ) -> None:
     disk = HeldDisk()
     async with running(tmp_path, disk) as server:
-        first, second, other = [await server.client() for _ in range(3)]
-        await first.ask(b"set jobs 0 0 1\r\na\r\n")
-        disk.go.clear()
-        first.writer.write(b"set jobs 0 0 1\r\nb\r\n")
-        await other.ask(b"version\r\n")
-        second.writer.write(b"set jobs 0 0 1\r\nc\r\n")
-        for _ in range(20):
-            await other.ask(b"version\r\n")
+        first, second, other = await a_set_during_a_sync(server, disk)
         syncs, writes = disk.syncs, disk.writes
         disk.go.set()
         assert await first.line() == b"STORED\r\n"

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import cast
 
 import pytest
 
 from kestrelpy.core import JournalLog
 from kestrelpy.server.journals.gathering import SECONDS_MAX, SHARE, SLOW_SECONDS, Gathering
+from tests.support.timers import TimerLoop
 
 SLOW = 2 * SLOW_SECONDS
-
-
-class Timer:
-    """A timer that rings when the test says so."""
-
-    def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
-        self.seconds = seconds
-        self.ring = ring
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
 
 
 class Log:
@@ -37,15 +25,12 @@ class Bench:
     """A gathering, with one log, its timers, and what became due."""
 
     def __init__(self) -> None:
-        self.timers: list[Timer] = []
+        loop = TimerLoop()
+        self.timers = loop.timers
         self.due: list[JournalLog] = []
-        self.gathering = Gathering(cast(asyncio.AbstractEventLoop, self), self.due.append)
+        self.gathering = Gathering(cast(asyncio.AbstractEventLoop, loop), self.due.append)
         self.log = Log()
         self.target = cast(JournalLog, self.log)
-
-    def call_later(self, seconds: float, ring: Callable[..., None], *args: object) -> Timer:
-        self.timers.append(Timer(seconds, lambda: ring(*args)))
-        return self.timers[-1]
 
     def holds(self) -> bool:
         return self.gathering.holds(self.target)
