@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from journal.errors import NewerFormat
 from journal.format.kinds import Tag
-from journal.format.meta import Meta, decode_meta, encode_meta
+from journal.format.meta import Meta, decode_meta, encode_meta, ended, ended_bytes
 
 U64 = st.integers(0, (1 << 64) - 1)
 # A strategy for each tag's own type.
@@ -57,3 +57,12 @@ def test_an_unknown_tag_below_128_is_newer_and_one_from_128_on_is_passed_over() 
     with pytest.raises(NewerFormat, match="meta tag 99 is not known"):
         decode_meta(struct.pack("<BH", 99, 2) + b"ab" + known)
     assert decode_meta(struct.pack("<BH", 200, 2) + b"ab" + known) == {Tag.KEY: b"key"}
+
+
+@pytest.mark.parametrize("body_bytes", [0, 1, 255, (1 << 24) - 1, 1 << 24, 1 << 40])
+def test_the_end_of_an_item_says_the_size_of_its_body(body_bytes: int) -> None:
+    assert ended_bytes(*ended(3, body_bytes)) == body_bytes
+
+
+def test_an_end_with_other_meta_alone_ends_no_bytes() -> None:
+    assert ended_bytes(3, encode_meta({Tag.DEADLINE_MS: 5})) == 0
