@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any, cast
 
 import pytest
@@ -74,3 +75,25 @@ async def test_logins_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         await users.check("anna", b"letmein", "peer")
     assert await asyncio.gather(*waits) == [None, None]
     assert await users.check("anna", b"letmein", "peer") is not None
+
+
+async def test_an_end_does_not_wait_for_a_check_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go, ended = threading.Event(), threading.Event(), list[bool]()
+
+    def is_secret(secret: bytes, stored: str) -> bool:
+        began.set()
+        go.wait(20)
+        ended.append(True)
+        return True
+
+    monkeypatch.setattr(module, "is_secret", is_secret)
+    users = logins(monkeypatch)
+    check = asyncio.ensure_future(users.check("anna", b"letmein", "peer"))
+    while not began.is_set():
+        await asyncio.sleep(0)
+
+    users.close()
+
+    assert not ended
+    go.set()
+    assert await check is not None

@@ -177,6 +177,17 @@ def test_the_oldest_of_those_that_wait_is_that_with_the_lowest_place() -> None:
     assert keys.oldest() == ((4, 8, 5), B)
 
 
+def test_who_is_first_of_a_row_after_another_is_found_by_its_place_and_not_its_number() -> None:
+    keys = KeyLocks()
+    for id_, place in (1, 1), (2, 8), (3, 9):
+        keys.claim(id_, place, 5, A)
+    assert keys.oldest() == ((2, 8, 5), A)
+
+    keys.end(2, A, 5)
+
+    assert keys.oldest() == ((3, 9, 5), A)
+
+
 @pytest.mark.parametrize("rivals", ["one", "each"])
 def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str) -> None:
     """One value blocks all of them, or each is blocked by a value of its own."""

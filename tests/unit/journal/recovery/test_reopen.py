@@ -7,7 +7,10 @@ from random import Random
 
 import pytest
 
-from tests.support.journals import Writer, bodies, fresh, start
+from journal.format.kinds import Kind
+from journal.format.record import HEADER_BYTES, Draft, encode
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
+from tests.support.journals import TIME_MS, Writer, bodies, fresh, path_of, start
 from tests.support.memory_disk import Fate, Fault, MemoryDisk
 
 BODIES = [b"one", b"two", b"three", b"four"]
@@ -103,6 +106,30 @@ def test_what_stood_behind_a_torn_end_does_not_come_back_behind_one_of_its_size(
     again.commit()
 
     assert bodies(start(disk.kill_clone()).records) == [*BODIES[:3], b"z" * 300]
+
+
+def test_frames_of_an_earlier_life_of_a_spare_are_no_damage_behind_what_is_written_over_them() -> (
+    None
+):
+    disk = unclean()
+    header = SegmentHeader.decode(disk.read(path_of(2)), path_of(2))
+    assert header is not None
+    at = begins = FILE_HEADER_BYTES + HEADER_BYTES
+    pieces: list[bytes] = []
+    while at < header.capacity - FOOTER_SPACE_BYTES - 200:
+        older = Draft(Kind.PUT, 1, 1, 0, TIME_MS, b"", b"o" * 100, 0, 0)
+        at += encode(older, 1, header.journal, 1, at, pieces)
+    disk.damage(path_of(2), begins, b"".join(pieces))
+    disk.faults.append(Fault("create", times=1000, error=errno.ENOSPC))
+    again = start(disk)
+    disk.faults.clear()
+    assert "0000000002.segment" not in disk.names("/data/jobs.1"), "it is written over"
+    again.put(b"after")
+    again.commit()
+
+    last = start(disk.kill_clone())
+    assert bodies(last.records) == [*BODIES, b"after"]
+    assert last.recovery.damages == []
 
 
 def test_a_power_cut_at_any_step_of_it_leaves_all_that_was_synced() -> None:

@@ -130,19 +130,21 @@ def test_a_foreign_file_is_kept_under_another_name() -> None:
 
 
 @pytest.mark.parametrize("first_segment", [1, 6], ids=["none is gone", "earlier ones are gone"])
+@pytest.mark.parametrize("before", [0, 1], ids=["the first", "one with another before it"])
 def test_records_missing_between_two_segments_in_a_row_end_the_first_one(
-    first_segment: int,
-) -> None:
+    first_segment: int, before: int,
+) -> None:  # fmt: skip
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
-    for number, first in (first_segment, 1), (first_segment + 1, 10):
+    lsns = [*range(1, 1 + before), 1 + before, 10, 11]  # the last one goes on elsewhere
+    for number, first in enumerate(lsns, first_segment):
         segment = SegmentBuilder(number, lsn=first, checkpoint=Checkpoint(b"jobs"))
         segment.batch(draft(Kind.PUT, first, first, 0, b"body"), synced=first - 1)
         data = bytes(segment.data)
         disk.create(path_of(number), data, len(data)).close()
     assert {each.reason for each in repair_of(disk, FOLDER).report.damages} == {MISSING_BEFORE}
     repaired(disk)
-    assert [body for _, item, body in kept(disk) if item] == [b"body", b"body"]
+    assert [body for _, item, body in kept(disk) if item] == [b"body"] * len(lsns)
 
 
 def test_a_file_that_cannot_be_read_is_kept_under_another_name() -> None:
