@@ -11,6 +11,7 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind
 from journal.format.record import Record, number_given
 from kestrelpy.core.replay.replay import Replay
+from kestrelpy.core.replay.subscription_replay import Sizes
 from tests.support.core_harness import (
     NAME,
     WALL_MS,
@@ -289,3 +290,11 @@ def test_replay_makes_no_record() -> None:
     again = q.restarted()
     assert again.records == q.records
     assert again.dirty == []
+
+
+def test_the_size_of_an_item_outside_of_what_was_met_is_not_known() -> None:
+    sizes = Sizes()
+    assert sizes.of(1) == 0
+    sizes.add(5, 50)
+    sizes.add(7, 70)
+    assert [sizes.of(id_) for id_ in range(4, 9)] == [0, 50, 0, 70, 0]

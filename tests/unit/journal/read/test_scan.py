@@ -11,7 +11,7 @@ from journal.format.describe import sentence
 from journal.format.kinds import Kind
 from journal.format.record import HEADER_BYTES, Record
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
-from journal.read.scan import FOOTER_LOST, Scan, scan
+from journal.read.scan import FOOTER_LOST, Scan, no_footer, scan
 from journal.recovery.recovery import Recovery
 from tests.golden.layout import SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER, path_of
@@ -151,3 +151,13 @@ def test_a_recycled_file_without_records_is_preallocated() -> None:
     assert recovery.clean
     assert recovery.damages == []
     assert nine.at == FILE_HEADER_BYTES
+
+
+def test_only_zeros_and_an_earlier_life_in_the_room_of_the_footer_say_that_there_is_none() -> None:
+    at = CAPACITY - FOOTER_SPACE_BYTES
+    zeros, older, own = bytes(FOOTER_SPACE_BYTES), earlier()[at:], again(1)
+    own.seal(live=0)
+    assert no_footer(zeros, at, SHORT_IDENTITY, 9)
+    assert no_footer(older, at, SHORT_IDENTITY, 9)
+    assert not no_footer(bytes(own.data)[at:], at, SHORT_IDENTITY, 9)
+    assert not no_footer(b"\xff" * FOOTER_SPACE_BYTES, at, SHORT_IDENTITY, 9)

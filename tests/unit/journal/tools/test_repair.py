@@ -15,10 +15,14 @@ from journal.format.kinds import Kind
 from journal.format.record import Record
 from journal.read.frames import chain
 from journal.recovery.recovery import MISSING_BEFORE, Recovery
+from journal.sets.hash_table import ID
+from journal.snapshot.dedupe_file import write_chunk
+from journal.snapshot.dedupe_pending import Fresh
+from journal.snapshot.snapshot import Snapshot
 from journal.tools.live_set import LiveSet
 from journal.tools.repair import opening_behind, repair_of
 from journal.tools.verify import check_journal
-from tests.golden.layout import SegmentBuilder, draft
+from tests.golden.layout import IDENTITY, SegmentBuilder, draft
 from tests.support.journals import (
     FOLDER,
     TIME_MS,
@@ -30,7 +34,16 @@ from tests.support.journals import (
     start,
 )
 from tests.support.memory_disk import MemoryDisk, PowerCut
-from tests.support.snapshots import LIVE, NEWEST, OLDER, Laid, laid, recovered, snapshot_path
+from tests.support.snapshots import (
+    LIVE,
+    NEWEST,
+    OLDER,
+    Laid,
+    laid,
+    recovered,
+    rewrite,
+    snapshot_path,
+)
 
 
 @functools.cache
@@ -333,6 +346,25 @@ def repaired_once(disk: MemoryDisk) -> None:
     repair_of(disk, FOLDER).run(TIME_MS)
     assert not check_journal(disk, FOLDER).damages
     assert not repair_of(disk, FOLDER).needed
+
+
+def test_no_snapshot_lists_a_file_of_ids_that_was_damaged() -> None:
+    disk = laid().disk.kill_clone()
+    fresh_ids = Fresh()
+    for number in range(3):
+        fresh_ids.add_id(ID.pack(b"%016d" % number, TIME_MS, number))
+    chunk = write_chunk(disk, FOLDER, fresh_ids.take(), 1, 10, IDENTITY, TIME_MS)
+    for lsn in (OLDER, NEWEST):
+        rewrite(disk, lsn, chunks=[chunk])
+    assert not check_journal(disk, FOLDER).damages
+    disk.damage(f"{FOLDER}/{chunk.name}", chunk.size - 20, b"\xff")
+
+    repaired_once(disk)
+
+    for lsn in (OLDER, NEWEST):
+        path = snapshot_path(lsn)
+        assert Snapshot.decode(disk.read(path), path).chunks == []
+    assert served(disk) == set(LIVE)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import pytest
 import journal
 from journal.errors import Damage
 from journal.format.record import Record
-from journal.format.segment import FOOTER_SPACE_BYTES
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.scan import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, ZEROS
 from journal.recovery.chain import HEADER_LOST
 from journal.recovery.lost_segments import SEGMENT_MISSING
@@ -29,6 +29,9 @@ from journal.recovery.recovery import (
     SHORTER,
     Recovery,
 )
+from journal.sets.hash_table import ID
+from journal.snapshot.dedupe_file import write_chunk
+from journal.snapshot.dedupe_pending import Fresh
 from journal.snapshot.snapshot import SegmentState
 from journal.tools.verify import check_journal
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder
@@ -41,6 +44,7 @@ from tests.support.snapshots import (
     lay,
     opening,
     put,
+    rewrite,
     snapshot,
     snapshot_path,
 )
@@ -267,3 +271,37 @@ def reasons() -> set[str]:
 def test_every_reason_that_has_a_name_is_in_the_table() -> None:
     assert NOT_WHOLE in reasons()
     assert reasons() <= {case.reason for case in CASES}
+
+
+class Forgetting(MemoryDisk):
+    """A disk on which a daemon forgets a file of ids, and notes that in a snapshot, when the check
+    knows what the snapshot before lists and has not looked for it yet."""
+
+    forget: Change | None = None
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        data = super().read(path, offset, size)
+        if self.forget is not None and path == NEWEST_SNAPSHOT and size == FILE_HEADER_BYTES:
+            forget, self.forget = self.forget, None
+            forget(self)
+        return data
+
+
+def test_a_file_of_ids_that_a_daemon_forgets_meanwhile_is_not_lost() -> None:
+    disk, made = Forgetting(), with_snapshots()
+    disk.make_folder(FOLDER)
+    for name in made.names(FOLDER):
+        data = made.read(f"{FOLDER}/{name}")
+        disk.create(f"{FOLDER}/{name}", data, len(data)).close()
+    ids = Fresh()
+    ids.add_id(ID.pack(b"." * 16, TIME_MS, 1))
+    chunk = write_chunk(disk, FOLDER, ids.take(), 1, 10, IDENTITY, TIME_MS)
+    rewrite(disk, NEWEST, chunks=[chunk])
+
+    def forget(disk: MemoryDisk) -> None:
+        disk.remove(f"{FOLDER}/{chunk.name}")
+        rewrite(disk, NEWEST, lsn=NEWEST + 1, chunks=[])
+
+    disk.forget = forget
+    assert named(disk) == ([], [])
+    assert disk.forget is None, "the check met the change"

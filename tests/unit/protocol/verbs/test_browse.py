@@ -204,3 +204,19 @@ def test_a_long_answer_of_a_queue_in_memory_takes_several_turns(
     assert stage.say("b", b"get jobs").startswith(b"VALUE jobs 0 300\r\n")
     stage.work()
     assert markers(stage.client("a").take()) == list(range(2, COUNT + 1)), "but what is done"
+
+
+def test_who_waits_for_the_next_item_holds_no_room_for_its_reply(
+    stage: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: set[object] = set()
+
+    def reserve(talk: object, size: int) -> bool:
+        held.add(talk)
+        return True
+
+    monkeypatch.setattr(stage.room, "reserve", reserve)
+    monkeypatch.setattr(stage.room, "release", held.discard)
+    stage.send("a", b"gets jobs/peek/after=%d/n=5/t=5s\r\n" % COUNT)
+    assert stage.client("a").take() == b""
+    assert not held
