@@ -465,6 +465,27 @@ def test_records_without_a_waiter_have_a_turn_when_their_time_has_come(life: Dis
     assert len(loop.soon) == 1
 
 
+def test_a_time_that_comes_after_the_end_syncs_nothing(life: DiskHarness) -> None:
+    turn, loop = turn_of(life)
+    committer = turn.committer = Mock()
+    turn.stop()
+    turn._sync_later(life.log)
+    life.commit()
+    turn._sync_later(life.log)
+    assert not committer.method_calls
+    assert loop.soon == []
+
+
+def test_what_is_written_again_as_segments_go_has_a_turn(life: DiskHarness) -> None:
+    turn, loop = turn_of(life)
+    life.commit()
+    turn.retire_segments(life.log)
+    assert loop.soon == []
+    life.log.mark()
+    turn.retire_segments(life.log)
+    assert len(loop.soon) == 1
+
+
 @pytest.mark.parametrize(
     ("sync_ms", "is_awaited", "gathers"),
     [(0, True, True), (0, False, False), (400, True, False), (-1, True, False)],
