@@ -179,10 +179,7 @@ class Child(Subscription):
 
     def arrive(self, item: Item, now_ms: int) -> None:
         """Take in an item for all, put just now; a full child drops it, or another one."""
-        put_bytes = self.parent.put_bytes
-        if item.id - 1 > self.taken:
-            self._take_in(item.id - 1, put_bytes - item.size)
-        self.taken, self.seen_bytes = item.id, put_bytes
+        self.taken, self.seen_bytes = item.id, self.parent.put_bytes
         if not self._accepts(item, now_ms):
             return
         self.ready_line.add(self.bound(item))
@@ -191,8 +188,6 @@ class Child(Subscription):
 
     def arrive_later(self, item: Item, delay: Delay, now_ms: int) -> None:
         """Take in an item for all, put just now, that is not due yet."""
-        if item.id - 1 > self.taken:
-            self._take_in(item.id - 1, self.parent.put_bytes)
         self.taken = item.id
         if self._accepts(item, now_ms):
             self.markers.hide(item.id)
