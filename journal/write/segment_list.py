@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from journal.format import HEADER_BYTES, Draft, Tag, decode_meta
+from journal.format import HEADER_BYTES, RawDraft, Tag, decode_meta
 from journal.sets import IdSet
 from journal.write.retention import Retention
 from journal.write.segment_file import Segment
@@ -48,7 +48,8 @@ class SegmentList:
         self.busy: list[Segment] = []  # being rewritten
         self.replaced: list[str] = []  # paths that a compacted segment stood for at the start
         self._at_hand: Segment | None = None  # the segment in which items ended last
-        self._standing: dict[tuple[int, int, object], tuple[int, Draft]] = {}  # each with its lsn
+        # Each with the lsn of its latest record.
+        self._standing: dict[tuple[int, int, object], tuple[int, RawDraft]] = {}
         # The lsn of the first put whose origin is open.
         self.first_open: Callable[[], int] = lambda: NONE_OPEN
         self.retention = Retention()
@@ -111,12 +112,12 @@ class SegmentList:
                 self.revived_lsn = lsn
             segment.live, segment.emptied_lsn = live, lsn
 
-    def stand(self, draft: Draft, lsn: int) -> None:
+    def stand(self, draft: RawDraft, lsn: int) -> None:
         """Note a record that holds until the next one of its kind, reader and scope."""
-        scope = decode_meta(draft.meta).get(Tag.SCOPE)
-        self._standing[draft.kind, draft.reader, scope] = (lsn, draft)
+        kind, _, _, _, _, meta, _, reader, _ = draft
+        self._standing[kind, reader, decode_meta(meta).get(Tag.SCOPE)] = (lsn, draft)
 
-    def take_held(self) -> list[Draft]:
+    def take_held(self) -> list[RawDraft]:
         """Return the records to be repeated before the next segment may go."""
         below, self._held_below = self._held_below, 0
         return [draft for lsn, draft in self._standing.values() if lsn < below]

@@ -24,7 +24,6 @@ from journal.format import (
     HEADER_BYTES,
     PLACING,
     Checkpoint,
-    Draft,
     Kind,
     RawDraft,
     encode,
@@ -98,13 +97,13 @@ class Journal:
         """Add a record and return its log sequence number. No I/O; cannot fail."""
         self._pending.append(draft)
         commit = self.commit
-        commit.lsn_appended += 1
-        return commit.lsn_appended
+        commit.lsn_appended = lsn = commit.lsn_appended + 1
+        return lsn
 
-    def append_flush(self, draft: Draft, needed: IdSet) -> int:
+    def append_flush(self, draft: RawDraft, needed: IdSet) -> int:
         """Add a record after which, of all items put so far, just these are needed."""
         self._flushed.append(needed)
-        return self.append(draft._replace(put_lsn=_RECOUNTED))
+        return self.append((*draft[:8], _RECOUNTED))
 
     @property
     def has_pending(self) -> bool:

@@ -10,7 +10,7 @@ from kestrelpy.core.counters import Histogram, QueueCounters, ServerCounters, Wi
 from kestrelpy.core.index import Delay, Holder, Lease, Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
-from kestrelpy.core.log import JournalLog, Log, MemoryLog, SharedLog, on_disk
+from kestrelpy.core.log import JournalLog, Log, MemoryLog, on_disk
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import (
     ANY_VERSION,
@@ -46,7 +46,7 @@ __all__ = [
     "NOT_FOUND", "NO_KEY", "READY", "TOKENS_PER_MS", "AckUpTo", "Admin", "Broker", "Browse",
     "CatchUp", "ChildQueue", "ChildStart", "ClockOffset", "Delay", "Histogram", "Holder",
     "Item", "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog", "Policy", "Queue",
-    "QueueCounters", "Replay", "Running", "Schedule", "ServerCounters", "SharedLog",
-    "Subscription", "Timetable", "TransferRequest", "Waiter", "Waiting", "Want", "WireCounters",
+    "QueueCounters", "Replay", "Running", "Schedule", "ServerCounters", "Subscription",
+    "Timetable", "TransferRequest", "Waiter", "Waiting", "Want", "WireCounters",
     "item_of", "on_disk", "refuse_beyond",
 ]  # fmt: skip

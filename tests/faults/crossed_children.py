@@ -117,7 +117,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "what a full child drops is there again after a restart",
         "kestrelpy/core/fanout/child.py",
-        "            self.log.discarded(item, now_ms + self.clock.offset_ms)\n",
+        "            self.append(records.discarded(item, now_ms + self.clock.offset_ms))\n",
         "",
         CHILDREN,
     ),

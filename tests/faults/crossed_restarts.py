@@ -252,8 +252,8 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a dead letter that was lent and given back stays, though dead letters go on",
         "kestrelpy/core/subscription/subscription.py",
-        "            self.outbox.send_on((item.id,))\n            return log",
-        "            return log",
+        "            self.outbox.send_on((item.id,))\n            draft",
+        "            draft",
         DEAD,
     ),
     Fault(

@@ -369,9 +369,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "on a full disk a lease by token ends without a record",
-        "kestrelpy/core/log/records.py",
-        "        if not always and (last := self._without_room()) is not None:\n",
-        "        if (last := self._without_room()) is not None:\n",
+        "kestrelpy/core/subscription/subscription.py",
+        "        if self.log.is_full and not lease.by_token:\n",
+        "        if self.log.is_full:\n",
         ("tests/unit/core/subscription/test_token_leases.py",),
     ),
     Fault(
@@ -490,23 +490,23 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "how far a schedule has got goes with the segment of its item",
-        "kestrelpy/core/log/log.py",
-        "            self._journal.segment_list.stand(nominal.draft(item.stored_ms), lsn)\n",
+        "kestrelpy/core/queue/queue.py",
+        "            log.stand(nominal.draft(unix_ms), item.lsn)\n",
         "            pass\n",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
         "of several schedules a segment holds back the last that put",
         "journal/write/segment_list.py",
-        "        self._standing[draft.kind, draft.reader, scope] = ",
-        "        self._standing[draft.kind, draft.reader, None] = ",
+        "        self._standing[kind, reader, decode_meta(meta).get(Tag.SCOPE)] = ",
+        "        self._standing[kind, reader, None] = ",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
         "a start forgets that a schedule's last time was in a segment",
-        "kestrelpy/core/log/log.py",
-        "        for draft in watermark_drafts(watermarks, unix_ms):\n",
-        "        for draft in ():\n",
+        "kestrelpy/core/queue/queue.py",
+        "        return [*drafts, *watermark_drafts(self.watermarks, unix_ms)]\n",
+        "        return drafts\n",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
@@ -518,9 +518,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a put does not say for which time of a schedule it is",
-        "kestrelpy/core/log/log.py",
-        "            meta = item.said() if nominal is None else item.said(nominal=nominal.meta)\n",
-        "            meta = item.said()\n",
+        "kestrelpy/core/log/records.py",
+        'item.said(due_ms, b"" if nominal is None else nominal.meta)\n',
+        "item.said(due_ms)\n",
         TESTS_OF_SCHEDULES,
     ),
     Fault(
@@ -1012,9 +1012,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "out of files: what is given back meanwhile is not recorded",
-        "kestrelpy/core/log/log.py",
-        "return self.lsn_appended if self.is_full else None",
-        "return self.lsn_appended if self.no_room else None",
+        "kestrelpy/core/subscription/subscription.py",
+        "        if self.log.is_full and not lease.by_token:\n",
+        "        if self.log.no_room and not lease.by_token:\n",
         ("tests/unit/core/test_shortage.py",),
     ),
     Fault(

@@ -12,11 +12,13 @@ from itertools import count
 from typing import Any, Final
 from unittest import mock
 
+from journal.format.record import RawDraft
 from journal.recovery.recovery import Recovery
 from journal.write.group_commit import SyncJob
 from journal.write.writer import Journal
 from kestrelpy.core.fanout.child import Child
 from kestrelpy.core.index.dedupe import Ids
+from kestrelpy.core.log import records
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.child_queue import ChildQueue
@@ -202,12 +204,13 @@ def bodies_mixed_up() -> Any:
 
 def time_of_a_schedule_not_recorded() -> Any:
     def make(real: Around) -> Around:
-        def put(log: JournalLog, item: Any, nominal: Any = None, reader: int = 0) -> int:
-            return int(real(log, item, nominal if item.id % _SOMETIMES else None, reader))
+        def put(item: Any, due_ms: int = 0, nominal: Any = None) -> RawDraft:
+            draft: RawDraft = real(item, due_ms, nominal if item.id % _SOMETIMES else None)
+            return draft
 
         return put
 
-    return around(JournalLog, "put", make)
+    return mock.patch.object(records, "put", make(records.put))
 
 
 @contextlib.contextmanager
@@ -247,7 +250,7 @@ def moved_without_a_record() -> Any:
                 return int(log.lsn_appended)
 
             log = source._reader.log
-            with mock.patch.multiple(type(log), write=nothing, write_lazily=nothing):
+            with mock.patch.multiple(type(log), append=nothing, append_lazily=nothing):
                 return int(real(source, *args))
 
         return leave
@@ -295,14 +298,15 @@ def handed_off_and_given_back() -> Any:
 
 def handed_off_without_an_origin() -> Any:
     def make(real: Around) -> Around:
-        def put(log: JournalLog, item: Any, *args: Any) -> int:
+        def put(item: Any, *args: Any) -> RawDraft:
             if item.header is not None:
                 item.header = item.header._replace(origin=None)
-            return int(real(log, item, *args))
+            draft: RawDraft = real(item, *args)
+            return draft
 
         return put
 
-    return around(JournalLog, "put", make)
+    return mock.patch.object(records, "put", make(records.put))
 
 
 def confirmed_though_its_successor_was_refused() -> Any:

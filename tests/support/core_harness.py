@@ -208,7 +208,7 @@ class CoreHarness:
         """What has to be read back is, at once; did that bring anything?"""
         moved = False
         for reader in self.broker.take_to_read():
-            backlog, before = reader.log.read_ahead, unread(reader)
+            backlog, before = reader.read_ahead, unread(reader)
             assert isinstance(backlog, KeptReadAhead)
             if reader.dead.sought:
                 reader.ready_line.revive(backlog.put_of(reader.dead.sought))
@@ -390,7 +390,7 @@ def unread(reader: Subscription) -> tuple[int, int, int]:
 
 def fetch(reader: Subscription) -> None:
     """What stands apart and is next is read."""
-    backlog = reader.log.read_ahead
+    backlog = reader.read_ahead
     wanted = reader.ready_line.begin_fetch()
     if wanted:
         assert isinstance(backlog, KeptReadAhead)
@@ -400,7 +400,7 @@ def fetch(reader: Subscription) -> None:
 def standing(reader: Subscription) -> list[tuple[int, Item]]:
     """All that is ready, by place: in the line, or waiting for its key."""
     line = in_order(all_read(reader).ready)
-    keyed, backlog = reader.key_gate, reader.log.read_ahead
+    keyed, backlog = reader.key_gate, reader.read_ahead
     parked: dict[int, Item] = {}
     for row in keyed.keys._rows.values():
         for id_, place, size in [] if isinstance(row, int) else list(row):
@@ -434,7 +434,7 @@ def dead_in_order(reader: Subscription) -> list[Item]:
     for slot in attributes_of(DeadLetters):
         value = getattr(reader.dead, slot)
         setattr(line, slot, value if isinstance(value, int) else value.copy())
-    backlog = reader.log.read_ahead
+    backlog = reader.read_ahead
     found = []
     while line.count:
         if line.missing:

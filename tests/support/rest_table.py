@@ -143,6 +143,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.log.memory_log.MemoryLog": {
         "lsn_written lsn_stored lsn_durable item_stored lsn_appended": NUMBER,
         "archive_to sync_in_turn": SETTING,
+        "identity": NAME,
+        "is_full": NUMBER,
     },
     "core.index.dedupe.Ids": {"_asked _hash _bucket": LAST},
     "core.index.dedupe.Scope": {
@@ -182,7 +184,6 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "running": INSIDE,
         "_looked_ms _next_unix_ms _is_due": CLOCK,
     },
-    "core.log.shared_log.SharedLog": {"number": NAME},
     "core.index.disk_refs.DiskRefs": {},
     "core.timers.Alarm": {"at_ms": CLOCK},
     "core.timers.Entry": {"due_ms number": CLOCK},
@@ -446,8 +447,8 @@ _VALUES: Final[dict[str, str]] = {
     "only methods, or what others fill in": """
         journal.tools.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
         journal.files.Files journal.files.Handle
-        core.key_rule.KeyRule core.log.log.Log core.log.records.Records core.schedules.Times
-        core.fanout.child.Parent core.log.shared_log.Needs core.subscription.ready_line.Gate
+        core.key_rule.KeyRule core.schedules.Times
+        core.fanout.child.Parent core.subscription.state.Needs core.subscription.ready_line.Gate
         operations.ports.Site operations.ports.ItemReader
         protocol.ports.Host protocol.ports.Room
         protocol.ports.Talk protocol.ports.Shell

@@ -21,9 +21,9 @@ from kestrelpy.config import ConfigError
 from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.log import on_disk
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.memory_log import MemoryLog
-from kestrelpy.core.log.shared_log import on_disk
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
@@ -409,7 +409,7 @@ class ServerHarness:
         """What has to be read back is, at once; was there anything?"""
         moved = False
         for reader in self.broker.take_to_read():
-            backlog = reader.log.read_ahead
+            backlog = reader.read_ahead
             assert backlog is not None
             target = on_disk(reader.log)
             assert target is not None

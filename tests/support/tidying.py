@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from journal.compaction.retire import archived_path, retire
 from journal.store import SnapshotJob
+from kestrelpy.core.log import records
 from kestrelpy.core.log.log import JournalLog
 from tests.support.server_harness import ServerHarness
 
@@ -38,7 +39,7 @@ def tidy(
     if journal.active is None or journal.has_pending or journal.commit.failure is not None:
         return
     if maintenance.snapshots[-1:] == [journal.commit.lsn_written]:  # no two are of one lsn
-        log.tokens(log.state().checkpoint.tokens, stage.unix_ms)
+        log.append(records.tokens(log.state().checkpoint.tokens, stage.unix_ms))
         stage.work()
     job = take_snapshot(stage, log)
     before()

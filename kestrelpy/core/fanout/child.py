@@ -21,9 +21,9 @@ from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout.unseen import Digest, Unseen, disk_refs_of
 from kestrelpy.core.index import Delay, Holder, Lease, Memory
 from kestrelpy.core.item import Item
-from kestrelpy.core.log import Log, Needs, SharedLog
+from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.subscription import Placed, Subscription
+from kestrelpy.core.subscription import Needs, Placed, Subscription
 from kestrelpy.core.timers import NEVER_MS, Alarm
 
 _LAST: Final = 1 << 63  # no item has this number
@@ -77,11 +77,11 @@ class Child(Subscription):
     def __init__(self, parent: Parent, number: int, part: bytes, floor: int) -> None:
         own = parent.reader
         super().__init__(
-            parent.name + b"+" + part, parent.policy, SharedLog(parent.log, number, parent),
+            parent.name + b"+" + part, parent.policy, parent.log,
             parent.clock, own.to_resume, parent.alarm, parent.memory, own.to_read, number,
             own.tokens,
         )  # fmt: skip
-        self.parent = parent
+        self.needs = self.parent = parent
         self.part = part
         self.floor = floor
         self.named_lsn = 0
@@ -104,10 +104,6 @@ class Child(Subscription):
         if look_ms == NEVER_MS:
             return due
         return look_ms if due is None else min(due, look_ms)
-
-    def attach(self, log: Log) -> None:
-        """Use this log from now on, as its parent does."""
-        self.log = SharedLog(log, self.number, self.parent)
 
     def left(self, expires_ms: int) -> None:
         self.parent.need_look(expires_ms)
@@ -198,7 +194,7 @@ class Child(Subscription):
         self.total_items += 1
         if self.policy.bounded and not self.make_room(item.size, now_ms):
             self.counters.discarded += 1
-            self.log.discarded(item, now_ms + self.clock.offset_ms)
+            self.append(records.discarded(item, now_ms + self.clock.offset_ms))
             return False
         self._apply_put(item.id, item.size)
         return True

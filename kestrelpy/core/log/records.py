@@ -1,6 +1,10 @@
-"""The records of a subscription, in a queue's own log or in one that several share.
+"""The records about items and their queue: each function makes one, and appends it nowhere.
 
-One rule: each record is made in one place, so a child's record and the queue's own are alike.
+    log.append(records.done(item, ...))          of the whole queue, or of its only subscription
+    subscription.append(records.done(item, ...)) of one subscription among several
+
+One rule: each kind of record is made here, in one place. A record is a plain tuple, which takes no
+time to build.
 """
 
 from __future__ import annotations
@@ -10,18 +14,131 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
-from journal.format import DELIVERY_MAX, Draft, Kind, LeaseEntry, Meta, Tag, encode_meta, ended
+from journal.format import (
+    DELIVERY_MAX,
+    Kind,
+    Meta,
+    RawDraft,
+    Tag,
+    Watermark,
+    encode_meta,
+    ended,
+)
 from kestrelpy.core.item import Item
 
+_PUT: Final = int(Kind.PUT)
 _DONE: Final = int(Kind.DONE)
 _RETURNED: Final = int(Kind.RETURNED)
 _RELEASED: Final = int(Kind.RELEASED)
+_REDRIVEN: Final = int(Kind.REDRIVEN)
 _DEAD: Final = int(Kind.DEAD)
 _EXPIRED: Final = int(Kind.EXPIRED)
 _DISCARDED: Final = int(Kind.DISCARDED)
-_TOKENS: Final = int(Kind.TOKENS)
 _CANCELLED: Final = int(Kind.CANCELLED)
+_FLUSHED: Final = int(Kind.FLUSHED)
+_UPTO: Final = int(Kind.UPTO)
+_TOKENS: Final = int(Kind.TOKENS)
+_PAUSED: Final = int(Kind.PAUSED)
+_IDS: Final = int(Kind.IDS)
+FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
 SMALL_BODY_MAX: Final = (1 << 24) - 1  # sizes of bodies up to this need no meta
+
+
+def put(item: Item, due_ms: int = 0, nominal: Watermark | None = None) -> RawDraft:
+    """The item is stored, and delayed until `due_ms` (0: not).
+
+    `nominal` is the run time of the schedule that the item is put for.
+    """
+    meta = b""
+    if item.expires_ms or item.key or item.header is not None or due_ms or nominal is not None:
+        meta = item.said(due_ms, b"" if nominal is None else nominal.meta)
+    return _PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0
+
+
+def done(item: Item, attempts: int, began_ms: int, unix_ms: int) -> RawDraft:
+    """The item is confirmed."""
+    size = item.size
+    if size <= SMALL_BODY_MAX and attempts < DELIVERY_MAX:
+        small, meta = attempts + 1 | size << 8, b""
+    else:
+        small, meta = ended(attempts + 1, size)
+    return _DONE, item.id, began_ms, small, unix_ms, meta, b"", 0, item.lsn
+
+
+def returned(
+    item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes, due_ms: int = 0
+) -> RawDraft:
+    """The item was nacked: it has `attempts` now, and is delayed until `due_ms` (0: not)."""
+    meta = encode_meta({Tag.REASON: reason})
+    if due_ms:
+        said: Meta = {Tag.DUE_MS: due_ms, Tag.KEY: item.key, Tag.REASON: reason}
+        if not item.key:
+            del said[Tag.KEY]
+        meta = encode_meta(said | {Tag.BYTES: item.size})
+    return _RETURNED, item.id, began_ms, attempts, unix_ms, meta, b"", 0, 0
+
+
+def released(id_: int, place: int, unix_ms: int) -> RawDraft:
+    """The delayed item is available, at this place."""
+    return _RELEASED, id_, place, 0, unix_ms, b"", b"", 0, 0
+
+
+def redriven(id_: int, place: int, unix_ms: int) -> RawDraft:
+    """The dead letter is ready again, at this place."""
+    return _REDRIVEN, id_, place, 0, unix_ms, b"", b"", 0, 0
+
+
+def dead(item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes) -> RawDraft:
+    """The item is a dead letter now."""
+    meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})
+    return _DEAD, item.id, began_ms, attempts, unix_ms, meta, b"", 0, 0
+
+
+def expired(item: Item, unix_ms: int) -> RawDraft:
+    """The item is past its expiry."""
+    small, meta = ended(0, item.size)
+    return _EXPIRED, item.id, 0, small, unix_ms, meta, b"", 0, item.lsn
+
+
+def discarded(item: Item, unix_ms: int) -> RawDraft:
+    """A limit dropped the item."""
+    small, meta = ended(0, item.size)
+    return _DISCARDED, item.id, 0, small, unix_ms, meta, b"", 0, item.lsn
+
+
+def cancelled(id_: int, body_bytes: int, unix_ms: int) -> RawDraft:
+    """A client removed the item, which was waiting or dead."""
+    small, meta = ended(0, body_bytes)
+    return _CANCELLED, id_, 0, small, unix_ms, meta, b"", 0, 1
+
+
+def flushed(last_id: int, spared: Iterable[int], live_bytes: int, unix_ms: int) -> RawDraft:
+    """All items up to `last_id` are gone, except `spared` ones and dead letters, which have
+    `live_bytes` of bodies."""
+    return _FLUSHED, last_id, live_bytes, 0, unix_ms, b"", packed(spared), 0, 0
+
+
+def confirmed_up_to(
+    marker: int, spared: Iterable[int], live_bytes: int, unix_ms: int
+) -> RawDraft:
+    """All items up to the marker are confirmed, except `spared`, delayed and dead ones."""
+    meta = encode_meta({Tag.BYTES: live_bytes})
+    return _UPTO, 0, marker, 0, unix_ms, meta, packed(spared), 0, 0
+
+
+def tokens(below: int, unix_ms: int) -> RawDraft:
+    """Lease tokens below this one may be issued."""
+    return _TOKENS, 0, below, 0, unix_ms, b"", b"", 0, 0
+
+
+def paused(is_paused: bool, unix_ms: int) -> RawDraft:
+    """The subscription is paused and leases nothing, or is resumed."""
+    return _PAUSED, 0, 0, int(is_paused), unix_ms, b"", b"", 0, 0
+
+
+def forgotten(scope: bytes, unix_ms: int) -> RawDraft:
+    """All that was remembered of this scope is forgotten."""
+    return _IDS, 0, 0, FORGOTTEN, unix_ms, encode_meta({Tag.SCOPE: scope}), b"", 0, 0
 
 
 def packed(ids: Iterable[int]) -> bytes:
@@ -30,72 +147,3 @@ def packed(ids: Iterable[int]) -> bytes:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tobytes()
-
-
-class Records:
-    """Makes the records; `write` appends them. `kestrelpy.core.log.log.Log` describes each one."""
-
-    __slots__ = ()
-
-    def write(self, draft: Draft) -> int:
-        """Append a record; return its lsn."""
-        raise NotImplementedError
-
-    def _without_room(self) -> int | None:
-        """Return the last lsn if the disk has room for necessary records alone; else None."""
-        raise NotImplementedError
-
-    def done(self, item: Item, attempts: int, began_ms: int, unix_ms: int) -> int:
-        size = item.size
-        if size <= SMALL_BODY_MAX and attempts < DELIVERY_MAX:
-            small, meta = attempts + 1 | size << 8, b""
-        else:
-            small, meta = ended(attempts + 1, size)
-        return self.write(
-            Draft(_DONE, item.id, began_ms, small, unix_ms, meta, b"", 0, item.lsn)
-        )
-
-    def returned(
-        self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes,
-        always: bool = False, due_ms: int = 0,
-    ) -> int:  # fmt: skip
-        if not always and (last := self._without_room()) is not None:
-            # The room left is for the confirms. A restart does not know of this delivery.
-            return last
-        meta = encode_meta({Tag.REASON: reason})
-        if due_ms:
-            said: Meta = {Tag.DUE_MS: due_ms, Tag.KEY: item.key, Tag.REASON: reason}
-            if not item.key:
-                del said[Tag.KEY]
-            meta = encode_meta(said | {Tag.BYTES: item.size})
-        return self.write(
-            Draft(_RETURNED, item.id, began_ms, attempts, unix_ms, meta, b"", 0, 0)
-        )
-
-    def released(self, id_: int, place: int, unix_ms: int) -> int:
-        return self.write(Draft(_RELEASED, id_, place, 0, unix_ms, b"", b"", 0, 0))
-
-    def dead(self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes) -> int:
-        meta = encode_meta({Tag.REASON: reason, Tag.BYTES: item.size})
-        return self.write(Draft(_DEAD, item.id, began_ms, attempts, unix_ms, meta, b"", 0, 0))
-
-    def expired(self, item: Item, unix_ms: int) -> int:
-        small, meta = ended(0, item.size)
-        return self.write(Draft(_EXPIRED, item.id, 0, small, unix_ms, meta, b"", 0, item.lsn))
-
-    def discarded(self, item: Item, unix_ms: int) -> int:
-        small, meta = ended(0, item.size)
-        return self.write(Draft(_DISCARDED, item.id, 0, small, unix_ms, meta, b"", 0, item.lsn))
-
-    def cancelled(self, id_: int, body_bytes: int, unix_ms: int) -> int:
-        small, meta = ended(0, body_bytes)
-        return self.write(Draft(_CANCELLED, id_, 0, small, unix_ms, meta, b"", 0, 1))
-
-    def tokens(self, below: int, unix_ms: int) -> int:
-        return self.write(Draft(_TOKENS, 0, below, 0, unix_ms, b"", b"", 0, 0))
-
-    def leased(self, entry: LeaseEntry) -> int:
-        return self.write(entry.leased())
-
-    def renewed(self, entry: LeaseEntry) -> int:
-        return self.write(entry.renewal())

@@ -5,11 +5,10 @@ from kestrelpy.core.queue.admin import Admin, Waiting
 from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.child_start import ChildStart
-from kestrelpy.core.queue.dedupe_window import FORGOTTEN
 from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, NOT_STORED, Queue
 from kestrelpy.core.queue.retention import found
 
 __all__ = [
-    "ANY_VERSION", "DUPLICATE", "EXISTS", "FORGOTTEN", "NOT_FOUND", "NOT_STORED", "AckUpTo",
+    "ANY_VERSION", "DUPLICATE", "EXISTS", "NOT_FOUND", "NOT_STORED", "AckUpTo",
     "Admin", "Browse", "ChildQueue", "ChildStart", "Queue", "Waiting", "found", "refuse_beyond",
 ]  # fmt: skip

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from journal.format import Draft, Kind, Tag, encode_meta
 from journal.sets import IdSet
-from kestrelpy.core.log import packed
+from kestrelpy.core.log import records
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription import Subscription
 from kestrelpy.errors import ClientError
@@ -99,13 +98,9 @@ class AckUpTo:
         live_bytes = self._leave_line(reader, marker, there.without(stay))
         reader._apply_upto(marker, stay, live_bytes)
         spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}
-        lsn = reader.log.write_recounted(
-            Draft(
-                Kind.UPTO, 0, marker, 0, now_ms + reader.clock.offset_ms,
-                encode_meta({Tag.BYTES: reader.live_bytes}), packed(spared), 0, 0,
-            ),
-            queue.needed_now,
-        )  # fmt: skip
+        unix_ms = now_ms + reader.clock.offset_ms
+        draft = records.confirmed_up_to(marker, spared, reader.live_bytes, unix_ms)
+        lsn = reader.log.append_recounted(reader.own(draft), queue.needed_now)
         queue.note_less()
         if reader.waiters:
             reader.serve(now_ms)  # a key, or a lease, may be free
@@ -127,8 +122,8 @@ class AckUpTo:
             left -= size
             ready.drop_beyond(size, count)
             ready.advance(marker + 1)
-            if reader.log.read_ahead is not None:
-                reader.log.read_ahead.reset()
+            if reader.read_ahead is not None:
+                reader.read_ahead.reset()
         if reader.leases or ready.resident:
             left -= self._end_each(reader, gone)
         if ready.disk_refs.count:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from journal.format import Draft, Kind
 from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.log import records
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
 
@@ -51,7 +51,9 @@ class Admin:
         if log.no_room:
             raise ServerError(log.no_room)
         reader.paused = paused
-        lsn = log.paused(paused, now_ms + self._queue.clock.offset_ms)
+        lsn = log.append_standing(
+            reader.own(records.paused(paused, now_ms + self._queue.clock.offset_ms))
+        )
         if not paused and reader.waiters:
             reader.serve(now_ms)
         return lsn
@@ -102,7 +104,8 @@ class Admin:
         if key:
             keyed.drop_known(id_, key, body_bytes)
         reader._apply_done(id_, body_bytes)
-        return reader.log.cancelled(id_, body_bytes, now_ms + self._queue.clock.offset_ms)
+        unix_ms = now_ms + self._queue.clock.offset_ms
+        return reader.append(records.cancelled(id_, body_bytes, unix_ms))
 
     def retry(self, id_: int, now_ms: int) -> int | None:
         """Make a delayed item available now; return the record to wait for.
@@ -137,7 +140,8 @@ class Admin:
             return None
         reader.dead.forget(id_, False)
         reader._apply_done(id_, death.body_bytes)
-        return reader.log.cancelled(id_, death.body_bytes, now_ms + self._queue.clock.offset_ms)
+        unix_ms = now_ms + self._queue.clock.offset_ms
+        return reader.append(records.cancelled(id_, death.body_bytes, unix_ms))
 
     def redrive(self, id_: int, now_ms: int) -> int | None:
         """Make a dead letter ready again, after all other items and with no attempts.
@@ -151,7 +155,7 @@ class Admin:
         place, item = self._queue.fanout.take_place(), reader.dead.at(id_)
         reader.dead.forget(id_, False)
         unix_ms = now_ms + reader.clock.offset_ms
-        lsn = reader.log.write(Draft(Kind.REDRIVEN, id_, place, 0, unix_ms, b"", b"", 0, 0))
+        lsn = reader.append(records.redriven(id_, place, unix_ms))
         if item is None:
             reader.ready_line.stand(place, id_, death.body_bytes)
             reader.ready_line.placed(place, lsn)

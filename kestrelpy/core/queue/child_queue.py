@@ -19,7 +19,7 @@ from journal.sets import IdSet
 from journal.store import State
 from kestrelpy.core.fanout import Child, Unseen
 from kestrelpy.core.index import UNLIMITED
-from kestrelpy.core.log import Log, SharedLog
+from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
 from kestrelpy.core.queue.fanout import FanOut
@@ -75,7 +75,7 @@ class ChildQueue(Queue):
         child = Child(queue, number, part, floor)
         child.queue = made = cls(queue, child)
         if not queue.children:
-            queue.reader.log = SharedLog(queue.log, 0, queue)
+            queue.reader.needs = queue
             queue.unseen.forget(queue.last_number)
         queue.children[part] = child
         queue.readers_named = max(queue.readers_named, number)

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from journal.format import Draft, ItemHeader, Kind, Record, Tag, encode_meta
+from journal.format import ItemHeader, Kind, Record
 from journal.sets import ID, KEY, Table
 from journal.store import Chunk, Fresh, Memory, ScopeState, epoch_of
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index import Ids, Scope, Versions
-from kestrelpy.core.log import Log
+from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.timers import Alarm
 
-FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
 # Scopes forgotten in one step: each takes a record.
 _FORGOTTEN_AT_ONCE: Final = 64
 # Buckets swept in one step, at about 2 us each, and the least time between two steps.
@@ -66,8 +65,7 @@ class DedupeWindow:
     def _forget(self, scope: bytes, log: Log, unix_ms: int) -> None:
         """Forget all that is remembered of this scope."""
         self.ids._apply_forgotten(scope)
-        meta = encode_meta({Tag.SCOPE: scope})
-        log.write(Draft(Kind.IDS, 0, 0, FORGOTTEN, unix_ms, meta, b"", 0, 0))
+        log.append(records.forgotten(scope, unix_ms))
 
     # -- time -------------------------------------------------------------------------------
 

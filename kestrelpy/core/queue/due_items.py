@@ -12,6 +12,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from kestrelpy.core.index import Delays
+from kestrelpy.core.log import records
 from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.state import QueueState
@@ -77,7 +78,7 @@ class DueItems:
         if id_ in unlogged:  # there is no room for its record, and a restart knows of no delay
             unlogged.remove(id_)
         else:
-            lsn = log.released(id_, place, now_ms + queue.clock.offset_ms)
+            lsn = log.append(records.released(id_, place, now_ms + queue.clock.offset_ms))
         item = reader.delays.items.pop(id_, None)
         reader.stand(item, id_, size, place, lsn)
         return lsn
@@ -105,7 +106,7 @@ class DueItems:
         for reader in at_once:
             reader.catch_up()
         place = self._fanout.take_place(True)
-        lsn = queue.log.released(id_, place, now_ms + queue.clock.offset_ms)
+        lsn = queue.log.append(records.released(id_, place, now_ms + queue.clock.offset_ms))
         if queue.children:
             unseen.release(place, id_, size, lsn)
             self._fanout.tell_soon()
@@ -129,6 +130,7 @@ class DueItems:
             unlogged.remove(id_)
             lsn = self._queue.log.lsn_appended
         else:
-            lsn = owner.log.released(id_, place, now_ms + self._queue.clock.offset_ms)
+            unix_ms = now_ms + self._queue.clock.offset_ms
+            lsn = owner.append(records.released(id_, place, unix_ms))
         owner.release(id_, size, place, lsn)
         return lsn

@@ -13,6 +13,7 @@ from journal.format import STOPS, TAKES, named
 from kestrelpy.core.fanout import UNSEEN_MAX
 from kestrelpy.core.index import Delay
 from kestrelpy.core.item import Item
+from kestrelpy.core.log import records
 from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.state import QueueState
 
@@ -60,7 +61,8 @@ class FanOut:
         if self._queue.children:
             self.arrive(item, now_ms)
         else:
-            self._queue.log.discarded(item, now_ms + self._queue.clock.offset_ms)
+            unix_ms = now_ms + self._queue.clock.offset_ms
+            self._queue.log.append(records.discarded(item, unix_ms))
 
     def pass_number(self, number: int) -> None:
         """Note that the next number is given to nothing that is for all children."""
@@ -95,4 +97,4 @@ class FanOut:
         queue.passes_on = passes_on
         unix_ms = now_ms + queue.clock.offset_ms
         small = STOPS if passes_on else TAKES
-        queue.log.write(named(0, b"", queue.last_number, small, unix_ms))
+        queue.log.append(named(0, b"", queue.last_number, small, unix_ms))

@@ -12,14 +12,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
-from journal.format import GONE, Checkpoint, ItemHeader, Origin, Watermark, have_one_log, named
+from journal.format import (
+    GONE,
+    Checkpoint,
+    ItemHeader,
+    Origin,
+    RawDraft,
+    Watermark,
+    declared_draft,
+    have_one_log,
+    named,
+    watermark_drafts,
+)
 from journal.sets import IdSet
 from journal.store import NONE_OPEN, State
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index import NEVER, UNLIMITED, Delay, Memory, Waiter, Written
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
-from kestrelpy.core.log import Log, SharedLog
+from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import NOT_DUE
 from kestrelpy.core.queue.due_items import DueItems
@@ -83,11 +94,9 @@ class Queue(QueueState):
         is the item header: an origin in it is open from then on. Raise ServerError when the item is
         too large or the journal failed, ClientError when it would expire before it is due.
         """
-        log, policy = self.log, self.policy
-        size = len(body)
+        log, policy, size, unix_ms = self.log, self.policy, len(body), now_ms + self.clock.offset_ms
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
             self.refuse_put(size)
-        unix_ms = now_ms + self.clock.offset_ms
         if policy.max_age_ms is not None:
             oldest = unix_ms + policy.max_age_ms
             expires_ms = min(expires_ms, oldest) if expires_ms else oldest
@@ -103,20 +112,22 @@ class Queue(QueueState):
             return NOT_STORED
         if self.passes_on and not self.children and self.retained is None:
             return log.lsn_appended  # no subscription gets it: nothing is stored or remembered
-        number = self.next_number
+        number, passes_on = self.next_number, self.passes_on
         if is_known:
             header = self.remember(header, key, written, unix_ms)
         if delay is not None and delay.due_ms(unix_ms) > unix_ms:
             item = Item(number, 0, body, flags, unix_ms, expires_ms, 0, key, header)
             return self._put_later(item, delay, now_ms)
         item = Item(number, number, body, flags, unix_ms, expires_ms, 0, key, header)
-        if passes_on := self.passes_on:
+        if passes_on:
             self._apply_passed(number)
         else:
             self._apply_put(number, size)
+        draft = records.put(item, 0, nominal)
+        item.lsn = log.append(draft if not self.own_number else self.reader.own(draft))
         if nominal is not None:
             self._apply_nominal(nominal)
-        item.lsn = log.put(item, nominal)
+            log.stand(nominal.draft(unix_ms), item.lsn)
         if header is not None and header.origin is not None:
             self._open_origin(item, header.origin)
         if passes_on:
@@ -191,7 +202,7 @@ class Queue(QueueState):
             self._apply_passed(item.id)
             if self.retained is not None:
                 self.reader.markers.hide(item.id)
-        item.lsn = self.log.put_later(item, delay.due_ms(item.stored_ms))
+        item.lsn = self.reader.append(records.put(item, delay.due_ms(item.stored_ms)))
         if item.origin is not None:
             self._open_origin(item, item.origin)
         if not self.passes_on:
@@ -287,7 +298,7 @@ class Queue(QueueState):
         """Record that the queue's own subscription is gone, have that synced; return the record."""
         unix_ms = now_ms + self.clock.offset_ms
         draft = named(0, b"", self.last_number, GONE, unix_ms)
-        self.log.write_recounted(draft, self.needed_now)
+        self.log.append_recounted(draft, self.needed_now)
         self.log.set_sync(0)  # DELETED waits for the sync, even if STORED did not
         self.log.wait_durable(self.log.lsn_appended)
         return self.log.lsn_appended
@@ -373,7 +384,9 @@ class Queue(QueueState):
         """
         metadata = self.metadata if metadata is None else metadata
         self._apply_declared(declared, metadata)
-        lsn = self.log.declared(declared, metadata, now_ms + self.clock.offset_ms)
+        lsn = self.log.append_standing(
+            declared_draft(declared, metadata, now_ms + self.clock.offset_ms)
+        )
         self.set_policy(policy, now_ms)
         self.fanout.set_passing(policy.fanout_only, now_ms)
         return lsn
@@ -389,14 +402,23 @@ class Queue(QueueState):
         if self.log.no_room:
             raise ServerError(self.log.no_room)
         self._apply_nominal(nominal)
-        return self.log.nominal(nominal, now_ms + self.clock.offset_ms)
+        return self.log.append_standing(nominal.draft(now_ms + self.clock.offset_ms))
+
+    def standing(self, unix_ms: int) -> list[RawDraft]:
+        """Return the records that hold for the queue, whatever segments they are in."""
+        drafts: list[RawDraft] = []
+        if self.declared or self.metadata:
+            drafts.append(declared_draft(self.declared, self.metadata, unix_ms))
+        if self.reader.paused:
+            drafts.append(records.paused(True, unix_ms))
+        return [*drafts, *watermark_drafts(self.watermarks, unix_ms)]
 
     def attach(self, log: Log, readable: IdSet | None = None) -> None:
         """Write to this log from now on. `readable` are the items that a start found in it."""
         self.log = log
-        self.reader.log = SharedLog(log, 0, self) if self.children else log
-        for child in self.children.values():
-            child.attach(log)
+        self.reader.needs = self if self.children else None
+        for reader in self.readers:
+            reader.attach(log)
         self.know(log.identity or self.server_id)
         if not log.identity:
             self.dedupe.fresh.keep_nothing()

@@ -13,6 +13,7 @@ from typing import Final
 from journal.sets import IdSet
 from journal.store import Segment, Snapshot
 from kestrelpy.core.index import RetainedIds
+from kestrelpy.core.log import records
 from kestrelpy.core.queue.state import QueueState
 
 # How often the queue looks for items past their time.
@@ -72,7 +73,7 @@ class Retention:
         log, unix_ms = queue.log, now_ms + queue.clock.offset_ms
         if log.failure is None and not log.no_room and log.is_over(unix_ms, is_changed):
             # Any record will do: this one repeats the limit of the tokens, which holds already.
-            log.wait_durable(log.tokens(queue.reader.tokens_below, unix_ms))
+            log.wait_durable(log.append(records.tokens(queue.reader.tokens_below, unix_ms)))
 
 
 def found(

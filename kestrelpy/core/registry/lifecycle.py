@@ -184,9 +184,9 @@ class Lifecycle(Registry):
         unix_ms = now_ms + queue.clock.offset_ms
         draft = named(number, part, child.floor, TAKES, unix_ms, begins)
         if begins is None:  # no further item is needed
-            child.named_lsn = queue.log.write(draft)
+            child.named_lsn = queue.log.append(draft)
         else:
-            child.named_lsn = queue.log.write_recounted(draft, queue.needed_now)
+            child.named_lsn = queue.log.append_recounted(draft, queue.needed_now)
         queue.log.wait_durable(child.named_lsn)
         self._enroll(child_queue, now_ms)
         self.counters.queue_creates += 1
@@ -249,9 +249,9 @@ class Lifecycle(Registry):
         self._drop(child_queue)
         del queue.children[child.part]
         if not queue.children:
-            queue.reader.log = queue.log
+            queue.reader.needs = None
         unix_ms = now_ms + queue.clock.offset_ms
-        lsn = queue.log.write_recounted(
+        lsn = queue.log.append_recounted(
             named(child.number, child.part, child.floor, STOPS, unix_ms), queue.needed_now
         )
         if queue.is_tombstone:

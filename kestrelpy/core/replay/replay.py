@@ -42,7 +42,8 @@ from journal.sets import IdSet
 from journal.store import Segment, Snapshot
 from kestrelpy.core.fanout import Child
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.queue import FORGOTTEN, ChildQueue, Queue, found
+from kestrelpy.core.log import records
+from kestrelpy.core.queue import ChildQueue, Queue, found
 from kestrelpy.core.replay.subscription_replay import ReplayLine, Sizes
 
 
@@ -322,7 +323,7 @@ class Replay:
 
     def _ids(self, record: Record) -> None:
         scope = decode_meta(record.meta).get(Tag.SCOPE)
-        if record.small == FORGOTTEN and isinstance(scope, bytes):
+        if record.small == records.FORGOTTEN and isinstance(scope, bytes):
             self._queue.dedupe.ids._apply_forgotten(scope)
             return
         nominal = watermark_of_ids(record)

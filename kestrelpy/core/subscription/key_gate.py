@@ -19,6 +19,7 @@ from typing import Final
 from journal.sets import IdSet
 from kestrelpy.core.index import ITEM_COST, UNLIMITED, Blocked, KeyLocks
 from kestrelpy.core.item import Item, bare_item
+from kestrelpy.core.log import records
 from kestrelpy.core.subscription.outbox import EXPIRED, Outbox
 from kestrelpy.core.subscription.ready_line import ReadyLine
 from kestrelpy.core.subscription.state import SubscriptionState
@@ -178,7 +179,7 @@ class KeyGate:
             self._outbox.dead_letter(item, state.attempts.get(item.id), 0, unix_ms, EXPIRED)
         else:
             state._apply_done(item.id, item.size)
-            state.log.expired(item, unix_ms)
+            state.append(records.expired(item, unix_ms))
 
     def end(self, item: Item) -> None:
         """End the claims of a leased item that is about to go.

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kestrelpy.core.item import Item
+from kestrelpy.core.log import records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.state import SubscriptionState
 
@@ -56,7 +57,7 @@ class Outbox:
         self.send_on((item.id,))
         if reason == EXPIRED and state.log.is_full:
             return 0  # a restart finds it in the ready list, past its expiry
-        return state.log.dead(item, attempts, began_ms, unix_ms, reason)
+        return state.append(records.dead(item, attempts, began_ms, unix_ms, reason))
 
     def note_attempts(self, id_: int) -> None:
         """Note an item after ATTEMPTS_NOTED attempts: an operator may look long before it dies."""

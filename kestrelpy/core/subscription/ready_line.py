@@ -81,7 +81,7 @@ class ReadyLine:
         if (
             cost > state.residency.allowed
             and not state.residency.grow(cost)
-            and state.log.read_ahead is not None
+            and state.read_ahead is not None
         ):
             state.leased_bytes -= len(lease.item.body)
             lease.item = lease.item.without_body()
@@ -94,7 +94,7 @@ class ReadyLine:
         if ready.beyond or (
             cost >= state.residency.allowed
             and not state.residency.grow(cost)
-            and state.log.read_ahead is not None  # else memory has the only copy
+            and state.read_ahead is not None  # else memory has the only copy
         ):
             ready.push_beyond(item.id, item.size)
             if item.expires_ms:
@@ -127,7 +127,7 @@ class ReadyLine:
         cost, allowed = state.cost, state.residency.allowed
         if cost <= allowed + _SLACK_BYTES or state.residency.grow(cost):
             return
-        if state.log.read_ahead is not None:
+        if state.read_ahead is not None:
             most = allowed - allowed // _SPARE_PART - state.leased_bytes - ready.blocked_cost
             self._leave(ready.evict(most))
 
@@ -135,14 +135,14 @@ class ReadyLine:
         """Leave these items to the log; the read-ahead starts anew, as its next item changes."""
         for item in gone:
             self._state.watch.forget(item.id)
-        if self._state.log.read_ahead is not None:
-            self._state.log.read_ahead.reset()
+        if self._state.read_ahead is not None:
+            self._state.read_ahead.reset()
 
     @property
     def is_cut_off(self) -> bool:
         """True if the items after the frontier will never be written: the journal has failed, and
         no read is due or under way."""
-        state, read_ahead = self._state, self._state.log.read_ahead
+        state, read_ahead = self._state, self._state.read_ahead
         if state.log.failure is None or state.needs_read or state.unread or read_ahead is None:
             return False
         is_reading = read_ahead.is_reading or state.ready.disk_refs.is_fetching
@@ -175,8 +175,8 @@ class ReadyLine:
         trash = self._state.residency.trash
         self._state.ready.clear(trash)
         self._state.watch.clear(trash)
-        if self._state.log.read_ahead is not None:
-            self._state.log.read_ahead.reset()
+        if self._state.read_ahead is not None:
+            self._state.read_ahead.reset()
 
     # -- reading back -----------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class ReadyLine:
     def refill(self, unix_ms: int, most: int = REFILL_ITEMS) -> None:
         """Add items that were read back to the ready list, up to `most`; schedule the next read."""
         state = self._state
-        read_ahead, ready = state.log.read_ahead, state.ready
+        read_ahead, ready = state.read_ahead, state.ready
         if read_ahead is None:
             return
         state.catch_up()  # the subscription must know the items taken here: none is read twice

@@ -15,9 +15,10 @@ replay calls the same.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from journal.errors import Damage
+from journal.format import RawDraft
 from journal.sets import IdCounts, IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import QueueCounters
@@ -38,12 +39,22 @@ from kestrelpy.core.index import (
     Waiters,
 )
 from kestrelpy.core.item import Item
-from kestrelpy.core.log import Log
+from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.timers import Alarm
 
 # Lease tokens reserved by one synced record.
 TOKENS_RESERVED: Final = 1 << 20
+
+
+class Needs(Protocol):
+    """The items that the subscriptions of one log need."""
+
+    def is_needed(self, id_: int) -> bool:
+        """True if any subscription still needs this item."""
+
+    def needed_now(self) -> IdSet:
+        """Return all items that any subscription needs, as a set that does not change later."""
 
 
 class SubscriptionState:
@@ -55,9 +66,9 @@ class SubscriptionState:
     __slots__ = (
         "_next_token", "_tokens_below", "alarm", "attempts", "clock", "counters", "damages", "dead",
         "delays", "expiries", "held_keys", "leased_bytes", "leases", "live", "live_bytes", "log",
-        "markers", "moving", "name", "needs_read", "notes", "number", "out_of_order", "outgoing",
-        "paused", "placings", "policy", "ready", "residency", "to_read", "to_resume",
-        "token_holder", "tokens", "tokens_lsn", "unread", "waiters", "watch",
+        "markers", "moving", "name", "needs", "needs_read", "notes", "number", "out_of_order",
+        "outgoing", "paused", "placings", "policy", "read_ahead", "ready", "residency", "to_read",
+        "to_resume", "token_holder", "tokens", "tokens_lsn", "unread", "waiters", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +89,8 @@ class SubscriptionState:
         self.name = name
         self.number = number  # in the records about it; 0: the queue's own consumers
         self.policy = policy
-        self.log = log
+        self.needs: Needs | None = None  # of all subscriptions of the log; None: there is only one
+        self.attach(log)
         self.clock = clock
         self.paused = False  # True while an operator lets it lease nothing
         self.to_resume = to_resume
@@ -145,7 +157,32 @@ class SubscriptionState:
     def _reserve_tokens(self, unix_ms: int) -> None:
         self._next_token = self.tokens.take(TOKENS_RESERVED)
         self._tokens_below = self.tokens.below
-        self.tokens_lsn = self.log.tokens(self._tokens_below, unix_ms)
+        # One sequence of ranges for all subscriptions of the log.
+        self.tokens_lsn = self.log.append(records.tokens(self._tokens_below, unix_ms))
+
+    # -- its records ------------------------------------------------------------------------
+
+    def attach(self, log: Log) -> None:
+        """Write to this log from now on, and read back from it what memory has no room for."""
+        self.log = log
+        self.read_ahead = log.another_read_ahead() if self.number else log.read_ahead
+
+    def append(self, draft: RawDraft) -> int:
+        """Append a record of this subscription; return its lsn."""
+        return self.log.append(draft if self.needs is None else self.own(draft))
+
+    def own(self, draft: RawDraft) -> RawDraft:
+        """Return the record as that of this subscription: with its number.
+
+        The segment list counts an item as ended by the record that ends it for the last
+        subscription that needs it, and by no other. So a segment stays while any may read it.
+        """
+        kind, item, number, small, time_ms, meta, body, reader, put_lsn = draft
+        if (needs := self.needs) is not None:
+            reader = self.number
+            if put_lsn and needs.is_needed(item):
+                put_lsn = 0
+        return kind, item, number, small, time_ms, meta, body, reader, put_lsn
 
     # -- reading back -----------------------------------------------------------------------
 

@@ -9,19 +9,20 @@
 A subscription consists of parts that share one state: the ready line with its key gate, the outbox,
 the leases by token. A queue's own consumers share one subscription; each fan-out child is another.
 
-One rule: decide, apply, log. A transition checks, calls `_apply_x`, then `log.x`; replay calls the
-same `_apply_x`, which takes no clock and cannot fail.
+One rule: decide, apply, log. A transition checks, calls `_apply_x`, then appends a record; replay
+calls the same `_apply_x`, which takes no clock and cannot fail.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from journal.format import RawDraft
 from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index import Delay, Holder, Lease, Memory, TokenRange, Waiter, Want
 from kestrelpy.core.item import Item
-from kestrelpy.core.log import Log
+from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX, KeyGate
 from kestrelpy.core.subscription.outbox import ATTEMPTS_NOTED, Outbox
@@ -229,7 +230,8 @@ class Subscription(SubscriptionState):
             service_ms[-1] += served_ms
         else:
             service_ms[0] += 1
-        lsn = self.log.done(item, lease.attempts, lease.began_ms, unix_ms)
+        draft = records.done(item, lease.attempts, lease.began_ms, unix_ms)
+        lsn = self.log.append(draft if self.needs is None else self.own(draft))  # as `append` does
         if self.waiters.count and (item.key or self.policy.max_leased is not None):
             self.serve(now_ms)  # another item may be unblocked, or another lease allowed
         return lsn
@@ -270,13 +272,14 @@ class Subscription(SubscriptionState):
         delay: Delay | None = None,
     ) -> int:  # fmt: skip
         """`nack` one of several leases: all items are back in order before the caller's `serve`."""
-        item, log, began_ms = self.end(lease), self.log, lease.began_ms
+        item, began_ms, in_memory = self.end(lease), lease.began_ms, self.log.read_ahead is None
         unix_ms = now_ms + self.clock.offset_ms
         self.counters.cancelled += 1
         if lease.dead:
-            self.dead.put_back(item, log.read_ahead is None)
+            self.dead.put_back(item, in_memory)
             self.outbox.send_on((item.id,))
-            return log.returned(item, lease.attempts, began_ms, unix_ms, reason, lease.by_token)
+            draft = records.returned(item, lease.attempts, began_ms, unix_ms, reason)
+            return self._append_returned(lease, draft)
         counts = buries or reason != DEFERRED
         attempts, policy = lease.attempts + counts, self.policy
         most = policy.max_attempts
@@ -291,16 +294,27 @@ class Subscription(SubscriptionState):
         due_ms = delay.due_ms(unix_ms) if delay is not None else 0
         if delay is None or due_ms <= unix_ms:
             self.ready_line.put_back(item, lease.place)
-            return log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token)
+            draft = records.returned(item, attempts, began_ms, unix_ms, reason)
+            return self._append_returned(lease, draft)
         if item.key:
             self.held_keys[item.id] = item.key
-        before = log.lsn_appended
-        lsn = log.returned(item, attempts, began_ms, unix_ms, reason, lease.by_token, due_ms)
+        before = self.log.lsn_appended
+        draft = records.returned(item, attempts, began_ms, unix_ms, reason, due_ms)
+        lsn = self._append_returned(lease, draft)
         self.markers.remember(item.id, item.marker)
         self.delay(item, delay, now_ms)
-        if lsn == before and log.read_ahead is not None:
+        if lsn == before and not in_memory:
             self.delays.unlogged.add(item.id)
         return lsn
+
+    def _append_returned(self, lease: Lease, draft: RawDraft) -> int:
+        """Append the record of a nack; on a full disk only that of a lease by token.
+
+        The room left is for the confirms. A restart does not know of the delivery then.
+        """
+        if self.log.is_full and not lease.by_token:
+            return self.log.lsn_appended
+        return self.append(draft)
 
     def delay(
         self, item: Item, delay: Delay, now_ms: int, is_shared: bool = False
@@ -481,8 +495,10 @@ class Subscription(SubscriptionState):
         self.key_gate.clear(spared)
         self.tidy()
         self.counters.flushes += 1
-        return self.log.flushed(
-            last_id, ids, IdSet.union([spared, dead.ids]), size, now_ms + self.clock.offset_ms
+        stay, needs = IdSet.union([spared, dead.ids]), self.needs
+        return self.log.append_recounted(
+            self.own(records.flushed(last_id, ids, size, now_ms + self.clock.offset_ms)),
+            needs.needed_now if needs is not None else lambda: stay,
         )
 
     def make_room(self, size: int, now_ms: int) -> bool:
@@ -522,7 +538,7 @@ class Subscription(SubscriptionState):
             self.key_gate.drop(item)
             self._apply_done(item.id, item.size)
             self.counters.discarded += 1
-            self.log.discarded(item, unix_ms)
+            self.append(records.discarded(item, unix_ms))
 
     def resume(self, now_ms: int) -> None:
         """Resume what replay found: leases by token, and the keys of leased and nacked items."""

@@ -49,7 +49,7 @@ class TokenLeases:
             unix_ms + lease_ms, key, lives_ms,
         ))  # fmt: skip
         self._state.leases.enter(lease, entry)
-        lease.lsn = self._state.log.leased(entry)
+        lease.lsn = self._state.append(entry.leased())
 
     def _extend_life(self, lease: Lease, lives_ms: int) -> int:
         """Let the item expire at this time, if it expires; return the time."""
@@ -69,7 +69,7 @@ class TokenLeases:
         if lives_ms:
             self._extend_life(lease, lives_ms)
         entry = entries[id_] = entries[id_].until(unix_ms, unix_ms + lease_ms, lives_ms)
-        return state.log.renewed(entry)
+        return state.append(entry.renewal())
 
     def find(self, token: int, now_ms: int) -> Lease | None:
         """Return the lease with this token; None: there is none, or it has expired."""

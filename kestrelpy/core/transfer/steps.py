@@ -21,6 +21,7 @@ from journal.format import ItemHeader, Origin, moved, settled, settled_many, spl
 from kestrelpy.core.index import NEVER, Holder, Lease
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.log import records
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.subscription import DEFERRED, Subscription
 from kestrelpy.errors import ClientError, ItemRefused
@@ -108,7 +109,8 @@ class Source:
         reader._apply_done(item.id, size)
         unix_ms = now_ms + reader.clock.offset_ms
         draft = moved(item.id, size, target, unix_ms, not log.is_full, delivery, began_ms)
-        lsn = log.write_lazily(draft) if lazily else log.write(draft)
+        own = reader.own(draft)
+        lsn = log.append_lazily(own) if lazily else log.append(own)
         if reader.waiters.count and (
             item.key or (was_handed_off and reader.policy.max_leased is not None)
         ):
@@ -139,7 +141,8 @@ class Source:
             reader.key_gate.drop_known(id_, key, body_bytes)
         reader._apply_done(id_, body_bytes)
         log, unix_ms = reader.log, now_ms + reader.clock.offset_ms
-        return log.write(moved(id_, body_bytes, target.as_target, unix_ms, not log.is_full))
+        draft = moved(id_, body_bytes, target.as_target, unix_ms, not log.is_full)
+        return reader.append(draft)
 
 
 class Target:
@@ -164,7 +167,7 @@ class Target:
         log, unix_ms = reader.log, now_ms + queue.clock.offset_ms
         target = Origin(queue.server_id, queue.name, copy, queue.generation).as_target
         draft = moved(origin.item, origin.body_bytes, target, unix_ms, not log.is_full)
-        log.write(draft._replace(put_lsn=0))  # it is not a live item
+        reader.append(draft._replace(put_lsn=0))  # it is not a live item
 
     def receive(
         self, item: Item, origin: Origin, now_ms: int, life_ms: int | None = None
@@ -205,7 +208,7 @@ class Target:
             queue._apply_passed(number)
         else:
             queue._apply_put(number, copy.size)
-        copy.lsn = log.put(copy)
+        copy.lsn = queue.reader.append(records.put(copy))
         queue._apply_opened(copy.id, origin.put_by(copy.lsn))
         if passes_on:
             queue.fanout.forward(copy, now_ms)
@@ -230,7 +233,7 @@ class Target:
             queue._apply_settled(id_)
         alone = len(copies) == 1
         draft = settled(copies[0], one, unix_ms) if alone else settled_many(copies, unix_ms)
-        (queue.log.write_lazily if lazily else queue.log.write)(draft)
+        (queue.log.append_lazily if lazily else queue.log.append)(draft)
 
 
 def hand_back(lease: Lease, now_ms: int) -> None:

@@ -225,9 +225,8 @@ class DataDirectory:
                 "journal on disk and keeps it; delete the queue to have it in memory"
             )
         target = JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
-        target.holds(
-            queue.declared, queue.metadata, queue.reader.paused, queue.watermarks, unix_ms
-        )
+        for draft in queue.standing(unix_ms):
+            target.stand(draft, 1)
         queue.attach(target, replay.readable(journal.segments) if queue.policy.retains else None)
         replay.close()
         broker.adopt(queue, now_ms)
@@ -250,7 +249,8 @@ class DataDirectory:
 
     def _read_first(self, queue: Queue, unix_ms: int) -> None:
         """Read the first items, or note that they have expired, before the first request."""
-        reader, target, backlog = queue.reader, on_disk(queue.log), queue.log.read_ahead
+        reader, target = queue.reader, on_disk(queue.log)
+        backlog = reader.read_ahead
         if target is None or backlog is None:
             return
         wanted = reader.ready_line.begin_fetch()

@@ -134,7 +134,7 @@ class JournalJobs:
 
     def _name(self, reader: Subscription, target: JournalLog) -> None:
         """Log the damage that reads have found, and keep a copy of it."""
-        backlog = reader.log.read_ahead or target.store.read_ahead
+        backlog = reader.read_ahead or target.store.read_ahead
         damages = backlog.damages + reader.damages
         if not damages:
             return

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from journal.files import Files, is_shortage
 from journal.format import Record
 from journal.store import ReadOne, ReadSome, SegmentRead
-from kestrelpy.core import JournalLog, SharedLog, Subscription, on_disk
+from kestrelpy.core import JournalLog, Subscription, on_disk
 from kestrelpy.protocol import LogLimit
 from kestrelpy.server import clock
 from kestrelpy.server.journals.read_cache import ReadCache
@@ -107,7 +107,7 @@ class ReadBack:
             reader.dead.hide(id_)  # most likely never written: that is no damage
 
     def _read_ready(self, reader: Subscription, target: JournalLog) -> bool:
-        ready, backlog = reader.ready, reader.log.read_ahead
+        ready, backlog = reader.ready, reader.read_ahead
         if not ready.beyond or backlog is None:
             return True
         made = backlog.next_read(ready.frontier)
@@ -133,7 +133,7 @@ class ReadBack:
     def _read_out_of_order(self, reader: Subscription, target: JournalLog) -> bool:
         """Read the next out-of-order items."""
         journal, disk_refs = target.journal, reader.ready.disk_refs
-        is_shared = isinstance(reader.log, SharedLog)
+        is_shared = reader.needs is not None
         if (
             is_shared
             and disk_refs.count
@@ -199,7 +199,7 @@ class ReadBack:
     async def _read(
         self, reader: Subscription, target: JournalLog, life: int, read: SegmentRead
     ) -> None:
-        backlog = reader.log.read_ahead
+        backlog = reader.read_ahead
         assert backlog is not None, "what is read back was ordered of one"
         try:
             start, data = await self._on_thread(read.run)(self._files)

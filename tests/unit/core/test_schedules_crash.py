@@ -13,10 +13,11 @@ import pytest
 
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta
+from journal.format.record import RawDraft
 from journal.format.schedule import Watermark
 from journal.tools.view import JournalView
 from kestrelpy.core.item import Item
-from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.log import records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CatchUp, Schedule, Timetable
 from kestrelpy.cron import Cron
@@ -34,14 +35,14 @@ pending: list[Put] = []  # in the log and not synced yet
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 25)
-    put, pending[:] = JournalLog.put, []
+    put, pending[:] = records.put, []
 
-    def noted(log: JournalLog, item: Item, nominal: Watermark | None = None) -> int:
+    def noted(item: Item, due_ms: int = 0, nominal: Watermark | None = None) -> RawDraft:
         if nominal is not None:
             pending.append((nominal.scope, nominal.epoch - BEGAN_S, item.id))
-        return put(log, item, nominal)
+        return put(item, due_ms, nominal)
 
-    monkeypatch.setattr(JournalLog, "put", noted)
+    monkeypatch.setattr(records, "put", noted)
 
 
 class Works:

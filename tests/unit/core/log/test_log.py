@@ -6,6 +6,7 @@ from journal.errors import JournalFailed
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta, ended_bytes
 from kestrelpy.core.item import Item
+from kestrelpy.core.log import records
 from kestrelpy.core.log.log import JournalLog
 from tests.support.core_harness import WALL_MS, make_queue
 from tests.support.journals import Writer, fresh
@@ -73,7 +74,7 @@ def test_a_queue_is_dirty_once_until_it_was_cleaned() -> None:
 def test_stored_is_true_when_it_is_synced_and_closes_when_they_are_written() -> None:
     writer = fresh(MemoryDisk())
     log = log_of(writer)
-    lsn = log.put(ITEM)
+    lsn = log.append(records.put(ITEM))
     assert log.lsn_written < lsn
     writer.write()
     log.advance()
@@ -86,7 +87,7 @@ def test_stored_is_true_when_it_is_synced_and_closes_when_they_are_written() -> 
 def test_with_sync_other_than_always_stored_waits_for_the_write_alone() -> None:
     writer = fresh(MemoryDisk())
     log = log_of(writer)
-    lsn = log.put(ITEM)
+    lsn = log.append(records.put(ITEM))
     writer.write()
     log.set_sync(-1)
     assert log.lsn_stored == lsn

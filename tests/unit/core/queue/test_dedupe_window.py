@@ -11,9 +11,10 @@ from journal.format.item_header import ItemHeader
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta
 from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.log import records
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.dedupe_window import FORGOTTEN, NOT_DUE, DedupeWindow
+from kestrelpy.core.queue.dedupe_window import NOT_DUE, DedupeWindow
 from kestrelpy.core.timers import Alarm, Timers
 from tests.support.kept_log import KeptLog
 
@@ -98,7 +99,7 @@ def test_an_unused_scope_is_forgotten_by_a_record() -> None:
 
     assert list(found.ids.scopes) == [b"new"]
     (forgotten,) = log.drafts
-    assert (forgotten.kind, forgotten.small) == (Kind.IDS, FORGOTTEN)
+    assert (forgotten.kind, forgotten.small) == (Kind.IDS, records.FORGOTTEN)
     assert decode_meta(forgotten.meta) == {Tag.SCOPE: b"old"}
     assert found.due_ms != NOT_DUE, "the other one will be too old"
 

@@ -75,7 +75,7 @@ def test_where_dead_letters_go_on_the_next_tick_takes_them() -> None:
 def test_on_a_full_disk_an_expiry_needs_no_record_and_another_death_does() -> None:
     for reason, records in (EXPIRED, 0), (b"abort", 1):
         reader, log = subscription(expire_to=b"late")
-        log.full = True
+        log.is_full = True
 
         lsn = reader.outbox.dead_letter(ITEM, 0, 0, 1000, reason)
 
