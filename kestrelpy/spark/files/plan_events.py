@@ -63,11 +63,11 @@ def look_again(
     """Return where the records of a split that has gone are now, and which are nowhere.
 
     A compacted segment has the puts of live items; the other records are nowhere, unless the
-    segment was archived.
+    segment was archived. Records that the split leaves to others are not looked for.
     """
     wanted = (gone.lsn_first, gone.lsn_last)
     found: list[Split] = []
-    missing = [wanted]
+    missing = without([wanted], *split.skip)
     try:
         history = plan_events(paths, files)
     except JournalError:
@@ -77,7 +77,9 @@ def look_again(
             continue
         for each in journal.splits:
             if each.lsn_first <= wanted[1] and wanted[0] <= each.lsn_last:
-                same = replace(each, live_items=split.live_items, lsn_limit=each.lsn_limit)
+                same = replace(
+                    each, live_items=split.live_items, skip=(*each.skip, *split.skip)
+                )
                 found.append(same.only(*wanted))
                 if not each.is_compacted:
                     missing = without(missing, (each.lsn_first, each.lsn_last))

@@ -287,6 +287,26 @@ def test_a_split_that_has_gone_is_found_again_in_the_archive() -> None:
     assert [row["op"] for row in rows] == ["confirm", "confirm", "put", "put"]
 
 
+def test_records_that_a_split_leaves_to_others_are_not_found_again_with_it() -> None:
+    one = laid()
+    whole = next(p for p in plan_events([FOLDER], one.disk).splits if p.segment == 3)
+    split = whole.only(whole.lsn_first + 1, whole.lsn_last - 1)
+    one.remove(3)
+    gone = SplitGone(split.path, split.lsn_first, split.lsn_last, "it was removed")
+
+    assert look_again(gone, split, [FOLDER], one.disk) == (
+        [], [(whole.lsn_first + 1, whole.lsn_last - 1)]
+    )  # fmt: skip
+    archive(one.disk, one.segments[3])
+    found, missing = look_again(gone, split, ["/data", ARCHIVE], one.disk)
+
+    chosen = select("events", [("lsn", "long")])
+    lsns = [r["lsn"] for p in found for b in decode.read(p, chosen, print, files=one.disk)
+            for r in b.to_pylist()]  # fmt: skip
+    assert missing == []
+    assert lsns == list(range(whole.lsn_first + 1, whole.lsn_last))
+
+
 def with_archive(disk: MemoryDisk) -> MemoryDisk:
     """An archive that exists and holds something else."""
     other = SegmentBuilder(1, 2048, 1, OPENING, identity=b"another journal!")
