@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from journal.errors import JournalError
 from kestrelpy.spark.errors import one_sentence
+from kestrelpy.spark.worker import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +68,7 @@ class KestrelReader(DataSourceReader):
 
                 yield from journals.read(partition.parts, self.selection, self.options)
             # Else it is Spark's own empty partition: the plan is empty.
+        keep_imports()
 
     def _read_live(self, partition: LivePartition) -> Iterator[pa.RecordBatch]:
         from kestrelpy.spark.live import batch_of

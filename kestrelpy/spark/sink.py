@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from kestrelpy.spark.errors import KestrelError, one_sentence
+from kestrelpy.spark.worker import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,6 +106,7 @@ def _write(
                 lanes[at].put(request)
         for lane in lanes:
             lane.finish()
+        keep_imports()
         return Stored({lane.server: lane.stored for lane in lanes})
     except RowError as error:
         # Rows that were sent and are not answered may be stored as well.

@@ -32,6 +32,7 @@ from kestrelpy.spark.errors import one_sentence
 from kestrelpy.spark.live import batch_of
 from kestrelpy.spark.reader import JournalPartition, LivePartition
 from kestrelpy.spark.streaming import Journals, Limits, LiveQueues, Position, parse_position, read
+from kestrelpy.spark.worker import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +48,7 @@ class KestrelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.selection = selection
         self._queues: LiveQueues | Journals | None = None
+        self._begin: dict[str, Any] | None = None
         self._end: Position | None = None
 
     @property
@@ -58,9 +60,11 @@ class KestrelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._queues
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint begins; Spark asks twice."""
         with one_sentence():
-            return self.queues.begin().as_json()
+            if self._begin is None:
+                self._begin = self.queues.begin().as_json()
+            return self._begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
         """Return the limit of a batch; `latestOffset` adds that of bytes."""
@@ -112,12 +116,12 @@ class KestrelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 from kestrelpy.spark.files import partitions as journals
 
                 yield from journals.read(partition.parts, self.selection, self.options)
-            if not isinstance(partition, LivePartition):
-                return
-            for part, values in read(partition.slices, self.options):
+            slices = partition.slices if isinstance(partition, LivePartition) else ()
+            for part, values in read(slices, self.options):
                 batch = batch_of(part, values, self.selection, self.options)
                 if batch is not None:
                     yield batch
+        keep_imports()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Confirm what is committed, if `latestOffset` has not done so."""
