@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, JournalError
@@ -25,7 +26,7 @@ from kestrelpy.spark.files import PackedItems, Part, Split, plan_events
 from kestrelpy.spark.offsets import packed
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.streaming.admission import Limits, admitted
-from kestrelpy.spark.streaming.live_queues import cut, lost
+from kestrelpy.spark.streaming.live_queues import lost
 from kestrelpy.spark.streaming.position import Place, Planned, Position
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Journals:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._seen: dict[tuple[str, str], Journal] = {}
+        self._is_used = True  # the last look, by a batch
         self._target: Position | None = None
 
     def begin(self) -> Position:
@@ -64,6 +66,7 @@ class Journals:
         Raises KestrelError for lost data.
         """
         self._look()
+        self._is_used = True
         places = {server: dict(queues) for server, queues in start.places.items()}
         there: list[Planned] = []
         missing_all = 0
@@ -86,9 +89,7 @@ class Journals:
             places[each.server][each.queue] = Place(each.generation, each.upto)
         if not batch and not missing_all:
             return start
-        options = self._options
-        parts = packed(batch, options.max_partition_bytes, options.min_partitions, cut)
-        return Position(places, tuple(map(tuple, parts)), start.lost + missing_all)
+        return Position(places, self._packed(batch), start.lost + missing_all)
 
     def present(self) -> Position:
         """Return how far the journals go, as of the last look."""
@@ -115,6 +116,24 @@ class Journals:
             self._look()
         return [[part for each in p for part in self._parts(each)] for p in end.slices]
 
+    def _packed(self, batch: Sequence[Planned]) -> tuple[tuple[Planned, ...], ...]:
+        options = self._options
+        pieces = [piece for each in batch for piece in self._by_segment(each)]
+        parts = packed(
+            pieces, options.max_partition_bytes, options.min_partitions, lambda piece, _: [piece]
+        )
+        return tuple(tuple(_joined(part)) for part in parts)
+
+    def _by_segment(self, whole: Planned) -> Iterator[Planned]:
+        """Cut a range where segments end: a segment is read from its front."""
+        splits = self._seen[whole.server, whole.queue].splits
+        after = whole.after
+        for split in sorted(splits, key=attrgetter("lsn_last")):
+            upto = min(split.lsn_last, whole.upto)
+            if upto > after:
+                yield whole._replace(after=after, upto=upto, size=_share(split, after, upto))
+                after = upto
+
     def _parts(self, planned: Planned) -> Iterator[Part]:
         journal = self._seen.get((planned.server, planned.queue))
         if journal is None:
@@ -131,6 +150,8 @@ class Journals:
 
     def _wanted(self, split: Split, first: int, last: int) -> Split:
         items = _EVERY_PUT if self._options.mode == "items" else None
+        if last < split.lsn_last:
+            split = replace(split, lsn_last=last, lsn_limit=last + 1)  # read no farther
         return replace(split, live_items=items).only(first, last)
 
     def _after(self, queue: str, place: Place, journal: Journal) -> tuple[int, int]:
@@ -155,6 +176,12 @@ class Journals:
         return first - 1, missing
 
     def _look(self) -> None:
+        """Look at the journals, unless no batch was planned since the last look."""
+        if self._is_used:
+            self._plan()
+            self._is_used = False
+
+    def _plan(self) -> None:
         try:
             history = plan_events(self._options.path)
         except JournalError as error:
@@ -171,9 +198,24 @@ class Journals:
 
 def _size(journal: Journal, after: int, upto: int) -> int:
     """Return about how many bytes these records take."""
-    size = 0
-    for split in journal.splits:
-        count = min(split.lsn_last, upto) - max(split.lsn_first - 1, after)
-        if count > 0:
-            size += split.bytes * count // max(split.lsn_last - split.lsn_first + 1, 1)
-    return size
+    return sum(_share(split, after, upto) for split in journal.splits)
+
+
+def _share(split: Split, after: int, upto: int) -> int:
+    """Return about how many bytes these records take in this split."""
+    count = min(split.lsn_last, upto) - max(split.lsn_first - 1, after)
+    return split.bytes * max(count, 0) // max(split.lsn_last - split.lsn_first + 1, 1)
+
+
+def _joined(pieces: Iterable[Planned]) -> Iterator[Planned]:
+    """Return the pieces with those that follow each other made one."""
+    last: Planned | None = None
+    for piece in pieces:
+        if last is not None and last[:3] == piece[:3] and last.upto == piece.after:
+            last = last._replace(upto=piece.upto, size=last.size + piece.size)
+            continue
+        if last is not None:
+            yield last
+        last = piece
+    if last is not None:
+        yield last

@@ -44,6 +44,7 @@ class LiveQueues:
         self._seen: list[partitions.ServerQueues] = []
         self._addresses: dict[str, Address] = {}
         self._confirmed: dict[tuple[str, str], Place] = {}
+        self._is_used = True  # the last look, by a batch
         self._target: Position | None = None
 
     # -- where batches begin and end -------------------------------------------------------
@@ -73,6 +74,7 @@ class LiveQueues:
         Raises KestrelError for lost data, and for servers of the checkpoint that are not read.
         """
         self._look()
+        self._is_used = True
         self._refuse_another_fleet(start)
         places = {server: dict(queues) for server, queues in start.places.items()}
         there, lost = [], 0
@@ -208,6 +210,12 @@ class LiveQueues:
     # -- looking ---------------------------------------------------------------------------
 
     def _look(self) -> None:
+        """Look at the servers, unless no batch was planned since the last look."""
+        if self._is_used:
+            self._ask()
+            self._is_used = False
+
+    def _ask(self) -> None:
         options = self._options
         self._seen = partitions.look(options)
         for seen in self._seen:

@@ -11,6 +11,7 @@ import pytest
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.options import parse_options
+from kestrelpy.spark.streaming import journals as journals_module
 from kestrelpy.spark.streaming.admission import Limits
 from kestrelpy.spark.streaming.journals import Journals
 from tests.support.daemon import DaemonProcess
@@ -97,6 +98,45 @@ def test_records_that_went_before_they_were_read_are_data_loss(daemon: DaemonPro
     assert "archive_to" in str(caught.value)
     stream = journals(daemon, mode="events", failOnDataLoss="false")
     assert stream.advance(place, Limits()).lost > 0
+
+
+def test_a_partition_begins_where_a_segment_does_and_reads_no_farther_than_its_batch(
+    daemon: DaemonProcess,
+) -> None:
+    put(daemon, range(300), 200)
+    daemon.stop()
+    stream = journals(daemon, maxPartitionBytes="20k")
+    first = stream.advance(stream.begin(), Limits(items=170))
+    rest = stream.advance(first, Limits())
+    ends = {split.lsn_last for each in stream._seen.values() for split in each.splits}
+
+    for end in (first, rest):
+        spans = [(each.after, each.upto) for part in end.slices for each in part]
+        assert len(spans) > 1
+        assert {after for after, _ in spans[1:]} <= ends
+        assert [upto for _, upto in spans[:-1]] == [after for after, _ in spans[1:]]
+        splits = [part.split for parts in stream.parts(end) for part in parts]
+        assert max(split.lsn_last for split in splits) == spans[-1][1]
+        assert splits[-1].lsn_limit in (0, spans[-1][1] + 1)
+
+
+def test_a_query_looks_once_for_each_batch(
+    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(daemon, range(10))
+    daemon.stop()
+    looks = []
+    planned = journals_module.plan_events
+    monkeypatch.setattr(
+        journals_module, "plan_events", lambda paths: looks.append(paths) or planned(paths)
+    )
+    stream = journals(daemon)
+    stream.stop_at_present()
+    start = stream.begin()
+    middle = stream.advance(start, Limits(items=4))
+    assert len(looks) == 1
+    stream.advance(middle, Limits())
+    assert len(looks) == 2
 
 
 @pytest.mark.parametrize("mode", ["items", "events"])
