@@ -2,9 +2,9 @@
 
     the kernel counts, or valgrind ──▶ N rounds, 3 N rounds ──▶ the difference, over the requests
 
-Fifty requests come at once, and the next fifty when all are answered: `path_load.py`. Instructions
-are the same on a busy machine; times are not. Those of the kernel and of uvloop's sockets are not
-among them.
+Fifty connections send a request at once, or `--depth` of them, and the next when all are answered:
+`path_load.py`. Instructions are the same on a busy machine; times are not. Those of the kernel and of uvloop's
+sockets are not among them.
 
 The one rule: a figure is a difference, so that neither the start nor the measuring is in it.
 """
@@ -31,6 +31,7 @@ TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench path", description=__doc__)
     parser.add_argument("--python", default=sys.executable, help="what kestrelpy runs on")
+    parser.add_argument("--depth", type=int, default=1, help="requests in flight per connection")
     parser.add_argument("--dir", type=Path, default=loadgen.OUT, help="where data goes")
     parser.add_argument("--keep", type=Path, help="a folder for the profiles of callgrind")
     return parser.parse_args(words)
@@ -47,12 +48,15 @@ def missing() -> str:
 class Load:
     """The load in a process of its own, and its instructions: as the kernel counts them."""
 
-    def __init__(self, python: str, place: Path, prefix: Sequence[str] = ()) -> None:
+    def __init__(
+        self, python: str, place: Path, depth: int = 1, prefix: Sequence[str] = ()
+    ) -> None:
         self.place = place
+        self._requests = CONNECTIONS * depth  # of a round
         self._log = (place / "log").open("w+")
         self.process = subprocess.Popen(
-            [*prefix, python, "-P", str(LOAD), str(place / "data")], text=True, cwd=place,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+            [*prefix, python, "-P", str(LOAD), str(place / "data"), str(depth)], text=True,
+            cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
             env=environment(python) | {"PYTHONHASHSEED": "0"},
         )  # fmt: skip
         try:
@@ -71,7 +75,7 @@ class Load:
         return self._counted
 
     def run(self, name: str, rounds: int) -> None:
-        """Send the request that often on each connection."""
+        """Send so many rounds of requests."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{name} {rounds}\n")
         self.process.stdin.flush()
@@ -83,7 +87,7 @@ class Load:
         for rounds in (ROUNDS, 3 * ROUNDS):
             self.run(name, rounds)
             at.append(self.count())
-        return (at[2] - 2 * at[1] + at[0]) / (2 * ROUNDS * CONNECTIONS)
+        return (at[2] - 2 * at[1] + at[0]) / (2 * ROUNDS * self._requests)
 
     def costs(self) -> dict[str, float]:
         """Return the instructions of a set and of a take."""
@@ -105,10 +109,10 @@ class Load:
 class ValgrindLoad(Load):
     """The same, some fifty times slower, where the kernel counts nothing: callgrind counts."""
 
-    def __init__(self, python: str, place: Path) -> None:
+    def __init__(self, python: str, place: Path, depth: int = 1) -> None:
         out = f"--callgrind-out-file={place}/callgrind.out"
         self._dumps = self._total = 0
-        super().__init__(python, place, ("valgrind", "--tool=callgrind", out))
+        super().__init__(python, place, depth, ("valgrind", "--tool=callgrind", out))
 
     def count(self) -> int:
         command = ["callgrind_control", "--dump", str(self.process.pid)]
@@ -122,15 +126,15 @@ class ValgrindLoad(Load):
         return self._total
 
 
-def costs(python: str, place: Path) -> dict[str, float]:
+def costs(python: str, place: Path, depth: int = 1) -> dict[str, float]:
     """Return the user instructions of a set and of a take; raise ServerFailed."""
-    load = Load(python, place)
+    load = Load(python, place, depth)
     if load.count() < 0:
         load.close()
         if why := missing():
             raise ServerFailed(f"the kernel counts no instructions here, and {why}")
         shutil.rmtree(place / "data", ignore_errors=True)
-        load = ValgrindLoad(python, place)
+        load = ValgrindLoad(python, place, depth)
     try:
         return load.costs()
     finally:
@@ -142,7 +146,7 @@ def main(words: Sequence[str]) -> int:
     wanted.dir.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="path-", dir=wanted.dir)).resolve()
     try:
-        for name, instructions in costs(wanted.python, place).items():
+        for name, instructions in costs(wanted.python, place, wanted.depth).items():
             print(f"a {name:4} takes {instructions:8,.0f} user instructions")
         if wanted.keep is not None:
             wanted.keep.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """The load of `bench path`, in the process of a daemon: requests reach its connections without a
 socket.
 
-    read a line "set 40" ──▶ 40 rounds: each connection gets one request ──▶ print "done 123456"
+    read a line "set 40" ──▶ 40 rounds: each connection gets its requests ──▶ print "done 123456"
 
-The number are the user instructions of this process so far; -1: the kernel does not count them. It
+Each gets one request at a time, or as many at once as the second argument says. The number are the user instructions of this process so far; -1: the kernel does not count them. It
 is a program of its own, without the other modules of bench: it runs on any Python that has
 kestrelpy.
 
@@ -37,7 +37,7 @@ REQUESTS = {
 
 
 class Far:
-    """The far end of all connections: it waits for one reply on each."""
+    """The far end of all connections: it waits for the replies to one round."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -45,8 +45,9 @@ class Far:
         self.has_all = asyncio.Event()
 
     def write(self, data: bytes) -> None:
-        assert data.startswith(self.word), data
-        self.left -= 1
+        found = data.count(self.word)
+        assert found, data
+        self.left -= found
         if not self.left:
             self.has_all.set()
 
@@ -64,12 +65,14 @@ def still() -> float:
     return 0.0
 
 
-async def rounds(connections: list[Connection], far: Far, name: str, many: int) -> None:
-    """Send one request on each connection and wait for the replies, so many times."""
-    request = REQUESTS[name]
+async def rounds(
+    connections: list[Connection], far: Far, name: str, depth: int, many: int
+) -> None:
+    """Send a request `depth` times on each connection and wait for the replies, so many times."""
+    request = REQUESTS[name] * depth
     far.word = b"STORED" if name == "set" else b"VALUE"
     for _ in range(many):
-        far.left = len(connections)
+        far.left = len(connections) * depth
         far.has_all.clear()
         for connection in connections:
             connection.data_received(request)
@@ -93,7 +96,7 @@ def instructions(counter: int) -> int:
     return int(struct.unpack("Q", os.read(counter, 8))[0]) if counter >= 0 else -1
 
 
-async def main(folder: Path) -> None:
+async def main(folder: Path, depth: int) -> None:
     """Obey the lines of standard input."""
     counter = open_counter()  # before the threads that it counts as well
     config = load_config(
@@ -111,9 +114,9 @@ async def main(folder: Path) -> None:
     print("done", instructions(counter), flush=True)
     for line in sys.stdin:  # nothing else happens meanwhile
         name, many = line.split()
-        await rounds(connections, far, name, int(many))
+        await rounds(connections, far, name, 1 if name == "open" else depth, int(many))
         print("done", instructions(counter), flush=True)
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1])))
+    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2])))
