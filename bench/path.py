@@ -2,9 +2,9 @@
 
     the kernel counts, or valgrind ──▶ N rounds, 3 N rounds ──▶ the difference, over the requests
 
-Fifty connections send a request at once, or `--depth` of them, and the next when all are answered:
-`path_load.py`. Instructions are the same on a busy machine; times are not. Those of the kernel and of uvloop's
-sockets are not among them.
+Fifty connections send a request at once, or `--depth` of them each, and the next when all are
+answered: `path_load.py`. Instructions are the same on a busy machine; times are not. Those of the
+kernel and of uvloop's sockets are not among them.
 
 The one rule: a figure is a difference, so that neither the start nor the measuring is in it.
 """

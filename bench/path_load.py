@@ -3,9 +3,9 @@ socket.
 
     read a line "set 40" ──▶ 40 rounds: each connection gets its requests ──▶ print "done 123456"
 
-Each gets one request at a time, or as many at once as the second argument says. The number are the user instructions of this process so far; -1: the kernel does not count them. It
-is a program of its own, without the other modules of bench: it runs on any Python that has
-kestrelpy.
+A round is one request on each connection, or as many as the second argument says. The number are
+the user instructions of this process so far; -1: the kernel does not count them. It is a program of
+its own, without the other modules of bench: it runs on any Python that has kestrelpy.
 
 The one rule: a turn handles what came in one round, however slowly it runs. So the clock of the
 shares stands still here.

@@ -100,6 +100,13 @@ class Journal:
         commit.lsn_appended = lsn = commit.lsn_appended + 1
         return lsn
 
+    def append_run(self, drafts: list[RawDraft]) -> int:
+        """Add records, one after the other, and return the log sequence number of the last."""
+        self._pending += drafts
+        commit = self.commit
+        commit.lsn_appended = lsn = commit.lsn_appended + len(drafts)
+        return lsn
+
     def append_flush(self, draft: RawDraft, needed: IdSet) -> int:
         """Add a record after which, of all items put so far, just these are needed."""
         self._flushed.append(needed)

@@ -30,6 +30,7 @@ from kestrelpy.protocol.parse import (
     Formed,
     Lines,
     Monitor,
+    Parser,
     Plain,
     Remove,
     Store,
@@ -39,7 +40,7 @@ from kestrelpy.protocol.parse import (
     nearest,
 )
 from kestrelpy.protocol.ports import Host, Shell
-from kestrelpy.protocol.replies import HELD_BYTES_MAX, Replies
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, HELD_REPLIES_MAX, Replies
 from kestrelpy.protocol.verbs import (
     Browser,
     GetHandler,
@@ -55,9 +56,6 @@ from kestrelpy.protocol.wire import MEMCACHE, Requests, Script, Wire
 
 _log = logging.getLogger("kestrelpy.conversation")
 
-# Replies in flight per connection: enough for any pipeline, small enough for ten thousand
-# connections.
-HELD_REPLIES_MAX: Final = 1024
 # A connection executes at most this many commands before the other connections have their turn.
 SHARE_COMMANDS: Final = 256
 # The shortest time between two suggestions of an option to one connection: a suggestion takes as
@@ -170,7 +168,8 @@ class Conversation:
         gate = self._gate if logins is not None and logins.are_needed else None
         left = SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
-        while parser.buffered:
+        has_more = parser.buffered > 0
+        while has_more:
             if self.is_blocked:
                 self.is_behind = True
                 return
@@ -182,6 +181,7 @@ class Conversation:
             command = parser.next()
             if command is None:
                 return
+            has_more = parser.buffered > 0
             self._counters.commands += 1
             self.commands += 1
             self.last_command_ms = now_ms
@@ -191,6 +191,14 @@ class Conversation:
                 if gate is not None and not gate.admits(self, command):
                     continue
                 if isinstance(command, Store):
+                    if has_more and command.line.is_simple and left and isinstance(parser, Parser):
+                        run = self.set_handler.store_run(command, parser, left, now_ms)
+                        if run:
+                            left -= run
+                            self._counters.commands += run
+                            self.commands += run
+                            has_more = parser.buffered > 0
+                            continue
                     self.set_handler.store(command, now_ms)
                     handoff = command.line.handoff
                     # The next open is executed together with the reply.
@@ -247,7 +255,7 @@ class Conversation:
         replies = self.replies
         if self._is_handing_off and replies.held:
             return True
-        in_flight = len(replies.held) + len(replies.out)
+        in_flight = len(replies.held) + replies.merged + len(replies.out)
         return in_flight > 0 and (
             in_flight >= HELD_REPLIES_MAX
             or replies.value_bytes >= HELD_BYTES_MAX

@@ -17,6 +17,9 @@ from kestrelpy.errors import ServerError
 from kestrelpy.operations import Awaited, Gate
 from kestrelpy.protocol.parse import SILENT, Form
 
+# Replies in flight per connection: enough for any pipeline, small enough for ten thousand
+# connections.
+HELD_REPLIES_MAX: Final = 1024
 # Item bytes that one connection may have in replies not yet sent and in sets not yet stored.
 HELD_BYTES_MAX: Final = 4 << 20
 
@@ -88,12 +91,13 @@ class JointReply:
 class Replies:
     """One connection's replies: those in `out` are true, those in `held` wait.
 
-    `usual` is the form of its replies, None for memcache's own words.
+    Equal replies to a run of requests are held as one, with their count: `merged` counts those
+    beside the first of each. `usual` is the form of its replies, None for memcache's own words.
     """
 
     __slots__ = (
-        "_conversation", "_rests", "counters", "form", "held", "joint", "out", "usual",
-        "value_bytes",
+        "_conversation", "_rests", "counters", "form", "held", "joint", "merged", "out",
+        "usual", "value_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -107,7 +111,8 @@ class Replies:
         self.form = usual  # of the replies to the present request
         self.joint: JointReply | None = None  # takes the replies of requests that get one together
         self.out: list[bytes] = []
-        self.held: deque[tuple[bytes, Awaited | JointReply, int, int]] = deque()
+        self.held: deque[tuple[bytes, Awaited | JointReply, int, int, int]] = deque()
+        self.merged = 0
         self.value_bytes = 0  # of the items among them; the caller that adds an item counts it
 
     def say(self, data: bytes) -> None:
@@ -121,7 +126,7 @@ class Replies:
             self.joint.say(data)
         elif self.held:
             log = self.held[-1][1]
-            self.held.append((data, log, 0, 0))
+            self.held.append((data, log, 0, 0, 1))
         else:
             self.out.append(data)
 
@@ -140,12 +145,29 @@ class Replies:
             self.joint.hold(data, log, stored, written)
             return
         if log.lsn_stored < stored or log.lsn_written < written:
-            held.append((data, log, stored, written))
+            held.append((data, log, stored, written, 1))
             self._wait_for(log, stored, written)
         elif held:
-            held.append((data, log, stored, written))  # it waits only for the replies before it
+            held.append((data, log, stored, written, 1))  # it waits only for the replies before it
         else:
             self.out.append(data)
+
+    @property
+    def in_flight(self) -> int:
+        """The number of replies that are made and not sent."""
+        return len(self.held) + self.merged + len(self.out)
+
+    def hold_run(self, data: bytes, log: Awaited, last: int, count: int) -> None:
+        """Add `count` equal replies: each is true when `log` has stored a record of its own, and
+        `last` is the lsn of the last of these."""
+        is_bare = self.form is None and self.joint is None and self._rests is None
+        if is_bare and log.lsn_stored < last:
+            self.held.append((data, log, last, 0, count))
+            self.merged += count - 1
+            log.waiting_stored.add(self._conversation)
+        else:
+            for stored in range(last - count + 1, last + 1):
+                self.hold(data, log, stored)
 
     def rest_on(self, log: Awaited, stored: int) -> None:
         """Let the next reply wait for this record as well."""
@@ -161,17 +183,26 @@ class Replies:
         """Move the replies that have become true to `out`, and those that have failed as errors."""
         held, out = self.held, self.out
         while held:
-            data, log, stored, written = held[0]
+            data, log, stored, written, count = held[0]
             if log.lsn_stored < stored or log.lsn_written < written:
                 if log.failure is None:
                     self._wait_for(log, stored, written)
                     return
-                data = self._failed(log.failure) if data or data is SILENT else b""
-            out.append(data)
+                if count > 1:  # the first of them may be true
+                    true = max(log.lsn_stored - (stored - count), 0)
+                    out += [data] * true
+                    self.merged -= true
+                    count -= true
+                data = self._failed(log.failure, count) if data or data is SILENT else b""
+            if count > 1:
+                out += [data] * count
+                self.merged -= count - 1
+            else:
+                out.append(data)
             held.popleft()
 
-    def _failed(self, failure: Exception) -> bytes:
-        self.counters.server_errors += 1
+    def _failed(self, failure: Exception, count: int) -> bytes:
+        self.counters.server_errors += count
         data = ServerError(" ".join(str(failure).split())).line() + b"\r\n"
         return data if self.usual is None else self.usual.reply(data)
 
@@ -186,7 +217,7 @@ class Replies:
         self.out.clear()
         self.held.clear()
         self._rests = self.joint = None
-        self.value_bytes = 0
+        self.value_bytes = self.merged = 0
 
     def take(self) -> bytes:
         """Return the bytes that may be sent now."""

@@ -32,6 +32,7 @@ TESTS_OF_FORMAT = (
 )  # fmt: skip
 TESTS_OF_THE_WIRE = (
     "tests/unit/protocol/test_replies.py", "tests/unit/protocol/test_conversation.py",
+    "tests/unit/protocol/test_runs.py",
     "tests/unit/protocol/verbs/test_get.py", "tests/scenario/test_transcripts.py",
 )  # fmt: skip
 TESTS_OF_THE_SERVER = (
@@ -280,15 +281,36 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a reply that is true overtakes one that is held",
         REPLIES,
-        "            self.held.append((data, log, 0, 0))\n",
+        "            self.held.append((data, log, 0, 0, 1))\n",
         "            self.out.append(data)\n",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "a run of sets is answered when the first of them is stored",
+        REPLIES,
+        "(data, log, last, 0, count)",
+        "(data, log, last - count + 1, 0, count)",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "when the log fails within a run of sets, those that are stored are told otherwise",
+        REPLIES,
+        "true = max(log.lsn_stored - (stored - count), 0)",
+        "true = 0",
+        TESTS_OF_THE_WIRE,
+    ),
+    Fault(
+        "a run of sets passes a queue's limits",
+        "kestrelpy/core/queue/queue.py",
+        "            or policy.bounded\n            or policy.keys",
+        "            or policy.keys",
         TESTS_OF_THE_WIRE,
     ),
     Fault(
         "when the log fails, what was held is said as if it were true",
         REPLIES,
-        '                data = self._failed(log.failure) if data or data is SILENT else b""\n',
-        "",
+        'data = self._failed(log.failure, count) if data or data is SILENT else b""',
+        "pass",
         TESTS_OF_THE_WIRE,
     ),
     Fault(

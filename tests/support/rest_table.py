@@ -214,7 +214,11 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "protocol.verbs.get.GetHandler": {"at_end": "its client says no more"},
     "protocol.log_limit.LogLimit": {"_logged": "lines of the last minute, bounded"},
     "protocol.log_limit._Logged": {"at_ms left": CLOCK},
-    "protocol.parse.parser.Parser": {"_lines": CACHE, "_data _at _searched": BUFFER},
+    "protocol.parse.parser.Parser": {
+        "_lines": CACHE,
+        "_data _at _searched": BUFFER,
+        "_line _known": LAST,
+    },
     "protocol.text.parser.TextParser": {"_data _at _searched": BUFFER},
     "protocol.verbs.browse.Browser": {"at_end": "its client says no more"},
     "operations.reading.LogReader": {

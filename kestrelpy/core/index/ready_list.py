@@ -96,6 +96,12 @@ class Ready:
         self.resident += 1
         self.resident_bytes += item.size
 
+    def push_run(self, items: list[Item], body_bytes: int) -> None:
+        """`push` each of these, of `body_bytes` together."""
+        self._line += items
+        self.resident += len(items)
+        self.resident_bytes += body_bytes
+
     def out_of_order(self) -> Iterator[tuple[int, int, int]]:
         """Yield place, id and size of the items in memory whose place is not their id."""
         removed = self._removed

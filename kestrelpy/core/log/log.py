@@ -161,6 +161,13 @@ class JournalLog:
             self.mark()
         return lsn
 
+    def append_run(self, drafts: list[RawDraft]) -> int:
+        """Append records, one after the other; return the lsn of the last."""
+        self.lsn_appended = lsn = self._journal.append_run(drafts)
+        if not self._is_dirty:
+            self.mark()
+        return lsn
+
     def append_lazily(self, draft: RawDraft) -> int:
         """Append a record that no reply waits for: it goes with the next batch or after `mark`."""
         self.lsn_appended = lsn = self._journal.append(draft)

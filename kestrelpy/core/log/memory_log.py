@@ -46,6 +46,9 @@ class MemoryLog:
     def append(self, draft: RawDraft) -> int:
         return 0
 
+    def append_run(self, drafts: list[RawDraft]) -> int:
+        return 0
+
     def append_lazily(self, draft: RawDraft) -> int:
         return 0
 

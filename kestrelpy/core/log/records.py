@@ -55,6 +55,14 @@ def put(item: Item, due_ms: int = 0, nominal: Watermark | None = None) -> RawDra
     return _PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0
 
 
+def puts(items: list[Item]) -> list[RawDraft]:
+    """Return the records of `put` for items with nothing but flags and a body."""
+    return [
+        (_PUT, item.id, item.marker, item.flags, item.stored_ms, b"", item.body, 0, 0)
+        for item in items
+    ]
+
+
 def done(item: Item, attempts: int, began_ms: int, unix_ms: int) -> RawDraft:
     """The item is confirmed."""
     size = item.size

@@ -139,6 +139,12 @@ class QueueState:
         self.total_items += 1
         self.reader._apply_put(id_, body_bytes)
 
+    def _apply_run(self, first: int, count: int, body_bytes: int) -> None:
+        """`_apply_put` for `count` items, from `first` on."""
+        self.next_number = first + count
+        self.total_items += count
+        self.reader._apply_run(first, count, body_bytes)
+
     def _apply_header(
         self, header: ItemHeader, key: bytes, id_: int, stored_ms: int, reader: int = 0
     ) -> None:

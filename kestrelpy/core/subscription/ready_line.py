@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from journal.format import Record, decode_meta, item_header_of, said_of_put
-from kestrelpy.core.index import NO_FRONTIER, Lease, pack
+from kestrelpy.core.index import ITEM_COST, NO_FRONTIER, Lease, pack
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.subscription.state import SubscriptionState
 
@@ -103,6 +103,16 @@ class ReadyLine:
         ready.push(item)
         if item.expires_ms:
             state.watch.add(item)
+
+    def add_run(self, items: list[Item], body_bytes: int) -> None:
+        """Add arrivals of `body_bytes` together that do not expire."""
+        state = self._state
+        cost = state.cost + body_bytes + len(items) * ITEM_COST
+        if not state.ready.beyond and cost <= state.residency.allowed:
+            state.ready.push_run(items, body_bytes)
+        else:
+            for item in items:
+                self.add(item)
 
     def put_back(self, item: Item, place: int) -> None:
         """Return an item to its place; the youngest items make room for it if need be.

@@ -209,6 +209,10 @@ class SubscriptionState:
         self.live.add(id_)
         self.live_bytes += body_bytes
 
+    def _apply_run(self, first: int, count: int, body_bytes: int) -> None:
+        self.live.add_range(first, first + count - 1)
+        self.live_bytes += body_bytes
+
     def _apply_done(self, id_: int, body_bytes: int) -> None:
         if self.live.discard(id_):
             self.live_bytes -= body_bytes

@@ -109,13 +109,14 @@ class StoreLine:
     """The line of a `set`, `add`, `cas` or `replace`, before its body.
 
     `expected` is the version that the key must have; None if any will do. `is_plain` is True for a
-    set without an id and without a hand-off; it may have a key. `lives_ms` is an expiry in
+    set without an id and without a hand-off; it may have a key. `is_simple` is True for one with
+    nothing but flags and a body: it may be stored together with others. `lives_ms` is an expiry in
     milliseconds from now, of a wire that has one: `expiry` is then its seconds (0: none).
     """
 
     __slots__ = (
         "declares", "epoch", "expected", "expiry", "flags", "form", "handoff", "id", "is_plain",
-        "key", "lives_ms", "noreply", "scope", "size", "target", "verb",
+        "is_simple", "key", "lives_ms", "noreply", "scope", "size", "target", "verb",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +135,10 @@ class StoreLine:
         self.id, self.scope, self.epoch, _, self.handoff = target.once
         self.declares = "declare" in target.options
         self.is_plain = verb == b"set" and not (self.id or self.handoff)
+        self.is_simple = (
+            self.is_plain and not (self.key or self.declares or expiry or target.delay)
+            and expected is None
+        )  # fmt: skip
         self.form: Form | None = None  # of the reply; None: as it is
 
     def naming(self, varies: Cut) -> StoreLine:
@@ -141,10 +146,21 @@ class StoreLine:
         made = StoreLine(
             self.target, self.verb, self.flags, self.expiry, self.size, self.noreply, self.expected
         )
-        made.declares, made.is_plain = False, self.is_plain
+        made.declares, made.is_plain, made.is_simple = False, self.is_plain, False
         _, made.id, made.key, made.expected, handoff = varies
         made.handoff = self.handoff if handoff is None else handoff
         return made
+
+    def is_like(self, first: StoreLine, size_max: int) -> bool:
+        """True for a simple line of the same queue, flags and noreply, with a body that is not
+        larger."""
+        return (
+            self.is_simple
+            and self.size <= size_max
+            and self.target.name == first.target.name
+            and self.flags == first.flags
+            and self.noreply is first.noreply
+        )
 
     @property
     def only_if_empty(self) -> bool:

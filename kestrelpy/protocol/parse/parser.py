@@ -2,6 +2,7 @@
 
     line  verb SP key ... CRLF|LF      find LF once, where the last search ended
     body  <bytes> CRLF|LF              sliced once; an oversized one is skipped, never kept
+    run   the sets that follow and are like it: their bodies alone
 
 One rule: after any input the parser knows where the next command begins, or says that the
 connection must end. Its memory is bounded by one line, or by one body within its queue's limit,
@@ -85,13 +86,18 @@ Lines = dict[bytes, Known | StoreLine]
 class Parser:
     """The parser of one connection. Call `feed`, then `next` until it returns None."""
 
-    __slots__ = ("_at", "_data", "_left", "_limit_of", "_lines", "_parts", "_pending", "_searched")
+    __slots__ = (
+        "_at", "_data", "_known", "_left", "_limit_of", "_line", "_lines", "_parts", "_pending",
+        "_searched",
+    )  # fmt: skip
 
     def __init__(self, limit_of: Callable[[bytes], int], lines: Lines) -> None:
         """`limit_of` returns a queue's item limit in bytes; `lines` is a cache that all connections
         share."""
         self._limit_of = limit_of
         self._lines = lines
+        self._line = b""  # the last line that was in the cache, with its end
+        self._known: Known | StoreLine | None = None  # its meaning
         self._data = b""
         self._at = 0
         self._searched = 0
@@ -165,6 +171,10 @@ class Parser:
         if self._pending is not None:
             return self._finish_body()
         data, at = self._data, self._at
+        known = self._known
+        if known is not None and data.startswith(self._line, at):
+            self._at = self._searched = at = at + len(self._line)
+            return self._take_body(known, at) if isinstance(known, StoreLine) else known
         if at >= len(data):
             return None
         end = data.find(b"\n", self._searched if self._searched > at else at)
@@ -179,9 +189,8 @@ class Parser:
         line = data[at:end]
         known = self._lines.get(line)
         if known is not None:
-            if isinstance(known, StoreLine):
-                return self._take_body(known, end + 1)
-            return known
+            self._line, self._known = data[at : end + 1], known
+            return self._take_body(known, end + 1) if isinstance(known, StoreLine) else known
         if line[:1] in _STORING_INITIALS:
             varies = cut(line)
             if varies is not None:
@@ -216,6 +225,34 @@ class Parser:
         if isinstance(other, Delete | Touch) and other.token:
             self._remember(line, other)
         return other
+
+    def run(self, line: StoreLine, most: int, most_bytes: int, limit: int) -> list[bytes]:
+        """Return the bodies of the complete sets that come next and are like the last, `line`.
+
+        There are `most` of them at most, none is larger than `limit`, and the run ends when it has
+        `most_bytes`.
+        """
+        data, at = self._data, self._at
+        head, meaning = self._line if self._known is line else b"", line
+        bodies: list[bytes] = []
+        while len(bodies) < most and most_bytes > 0:
+            begin = at + len(head)
+            if begin == at or not data.startswith(head, at):
+                begin = data.find(b"\n", at) + 1
+                known = self._lines.get(data[at : begin - 1]) if begin else None
+                if not isinstance(known, StoreLine) or not known.is_like(line, limit):
+                    break
+                head, meaning = data[at:begin], known
+            end = begin + meaning.size
+            if data[end : end + 2] != b"\r\n":
+                break
+            bodies.append(data[begin:end])
+            most_bytes -= meaning.size
+            at = end + 2
+        if bodies:
+            self._at = self._searched = at
+            self._line, self._known = head, meaning
+        return bodies
 
     def _remember(self, line: bytes, meaning: Known | StoreLine) -> None:
         """Cache the meaning of a line: a client sends the same few lines again and again.

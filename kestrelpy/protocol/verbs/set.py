@@ -2,6 +2,7 @@
 
     hand-off? ─▶ its item must be on disk ─▶ put ─▶ STORED when the record is, or the refusal
     an alias? ─▶ put in each of its queues in turn ─▶ STORED if all did, when all are on disk
+    a run?    ─▶ put all at once ─▶ STORED as often, when the last is on disk
 
 The replies when nothing was stored:
 
@@ -22,9 +23,9 @@ from journal.format import Origin
 from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NO_KEY, NOT_FOUND, Log, Queue
 from kestrelpy.errors import ClientError, Refused
 from kestrelpy.operations import Storing, Terms
-from kestrelpy.protocol.parse import Store, StoreLine
+from kestrelpy.protocol.parse import Parser, Store, StoreLine
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply
+from kestrelpy.protocol.replies import HELD_BYTES_MAX, HELD_REPLIES_MAX, JointReply
 from kestrelpy.protocol.verbs.declare import declare
 from kestrelpy.protocol.verbs.handoff import (
     Given,
@@ -46,6 +47,8 @@ _WORDS: Final = {
 }
 # The cost of a noreply set beside its body: no reply counts it.
 RECORD_BYTES: Final = 256
+# Sets that are stored as one step: as long as that takes, nobody looks at the clock.
+RUN_SETS_MAX: Final = 16
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an age and a date
 
@@ -111,13 +114,40 @@ class SetHandler:
             confirm_repeated(self._talk, command, found, queue, now_ms)
         elif lsn >= 0:
             if command.noreply:
-                self._bound_noreply(len(command.body), queue.log, lsn)
+                self._bound_noreply(len(command.body), 1, queue.log, lsn)
             else:
                 self.replies.hold(STORED, queue.log, lsn)
         elif found is not None and lsn == DUPLICATE and _refusal(line, lsn) is STORED:
             confirm_repeated(self._talk, command, found, queue, now_ms)
         else:
             self._say_refused(_refusal(line, lsn), command.noreply, queue.log)
+
+    def store_run(self, first: Store, parser: Parser, most: int, now_ms: int) -> int:
+        """Store a simple set and the sets that follow it and are like it, as one step.
+
+        Return how many follow it, at most `most`; 0: nothing is stored, `store` has to do it.
+        """
+        line, replies = first.line, self.replies
+        queue = self.broker.queues.get(line.target.name)
+        if queue is None or not queue.takes_runs or self.host.mode != "up":
+            return 0
+        limit = queue.policy.max_item_bytes
+        if line.size > limit or line.form is not None or replies.form is not None:
+            return 0
+        most = min(most, RUN_SETS_MAX - 1, HELD_REPLIES_MAX - 1 - replies.in_flight)
+        most_bytes = HELD_BYTES_MAX - self.stored_bytes - line.size
+        bodies = [first.body, *parser.run(line, most, most_bytes, limit)]
+        count, size = len(bodies), sum(map(len, bodies))
+        if count == 1:
+            return 0
+        self.broker.counters.cmd_set += count
+        lsn = queue.put_run(bodies, size, line.flags, now_ms)
+        self.stored_bytes += size
+        if line.noreply:
+            self._bound_noreply(size, count, queue.log, lsn)
+        else:
+            replies.hold_run(STORED, queue.log, lsn, count)
+        return count - 1
 
     def _store_in_each(self, command: Store, names: tuple[bytes, ...], now_ms: int) -> None:
         """Store in each queue of an alias; a refusal by one does not stop the others.
@@ -142,7 +172,7 @@ class SetHandler:
             did += lsn >= 0 or _refusal(line, lsn) is STORED
             done.hold(b"", queue.log, lsn if lsn >= 0 else queue.log.lsn_appended)
             if command.noreply and lsn >= 0:
-                self._bound_noreply(len(body), queue.log, lsn)
+                self._bound_noreply(len(body), 1, queue.log, lsn)
         if len(errors) == len(names):
             raise errors[0]
         self.stored_bytes += len(body) * len(names)
@@ -168,10 +198,10 @@ class SetHandler:
         else:
             self.replies.hold(word, log, log.lsn_appended)
 
-    def _bound_noreply(self, body_bytes: int, log: Log, lsn: int) -> None:
+    def _bound_noreply(self, body_bytes: int, count: int, log: Log, lsn: int) -> None:
         """Bound the memory of sets with noreply: from time to time an empty reply holds the
         connection back until the disk has caught up."""
-        self._noreply_bytes += body_bytes + RECORD_BYTES
+        self._noreply_bytes += body_bytes + count * RECORD_BYTES
         if self._noreply_bytes >= HELD_BYTES_MAX:
             self._noreply_bytes = 0
             self.stored_bytes = HELD_BYTES_MAX
