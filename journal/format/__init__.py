@@ -102,7 +102,6 @@ from journal.format.transfer import (
     settled,
     settled_by,
     settled_many,
-    targets,
 )
 
 __all__ = [
@@ -120,7 +119,7 @@ __all__ = [
     "named_text", "number_given", "number_in", "opened", "origin_of", "padded",
     "parse_folder_name", "placed_entries", "raise_watermark", "reader_states", "retained_of",
     "said_of_put", "says_only_expiry", "segment_name", "segment_number", "segment_path",
-    "sentence", "settled", "settled_by", "settled_many", "shown", "split", "targets", "text_of",
+    "sentence", "settled", "settled_by", "settled_many", "shown", "split", "text_of",
     "texts", "texts_in", "usable_bytes", "value_of", "watermark_drafts", "watermark_of_ids",
     "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

@@ -18,7 +18,6 @@ One rule: an origin stays open until the source's MOVED is on disk, even if the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -148,17 +147,6 @@ def settled_by(record: Record) -> tuple[int, ...]:
 def settled(item: int, origin: Origin, time_ms: int) -> Draft:
     """Return the record that closes the origin of this item."""
     return Draft(_SETTLED, item, 0, 0, time_ms, origin.meta, b"", 0, 0)
-
-
-def targets(server: bytes, queue: bytes, generation: int) -> Callable[[int], bytes]:
-    """Return `as_target` for items of one queue."""
-    heads, tail = _around(_TARGET, server, queue, generation)
-
-    def as_target(item: int) -> bytes:
-        number = b"%d" % item
-        return heads[len(number)] + number + tail
-
-    return as_target
 
 
 def moved(

@@ -717,8 +717,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an original ends before its copy is on disk",
         "kestrelpy/core/transfer/in_flight.py",
-        "log.lsn_durable, log.failure is not None, 0\n        as_target",
-        "log.lsn_appended, log.failure is not None, 0\n        as_target",
+        "log.lsn_durable, log.failure is not None, 0\n",
+        "log.lsn_appended, log.failure is not None, 0\n",
         (
             "tests/unit/core/transfer/test_transfers.py",
             "tests/unit/core/transfer/test_handoff_crash.py",

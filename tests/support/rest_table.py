@@ -351,7 +351,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.transfer.Origin journal.format.record.Record
         journal.format.item_header.ItemHeader core.item.Item core.index.key_locks.Row
         core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
-        core.transfer.in_flight._Leaving core.subscription.placed.Placed
+        core.transfer.transfer.Transfer core.subscription.placed.Placed
         core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
         core.transfer.steps.Source core.transfer.steps.Target
         core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Browse
@@ -419,7 +419,8 @@ _VALUES: Final[dict[str, str]] = {
     "what a client may say, or was said": """
         journal.format.key.Type journal.format.kinds.Kind journal.format.kinds.Tag
         journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
-        core.index.waiters.Want core.queue.admin.Waiting protocol.parse.commands.Ending
+        core.index.waiters.Want core.queue.admin.Waiting core.transfer.transfer.State
+        core.transfer.transfer.Event core.transfer.transfer.Effect protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
         protocol.parse.option_values.Tokens protocol.parse.option_values.Begin
         protocol.parse.option_values.View

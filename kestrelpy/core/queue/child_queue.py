@@ -51,7 +51,9 @@ class ChildQueue(Queue):
         self.memory = parent.memory
         self.created_ms = parent.created_ms
         self.deleted = False
+        self.deleted_lsn = 0
         self.is_gone = False
+        self.stays = False
         self.is_tombstone = False
         self.passes_on = False
         self.children = {}

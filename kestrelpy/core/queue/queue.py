@@ -114,7 +114,7 @@ class Queue(QueueState):
             return log.lsn_appended  # no subscription gets it: nothing is stored or remembered
         number, passes_on = self.next_number, self.passes_on
         if is_known:
-            header = self.remember(header, key, written, unix_ms)
+            header = self._remember(header, key, written, unix_ms)
         if delay is not None and delay.due_ms(unix_ms) > unix_ms:
             item = Item(number, 0, body, flags, unix_ms, expires_ms, 0, key, header)
             return self._put_later(item, delay, now_ms)
@@ -203,7 +203,7 @@ class Queue(QueueState):
             return 0
         return EXISTS if version else NOT_FOUND
 
-    def remember(
+    def _remember(
         self, header: ItemHeader | None, key: bytes, written: Written, unix_ms: int
     ) -> ItemHeader:
         """Remember the next item by its id and key; return its header, with its version."""
@@ -328,13 +328,17 @@ class Queue(QueueState):
         )
 
     def tell_deleted(self, now_ms: int) -> int:
-        """Record that the queue's own subscription is gone, have that synced; return the record."""
+        """Record, once, that the queue's own subscription is gone; return the record to wait for.
+        """
+        if self.deleted_lsn:
+            return self.deleted_lsn
         unix_ms = now_ms + self.clock.offset_ms
         draft = named(0, b"", self.last_number, GONE, unix_ms)
         self.log.append_recounted(draft, self.needed_now)
         self.log.set_sync(0)  # DELETED waits for the sync, even if STORED did not
-        self.log.wait_durable(self.log.lsn_appended)
-        return self.log.lsn_appended
+        self.deleted_lsn = self.log.lsn_appended
+        self.log.wait_durable(self.deleted_lsn)
+        return self.deleted_lsn
 
     # -- its subscriptions --------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ class QueueState:
         "declared",
         "dedupe",
         "deleted",
+        "deleted_lsn",
         "eager",
         "generation",
         "is_gone",
@@ -52,6 +53,7 @@ class QueueState:
         "readers_named",
         "retained",
         "server_id",
+        "stays",
         "total_items",
         "unseen",
         "watermarks",
@@ -86,6 +88,8 @@ class QueueState:
         self.total_items = 0  # that were ever put
         self.created_ms = now_ms
         self.deleted = False
+        self.deleted_lsn = 0  # of the record that says so, if its log has one
+        self.stays = False  # True if it is deleted, and its files could not be removed
         self.is_gone = False  # True once its files are gone as well
         self.server_id = b""
         self.watermarks: dict[bytes, int] = {}  # by schedule: the latest run time enqueued, in s

@@ -1,11 +1,9 @@
-"""Transfers in flight: the copy is in one queue, and the original is not gone from the other yet.
+"""Transfers in flight: all of them, by what they wait for.
 
-    stored ──copy on disk──▶ MOVED in the source ──on disk──▶ SETTLED in the target
-      │                        │
-      ├─ a journal fails ──────┴──▶ in doubt: no client gets the original until a restart
-      ├─ the source is deleted ───▶ the source's log records the deletion instead, if it can; else
-      │                             the transfer is settled when the source's files are gone
-      └─ the target is deleted ───▶ the original returns when the target's files are gone
+    COPYING    by target    ──a record is on disk, or its journal has failed──▶ the next step
+    LEFT       by source    ──────────────────────────────────────────────────▶ (`Transfer.news`)
+    ORPHANED, IN_DOUBT   by the source's files ──gone──▶ settled
+    STRANDED             by the target's files ──gone──▶ returned
 
 A start finds unfinished transfers by the open origins of each target (`settle_all`). If the source
 still has the item, it records MOVED before any item is served.
@@ -17,39 +15,24 @@ says.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from journal.format import Origin, targets
+from journal.format import Origin
 from kestrelpy.core.index import Holder, Lease
 from kestrelpy.core.queue import Queue
 from kestrelpy.core.registry import Registry
-from kestrelpy.core.subscription import Subscription
 from kestrelpy.core.transfer.request import TransferRequest
-from kestrelpy.core.transfer.steps import Source, Target, hand_back
-
-# The copy's lsn and id, the transfer request (None: a client handed the item off), the source, and
-# the mover's lease there. (A tuple, because each hand-off makes one.)
-_Stored = tuple[int, int, TransferRequest | None, Queue, Lease]
-
-
-class _Leaving:
-    """Copies whose originals end with one source's records up to `lsn`.
-
-    For a transfer request it is one copy, with a body of `bytes`.
-    """
-
-    __slots__ = ("bytes", "copies", "lsn", "request", "source", "target")
-
-    def __init__(
-        self, lsn: int, source: Queue, target: Queue, copies: list[int],
-        request: TransferRequest | None = None, bytes_: int = 0,
-    ) -> None:  # fmt: skip
-        self.bytes = bytes_
-        self.lsn = lsn
-        self.source = source
-        self.target = target
-        self.copies = copies
-        self.request = request
+from kestrelpy.core.transfer.steps import Source, Target
+from kestrelpy.core.transfer.transfer import (
+    COPYING,
+    END_ORIGINAL,
+    LEFT,
+    OVER,
+    Effect,
+    Event,
+    State,
+    Transfer,
+)
 
 
 class InFlight:
@@ -58,32 +41,16 @@ class InFlight:
     `unawaited` are queues with records that no reply waits for; the shell has them written soon.
     """
 
-    __slots__ = (
-        "_doubted",
-        "_leaving",
-        "_orphans",
-        "_over",
-        "_registry",
-        "_staying",
-        "_stored",
-        "_told",
-        "_without_target",
-        "mover",
-        "unawaited",
-    )  # fmt: skip
+    __slots__ = ("_closing", "_over", "_registry", "_waiting", "mover", "unawaited")
 
     def __init__(self, registry: Registry, over: Callable[[TransferRequest, int], None]) -> None:
         """`over` is called once for each item of a request whose transfer ended, with its bytes."""
         self._registry = registry
         self._over = over
         self.mover = Holder("mover")
-        self._stored: dict[Queue, deque[_Stored]] = {}  # by target, in the order of its log
-        self._leaving: dict[Queue, deque[_Leaving]] = {}  # by source, in the order of its log
-        self._doubted: dict[Queue, set[Queue]] = {}  # by source: the queues with the copies
-        self._orphans: dict[Queue, list[tuple[Queue, list[int]]]] = {}
-        self._without_target: dict[Queue, list[_Stored]] = {}
-        self._staying: set[Queue] = set()  # deleted queues whose files could not be removed
-        self._told: dict[Queue, int] = {}  # deleted queues: the lsn of the record that says so
+        # By state, and by the queue that they wait for, in the order of its log.
+        self._waiting: dict[State, dict[Queue, deque[Transfer]]] = {}
+        self._closing: dict[Queue, list[int]] = {}  # by target: copies whose originals are gone
         self.unawaited: dict[Queue, None] = {}
 
     # -- transfers that begin ---------------------------------------------------------------
@@ -95,33 +62,27 @@ class InFlight:
 
         From here on no nack returns the item: it ends when that record is on disk.
         """
-        reader = lease.owner
-        assert isinstance(reader, Subscription)
-        files = target.files
-        if files is source.files:
-            here = Origin(target.server_id, target.name, copy, target.generation)
-            Source(reader).leave(lease, here.as_target, now_ms)
+        if target.files is source.files:
+            here = Transfer(source, target, copy, lsn, lease)
+            Source.of(lease).leave(lease, here.as_target, now_ms)
             return
-        reader.leases.forward(lease, self.mover)
-        self._await_copy(files, (lsn, copy, None, source, lease))
+        Source.of(lease).forward(lease, self.mover)
+        self._wait(Transfer(source, target.files, copy, lsn, lease))
 
     def stored(
         self, request: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int
     ) -> None:
         """Begin the transfer of a request's item, which is `copy` in `target` by its put `lsn`."""
         target.log.wait_durable(lsn)
-        self._await_copy(target, (lsn, copy, request, request.source, lease))
-
-    def _await_copy(self, target: Queue, stored: _Stored) -> None:
-        waiting = self._stored.get(target)
-        if waiting is None:
-            waiting = self._stored[target] = deque()
-        waiting.append(stored)
+        self._wait(Transfer(request.source, target, copy, lsn, lease, request))
 
     @property
     def are_any(self) -> bool:
-        """True if any transfer is in flight."""
-        return bool(self._stored or self._leaving or self.unawaited)
+        """True if any transfer waits for a log."""
+        waiting = self._waiting
+        return bool(self.unawaited) or (
+            bool(waiting) and (COPYING in waiting or LEFT in waiting)
+        )
 
     def take_unawaited(self) -> list[Queue]:
         """Return the queues that got records without a waiting reply since the last call."""
@@ -129,138 +90,108 @@ class InFlight:
         self.unawaited.clear()
         return unawaited
 
+    def _wait(self, transfer: Transfer) -> None:
+        """Keep a transfer until there is news of what it waits for."""
+        queues = self._waiting.get(transfer.state)
+        if queues is None:
+            queues = self._waiting[transfer.state] = {}
+        queue = transfer.awaits
+        waiting = queues.get(queue)
+        if waiting is None:
+            waiting = queues[queue] = deque()
+        waiting.append(transfer)
+
+    def _take(self, state: State, queue: Queue) -> deque[Transfer]:
+        """Remove and return the transfers in this state that wait for this queue."""
+        queues = self._waiting.get(state, {})
+        waiting = queues.pop(queue, deque())
+        if not queues:
+            self._waiting.pop(state, None)
+        return waiting
+
+    def _in(self, *states: State) -> Iterator[Transfer]:
+        """Yield the transfers in these states."""
+        for state in states:
+            for waiting in self._waiting.get(state, {}).values():
+                yield from waiting
+
     # -- steps of a transfer ----------------------------------------------------------------
 
     def advance(self, now_ms: int) -> int:
-        """End originals whose copies are on disk; settle those that have ended on disk.
-
-        Return the number of steps taken.
-        """
+        """Take every step that the logs allow; return the number of steps taken."""
         taken = 0
-        for target in [*self._stored]:
-            taken += self._leave(target, now_ms)
-        for source in [*self._leaving]:
-            taken += self._settle(source, now_ms)
+        for state in (COPYING, LEFT):
+            for queue in [*self._waiting.get(state, ())]:
+                taken += self._look(state, queue, now_ms)
         return taken
 
-    def _leave(self, target: Queue, now_ms: int) -> int:
-        """End the originals of copies that are on disk now; return how many were looked at."""
-        waiting, log = self._stored[target], target.log
+    def _look(self, state: State, queue: Queue, now_ms: int) -> int:
+        """Take the steps that the log of one queue allows; return how many."""
+        waiting, log = self._waiting[state][queue], queue.log
         durable_lsn, has_failed, taken = log.lsn_durable, log.failure is not None, 0
-        as_target = targets(target.server_id, target.name, target.generation)
-        latest: _Leaving | None = None  # of the hand-offs
-        while waiting and (waiting[0][0] <= durable_lsn or has_failed):
-            stored = waiting.popleft()
-            lsn, copy, request, source, lease = stored
-            taken += 1
-            if lsn > durable_lsn:
-                self._never_stored(target, stored)
-            elif source.deleted:
-                self._orphan(source, target, [copy], now_ms)
-                self._end(request, lease.item.size)
-            elif source.log.failure is not None:
-                self._doubted.setdefault(source, set()).add(target.files)
-                self._doubt(request, lease.item.size)
-            else:
-                reader = lease.owner
-                assert isinstance(reader, Subscription)
-                is_awaited = request is not None or source.policy.sync_ms != 0
-                lsn = Source(reader).leave(lease, as_target(copy), now_ms, not is_awaited)
-                if request is None and latest is not None and latest.source is source:
-                    latest.copies.append(copy)
-                    latest.lsn = lsn
-                    continue
-                leaving = _Leaving(lsn, source, target, [copy], request, lease.item.size)
-                if request is None:
-                    latest = leaving
-                self._await_end(leaving, is_awaited)
-        if not waiting:
-            del self._stored[target]
-        return taken
-
-    def _await_end(self, leaving: _Leaving, is_awaited: bool = True) -> None:
-        source = leaving.source
-        if is_awaited:
-            source.log.wait_durable(leaving.lsn)
-        else:  # no reply waits for the end of a hand-off
-            self.unawaited[source.files] = None
-        self._leaving.setdefault(source, deque()).append(leaving)
-
-    def _settle(self, source: Queue, now_ms: int) -> int:
-        """Close the origins of copies whose originals have ended on disk; return how many."""
-        waiting, log = self._leaving[source], source.log
-        durable_lsn, has_failed, taken = log.lsn_durable, log.failure is not None, 0
-        closed = dict[Queue, list[int]]()
         while waiting and (waiting[0].lsn <= durable_lsn or has_failed):
-            leaving = waiting.popleft()
-            taken += len(leaving.copies)
-            if leaving.lsn <= durable_lsn:
-                closed.setdefault(leaving.target, []).extend(leaving.copies)
-                if leaving.request is not None:
-                    leaving.request.moved += 1
-                self._end(leaving.request, leaving.bytes)
-            elif source.files.is_going:
-                self._orphan(source, leaving.target, leaving.copies, now_ms)
-                self._end(leaving.request, leaving.bytes)
-            else:
-                self._doubted.setdefault(source, set()).add(leaving.target.files)
-                self._doubt(leaving.request, leaving.bytes)
+            transfer = waiting.popleft()
+            self._step(transfer, transfer.news(transfer.lsn <= durable_lsn), now_ms)
+            taken += 1
         if not waiting:
-            del self._leaving[source]
-        for target, copies in closed.items():
-            self._close(target, copies, now_ms)
+            self._take(state, queue)
+        self._close_origins(now_ms)
         return taken
 
-    def _close(self, target: Queue, copies: list[int], now_ms: int) -> None:
-        if target.log.failure is None and not target.is_going:
-            Target(target).close_origins(copies, now_ms, lazily=True)
-            self.unawaited[target.files] = None
+    def _step(self, transfer: Transfer, event: Event, now_ms: int) -> None:
+        """Take one step, and do what it demands."""
+        effect = transfer.step(event)
+        if effect is END_ORIGINAL:
+            self._end_original(transfer, now_ms)
+            return
+        if (request := transfer.request) is not None:
+            transfer.request = None
+            if effect is Effect.GIVE_UP and not request.by_itself:
+                request.give_up("a journal failed: what is in doubt is settled by a restart")
+            request.moved += event is Event.END_STORED
+            self._over(request, transfer.size)
+        if effect is Effect.CLOSE_ORIGIN:
+            self._closing.setdefault(transfer.target, []).append(transfer.copy)
+        elif effect is Effect.END_SOURCE:
+            files = transfer.source.files
+            is_going, last = files.is_going, files.log.lsn_appended
+            transfer.lsn = files.tell_deleted(now_ms) if is_going else last
+            transfer.source.log.wait_durable(transfer.lsn)
+        elif effect is Effect.RETURN_ORIGINAL and not transfer.source.deleted:
+            Source.of(transfer.original).give_back(transfer.original, now_ms)
+        if transfer.state not in OVER:
+            self._wait(transfer)
 
-    def _orphan(self, source: Queue, target: Queue, copies: list[int], now_ms: int) -> None:
-        """Wait for the deletion of a source: its record on disk, or its files removed.
-
-        The copies' files may go first; then nothing else says that the original was moved.
-        """
-        files = source.files
-        if files.is_gone:
-            self._close(target, copies, now_ms)
-        elif files in self._staying:
-            self._doubted.setdefault(files, set()).add(target.files)
-        elif files.is_going and files.is_stuck:
-            self._orphans.setdefault(files, []).append((target, copies))
+    def _end_original(self, transfer: Transfer, now_ms: int) -> None:
+        """Record that the original is in the target; no reply waits for that after a hand-off."""
+        source, lease = transfer.source, transfer.original
+        is_awaited = transfer.request is not None or source.policy.sync_ms != 0
+        lsn = Source.of(lease).leave(lease, transfer.as_target, now_ms, not is_awaited)
+        transfer.lsn, transfer.lease = lsn, None
+        if is_awaited:
+            source.log.wait_durable(lsn)
         else:
-            if files.is_going and files not in self._told:
-                self._told[files] = files.tell_deleted(now_ms)
-            lsn = self._told.get(files, files.log.lsn_appended)
-            self._await_end(_Leaving(lsn, source, target, copies))
+            self.unawaited[source.files] = None
+        self._wait(transfer)
 
-    def _never_stored(self, target: Queue, stored: _Stored) -> None:
-        """Handle a copy that never reached the disk: its journal failed, or was deleted before."""
-        _, _, request, source, lease = stored
-        if target.deleted and not source.deleted:
-            self._without_target.setdefault(target, []).append(stored)
-        self._doubt(request, lease.item.size)
-
-    def _doubt(self, request: TransferRequest | None, bytes_: int) -> None:
-        """Give up on an item after a journal failed: it is held back until a restart settles it."""
-        if request is not None and not request.by_itself:
-            request.give_up("a journal failed: what is in doubt is settled by a restart")
-        self._end(request, bytes_)
-
-    def _end(self, request: TransferRequest | None, bytes_: int) -> None:
-        if request is not None:
-            self._over(request, bytes_)
+    def _close_origins(self, now_ms: int) -> None:
+        """Record that the originals of copies are gone, one record for each target."""
+        for target, copies in self._closing.items():
+            if target.log.failure is None and not target.is_going:
+                Target(target).close_origins(copies, now_ms, lazily=True)
+                self.unawaited[target.files] = None
+        self._closing.clear()
 
     # -- deleted queues ---------------------------------------------------------------------
 
     def holds(self, queue: Queue) -> bool:
         """True if an item would return after a crash, were the files of this queue removed now."""
-        if any(target.goes_with(queue) for target in self._stored):
+        if any(target.goes_with(queue) for target in self._waiting.get(COPYING, ())):
             return True
-        if not queue.is_stuck and any(each.files is queue for each in self._leaving):
+        sources = self._waiting.get(LEFT, ())
+        if not queue.is_stuck and any(source.files is queue for source in sources):
             return True
-        leaving = (each for waiting in self._leaving.values() for each in waiting)
-        return any(each.target.goes_with(queue) for each in leaving)
+        return any(transfer.target.goes_with(queue) for transfer in self._in(LEFT))
 
     def follows(self, queue: Queue) -> bool:
         """True if other files must be removed first: they have originals of copies in this queue.
@@ -280,42 +211,33 @@ class InFlight:
 
     def _sources(self, queue: Queue) -> list[Queue]:
         """Return deleted queues with stuck logs and with originals of this queue's copies."""
-        pairs = [(files, target) for files, some in self._orphans.items() for target, _ in some]
-        for waiting in self._leaving.values():
-            pairs += [(each.source.files, each.target) for each in waiting]
-        for target, stored in self._stored.items():
-            pairs += [(source.files, target) for _, _, _, source, _ in stored]
         return [
-            files for files, target in pairs
-            if files is not queue and files.is_going and files.is_stuck and not files.is_gone
-            and files not in self._staying and target.goes_with(queue)
+            files
+            for transfer in self._in(COPYING, LEFT, State.ORPHANED)
+            if (files := transfer.source.files) is not queue
+            and files.is_going and files.is_stuck and not files.is_gone and not files.stays
+            and transfer.target.goes_with(queue)
         ]  # fmt: skip
 
     def stays(self, queue: Queue) -> None:
         """Note that a deleted queue's files could not be removed: a restart finds its originals."""
-        self._staying.add(queue)
-        for target, _ in self._orphans.pop(queue, []):
-            self._doubted.setdefault(queue, set()).add(target.files)
+        queue.stays = True
+        for transfer in self._take(State.ORPHANED, queue):
+            self._step(transfer, Event.SOURCE_STAYS, 0)
 
     def doubts(self, queue: Queue) -> bool:
         """True if, until a restart, only these files say that a failed journal's item was moved."""
-        doubted = self._doubted.values()
-        return any(target.goes_with(queue) for targets in doubted for target in targets)
+        return any(transfer.target.goes_with(queue) for transfer in self._in(State.IN_DOUBT))
 
     def gone(self, queue: Queue, now_ms: int) -> None:
         """Note that a deleted queue's files are gone, with originals, or copies never stored."""
         queue.is_gone = True
-        self._doubted.pop(queue, None)
-        self._told.pop(queue, None)
-        for target, copies in self._orphans.pop(queue, []):
-            self._close(target, copies, now_ms)
-        for _, _, request, source, lease in self._without_target.pop(queue, []):
-            if source.deleted:
-                continue
-            if request is not None:
-                Source(source.reader).put_back(lease)
-            elif source.log.failure is None:
-                hand_back(lease, now_ms)
+        for state in (State.IN_DOUBT, State.ORPHANED):
+            for transfer in self._take(state, queue):
+                self._step(transfer, Event.SOURCE_GONE, now_ms)
+        for transfer in self._take(State.STRANDED, queue):
+            self._step(transfer, Event.TARGET_GONE, now_ms)
+        self._close_origins(now_ms)
 
     # -- a start ----------------------------------------------------------------------------
 
@@ -337,7 +259,8 @@ class InFlight:
             lsn = Source(source.reader).leave_unread(
                 origin.item, origin.body_bytes, there, now_ms
             )
-            self._await_end(_Leaving(lsn, source, queue, [copy]))
+            source.log.wait_durable(lsn)
+            self._wait(Transfer(source, queue, copy, lsn, None, None, LEFT))
             pending += 1
         return pending
 

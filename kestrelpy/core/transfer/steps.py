@@ -18,11 +18,10 @@ from __future__ import annotations
 from typing import Final
 
 from journal.format import ItemHeader, Origin, moved, settled, settled_many, split
-from kestrelpy.core.index import NEVER, Holder, Lease
+from kestrelpy.core.index import Holder, Lease
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.log import records
-from kestrelpy.core.queue import Queue
+from kestrelpy.core.queue import NOT_STORED, Queue
 from kestrelpy.core.subscription import DEFERRED, Subscription
 from kestrelpy.errors import ClientError, ItemRefused
 
@@ -36,6 +35,13 @@ class Source:
 
     def __init__(self, reader: Subscription) -> None:
         self._reader = reader
+
+    @classmethod
+    def of(cls, lease: Lease) -> Source:
+        """Return the subscription that has this lease."""
+        reader = lease.owner
+        assert isinstance(reader, Subscription)
+        return cls(reader)
 
     def take_dead(self, id_: int, mover: Holder) -> Lease | None:
         """Lease this dead letter to the mover; None: its body has to be read back, and will be.
@@ -74,6 +80,17 @@ class Source:
         reader.leased_bytes += len(item.body)
         reader.moving += 1
         return lease
+
+    def forward(self, lease: Lease, mover: Holder) -> None:
+        """Pass a client's lease to the mover: the item is handed off."""
+        self._reader.leases.forward(lease, mover)
+
+    def give_back(self, lease: Lease, now_ms: int) -> None:
+        """Return an item whose copy was lost with its queue; no attempt counts."""
+        if lease.token == _NOBODY:
+            self.put_back(lease)
+        elif self._reader.log.failure is None:
+            self._reader.nack(lease, now_ms, DEFERRED)
 
     def put_back(self, lease: Lease) -> None:
         """End the mover's lease, and return the item to its place."""
@@ -171,55 +188,32 @@ class Target:
 
     def receive(
         self, item: Item, origin: Origin, now_ms: int, life_ms: int | None = None
-    ) -> Item:
-        """Store a copy as a new arrival; its own lsn is the record to wait for.
+    ) -> tuple[int, int]:
+        """Store a copy as a new arrival; return its id, and its record to wait for.
 
         The copy keeps an expiry in the future, unless it gets `life_ms`, and its key, under which
         it is the next version. It is never a duplicate of an id seen here. Raise Refused with the
         reason if the queue refuses it; then nothing is stored.
         """
-        queue = self._queue
-        log, policy = queue.log, queue.policy
-        if log.failure is not None or log.no_room or item.size > policy.max_item_bytes:
-            queue.refuse_put(item.size)
+        queue, name = self._queue, self._queue.name
         if queue.passes_on and not queue.children and queue.retained is None:
-            name = queue.name.decode("ascii")
-            raise ClientError(f"queue {name} has fanout_only and no children: nobody would have it")
+            said = name.decode("ascii")
+            raise ClientError(f"queue {said} has fanout_only and no children: nobody would have it")
         try:
-            key = policy.keys.key_of(queue.name, tuple(split(item.key)), item.body)
+            key = queue.policy.keys.key_of(name, tuple(split(item.key)), item.body)
         except ClientError as error:
             raise ItemRefused(str(error)) from None
-        if policy.bounded and not queue.make_room(item.size, now_ms):
-            raise ClientError(f"queue {queue.name.decode('ascii')} is full")
         unix_ms = now_ms + queue.clock.offset_ms
         expires_ms = item.expires_ms if item.expires_ms > unix_ms else 0
         if life_ms is not None:
             expires_ms = unix_ms + life_ms
-        if policy.max_age_ms is not None:
-            oldest = unix_ms + policy.max_age_ms
-            expires_ms = min(expires_ms, oldest) if expires_ms else oldest
-        number = queue.next_number
-        written = queue.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
-        header = queue.remember(
-            ItemHeader(origin=origin, client=item.client), key, written, unix_ms
-        )
-        copy = Item(number, number, item.body, item.flags, unix_ms, expires_ms, 0, key, header)
-        if passes_on := queue.passes_on:
-            queue._apply_passed(number)
-        else:
-            queue._apply_put(number, copy.size)
-        copy.lsn = queue.reader.append(records.put(copy))
-        queue._apply_opened(copy.id, origin.put_by(copy.lsn))
-        if passes_on:
-            queue.fanout.forward(copy, now_ms)
-            return copy
-        reader = queue.reader
-        reader.ready_line.add(copy)
-        if reader.waiters:
-            reader.serve(now_ms)
-        if queue.children:
-            queue.fanout.arrive(copy, now_ms)
-        return copy
+        copy, header = queue.next_number, ItemHeader(origin=origin, client=item.client)
+        lsn = queue.put(item.body, item.flags, expires_ms, now_ms, key, header=header)
+        if lsn == NOT_STORED:
+            raise ClientError(f"queue {name.decode('ascii')} is full")
+        if origin.is_of(name):  # in its own log as well the origin is open until MOVED is on disk
+            queue._apply_opened(copy, origin.put_by(lsn))
+        return copy, lsn
 
     def close_origins(self, copies: list[int], now_ms: int, lazily: bool = False) -> None:
         """Close the origins of `copies`: the originals are gone on disk; `lazily` as in `leave`."""
@@ -234,10 +228,3 @@ class Target:
         alone = len(copies) == 1
         draft = settled(copies[0], one, unix_ms) if alone else settled_many(copies, unix_ms)
         (queue.log.append_lazily if lazily else queue.log.append)(draft)
-
-
-def hand_back(lease: Lease, now_ms: int) -> None:
-    """Return an item that was handed off to a deleted queue and not stored; no attempt counts."""
-    reader = lease.owner
-    assert isinstance(reader, Subscription)
-    reader.nack(lease, now_ms, DEFERRED)

@@ -181,12 +181,12 @@ class Transfers:
         policy = source.reader.policy
         is_death = request.by_itself and request.target == policy.dead_letter_to
         life_ms = policy.dead_letter_age_ms if is_death else None
-        copy = Target(target).receive(item, origin, now_ms, life_ms)
+        copy, lsn = Target(target).receive(item, origin, now_ms, life_ms)
         request.stored()
         request.under_way += 1
         self._count += 1
         self._bytes += item.size
-        self.in_flight.stored(request, lease, target, copy.id, copy.lsn)
+        self.in_flight.stored(request, lease, target, copy, lsn)
 
     def _make(self, name: bytes, size: int, now_ms: int) -> Queue:
         """Create a queue of this name; raise ItemRefused if it would refuse an item of `size`."""

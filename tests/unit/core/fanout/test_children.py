@@ -33,7 +33,8 @@ MADE_FOR_A_LOG = ("due", "retention")
 OWN = {
     "name": AUDIT, "own_number": 1, "total_items": 1, "put_bytes": 0, "readers_named": 0,
     "children": {}, "eager": [], "watermarks": {}, "unseen": None, "retained": None,
-    "deleted": False, "is_gone": False, "is_tombstone": False, "passes_on": False,
+    "deleted": False, "deleted_lsn": 0, "is_gone": False, "stays": False, "is_tombstone": False,
+    "passes_on": False,
 }  # fmt: skip
 
 
