@@ -25,13 +25,16 @@ settings.register_profile("search", deadline=None, print_blob=True)
 settings.register_profile("house", settings.get_profile("search"), derandomize=True)
 
 
-# One process has these, in this sequence: they share one Spark, which audits what kill tests leave.
-TOGETHER = ("tests/process/kill", "tests/unit/spark")
-# Long files begin first, so that none is left for one process at the end. The pipeline has a Spark
-# of its own: those together are the longest chain as it is.
+# One process has all of a group, in this sequence, and one Spark for it. The first group ends with
+# the audit of what its kill tests left.
+TOGETHER = (
+    ("tests/process/kill", "tests/unit/spark/jobs/audit"),
+    ("tests/unit/spark",),
+)
+# Long files begin first, so that none is left for one process at the end.
 FIRST = (
-    *TOGETHER, "tests/process/examples/test_pipeline.py", "tests/simulation", "tests/model",
-    "tests/process/cli",
+    *TOGETHER[0], *TOGETHER[1], "tests/process/examples/test_pipeline.py", "tests/simulation",
+    "tests/model", "tests/process/cli",
 )  # fmt: skip
 
 
@@ -70,9 +73,9 @@ class FilesTogether(LoadFileScheduling):
     """A file is run by one process, so that what its tests share is made once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        """Return what is run by one process: the file of this test, or all of TOGETHER."""
+        """Return what is run by one process: the file of this test, or a group of TOGETHER."""
         scope: str = super()._split_scope(nodeid)
-        return TOGETHER[0] if scope.startswith(TOGETHER) else scope
+        return next((group[0] for group in TOGETHER if scope.startswith(group)), scope)
 
 
 @pytest.hookimpl(optionalhook=True)
