@@ -13,6 +13,7 @@ from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CAUGHT_UP_MAX, CatchUp, Running, Schedule, Timetable
 from kestrelpy.cron import Cron
+from kestrelpy.errors import Refused
 from kestrelpy.message_keys import MessageKey
 from tests.support.core_harness import NAME, WALL_MS, CoreHarness, make_queue, no_queue
 
@@ -381,6 +382,17 @@ def test_what_a_full_queue_refuses_is_tried_again(catch_up: CatchUp, put: list[i
 
     assert works.put == put
     assert works.one.state == "ok"
+
+
+def test_an_item_that_is_put_beside_the_times_needs_room_as_well() -> None:
+    works = running(max_items=1)
+    tick = works.one.schedule
+
+    queue, lsn = works.table.put_now(tick, works.hand.now_ms)
+
+    assert lsn == queue.log.lsn_appended
+    with pytest.raises(Refused, match="queue jobs is full"):
+        works.table.put_now(tick, works.hand.now_ms)
 
 
 def test_one_that_is_refused_holds_up_no_other() -> None:

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from kestrelpy.access import ALL, Grant, Need, Role
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.login import needs
-from kestrelpy.protocol.parse import Confirm, Delete, Monitor, Plain, Remove, Touch, Withdraw
+from kestrelpy.protocol.parse import (
+    Confirm,
+    Delete,
+    Lines,
+    Monitor,
+    Parser,
+    Plain,
+    Remove,
+    Touch,
+    Withdraw,
+)
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.wire import MEMCACHE
 from tests.support.server_harness import Client, ServerHarness
@@ -25,6 +35,20 @@ def test_each_command_needs_a_role_in_its_queue() -> None:
         (Plain(b"pause", [b"q"]), ADMIN), (Plain(b"retry", [b"q/item=1"]), ADMIN),
     ):
         assert needs(command, {}) == [Need(role, b"q")], command
+
+
+def test_who_may_only_read_fetches_nothing_that_others_then_do_not_get() -> None:
+    for line, role in (
+        (b"get q", WRITE), (b"get q/open", WRITE), (b"get q/close", WRITE),
+        (b"get q/close/open", WRITE), (b"get q/abort", WRITE), (b"get q/t=5", WRITE),
+        (b"get q/peek", READ), (b"get q/peek/t=5", READ), (b"gets q/peek/after=0", READ),
+        (b"get q/dead/peek", READ), (b"get q/dead/open", WRITE),
+    ):  # fmt: skip
+        parser = Parser(lambda name: 100, Lines())
+        parser.feed(line + b"\r\n")
+        command = parser.next()
+        assert command is not None
+        assert needs(command, {}) == [Need(role, b"q")], line
 
 
 def test_a_command_without_a_queue_needs_its_role_in_all_of_them() -> None:
