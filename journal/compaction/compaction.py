@@ -16,10 +16,9 @@ that do not parse might be alive.
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 from zlib import crc32
 
 from journal.errors import JournalError
@@ -29,31 +28,26 @@ from journal.format import (
     CRC_BYTES,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    FRAME,
     HEADER_BYTES,
     LOG,
     Draft,
     Kind,
+    Record,
     SegmentHeader,
     Tally,
     encode,
     padded,
 )
+from journal.read import Frames
 from journal.sets import IdSet
 from journal.write import BATCH_BYTES, Segment, whole_sectors
 
 PIECE_BYTES: Final = 1 << 20  # read, and written and synced, at once
 STEP_FRAMES: Final = 1000  # between two pauses: about a millisecond
 
-_FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")  # as `record` has it
-_U32: Final = struct.Struct("<I")
-_PLACE: Final = struct.Struct("<II")
-_PLACE_AT: Final = 12  # segment and offset stand in a frame from here ...
-_PLACE_END: Final = 20  # ... to here
 _PUT: Final = int(Kind.PUT)
-_FOOTER: Final = int(Kind.FOOTER)
 _OPENING: Final = (int(Kind.BATCH), int(Kind.CHECKPOINT))
-
-assert _FRAME.size == HEADER_BYTES
 
 
 class DamagedInput(JournalError):
@@ -78,17 +72,6 @@ class Input:
     lsn_first: int
     lsn_last: int
     has_live: bool
-
-
-class _Put(NamedTuple):
-    """A live put: its frame as it was, without padding."""
-
-    frame: bytes
-    lsn: int
-    item: int
-    place: int
-    time_ms: int
-    meta_bytes: int
 
 
 @dataclass(slots=True)
@@ -148,7 +131,7 @@ class CompactionJob:
             out.open(self.opening)
             for walk in walks:
                 puts_before, live_before, extra_before = out.size
-                for puts in walk.steps(files, self.live):
+                for puts in walk.steps(self.live):
                     out.add(puts)
                     self.pause()
                 found, live_bytes, extra_bytes = out.size
@@ -179,13 +162,13 @@ class _Walk:
     as many records as its footer counts. So later bytes do not matter.
     """
 
-    __slots__ = ("_input", "_journal", "_left", "_lsn", "_lsn_gaps", "header")
+    __slots__ = ("_cursor", "_input", "_left", "_lsn", "_lsn_gaps", "header")
 
     def __init__(self, files: Files, source: Input, journal: int) -> None:
         self._input = source
-        self._journal = journal
         self._lsn = source.lsn_first
-        header = SegmentHeader.decode(files.read(source.path, 0, FILE_HEADER_BYTES), source.path)
+        frames = Frames(files, source.path)
+        header = frames.header
         if (
             header is None
             or header.journal != journal
@@ -194,65 +177,42 @@ class _Walk:
         ):
             raise DamagedInput(source.path, 0)
         self.header = header
+        self._cursor = frames.cursor(FILE_HEADER_BYTES)
+        self._cursor.stop = source.capacity - FOOTER_SPACE_BYTES
         self._lsn_gaps = header.role == COMPACTED
         self._left = source.lsn_last - source.lsn_first + 1
-        if self._lsn_gaps and source.has_live:
-            self._left = self._counted(files)
+        if not source.has_live:
+            self._left = 0
+        elif self._lsn_gaps:
+            footer = frames.footer
+            if footer is None:
+                raise DamagedInput(source.path, source.capacity - FOOTER_SPACE_BYTES)
+            self._left = footer.item
 
-    def _counted(self, files: Files) -> int:
-        """Return how many records the footer counts."""
-        source = self._input
-        at = source.capacity - FOOTER_SPACE_BYTES
-        data = files.read(source.path, at, FOOTER_SPACE_BYTES)
-        if len(data) == FOOTER_SPACE_BYTES:
-            crc, length, owner, number, position, _, _, _, counted, _, kind = _FRAME.unpack_from(
-                data
-            )[:11]
-            if (
-                (owner, number, position, kind) == (self._journal, source.number, at, _FOOTER)
-                and HEADER_BYTES <= length <= len(data)
-                and crc32(data[CRC_BYTES:length]) == crc
-            ):
-                return int(counted)
-        raise DamagedInput(source.path, at)
-
-    def steps(self, files: Files, live: IdSet) -> Iterator[list[_Put]]:
+    def steps(self, live: IdSet) -> Iterator[list[Record]]:
         """Yield the live puts, after every STEP_FRAMES frames and after every piece."""
-        source = self._input
-        room_end = source.capacity - FOOTER_SPACE_BYTES
-        base, size = FILE_HEADER_BYTES, PIECE_BYTES
-        while self._left > 0 and source.has_live:
-            wanted = min(size, room_end - base)
-            data = files.read(source.path, base, wanted)
-            at, stop = 0, -1
-            while self._left > 0 and at != stop:
-                stop = at
-                puts, at = self._step(data, base, at, live)
-                yield puts
-            size = PIECE_BYTES
-            if not at and self._left > 0:  # not even one frame: it is larger, or cut off
-                size = _length(data)
-                if len(data) < wanted or not len(data) < size <= room_end - base:
-                    raise DamagedInput(source.path, base)
-            base += at
+        while self._left > 0:
+            yield self._step(live)
 
-    def _step(self, data: bytes, base: int, at: int, live: IdSet) -> tuple[list[_Put], int]:
-        """Return the live puts of some frames of the piece at `base`, and where the next frame
-        begins.
+    def _step(self, live: IdSet) -> list[Record]:
+        """Return the live puts of some frames. It unpacks frames itself, because nearly all of them
+        need no more than their checksum.
         """
-        source, journal, lsn_gaps = self._input, self._journal, self._lsn_gaps
-        lsn_next, left, found = self._lsn, self._left, list[_Put]()
+        source, cursor, lsn_gaps = self._input, self._cursor, self._lsn_gaps
+        lsn_next, left, found = self._lsn, self._left, list[Record]()
+        cursor.load()
+        data, base, at = cursor.data, cursor.base, cursor.at - cursor.base
         view, last = memoryview(data), len(data) - HEADER_BYTES
         for _ in range(STEP_FRAMES):
             if at > last or not left:
                 break
             (
-                crc, length, owner, number, position, _, lsn, time_ms, item, place,
-                kind, _, meta_bytes, _, _,
-            ) = _FRAME.unpack_from(data, at)  # fmt: skip
+                crc, length, owner, number, position, small, lsn, time_ms, item, place,
+                kind, _, meta_bytes, reader, _,
+            ) = FRAME.unpack_from(data, at)  # fmt: skip
             if (
-                owner != journal
-                or number != source.number
+                owner != cursor.journal
+                or number != cursor.number
                 or position != base + at
                 or length < HEADER_BYTES
                 or not (lsn == lsn_next or (lsn_gaps and lsn > lsn_next))
@@ -267,10 +227,17 @@ class _Walk:
                 lsn_next = lsn + 1
                 left -= 1
                 if kind == _PUT and item in live and lsn <= source.lsn_last:
-                    found.append(_Put(data[at:end], lsn, item, place, time_ms, meta_bytes))
+                    body_at = at + HEADER_BYTES + meta_bytes
+                    meta, body = data[at + HEADER_BYTES : body_at], data[body_at:end]
+                    found.append(Record(
+                        kind, item, place, small, time_ms, meta, body,
+                        reader, lsn, number, position, base + padded(end),
+                    ))  # fmt: skip
             at = padded(end)
-        self._lsn, self._left = lsn_next, left
-        return found, at
+        if base + at == cursor.at:  # not even one frame
+            raise DamagedInput(source.path, cursor.at)
+        cursor.at, self._lsn, self._left = base + at, lsn_next, left
+        return found
 
 
 class _Compacted:
@@ -310,25 +277,25 @@ class _Compacted:
         size = encode(opening, self._lsns[0], header.journal, header.segment, self._at, out)
         self._write(b"".join(out), size)
 
-    def add(self, puts: list[_Put]) -> None:
+    def add(self, puts: list[Record]) -> None:
         """Add these puts in this order."""
-        tally, number = self._tally, self._header.segment
+        tally, header = self._tally, self._header
         for put in puts:
-            length = len(put.frame)
-            size = padded(length)
+            size = put.end - put.offset
             if self._group_bytes + size > PIECE_BYTES:
                 self._write_group()
             if not self._group:
                 self._group_lsn = put.lsn
             offset = self._at + BATCH_BYTES + self._group_bytes
-            _move(put.frame, number, offset, self._group)
+            encode((*put[:8], 0), put.lsn, header.journal, header.segment, offset, self._group)
             self._group_bytes += size
             self._group_puts += 1
             self.puts += 1
-            self.extra_bytes += size - length + put.meta_bytes
-            self._live_bytes += length - put.meta_bytes
+            live_bytes = HEADER_BYTES + len(put.body)
+            self.extra_bytes += size - live_bytes
+            self._live_bytes += live_bytes
             tally.see_time(put.time_ms)
-            tally.see_places(put.place, put.place)
+            tally.see_places(put.number, put.number)
             tally.item_first = min(tally.item_first or put.item, put.item)
             tally.item_last = max(tally.item_last, put.item)
 
@@ -396,19 +363,3 @@ class _Compacted:
             self._handle.write(self._at, data)
             self._handle.sync()
         self._at += size
-
-
-def _length(data: bytes) -> int:
-    """Return the bytes that a frame takes, by its header; 0: the header is cut off."""
-    if len(data) < HEADER_BYTES:
-        return 0
-    length: int = _U32.unpack_from(data, CRC_BYTES)[0]
-    return padded(length)
-
-
-def _move(frame: bytes, segment: int, offset: int, out: list[bytes]) -> None:
-    """Append the frame with another position; all else in it stays."""
-    front = frame[CRC_BYTES:_PLACE_AT] + _PLACE.pack(segment, offset) + frame[_PLACE_END:]
-    out.append(_U32.pack(crc32(front)))
-    out.append(front)
-    out.append(bytes(padded(len(frame)) - len(frame)))

@@ -40,15 +40,14 @@ CRC_BYTES: Final = 4  # the checksum covers what follows it
 META_BYTES_MAX: Final = (1 << 16) - 1
 
 _COVERED: Final = struct.Struct("<IIIIIQQQQBBHHH")  # the header without its checksum
-_FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
+FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
 _PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, offset
 _U32: Final = struct.Struct("<I")
 _PUT: Final = int(Kind.PUT)
-_IDENTITY_AT: Final = 8  # where `journal` and `segment` stand in a frame
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _PADDING: Final = tuple(b"\0" * (-n % ALIGN_BYTES) for n in range(ALIGN_BYTES))
 
-assert _FRAME.size == HEADER_BYTES
+assert FRAME.size == HEADER_BYTES
 assert _COVERED.size == HEADER_BYTES - CRC_BYTES
 
 
@@ -135,7 +134,7 @@ def decode(
     (
         crc, length, owner, number_of_segment, position, small, lsn, time_ms, item, number,
         kind, zero, meta_bytes, reader, zero2,
-    ) = _FRAME.unpack_from(data, offset)  # fmt: skip
+    ) = FRAME.unpack_from(data, offset)  # fmt: skip
     end = offset + length
     if (
         number_of_segment != segment
@@ -170,46 +169,12 @@ def is_older_frame(data: bytes | memoryview, offset: int, journal: int, segment:
     return matches
 
 
-def frame_end(data: bytes | memoryview, offset: int, journal: int, segment: int) -> int:
-    """Return the end of the frame at `offset` by its header, even if the rest is damaged; 0:
-    unknown.
-    """
-    if offset + HEADER_BYTES > len(data):
-        return 0
-    _, length, owner, number_of_segment, position = _PLACED.unpack_from(data, offset)
-    if owner != journal or number_of_segment != segment or position != offset:
-        return 0
-    return offset + padded(length) if HEADER_BYTES <= length <= len(data) - offset else 0
-
-
 def frame_bytes(data: bytes, at: int, journal: int, segment: int, base: int) -> int:
-    """Return the length of the frame here by its header; 0: none begins here. `data` is at `base`.
+    """Return the length of the frame here by its header, even if the rest is damaged; 0: none
+    begins here. `data` is at `base`.
     """
     if at + HEADER_BYTES > len(data):
         return 0
     _, length, owner, number, position = _PLACED.unpack_from(data, at)
     is_here = (owner, number, position) == (journal, segment, base + at)
-    return int(length) if is_here else 0
-
-
-def find_next(
-    data: bytes, start: int, journal: int, segment: int, stop: int | None = None
-) -> Record | None:
-    """Return the first whole record that belongs at its position, at or after `start`; None: no
-    more.
-
-    Used after damage. It searches for the journal's identity and the segment's number, which every
-    frame has at bytes 8 to 16, so zeros and foreign bytes are passed over quickly.
-    """
-    needle = struct.pack("<II", journal, segment)
-    at = padded(start)
-    while True:
-        found = data.find(needle, at + _IDENTITY_AT, stop)
-        if found < 0:
-            return None
-        offset = found - _IDENTITY_AT
-        if offset % ALIGN_BYTES == 0:
-            record = decode(data, offset, journal, segment)
-            if record is not None:
-                return record
-        at = offset + 1
+    return int(length) if is_here and length >= HEADER_BYTES else 0

@@ -1,5 +1,6 @@
 """Reading segments: scan them whole, look up single records, read ahead."""
 
+from journal.read.cursor import Cursor
 from journal.read.frames import Frames, Hole, chain
 from journal.read.history import ItemHistory, Told
 from journal.read.lookup import ReadOne, ReadSome
@@ -19,8 +20,8 @@ from journal.read.scan import (
 from journal.read.segment_read import SegmentRead
 
 __all__ = [
-    "FEWER_THAN_COUNTED", "FOOTER_LOST", "NOT_WHOLE", "Frames", "Gap", "Hole", "ItemHistory",
-    "Place", "Put", "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scan", "Scanned",
-    "SegmentRead", "TimeSearch", "Told", "chain", "find_identity", "no_footer", "read_footer",
-    "scan",
+    "FEWER_THAN_COUNTED", "FOOTER_LOST", "NOT_WHOLE", "Cursor", "Frames", "Gap", "Hole",
+    "ItemHistory", "Place", "Put", "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scan",
+    "Scanned", "SegmentRead", "TimeSearch", "Told", "chain", "find_identity", "no_footer",
+    "read_footer", "scan",
 ]  # fmt: skip

@@ -10,19 +10,16 @@ segment with a footer, which is not written any more, every hole is.
 from __future__ import annotations
 
 import os
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
-from zlib import crc32
+from functools import partial
 
 from journal.files import Files
 from journal.format import (
     ALIGN_BYTES,
     COMPACTED,
-    CRC_BYTES,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     HEADER_BYTES,
@@ -32,13 +29,7 @@ from journal.format import (
     padded,
     segment_number,
 )
-
-PIECE_BYTES: Final = 1 << 20
-_FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
-_IDENTITY: Final = struct.Struct("<II")  # journal and segment ...
-_IDENTITY_AT: Final = 8  # ... where a frame carries them
-
-assert _FRAME.size == HEADER_BYTES
+from journal.read.cursor import PIECE_BYTES, Cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +43,19 @@ class Hole:
 class Frames:
     """One segment's frames. `header` is None when it is not readable (then so is the rest)."""
 
-    __slots__ = ("_at", "_files", "_piece", "header", "path", "size")
+    __slots__ = ("_cursor", "_files", "header", "path", "size")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.path = path
         self.size = files.size(path)
         self.header = SegmentHeader.decode(files.read(path, 0, FILE_HEADER_BYTES), path)
-        self._piece = b""
-        self._at = 0
+        self._cursor = self.cursor(FILE_HEADER_BYTES)
+
+    def cursor(self, at: int) -> Cursor:
+        """Return a cursor over this file from byte `at` on."""
+        journal, number = (self.header.journal, self.header.segment) if self.header else (0, 0)
+        return Cursor(partial(self._files.read, self.path), journal, number, at, self.size)
 
     @property
     def footer(self) -> Record | None:
@@ -68,82 +63,51 @@ class Frames:
         at = self.size - FOOTER_SPACE_BYTES
         if at < FILE_HEADER_BYTES or at % ALIGN_BYTES:
             return None
-        self._piece = b""
         record = self.record(at)
         return record if record is not None and record.kind == Kind.FOOTER else None
 
     def record(self, offset: int) -> Record | None:
         """Return the record at `offset`; None: the bytes there are not one that belongs there."""
-        header = self.header
-        piece, at = self._load(offset, HEADER_BYTES)
-        if header is None or len(piece) - at < HEADER_BYTES:
-            return None
-        _, length, owner, segment, position, *_ = _FRAME.unpack_from(piece, at)
-        if (owner, segment, position) != (header.journal, header.segment, offset):
-            return None
-        if not HEADER_BYTES <= length <= self.size - offset:
-            return None
-        piece, at = self._load(offset, length)
-        return _whole_record(piece, at, offset)
+        return self.cursor(offset).take() if self.header is not None else None
 
-    def bytes_at(self, offset: int, size: int) -> bytes:
-        """Return bytes of the file as they were when they were walked, if that was just now."""
-        piece, at = self._load(offset, size)
-        return piece[at : at + size]
+    def front_of(self, record: Record) -> bytes:
+        """Return the header's bytes of the record that was walked last."""
+        at = record.offset - self._cursor.base
+        return self._cursor.data[at : at + HEADER_BYTES]
 
     def walk(self, start: int = FILE_HEADER_BYTES, stop: int = 0) -> Iterator[Record | Hole]:
         """Yield everything from `start` to the footer's place, or `stop`, in order."""
         stop = stop or self.size - FOOTER_SPACE_BYTES
-        at = start
-        while at + HEADER_BYTES <= stop:
-            record = self.record(at)
+        cursor = self._cursor = self.cursor(start)
+        while cursor.at + HEADER_BYTES <= stop:
+            if self.header is None:
+                yield Hole(start, stop)
+                return
+            at = cursor.at
+            record = cursor.take()
             if record is None:
-                self._piece = b""  # somebody may have written there since it was read
-                record = self.record(at)
+                cursor.data = b""  # somebody may have written there since it was read
+                record = cursor.take()
             if record is None:
-                hole = self._hole(at, stop)
-                if hole is None:
+                record = cursor.next()
+                if record is None or record.offset >= stop:
+                    end = self._written_end(at, stop)
+                    if end > at:
+                        yield Hole(at, end)
                     return
-                yield hole
-                at = hole.end
-            else:
-                yield record
-                at = record.end
+                yield Hole(at, record.offset)
+            yield record
 
-    def _hole(self, start: int, stop: int) -> Hole | None:
-        """Return the hole from the bytes at `start`, which are no record, to the next one; None:
-        only zeros.
+    def _written_end(self, start: int, stop: int) -> int:
+        """Return the next frame's place after the last byte that is not zero; `start`: none is.
+
+        It is `stop` if a frame follows there.
         """
-        if self.header is None:
-            return Hole(start, stop)
-        needle = _IDENTITY.pack(self.header.journal, self.header.segment)
-        last = start  # after the last byte that is not zero
-        at = start + ALIGN_BYTES
-        piece, base = self._load(start, PIECE_BYTES)
-        base = start - base
-        while True:
-            found = piece.find(needle, max(at + _IDENTITY_AT - base, 0))
-            if found >= 0 and base + found - _IDENTITY_AT < stop:
-                offset = base + found - _IDENTITY_AT
-                if offset % ALIGN_BYTES == 0 and self.record(offset) is not None:
-                    return Hole(start, offset)
-                at = offset + 1
-                continue
-            seen = len(piece.rstrip(b"\0"))
-            last = max(last, min(base + seen, stop)) if seen else last
-            following = base + len(piece) - _IDENTITY.size - _IDENTITY_AT
-            if base + len(piece) >= min(stop + HEADER_BYTES, self.size):
-                return Hole(start, padded(last)) if last > start else None
-            base = at = max(following, at)
-            piece = self._files.read(self.path, base, PIECE_BYTES)
-
-    def _load(self, offset: int, size: int) -> tuple[bytes, int]:
-        """Return a piece of the file with these bytes, if the file has them, and its position."""
-        at = offset - self._at
-        if not 0 <= at <= len(self._piece) - size:
-            self._piece = self._files.read(self.path, offset, max(size, PIECE_BYTES))
-            self._at, at = offset, 0
-        return self._piece, at
+        end, behind = start, stop + HEADER_BYTES
+        for at in range(start, behind, PIECE_BYTES):
+            piece = self._files.read(self.path, at, min(PIECE_BYTES, behind - at)).rstrip(b"\0")
+            end = padded(min(at + len(piece), stop)) if piece else end
+        return end
 
 
 def chain(files: Files, folder: str) -> list[tuple[Frames, int]]:
@@ -178,21 +142,3 @@ def _stands_for(compacted: SegmentHeader, other: SegmentHeader) -> bool:
     last = other.last or other.segment
     inside = compacted.first <= other.rank and last <= compacted.last
     return inside and other.segment < compacted.segment
-
-
-def _whole_record(piece: bytes, at: int, offset: int) -> Record | None:
-    """Do as `record.decode`, for a piece that is not the whole file."""
-    (
-        crc, length, _, segment, _, small, lsn, time_ms, item, number,
-        kind, zero, meta_bytes, reader, zero2,
-    ) = _FRAME.unpack_from(piece, at)  # fmt: skip
-    end = at + length
-    body_at = at + HEADER_BYTES + meta_bytes
-    if end > len(piece) or body_at > end or zero or zero2:
-        return None
-    if crc32(memoryview(piece)[at + CRC_BYTES : end]) != crc:
-        return None
-    return Record(
-        kind, item, number, small, time_ms, piece[at + HEADER_BYTES : body_at],
-        piece[body_at:end], reader, lsn, segment, offset, offset + padded(length),
-    )  # fmt: skip

@@ -11,27 +11,22 @@ STRETCH_BYTES, whatever was found.
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Final
 
-from journal.files import Files, read_around
+from journal.files import Files
 from journal.format import FILE_HEADER_BYTES, HEADER_BYTES, Kind, Record
+from journal.read.cursor import ITEM_AT, KIND_AT, PIECE_BYTES, header_with
 from journal.read.seek import Extent
 from journal.write import Journal, Segment
 
 STRETCH_BYTES: Final = 8 << 20
-PIECE_BYTES: Final = 1 << 20
 RECORDS_MAX: Final = 500  # of one stretch
 # These say something of many items; of each kind the first one in a stretch is handed out.
 _OF_MANY: Final = (Kind.DONE_MANY, Kind.FLUSHED, Kind.UPTO)
-_IDENTITY: Final = struct.Struct("<II")
 _ITEM: Final = struct.Struct("<Q")
 _ENTRY: Final = struct.Struct("<QQII")  # of DONE_MANY
-_IDENTITY_AT, _ITEM_AT, _KIND_AT = 8, 40, 56
-_offset: Final = attrgetter("offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,33 +78,19 @@ class ItemHistory:
 
     def run(self, files: Files) -> Told:
         """Read and check the records. Blocks; raises OSError."""
-        extent, found, many = self.extent, dict[int, Record](), set[tuple[int, int]]()
-        identity = re.escape(_IDENTITY.pack(extent.journal, extent.number))
-        between = _ITEM_AT - _IDENTITY_AT - _IDENTITY.size
-        item = re.escape(_ITEM.pack(self.item))
-        of_item = re.compile(b"%b[\\s\\S]{%d}%b" % (identity, between, item))
-        between = _KIND_AT - _IDENTITY_AT - _IDENTITY.size
-        kinds = re.escape(bytes(_OF_MANY))
-        of_many = re.compile(b"%b[\\s\\S]{%d}[%b]" % (identity, between, kinds))
+        extent, records, many = self.extent, list[Record](), set[tuple[int, int]]()
+        wanted = header_with(
+            extent.journal, extent.number,
+            (ITEM_AT, [_ITEM.pack(self.item)]), (KIND_AT, [bytes([kind]) for kind in _OF_MANY]),
+        )  # fmt: skip
         start = self.start if self.start >= 0 else extent.seek_item(files, self.item)
-        at, stop = start, min(extent.stop, start + STRETCH_BYTES)
-        while at + HEADER_BYTES <= stop and len(found) < RECORDS_MAX:
-            data = read_around(files, extent.path, at, min(PIECE_BYTES, extent.stop - at))
-            if len(data) < HEADER_BYTES:
-                at = extent.stop  # the file ends here
-                break
-            for pattern in (of_item, of_many):
-                for match in pattern.finditer(data):
-                    offset = at + match.start() - _IDENTITY_AT
-                    record = extent.record_at(files, data, at, offset)
-                    if record is not None and self._is_wanted(record, many):
-                        found[offset] = record
-            at += (len(data) - HEADER_BYTES) // 8 * 8 + 8
-        records = sorted(found.values(), key=_offset)
-        end = min(at, extent.stop)
-        if len(records) > RECORDS_MAX:
-            records = records[:RECORDS_MAX]
-            end = records[-1].end
+        cursor = extent.cursor(files, start, PIECE_BYTES)
+        for record in cursor.search(wanted, start + STRETCH_BYTES, PIECE_BYTES):
+            if self._is_wanted(record, many):
+                records.append(record)
+                if len(records) == RECORDS_MAX:
+                    break
+        end = min(cursor.at, extent.stop)
         return Told(records, end, max(end - start, 0))
 
     def _is_wanted(self, record: Record, many: set[tuple[int, int]]) -> bool:

@@ -18,7 +18,6 @@ from zlib import crc32
 
 from journal.files import Files, read_around
 from journal.format import (
-    ALIGN_BYTES,
     CRC_BYTES,
     FILE_HEADER_BYTES,
     HEADER_BYTES,
@@ -27,7 +26,8 @@ from journal.format import (
     padded,
     said_of_put,
 )
-from journal.read.seek import Extent, find_frame
+from journal.read.cursor import next_frame
+from journal.read.seek import Extent
 from journal.sets import IdSet
 from journal.write import Journal
 
@@ -190,7 +190,7 @@ class _Walk:
                 self.needed = length
                 return at
             if not is_frame or crc32(here[at + CRC_BYTES : end]) != crc:
-                at = _behind(data, at, base, owner, number)
+                at = next_frame(data, at, base, owner, number)
                 continue
             if kind == _PUT and item >= first:
                 if item > last or lsn >= limit:
@@ -259,14 +259,3 @@ class TimeSearch:
 
     def _is_before(self, put: Record) -> bool:
         return put.time_ms < self.since_ms
-
-
-def _behind(data: bytes, at: int, base: int, journal: int, number: int) -> int:
-    """Return the position of the next frame after bytes at `at` that are no record, as far as
-    known.
-    """
-    found = find_frame(data, at + ALIGN_BYTES, base, journal, number)
-    if found >= 0:
-        return found
-    behind = (len(data) - HEADER_BYTES) // ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES
-    return max(at + ALIGN_BYTES, behind)

@@ -18,17 +18,15 @@ from typing import Final
 from journal.errors import ITEM_MAX, Damage
 from journal.files import is_shortage
 from journal.format import (
-    ALIGN_BYTES,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
     HEADER_BYTES,
     Kind,
     Record,
-    decode,
-    padded,
 )
-from journal.read.seek import PIECE_BYTES, find_frame
-from journal.read.segment_read import PLACED, SegmentRead
+from journal.read.cursor import Cursor
+from journal.read.seek import PIECE_BYTES, Extent
+from journal.read.segment_read import SegmentRead
 from journal.write import Journal, Segment
 
 _PUT: Final = int(Kind.PUT)
@@ -38,15 +36,13 @@ _NOT_WHOLE: Final = "not a whole record"
 class ReadAhead:
     """The reading side of one journal that is being written. Owned by the loop's thread.
 
-    `_data` are bytes of segment `_number` from `_base` on, taken up to `_at`; the last put among
-    them is `_seen`. Bytes that do not parse are kept in `_lsn_gaps` until the items after them are
+    `_cursor` is in segment `_number` (None: where the item is has to be found); the last put before
+    it is `_seen`. Bytes that do not parse are kept in `_lsn_gaps` until the items after them are
     known.
     """
 
     __slots__ = (
-        "_at",
-        "_base",
-        "_data",
+        "_cursor",
         "_hole_at",
         "_is_over",
         "_is_reading",
@@ -54,7 +50,6 @@ class ReadAhead:
         "_life",
         "_limit",
         "_lsn_gaps",
-        "_needed",
         "_number",
         "_seen",
         "damages",
@@ -74,15 +69,15 @@ class ReadAhead:
         self._limit = 0
         self._begin(-1, 0)
 
-    def _begin(self, base: int, seen: int) -> None:
-        self._base = base  # -1: where the item is has to be found
-        self._data = b""
-        self._at = 0
-        self._needed = 0  # bytes that the current frame still lacks
+    def _begin(self, start: int, seen: int) -> None:
+        self._cursor = self._cursor_at(start) if start >= 0 else None
         self._seen = seen
         self._hole_at = -1  # where the current bytes ceased to be records
         self._lsn_gaps: list[tuple[int, int, str]] = []
         self._is_over = False  # nothing more of this segment can be read, or is needed
+
+    def _cursor_at(self, start: int) -> Cursor:
+        return Cursor(None, self._journal.short_identity, self._number, start, start)
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -92,20 +87,22 @@ class ReadAhead:
 
         Give the read back with `arrived` or `failed`.
         """
-        left = len(self._data) - self._at
-        if self._is_reading or (left >= PIECE_BYTES and self.has_more):
+        cursor = self._cursor
+        if self._is_reading or (cursor and cursor.left >= PIECE_BYTES and self.has_more):
             return None
         segment = self._find_segment(item)
         if segment is None:
             return None
-        start = self._base + len(self._data)  # no bytes are here while the place is to be found
+        cursor = self._cursor
+        start = cursor.base + len(cursor.data) if cursor else -1
         stop = self._stop(segment)
         if start >= stop:
             return None
         self._is_reading = True
-        size = max(PIECE_BYTES, self._needed)
+        size = max(PIECE_BYTES, cursor.lacking if cursor else 0)
         short = self._journal.short_identity
-        return self._life, SegmentRead(segment.path, short, segment.number, start, stop, size, item)
+        extent = Extent(segment.path, short, segment.number, stop)
+        return self._life, SegmentRead(extent, start, size, item)
 
     @property
     def is_reading(self) -> bool:
@@ -115,7 +112,8 @@ class ReadAhead:
     @property
     def has_more(self) -> bool:
         """True if more was read than has been taken."""
-        if len(self._data) - self._at < HEADER_BYTES or self._needed or self._is_over:
+        cursor = self._cursor
+        if cursor is None or cursor.left < HEADER_BYTES or cursor.lacking or self._is_over:
             return False
         segment = self._journal.segment_numbered(self._number)
         return segment is not None and not self._has_all(segment)
@@ -151,7 +149,7 @@ class ReadAhead:
         """True if no written record of this segment is left."""
         if self._is_over or self._has_all(segment):
             return True
-        return self._base >= 0 and self._base + self._at + HEADER_BYTES > self._stop(segment)
+        return self._cursor is not None and self._cursor.at + HEADER_BYTES > self._stop(segment)
 
     def _has_all(self, segment: Segment) -> bool:
         """True if the last put of this segment was taken. The records after it only end items."""
@@ -165,13 +163,9 @@ class ReadAhead:
         if not data:
             self._lose("the file ends here")
             return
-        if self._base < 0:
-            self._base = start
-        taken = min(self._at, len(self._data))  # padding may lie behind what was read
-        self._data = self._data[taken:] + data
-        self._base += taken
-        self._at -= taken
-        self._needed = 0
+        if self._cursor is None:
+            self._cursor = self._cursor_at(start)
+        self._cursor.feed(data)
 
     def failed(self, life: int, error: OSError) -> None:
         """Pass over the rest of that segment, and name it: it could not be read.
@@ -186,9 +180,8 @@ class ReadAhead:
 
     def rest(self) -> None:
         """Keep the place, and no bytes: nothing is needed for now."""
-        if not self._is_reading and self._at >= len(self._data):
-            self._base += self._at if self._base >= 0 else 0
-            self._data, self._at = b"", 0
+        if not self._is_reading and self._cursor is not None and self._cursor.left <= 0:
+            self._cursor = self._cursor_at(self._cursor.at)
 
     def _lose(self, reason: str) -> None:
         """Give up the rest of this segment."""
@@ -196,7 +189,8 @@ class ReadAhead:
         if segment is None:
             self.reset()  # rewritten or removed meanwhile: look for the item again
             return
-        start = self._hole_at if self._hole_at >= 0 else max(self._base, 0) + self._at
+        at = self._cursor.at if self._cursor is not None else 0
+        start = self._hole_at if self._hole_at >= 0 else at
         self._hole_at = -1
         self._lsn_gaps.append((start, self._stop(segment), reason))
         self._is_over = True
@@ -215,12 +209,12 @@ class ReadAhead:
                 return segment
         return None
 
-    def _enter(self, at: int, base: int, seen: int) -> None:
+    def _enter(self, at: int, start: int, seen: int) -> None:
         segments = self._journal.segments
         self._number = segments[at].number
         # Records from this lsn on are superseded by the next segment; 0: none are.
         self._limit = segments[at + 1].lsn_first if at + 1 < len(segments) else 0
-        self._begin(base, seen)
+        self._begin(start, seen)
 
     def _go_on(self, segment: Segment, item: int) -> Segment | None:
         """Return this segment, or at its end the next with items; None: nothing more yet."""
@@ -248,55 +242,35 @@ class ReadAhead:
     def take(self, item: int, most: int) -> list[Record]:
         """Return puts from `item` on, `most` at most, that have been read."""
         out: list[Record] = []
-        segment = self._journal.segment_numbered(self._number) if self._data else None
-        if segment is None or self._is_over or self._has_all(segment):
+        cursor = self._cursor
+        segment = self._journal.segment_numbered(self._number) if cursor is not None else None
+        if cursor is None or segment is None or self._is_over or self._has_all(segment):
             return out
-        data, base, number = self._data, self._base, self._number
-        short, stop = self._journal.short_identity, self._stop(segment) - self._base
-        at, size = self._at, len(data)
-        while len(out) < most and at + HEADER_BYTES <= size:
-            _, length, owner, found, position = PLACED.unpack_from(data, at)
-            is_frame = (
-                found == number and position == base + at and owner == short
-                and HEADER_BYTES <= length <= stop - at
-            )  # fmt: skip
-            if is_frame and at + length > size:
-                self._needed = at + length - size
-                break
-            record = decode(data, at, short, number, base) if is_frame else None
+        cursor.stop = self._stop(segment)
+        while len(out) < most:
+            record = cursor.take()
             if record is None:
-                at = self._pass_over(at)
+                if cursor.lacking:
+                    break
+                self._hole_at = self._hole_at if self._hole_at >= 0 else cursor.at
+                cursor.skip()
                 continue
             if self._hole_at >= 0:
-                self._lsn_gaps.append((self._hole_at, base + at, _NOT_WHOLE))
+                self._lsn_gaps.append((self._hole_at, record.offset, _NOT_WHOLE))
                 self._hole_at = -1
-            at += padded(length)
-            if self._limit and record.lsn >= self._limit and record.kind == _PUT:
+            if record.kind != _PUT:
+                continue
+            if self._limit and record.lsn >= self._limit:
                 self._is_over = True  # newer segments say it again
                 break
-            if record.kind == _PUT:
-                if self._lsn_gaps:
-                    self._name(segment, record.item - 1)
-                self._seen = record.item
-                if record.item >= item:
-                    out.append(record)
-                if self._has_all(segment):
-                    break
-        self._at = at
-        if not self._needed and at + HEADER_BYTES > size:
-            self._needed = 1
+            if self._lsn_gaps:
+                self._name(segment, record.item - 1)
+            self._seen = record.item
+            if record.item >= item:
+                out.append(record)
+            if self._has_all(segment):
+                break
         return out
-
-    def _pass_over(self, at: int) -> int:
-        """Return the position of the next frame after bytes that are no record, as far as known."""
-        if self._hole_at < 0:
-            self._hole_at = self._base + at
-        short = self._journal.short_identity
-        found = find_frame(self._data, at + ALIGN_BYTES, self._base, short, self._number)
-        if found >= 0:
-            return found
-        behind = (len(self._data) - HEADER_BYTES) // ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES
-        return max(at + ALIGN_BYTES, behind)
 
     def _name(self, segment: Segment, item_last: int) -> None:
         """Name the items up to `item_last` that the holes may have held."""

@@ -29,10 +29,11 @@ from journal.format import (
     Record,
     Tally,
     decode,
-    find_next,
-    frame_end,
+    frame_bytes,
     is_older_frame,
+    padded,
 )
+from journal.read.cursor import Cursor
 
 _IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the header is lost
 _PLACED: Final = struct.Struct("<IIIII")  # of a frame: checksum, length, journal, segment, offset
@@ -244,7 +245,7 @@ def _note_end(
         return
     stop = _older_frame_at(data, at, room_end, journal, number)
     end = at + len(data[at:stop].rstrip(b"\0"))
-    if frame_end(data, at, journal, number):
+    if 0 < frame_bytes(data, at, journal, number, 0) <= len(data) - at:
         end = max(end, at + HEADER_BYTES)  # the damaged record ends in zeros
     result.gaps.append(Gap(at, end, NOT_WHOLE, expected, footer.lsn if footer is not None else 0))
     if footer is not None:
@@ -284,15 +285,17 @@ def _find_following(
     random and never leaves its files.)
     """
     number, lsn = result.number, result.lsn_next
-    stop = frame_end(data, at, journal, number)
-    following = decode(data, stop, journal, number) if 0 < stop < room_end else None
+    length = frame_bytes(data, at, journal, number, 0)
+    stop = at + padded(length)
+    following = decode(data, stop, journal, number) if length and stop < room_end else None
     last = following.lsn if following is not None and lsn_gaps else lsn + 1
     if following is not None and (not lsn or lsn <= following.lsn <= last):
         return following
-    following = find_next(data, at + ALIGN_BYTES, journal, number, room_end)
+    cursor = Cursor.over(data, journal, number, at + ALIGN_BYTES)
+    following = cursor.next()
     while following is not None and following.lsn < lsn:
-        following = find_next(data, following.end, journal, number, room_end)
-    return following
+        following = cursor.next()
+    return following if following is not None and following.offset < room_end else None
 
 
 def _read_footer(data: bytes, journal: int, number: int) -> Record | None:

@@ -15,32 +15,19 @@ its position.
 
 from __future__ import annotations
 
-import re
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from journal.files import Files, read_around
-from journal.format import (
-    ALIGN_BYTES,
-    FILE_HEADER_BYTES,
-    HEADER_BYTES,
-    PLACING,
-    Kind,
-    Record,
-    decode,
-    frame_bytes,
-    number_given,
-)
+from journal.format import ALIGN_BYTES, FILE_HEADER_BYTES, PLACING, Kind, Record, number_given
+from journal.read.cursor import KIND_AT, Cursor, header_with
 from journal.write import Journal, Segment
 
 PIECE_BYTES: Final = 256 << 10  # so near is near enough: the rest is read one by one
 _WINDOW_BYTES: Final = 64 << 10  # looked through for a frame, while halving
 _WINDOW_BYTES_MAX: Final = 256 << 10  # where it is not in the first window: no more at once
-_IDENTITY: Final = struct.Struct("<II")
-_IDENTITY_AT: Final = 8
-_KIND_AT: Final = 56
 _PUT: Final = frozenset({Kind.PUT})
 
 
@@ -89,54 +76,12 @@ class Extent:
         self, kinds: frozenset[Kind], files: Files, start: int, stop: int, window: int
     ) -> Record | None:
         """Return the first whole record of one of these kinds from `start` on."""
-        wanted = _frames_of(kinds, self.journal, self.number)
-        at = start
-        while at + HEADER_BYTES <= stop:
-            data = read_around(files, self.path, at, min(window, self.stop - at))
-            match = wanted.search(data)
-            while match is not None and at + match.start() - _IDENTITY_AT < stop:
-                record = self.record_at(files, data, at, at + match.start() - _IDENTITY_AT)
-                if record is not None:
-                    return record
-                match = wanted.search(data, match.start() + 1)
-            if len(data) < HEADER_BYTES:
-                return None  # the file ends here
-            # One may begin so near the end of what is here that it shows only with more.
-            at += (len(data) - HEADER_BYTES) // ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES
-            window = max(window, min(window * 4, _WINDOW_BYTES_MAX))
-        return None
+        cursor = self.cursor(files, start, window)
+        wanted = header_with(self.journal, self.number, (KIND_AT, [bytes([k]) for k in kinds]))
+        record = next(cursor.search(wanted, stop, _WINDOW_BYTES_MAX), None)
+        return record if record is not None and record.offset < stop else None
 
-    def record_at(self, files: Files, data: bytes, base: int, offset: int) -> Record | None:
-        """Return the record that begins there, if it is whole and at its position. `data` is at
-        `base`.
-        """
-        if offset % ALIGN_BYTES or offset < base:
-            return None
-        length = frame_bytes(data, offset - base, self.journal, self.number, base)
-        if not HEADER_BYTES <= length <= self.stop - offset:
-            return None
-        if offset - base + length > len(data):
-            data, base = read_around(files, self.path, offset, length), offset
-        return decode(data, offset - base, self.journal, self.number, base)
-
-
-def _frames_of(kinds: frozenset[Kind], journal: int, number: int) -> re.Pattern[bytes]:
-    """Return a pattern of frames of these kinds, from their identity on."""
-    between = _KIND_AT - _IDENTITY_AT - _IDENTITY.size
-    identity = re.escape(_IDENTITY.pack(journal, number))
-    some = re.escape(bytes(sorted(kinds)))
-    return re.compile(b"%b[\\s\\S]{%d}[%b]" % (identity, between, some))
-
-
-def find_frame(data: bytes, at: int, base: int, journal: int, number: int) -> int:
-    """Return where the next frame of this segment may begin, -1: nowhere. `data` is at `base`."""
-    needle = _IDENTITY.pack(journal, number)
-    found = data.find(needle, at + _IDENTITY_AT)
-    while found >= 0:
-        start = found - _IDENTITY_AT
-        if (base + start) % ALIGN_BYTES == 0 and start + HEADER_BYTES <= len(data):
-            (position,) = struct.unpack_from("<I", data, found + 8)
-            if position == base + start:
-                return start
-        found = data.find(needle, found + 1)
-    return -1
+    def cursor(self, files: Files, at: int, piece_bytes: int) -> Cursor:
+        """Return a cursor from byte `at` on; the bytes of a block that the disk lost are zeros."""
+        read = partial(read_around, files, self.path)
+        return Cursor(read, self.journal, self.number, at, self.stop, piece_bytes)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from journal.errors import Damage, JournalError
 from journal.files import MEDIUM_ERRORS, Files
-from journal.format import CHUNK, FILE_HEADER_BYTES, Kind, Record, SegmentHeader, decode
+from journal.format import CHUNK, FILE_HEADER_BYTES, Kind, Record, SegmentHeader
+from journal.read import Cursor
 from journal.sets import ID, KEY
 from journal.snapshot.dedupe_file import SUFFIX, SUFFIX_PART, Chunk, Summary, chunk_range, epoch_of
 
@@ -67,15 +69,12 @@ def check_chunk(
 
 def _frames(files: Files, path: str, journal: int, size: int) -> Iterator[Record]:
     """Yield every frame, read in windows, so that only one window is in memory."""
-    at, data, base = FILE_HEADER_BYTES, b"", FILE_HEADER_BYTES
-    while at < size:
-        frame = decode(data, at - base, journal, 0, base)
+    read = partial(files.read, path)
+    cursor = Cursor(read, journal, 0, FILE_HEADER_BYTES, size, _WINDOW_BYTES)
+    while cursor.at < size:
+        frame = cursor.take()
         if frame is None:
-            if base == at and data:
-                raise ChunkDamaged(f"{path}: damaged at byte {at}")
-            data, base = files.read(path, at, _WINDOW_BYTES), at
-            continue
-        at = frame.end
+            raise ChunkDamaged(f"{path}: damaged at byte {cursor.at}")
         yield frame
 
 

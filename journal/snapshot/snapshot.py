@@ -50,7 +50,6 @@ from journal.format import (
     dead_of,
     declared_by,
     declared_draft,
-    decode,
     decode_meta,
     delayed_entries,
     encode,
@@ -69,6 +68,7 @@ from journal.format import (
     watermark_drafts,
     watermarks_in,
 )
+from journal.read import Cursor
 from journal.sets import IdCounts, IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, chunk_range, listed, scopes_in
 
@@ -264,22 +264,22 @@ def _frames(data: bytes, path: str) -> Iterator[Record]:
     if header.capacity != len(data):
         at = min(header.capacity, len(data))
         raise SnapshotDamaged(path, at, f"{len(data)} bytes of {header.capacity}")
-    at, step, count, lsn = FILE_HEADER_BYTES, 0, 0, 0
-    while at < len(data):
-        frame = decode(data, at, header.journal, 0)
+    step, count, lsn = 0, 0, 0
+    cursor = Cursor.over(data, header.journal, 0, FILE_HEADER_BYTES)
+    while cursor.at < len(data):
+        frame = cursor.take()
         if frame is None:
-            raise SnapshotDamaged(path, at, "not a whole record")
-        end = at + HEADER_BYTES + len(frame.meta) + len(frame.body)
+            raise SnapshotDamaged(path, cursor.at, "not a whole record")
+        end = frame.offset + HEADER_BYTES + len(frame.meta) + len(frame.body)
         if frame.end > len(data) or any(data[end : frame.end]):
             raise SnapshotDamaged(path, end, "not padded with zeros")
         step = _next_step(frame, step, path)
         if (count and frame.lsn != lsn) or (frame.kind == Kind.FOOTER and frame.item != count):
-            raise SnapshotDamaged(path, at, "a record of another snapshot")
-        lsn = frame.lsn
-        at, count = frame.end, count + 1
+            raise SnapshotDamaged(path, frame.offset, "a record of another snapshot")
+        lsn, count = frame.lsn, count + 1
         yield frame
     if step != len(_ORDER):
-        raise SnapshotDamaged(path, at, "it has no end")
+        raise SnapshotDamaged(path, cursor.at, "it has no end")
 
 
 def _next_step(frame: Record, step: int, path: str) -> int:

@@ -31,7 +31,7 @@ from typing import Final
 
 from journal.errors import Damage, JournalError
 from journal.files import Files, Handle
-from journal.format import FILE_HEADER_BYTES, HEADER_BYTES, Kind, segment_number
+from journal.format import FILE_HEADER_BYTES, Kind, segment_number
 from journal.read import Frames, Hole
 from journal.snapshot import is_ours
 from journal.tools.live_set import LiveSet
@@ -205,7 +205,7 @@ def _end_of_batches(frames: Frames) -> tuple[int, bytes]:
             end = found.end
         elif found.kind == Kind.BATCH:
             batch_end, damaged = found.offset + found.item, False
-            empty = b"" if found.small else frames.bytes_at(found.offset, HEADER_BYTES)
+            empty = b"" if found.small else frames.front_of(found)
         if found.end == batch_end or damaged:
             end = found.end
     return end, empty

@@ -32,6 +32,7 @@ from journal.format import (
     decode,
     parse_folder_name,
 )
+from journal.read import Cursor
 from journal.recovery import Recovery
 from journal.snapshot import Snapshot
 
@@ -204,8 +205,7 @@ def _end_of_frames(seen: bytes, again: bytes, header: SegmentHeader, needle: byt
             end = record.end
             break
         found += len(needle) - 1
-    record = decode(again, end, header.journal, header.segment)
-    while record is not None:
-        end = record.end
-        record = decode(again, end, header.journal, header.segment)
-    return end
+    cursor = Cursor.over(again, header.journal, header.segment, end)
+    while cursor.take() is not None:
+        pass
+    return cursor.at

@@ -230,7 +230,7 @@ class LogReader:
             reading = yield from self._run(log, ItemRead(one, _NO_SHAPE))
             if reading.record is not None:
                 return item_of(reading.record)
-            if log.journal.segment_numbered(one.number) is not None:
+            if log.journal.segment_numbered(one.extent.number) is not None:
                 break
         return None
 

@@ -450,7 +450,7 @@ FAULTS: tuple[Fault, ...] = (
         "what is read back is not checked",
         "journal/read/readahead.py",
         "            if record is None:\n",
-        "            if record is None and at < 0:\n",
+        "            if record is None and cursor.at < 0:\n",
         ("tests/unit/journal/read/test_readahead.py", "tests/model/test_memory_machine.py"),
     ),
     Fault(
@@ -479,7 +479,7 @@ FAULTS: tuple[Fault, ...] = (
         "a survivor is dropped when segments are rewritten",
         "journal/compaction/compaction.py",
         "if kind == _PUT and item in live and lsn <= source.lsn_last:",
-        "if kind == _PUT and item in live and lsn < victim.lsn_last:",
+        "if kind == _PUT and item in live and lsn < source.lsn_last:",
         ("tests/unit/journal/compaction/test_compaction.py", "tests/model/test_memory_machine.py"),
     ),
     Fault(

@@ -36,7 +36,12 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- journal ------------------------------------------------------------------------------
     "journal.read.readahead.ReadAhead": {
         "_life": TOTAL,
-        "_number _limit _base _data _at _needed _seen _is_over": BUFFER,
+        "_number _limit _seen _is_over": BUFFER,
+    },
+    "journal.read.cursor.Cursor": {
+        "at base data lacking stop": BUFFER,
+        "journal number": NAME,
+        "piece_bytes": SETTING,
     },
     "journal.write.group_commit.GroupCommit": {
         "lsn_appended lsn_written lsn_durable item_written item_durable item_in_flight": NUMBER,
@@ -326,9 +331,9 @@ _AT_START: Final = "of a start, or of a tool that reads a folder"
 _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
         journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne journal.read.lookup.Found
-        journal.read.lookup.ReadSome journal.read.lookup._Walk
+        journal.read.lookup.ReadSome
         journal.compaction.compaction.CompactionJob journal.compaction.compaction.Input
-        journal.compaction.compaction._Put journal.compaction.compaction._Compacted
+        journal.compaction.compaction._Compacted
         journal.compaction.compaction._Walk journal.write.group_commit.SyncJob
         journal.read.range_scan.Scanned journal.read.range_scan.RangeScan
         journal.read.range_scan.Place journal.read.range_scan.TimeSearch

@@ -253,9 +253,9 @@ class ReadBack:
         again = target.store.one(one.item)
         if record is not None:
             reader.ready_line.revive(record)
-        elif again is not None and again.number != one.number:
+        elif again is not None and again.extent.number != one.extent.number:
             reader.schedule_read()  # its segment was compacted meanwhile
         else:
-            log.error("%s: item %d cannot be read: %s", one.path, one.item, reason)
+            log.error("%s: item %d cannot be read: %s", one.extent.path, one.item, reason)
             self._hide(reader, target, one.item)
         self._read_done(reader)

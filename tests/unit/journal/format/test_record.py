@@ -20,7 +20,6 @@ from journal.format.record import (
     Record,
     decode,
     encode,
-    find_next,
     is_older_frame,
     padded,
 )
@@ -190,14 +189,6 @@ def test_an_older_frame_at_a_place_that_is_not_its_own_is_only_bytes() -> None:
     assert not is_older_frame(bytes(128) + old, 128, JOURNAL, SEGMENT)
 
 
-def test_the_next_frame_behind_damage_is_found() -> None:
-    data = bytes(8) + b"\xff" * 160 + frame(draft(item=9), offset=168)
-    found = find_next(data, 0, JOURNAL, SEGMENT)
-    assert found is not None
-    assert (found.item, found.offset) == (9, 168)
-    assert find_next(data, 176, JOURNAL, SEGMENT) is None
-
-
 def test_a_body_that_holds_a_frame_of_this_very_journal_is_only_a_body() -> None:
     """A backup of the journal that was put into the queue itself, say."""
     inner = frame(draft(item=666, body=b"planted"), offset=0)
@@ -211,15 +202,3 @@ def test_a_body_that_holds_a_frame_of_this_very_journal_is_only_a_body() -> None
     second = read(data, first.end)
     assert second is not None
     assert second.item == 2
-    # With its own header damaged the search finds what follows, not what it held.
-    damaged = b"\xff" * 8 + data[8:]
-    found = find_next(damaged, 0, JOURNAL, SEGMENT)
-    assert found is not None
-    assert found.item == 2
-
-
-@given(st.binary(max_size=300), st.integers(0, 40))
-def test_the_search_takes_nothing_for_a_frame_that_is_none(noise: bytes, at: int) -> None:
-    needle = struct.pack("<II", JOURNAL, SEGMENT)
-    data = noise[:at] + needle + noise[at:] + needle
-    assert find_next(data, 0, JOURNAL, SEGMENT) is None

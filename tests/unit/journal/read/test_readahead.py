@@ -368,7 +368,8 @@ def test_at_rest_it_keeps_its_place_and_no_bytes() -> None:
     backlog.arrived(made[0], *made[1].run(disk_of(writer)))
     assert [r.item for r in backlog.take(1, 9)] == [1, 2]
     backlog.rest()
-    assert backlog._data == b""
+    assert backlog._cursor is not None
+    assert backlog._cursor.data == b""
     writer.put_all(b"3")
     assert [i for i, _ in read_all(backlog, disk_of(writer), 3)] == [3]
 

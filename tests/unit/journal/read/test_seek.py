@@ -8,8 +8,9 @@ import pytest
 
 from journal.format.kinds import Kind
 from journal.format.record import Draft, Record
-from journal.read import seek as seeking
+from journal.read import cursor as cursors
 from journal.read.frames import Frames
+from journal.read.seek import Extent
 from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, Writer, fresh
 from tests.support.memory_disk import MemoryDisk
@@ -69,7 +70,7 @@ def test_a_put_before_many_other_records_is_found_with_little_reading_and_few_of
     """Those that give no number are looked through, at most twice; none is decoded."""
     writer, ids = far_apart(between)
     counts = {"bytes": 0, "decoded": 0}
-    disk, decode = writer.journal.files, seeking.decode
+    disk, decode = writer.journal.files, cursors.decode
     read = disk.read
 
     def counted_read(path: str, offset: int = 0, size: int = -1) -> bytes:
@@ -82,7 +83,7 @@ def test_a_put_before_many_other_records_is_found_with_little_reading_and_few_of
         return decode(*args)
 
     monkeypatch.setattr(disk, "read", counted_read)
-    monkeypatch.setattr(seeking, "decode", counted_decode)
+    monkeypatch.setattr(cursors, "decode", counted_decode)
     extent = writer.store.some([ids[BEFORE - 1]]).parts[0][0]
     at = extent.seek_item(disk, ids[BEFORE - 1], 16 << 10)
     assert counts["bytes"] <= pieces * (16 << 10)
@@ -108,7 +109,7 @@ def test_a_place_is_found_close_before_its_put(near: int) -> None:
     writer, ids = far_apart(released)
     journal = writer.journal
     (segment,) = journal.segments
-    extent = seeking.Extent.of(journal, segment)
+    extent = Extent.of(journal, segment)
     records = [r for r in Frames(journal.files, segment.path).walk() if isinstance(r, Record)]
     offsets = {record.item: record.offset for record in records if record.kind == Kind.PUT}
     for id_ in ids[::50]:

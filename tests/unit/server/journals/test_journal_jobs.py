@@ -156,7 +156,8 @@ def test_a_dead_item_compacted_during_its_read_is_found_again(
     store = life.log.store
     there = store.one(lease.item.id)
     assert there is not None
-    before = [replace(there, path="gone.segment", number=99)]
+    extent = replace(there.extent, path="gone.segment", number=99)
+    before = [replace(there, extent=extent)]
     monkeypatch.setattr(type(store), "one", lambda *_: before.pop() if before else there)
     assert life.peek(dead=True) == b"0" * 100
     assert life.damages == []
