@@ -20,7 +20,20 @@ from journal.format.key import (
     texts_in,
     value_of,
 )
-from journal.format.kinds import PLACING, UNNUMBERED, Kind, Tag
+from journal.format.kinds import (
+    ENDS,
+    ENDS_DELIVERY,
+    IN_LOG,
+    OF_MANY,
+    PLACING,
+    PUTS,
+    TABLE,
+    UNNUMBERED,
+    Effect,
+    Kind,
+    Tag,
+    kinds_with,
+)
 from journal.format.lease import LeaseEntry, lease_entries
 from journal.format.meta import (
     DELIVERY_MAX,
@@ -104,21 +117,21 @@ from journal.format.transfer import (
 )
 
 __all__ = [
-    "ALIGN_BYTES", "BODY_BYTES_SHOWN", "CHUNK", "COMPACTED", "CRC_BYTES", "DELIVERY_MAX",
-    "FILE_HEADER_BYTES", "FOOTER_SPACE_BYTES", "FRAME", "FRAME_BYTES_MAX", "GONE", "HEADER_BYTES",
-    "KEY_BYTES_MAX", "LOG", "META_BYTES_MAX", "NUMBER_TAG", "PLACING", "SNAPSHOT", "STOPS",
-    "SUFFIX", "SUFFIX_RECYCLED", "TAKES", "TEXT_TAG", "TOKENS_SKIPPED", "UNNUMBERED",
-    "WITH_METADATA", "Beginning", "Checkpoint", "DeadEntry", "DelayedEntry", "Draft", "ItemHeader",
-    "Kind", "LeaseEntry", "Meta", "Origin", "PlacedEntry", "RawDraft", "ReaderState", "Record",
-    "SegmentHeader", "Tag", "Tally", "Watermark", "as_text", "attempts_of", "dead_of",
-    "declared_by", "declared_draft", "decode", "decode_counts", "decode_meta", "delayed_entries",
-    "encode", "encode_meta", "ended", "ended_bytes", "flush_spared", "folder_name",
-    "frame_bytes", "have_one_log", "in_words", "is_older_frame", "item_header_of",
-    "join", "journal_folders", "lease_entries", "line_drafts", "live_of", "moved", "named",
-    "named_text", "number_given", "number_in", "opened", "origin_of", "padded",
-    "parse_folder_name", "placed_entries", "raise_watermark", "reader_states", "retained_of",
-    "said_of_put", "says_only_expiry", "segment_name", "segment_number", "segment_path",
-    "sentence", "settled", "settled_by", "settled_many", "shown", "split", "text_of",
-    "texts", "texts_in", "usable_bytes", "value_of", "watermark_drafts", "watermark_of_ids",
-    "watermark_of_put", "watermarks_in",
+    "ALIGN_BYTES", "BODY_BYTES_SHOWN", "CHUNK", "COMPACTED", "CRC_BYTES", "DELIVERY_MAX", "ENDS",
+    "ENDS_DELIVERY", "FILE_HEADER_BYTES", "FOOTER_SPACE_BYTES", "FRAME", "FRAME_BYTES_MAX", "GONE",
+    "HEADER_BYTES", "IN_LOG", "KEY_BYTES_MAX", "LOG", "META_BYTES_MAX", "NUMBER_TAG", "OF_MANY",
+    "PLACING", "PUTS", "SNAPSHOT", "STOPS", "SUFFIX", "SUFFIX_RECYCLED", "TABLE", "TAKES",
+    "TEXT_TAG", "TOKENS_SKIPPED", "UNNUMBERED", "WITH_METADATA", "Beginning", "Checkpoint",
+    "DeadEntry", "DelayedEntry", "Draft", "Effect", "ItemHeader", "Kind", "LeaseEntry", "Meta",
+    "Origin", "PlacedEntry", "RawDraft", "ReaderState", "Record", "SegmentHeader", "Tag", "Tally",
+    "Watermark", "as_text", "attempts_of", "dead_of", "declared_by", "declared_draft", "decode",
+    "decode_counts", "decode_meta", "delayed_entries", "encode", "encode_meta", "ended",
+    "ended_bytes", "flush_spared", "folder_name", "frame_bytes", "have_one_log", "in_words",
+    "is_older_frame", "item_header_of", "join", "journal_folders", "kinds_with", "lease_entries",
+    "line_drafts", "live_of", "moved", "named", "named_text", "number_given", "number_in", "opened",
+    "origin_of", "padded", "parse_folder_name", "placed_entries", "raise_watermark",
+    "reader_states", "retained_of", "said_of_put", "says_only_expiry", "segment_name",
+    "segment_number", "segment_path", "sentence", "settled", "settled_by", "settled_many", "shown",
+    "split", "text_of", "texts", "texts_in", "usable_bytes", "value_of",
+    "watermark_drafts", "watermark_of_ids", "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

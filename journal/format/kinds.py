@@ -1,15 +1,15 @@
-"""The kinds of records, and the tags of their meta. No I/O.
+"""The kinds of records, what each does to an item, and the tags of their meta. No I/O.
 
 Numbers are part of the format and are never used again. FORMAT.md has the table of the fields of
 each kind, and a test holds it equal to this file.
 
-One rule: a reader passes over an unknown tag from 128 on, and stops at any other.
+One rule: a program that interprets records takes its sets of kinds from `TABLE`.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Final
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
 
 
 class Kind(IntEnum):
@@ -50,14 +50,96 @@ class Kind(IntEnum):
     OPEN = 33  # in a snapshot: an item here whose origin is open
 
 
-# These stand between records and are not numbered: their lsn is that of the record that follows.
-UNNUMBERED: Final = frozenset({Kind.BATCH, Kind.CHECKPOINT, Kind.FOOTER})
-# These give an item a new place, in `number`: the queue's next one.
-PLACING: Final = frozenset({Kind.PUT, Kind.RELEASED, Kind.REDRIVEN})
+class Effect(Enum):
+    """What a record does to the item that it names, or to the items."""
+
+    NONE = "none"  # it is about the queue, a subscription, or the file
+    STATE = "state"  # it stands in snapshots and chunks alone
+    PUT = "put"  # the item is there: available, or delayed
+    RELEASE = "release"  # delayed no more
+    LEASE = "lease"
+    RENEW = "renew"
+    RETURN = "return"  # given back: available, or delayed
+    DIE = "die"  # a dead letter
+    REDRIVE = "redrive"  # a dead letter no more
+    END = "end"
+    END_TO_ITEM = "end up to the item"
+    END_TO_MARKER = "end up to the marker"
+    END_LISTED = "end those listed"
+
+
+class Row(NamedTuple):
+    """What every reader has to know of a kind. `number` of a record with `gives_number` is a new
+    place for its item, the queue's next number; with `ends_delivery` it is when the delivery began.
+    """
+
+    effect: Effect
+    is_numbered: bool = True  # False: stands between records, with the lsn of the next one
+    gives_number: bool = False
+    ends_delivery: bool = False
+    is_written: bool = True  # False: reserved for later
+
+
+TABLE: Final[dict[Kind, Row]] = {
+    Kind.BATCH: Row(Effect.NONE, is_numbered=False),
+    Kind.CHECKPOINT: Row(Effect.NONE, is_numbered=False),
+    Kind.PUT: Row(Effect.PUT, gives_number=True),
+    Kind.DONE: Row(Effect.END, ends_delivery=True),
+    Kind.RETURNED: Row(Effect.RETURN, ends_delivery=True),
+    Kind.DEAD: Row(Effect.DIE, ends_delivery=True),
+    Kind.EXPIRED: Row(Effect.END),
+    Kind.DISCARDED: Row(Effect.END),
+    Kind.FLUSHED: Row(Effect.END_TO_ITEM),
+    Kind.TOKENS: Row(Effect.NONE),
+    Kind.FOOTER: Row(Effect.NONE, is_numbered=False),
+    Kind.RELEASED: Row(Effect.RELEASE, gives_number=True),
+    Kind.LEASED: Row(Effect.LEASE),
+    Kind.RENEWED: Row(Effect.RENEW),
+    Kind.READER: Row(Effect.NONE),
+    Kind.UPTO: Row(Effect.END_TO_MARKER),
+    Kind.DECLARED: Row(Effect.NONE),
+    Kind.MOVING: Row(Effect.NONE, is_written=False),
+    Kind.MOVED: Row(Effect.END, ends_delivery=True),
+    Kind.SETTLED: Row(Effect.NONE),
+    Kind.REDRIVEN: Row(Effect.REDRIVE, gives_number=True),
+    Kind.CARRIED: Row(Effect.PUT, is_written=False),
+    Kind.CANCELLED: Row(Effect.END),
+    Kind.PAUSED: Row(Effect.NONE),
+    Kind.DONE_MANY: Row(Effect.END_LISTED, is_written=False),
+    Kind.IDS: Row(Effect.NONE),
+    Kind.KEYS: Row(Effect.STATE),
+    Kind.LIVE: Row(Effect.STATE),
+    Kind.ATTEMPTS: Row(Effect.STATE),
+    Kind.SEGMENTS: Row(Effect.STATE),
+    Kind.DELAYED: Row(Effect.STATE),
+    Kind.PLACED: Row(Effect.STATE),
+    Kind.OPEN: Row(Effect.STATE),
+}
+
+
+def kinds_with(*effects: Effect) -> frozenset[Kind]:
+    """Return the kinds with one of these effects."""
+    return frozenset(kind for kind, row in TABLE.items() if row.effect in effects)
+
+
+UNNUMBERED: Final = frozenset(kind for kind, row in TABLE.items() if not row.is_numbered)
+PLACING: Final = frozenset(kind for kind, row in TABLE.items() if row.gives_number)
+ENDS_DELIVERY: Final = frozenset(kind for kind, row in TABLE.items() if row.ends_delivery)
+PUTS: Final = kinds_with(Effect.PUT)
+ENDS: Final = kinds_with(Effect.END)
+# About more items than the one that it names, if any.
+OF_MANY: Final = kinds_with(Effect.END_TO_ITEM, Effect.END_TO_MARKER, Effect.END_LISTED)
+# The records of a log. A program that rebuilds a queue knows these, and refuses any other.
+IN_LOG: Final = frozenset(
+    kind
+    for kind, row in TABLE.items()
+    if row.is_numbered and row.is_written and row.effect is not Effect.STATE
+)
 
 
 class Tag(IntEnum):
-    """The tags of `meta`. Below 128 a reader must know the tag; from 128 on it may pass over it."""
+    """The tags of `meta`. A reader passes over an unknown tag from 128 on, and stops at any other.
+    """
 
     EXPIRES_MS = 1  # u64, wall clock
     DUE_MS = 2  # u64, wall clock

@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from journal.files import Files
-from journal.format import FILE_HEADER_BYTES, HEADER_BYTES, Kind, Record
+from journal.format import FILE_HEADER_BYTES, HEADER_BYTES, OF_MANY, Kind, Record
 from journal.read.cursor import ITEM_AT, KIND_AT, PIECE_BYTES, header_with
 from journal.read.seek import Extent
 from journal.write import Journal, Segment
 
 STRETCH_BYTES: Final = 8 << 20
 RECORDS_MAX: Final = 500  # of one stretch
-# These say something of many items; of each kind the first one in a stretch is handed out.
-_OF_MANY: Final = (Kind.DONE_MANY, Kind.FLUSHED, Kind.UPTO)
 _ITEM: Final = struct.Struct("<Q")
 _ENTRY: Final = struct.Struct("<QQII")  # of DONE_MANY
 
@@ -81,7 +79,7 @@ class ItemHistory:
         extent, records, many = self.extent, list[Record](), set[tuple[int, int]]()
         wanted = header_with(
             extent.journal, extent.number,
-            (ITEM_AT, [_ITEM.pack(self.item)]), (KIND_AT, [bytes([kind]) for kind in _OF_MANY]),
+            (ITEM_AT, [_ITEM.pack(self.item)]), (KIND_AT, [bytes([kind]) for kind in OF_MANY]),
         )  # fmt: skip
         start = self.start if self.start >= 0 else extent.seek_item(files, self.item)
         cursor = extent.cursor(files, start, PIECE_BYTES)
@@ -94,7 +92,10 @@ class ItemHistory:
         return Told(records, end, max(end - start, 0))
 
     def _is_wanted(self, record: Record, many: set[tuple[int, int]]) -> bool:
-        """True if the record may be about the item; `many` are the kinds of those found."""
+        """True if the record may be about the item; `many` are the kinds of those found.
+
+        Of each kind about many items the first one in a stretch is enough.
+        """
         if self.limit and record.lsn >= self.limit:
             return False
         if record.kind == Kind.DONE_MANY:

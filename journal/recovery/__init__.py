@@ -1,6 +1,7 @@
 """From files to a journal again: find segments, replay, name damage, reopen."""
 
 from journal.recovery.chain import Chain, SegmentFile
+from journal.recovery.live_set import LiveSet, ReaderItems
 from journal.recovery.recovery import MISSING_BEFORE, MISSING_BEHIND, SHORTER, Recovery
 from journal.recovery.reopen import SET_ASIDE_FOLDER, recovered_journal, set_aside
 
@@ -10,6 +11,8 @@ __all__ = [
     "SET_ASIDE_FOLDER",
     "SHORTER",
     "Chain",
+    "LiveSet",
+    "ReaderItems",
     "Recovery",
     "SegmentFile",
     "recovered_journal",

@@ -2,13 +2,12 @@
 
 from journal.tools.backup import copy_journal
 from journal.tools.dump import Wanted, dumped, utc
-from journal.tools.live_set import LiveSet
 from journal.tools.repair import Repair, opening_behind, owned, repair_of
 from journal.tools.verify import Progress, Report, StartView, check_journal, is_running
 from journal.tools.view import RESTARTS_MAX, live_files, read_journal
 
 __all__ = [
-    "RESTARTS_MAX", "LiveSet", "Progress", "Repair", "Report", "StartView", "Wanted",
+    "RESTARTS_MAX", "Progress", "Repair", "Report", "StartView", "Wanted",
     "check_journal", "copy_journal", "dumped", "is_running", "live_files", "opening_behind",
     "owned", "read_journal", "repair_of", "utc",
 ]  # fmt: skip

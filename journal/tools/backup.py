@@ -33,8 +33,8 @@ from journal.errors import Damage, JournalError
 from journal.files import Files, Handle
 from journal.format import FILE_HEADER_BYTES, Kind, segment_number
 from journal.read import Frames, Hole
+from journal.recovery import LiveSet
 from journal.snapshot import is_ours
-from journal.tools.live_set import LiveSet
 from journal.tools.verify import StartView
 
 # A daemon that removes or closes files faster than they are linked this often is not to be copied.

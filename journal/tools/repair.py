@@ -41,6 +41,7 @@ from journal.read import Frames, chain
 from journal.recovery import (
     MISSING_BEFORE,
     SET_ASIDE_FOLDER,
+    LiveSet,
     Recovery,
     recovered_journal,
     set_aside,
@@ -48,7 +49,6 @@ from journal.recovery import (
 from journal.sets import IdSet
 from journal.snapshot import Snapshot, SnapshotDamaged, chunk_range, snapshot_lsn
 from journal.tools.dump import snapshots
-from journal.tools.live_set import LiveSet
 from journal.tools.patch import Nothing, Patch, stand_in
 from journal.tools.verify import LOCK, Progress, Report, check_journal, owning_folder, silent
 from journal.write import Sizes

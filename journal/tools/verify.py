@@ -34,7 +34,7 @@ from journal.format import (
     segment_number,
 )
 from journal.read import FEWER_THAN_COUNTED, NOT_WHOLE, Frames, Hole, chain
-from journal.recovery import Recovery
+from journal.recovery import LiveSet, Recovery
 from journal.sets import IdSet
 from journal.snapshot import (
     Snapshot,
@@ -44,7 +44,6 @@ from journal.snapshot import (
     snapshot_lsn,
     snapshot_name,
 )
-from journal.tools.live_set import LiveSet
 from journal.tools.view import RESTARTS_MAX, JournalView
 
 LOCK: Final = "lock"

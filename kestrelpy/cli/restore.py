@@ -22,9 +22,9 @@ from typing import Final
 from journal.errors import JournalError
 from journal.files import Disk, Files
 from journal.format import parse_folder_name
-from journal.recovery import Recovery, recovered_journal
+from journal.recovery import LiveSet, Recovery, recovered_journal
 from journal.store import Sizes
-from journal.tools import LiveSet, check_journal, copy_journal, opening_behind
+from journal.tools import check_journal, copy_journal, opening_behind
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError

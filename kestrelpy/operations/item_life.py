@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from journal.errors import NewerFormat
 from journal.files import Files, is_shortage
-from journal.format import Kind, Meta, Record, Tag, decode_meta
+from journal.format import ENDS_DELIVERY, PUTS, Kind, Meta, Record, Tag, decode_meta
 from journal.store import ItemHistory, Told
 from kestrelpy.core import Browse, JournalLog, Lease, Queue, on_disk
 from kestrelpy.errors import Unread
@@ -33,8 +33,6 @@ _WORDS: Final[dict[int, str]] = {
     Kind.UPTO: "confirmed up to", Kind.MOVING: "moving", Kind.MOVED: "moved",
     Kind.REDRIVEN: "redriven", Kind.CANCELLED: "removed",
 }  # fmt: skip
-_ENDS_DELIVERY: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD, Kind.MOVED)
-_PUTS: Final = (Kind.PUT, Kind.CARRIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ class ItemLife:
         left = max(history.extent.stop - told.end, 0) + history.bytes_behind
         events = [event for record in told.records for event in self._events(record)]
         is_whole = not history.is_after_gap
-        if place is None and not any(record.kind in _PUTS for record in told.records):
+        if place is None and not any(record.kind in PUTS for record in told.records):
             # It is further on in this segment, or damaged.
             is_whole = is_whole and next_ is not None and next_[0] == history.extent.number
         return LifePart(events, is_whole, told.bytes_looked, left if next_ else 0, next_)
@@ -169,7 +167,7 @@ class ItemLife:
 
     def _events(self, record: Record) -> list[LifeEvent]:
         """Return the events that a record says; none if it is about another subscription."""
-        if record.reader != self._queue.reader.number and record.kind not in _PUTS:
+        if record.reader != self._queue.reader.number and record.kind not in PUTS:
             return []
         what = _WORDS.get(record.kind)
         if what is None:
@@ -178,15 +176,15 @@ class ItemLife:
             meta = decode_meta(record.meta)
         except (NewerFormat, ValueError):
             meta = {}
-        began_ms = record.number if record.kind in _ENDS_DELIVERY and record.number else None
+        began_ms = record.number if record.kind in ENDS_DELIVERY and record.number else None
         if record.kind == Kind.LEASED:
             began_ms = record.time_ms
         who, at_ms = None, record.time_ms
-        if record.kind in _PUTS:
+        if record.kind in PUTS:
             who = _text(meta.get(Tag.CLIENT))
             at_ms = _number(meta, Tag.STORED_MS) or at_ms
         events = [LifeEvent(at_ms, what, who, _note(record, meta), began_ms)]
-        if record.kind in _PUTS and (origin := _text(meta.get(Tag.ORIGIN))) is not None:
+        if record.kind in PUTS and (origin := _text(meta.get(Tag.ORIGIN))) is not None:
             events.append(LifeEvent(record.time_ms, "came from", None, origin))
         return events
 
@@ -204,7 +202,7 @@ def _note(record: Record, meta: Meta) -> str | None:
         words.append(f"marker {record.number}")
     elif kind == Kind.FLUSHED:
         words.append(f"ready and delayed items up to {record.item}")
-    if kind in _PUTS and (id_ := _text(meta.get(Tag.ID), "id ")) is not None:
+    if kind in PUTS and (id_ := _text(meta.get(Tag.ID), "id ")) is not None:
         words.append(id_)
     if (reason := _text(meta.get(Tag.REASON))) is not None:
         words.append(reason)

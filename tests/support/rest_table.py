@@ -404,7 +404,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.text.requests.PutEnd protocol.text.requests.Shutdown
     """,
     _AT_START: """
-        journal.tools.live_set.LiveSet journal.tools.live_set.ReaderItems
+        journal.recovery.live_set.LiveSet journal.recovery.live_set.ReaderItems
         journal.recovery.chain.Chain
         journal.recovery.chain.SegmentFile journal.tools.verify.Past journal.tools.verify.Report
         journal.tools.verify.StartView journal.tools.verify._Lost
@@ -422,7 +422,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
 }
 _VALUES: Final[dict[str, str]] = {
     "what a client may say, or was said": """
-        journal.format.key.Type journal.format.kinds.Kind journal.format.kinds.Tag
+        journal.format.key.Type journal.format.kinds.Effect journal.format.kinds.Kind
+        journal.format.kinds.Row journal.format.kinds.Tag
         journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
         core.index.waiters.Want core.queue.admin.Waiting core.transfer.transfer.State
         core.transfer.transfer.Event core.transfer.transfer.Effect protocol.parse.commands.Ending
@@ -455,7 +456,7 @@ _VALUES: Final[dict[str, str]] = {
         core.fanout.unseen.Digest
     """,
     "only methods, or what others fill in": """
-        journal.tools.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
+        journal.recovery.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
         journal.files.Files journal.files.Handle
         core.key_rule.KeyRule core.schedules.Times
         core.fanout.child.Parent core.subscription.state.Needs core.subscription.ready_line.Gate

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from journal.errors import NewerFormat
 from journal.format import (
     GONE,
+    PLACING,
     STOPS,
     TOKENS_SKIPPED,
     WITH_METADATA,
@@ -110,7 +111,7 @@ class Replay:
         """Apply a record of a child; if the child was removed, only the numbers it gave count."""
         line = self._lines.get(record.reader)
         if line is None:
-            if record.kind in (Kind.PUT, Kind.RELEASED, Kind.REDRIVEN, Kind.READER):
+            if record.kind in PLACING or record.kind == Kind.READER:
                 method(record)
             return
         self._queue.catch_up()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from journal.format import (
+    ENDS,
     Kind,
     LeaseEntry,
     Origin,
@@ -83,13 +84,9 @@ class ReplayLine:
         # records that end them come later.
         self._gone_since: set[int] = set()
         self.apply: dict[int, Callable[[Record], None]] = {
-            Kind.DONE: self._gone,
+            **dict.fromkeys(ENDS, self._gone),
             Kind.RETURNED: self._returned,
             Kind.DEAD: self._dead,
-            Kind.EXPIRED: self._gone,
-            Kind.DISCARDED: self._gone,
-            Kind.CANCELLED: self._gone,
-            Kind.MOVED: self._gone,
             Kind.FLUSHED: self._flushed,
             Kind.PAUSED: self._paused,
             Kind.LEASED: self._leased,

@@ -18,7 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from journal.format import DELIVERY_MAX, HEADER_BYTES, Kind, Tag, as_text, texts
+from journal.format import (
+    DELIVERY_MAX,
+    ENDS,
+    ENDS_DELIVERY,
+    HEADER_BYTES,
+    PUTS,
+    Kind,
+    Tag,
+    as_text,
+    texts,
+)
 from kestrelpy.spark.files.frame_headers import Bools, FrameHeaders, Ints
 from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, STATES, LiveItems
 from kestrelpy.spark.files.readers import NUMBERS, ReaderNumbers, names
@@ -29,12 +39,12 @@ _LOW32: Final = np.uint64(0xFFFFFFFF)
 _EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # how such a meta begins
 _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
 _EXPIRES_META_BYTES: Final = 11
-_WITH_BODY: Final = (Kind.PUT, Kind.CARRIED, Kind.DECLARED)
+_WITH_BODY: Final = (*PUTS, Kind.DECLARED)
 # Of a flush, and of a confirm of all up to a marker, it is the ids that were spared.
 _WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED, Kind.UPTO, Kind.READER)
 _SIZE_IN_META: Final = (Kind.DEAD, Kind.LEASED, Kind.RETURNED, Kind.UPTO, Kind.READER)
-_ENDED: Final = (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED)
-_BEGAN: Final = (Kind.DONE, Kind.RETURNED, Kind.DEAD, Kind.MOVED)
+_ENDED: Final = tuple(ENDS - {Kind.MOVED})
+_BEGAN: Final = tuple(ENDS_DELIVERY)
 _COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
 
 

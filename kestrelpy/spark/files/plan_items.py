@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from journal.errors import JournalError
 from journal.files import Disk, Files
-from journal.recovery import Recovery
 from journal.tools import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import by_journal
 from kestrelpy.spark.files.discovery import Problem, discover
@@ -32,23 +31,13 @@ def state_of(files: Files, folder: str) -> State:
     """
     disk = live_files(files)
     for _ in range(RESTARTS_MAX):
-        state, recovery = State(), Recovery(disk, folder)
         try:
-            begun = False
-            for record in recovery.records():
-                if not begun and recovery.snapshot is not None:
-                    state.restore(recovery.snapshot)
-                begun = True
-                state.see(record)
+            return State.read(disk, folder)
         except FileNotFoundError:
             continue  # a daemon removed it meanwhile
         except OSError as error:
             where = error.filename or folder
             raise JournalError(f"{where}: {error.strerror or error}") from error
-        if not begun and recovery.snapshot is not None:
-            state.restore(recovery.snapshot)
-        state.damages = [d for d in recovery.damages if d.kind not in ("torn", "foreign")]
-        return state
     raise JournalError(
         f"{folder}: its segments were removed {RESTARTS_MAX} times while they were read"
     )

@@ -25,7 +25,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from journal.format import Kind
+from journal.format import ENDS, Kind
 from journal.tools import utc
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.baseline import JournalState
@@ -37,7 +37,7 @@ _READ: Final = (
     "id string, scope string, epoch bigint, version bigint, previous bigint, key string, "
     "reader_number bigint, number bigint, key_bytes binary, id_bytes binary, scope_bytes binary"
 )
-_ENDED: Final = tuple(OPS[k] for k in (Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.CANCELLED))
+_ENDED: Final = tuple(OPS[kind] for kind in ENDS - {Kind.MOVED})
 # The defaults of the settings, as a test holds them.
 DEDUPE_WINDOW_MS: Final = 24 * 60 * 60 * 1000
 SCOPE_WINDOW_MS: Final = 30 * DEDUPE_WINDOW_MS

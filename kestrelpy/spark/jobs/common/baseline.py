@@ -33,9 +33,10 @@ from journal.format import (
     decode,
     journal_folders,
 )
+from journal.recovery import LiveSet
 from journal.sets import PAGE_IDS, IdSet
 from journal.snapshot import snapshot_lsn
-from journal.tools import LiveSet, StartView
+from journal.tools import StartView
 from kestrelpy.spark.files import Range
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.retention import missing_retained

@@ -29,7 +29,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from journal.format import STOPS, Beginning, Draft, Kind
+from journal.format import (
+    ENDS_DELIVERY,
+    IN_LOG,
+    STOPS,
+    Beginning,
+    Draft,
+    Effect,
+    Kind,
+    kinds_with,
+)
 from kestrelpy.spark.files import Bools, Ints
 from kestrelpy.spark.schema import OPS
 
@@ -60,16 +69,15 @@ DEAD_THERE: Final = 1001
 HANDED: Final = 1002  # the put of another item names this one as its origin
 KEYED: Final = 1003  # its put, before this child was named, has its key
 # One of these ends an item for good.
-ENDS: Final = (CONFIRM, EXPIRE, DISCARD, MOVE, CANCEL)
+ENDS: Final = tuple(map(int, kinds_with(Effect.END)))
 # These end a delivery, and say when it began.
-DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)
+DELIVERIES: Final = tuple(map(int, ENDS_DELIVERY))
 # Only a live item has one of these, and stays live after it.
-ONLY_LIVE: Final = (RETURN, DEAD, LEASE, RENEW, REDRIVE)
+ONLY_LIVE: Final = tuple(
+    map(int, kinds_with(Effect.RETURN, Effect.DIE, Effect.LEASE, Effect.RENEW, Effect.REDRIVE))
+)
 # Records of other kinds come from later versions: their effect on an item is not known here.
-UNDERSTOOD: Final = (
-    *ENDS, PUT, RETURN, DEAD, FLUSH, TOKENS, REDRIVE, int(Kind.DECLARED), int(Kind.PAUSED),
-    LEASE, RENEW, RELEASE, int(Kind.SETTLED), int(Kind.IDS), NAME, UPTO,
-)  # fmt: skip
+UNDERSTOOD: Final = tuple(map(int, IN_LOG))
 _WORDS: Final = pa.array([*OPS.values()], pa.string())
 _KINDS: Final = np.array([*map(int, OPS), -1], np.int16)
 _REASONS: Final = pa.array(HOW[1:], pa.string())

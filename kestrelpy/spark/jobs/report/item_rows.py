@@ -22,6 +22,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from journal.format import ENDS_DELIVERY, Effect, kinds_with
+from kestrelpy.spark.schema import OPS
+
 # The columns of both tables; bodies are not read.
 EVENTS: Final = (
     "server string, queue string, generation bigint, item bigint, lsn bigint, op string, "
@@ -35,8 +38,8 @@ _OPS: Final = (
     "put", "confirm", "return", "dead", "expire", "discard", "move", "cancel", "flush",
 )  # fmt: skip
 PUT, CONFIRM, RETURN, DEAD, EXPIRE, DISCARD, MOVE, CANCEL, FLUSH = range(len(_OPS))
-_DELIVERIES: Final = (CONFIRM, RETURN, DEAD, MOVE)  # each ends one
-_LEAVES: Final = (CONFIRM, DEAD, EXPIRE, DISCARD, MOVE, CANCEL)
+_DELIVERIES: Final = tuple(_OPS.index(OPS[kind]) for kind in ENDS_DELIVERY)
+_LEAVES: Final = tuple(_OPS.index(OPS[kind]) for kind in kinds_with(Effect.END, Effect.DIE))
 
 
 def compact(events: DataFrame) -> DataFrame:

@@ -8,7 +8,7 @@ import pytest
 
 from journal.errors import NewerFormat
 from journal.format.checkpoint import Checkpoint
-from journal.format.kinds import Kind
+from journal.format.kinds import IN_LOG, Kind
 from journal.format.record import Record, number_given
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.replay.subscription_replay import Sizes
@@ -298,3 +298,7 @@ def test_the_size_of_an_item_outside_of_what_was_met_is_not_known() -> None:
     sizes.add(5, 50)
     sizes.add(7, 70)
     assert [sizes.of(id_) for id_ in range(4, 9)] == [0, 50, 0, 70, 0]
+
+
+def test_it_knows_each_kind_that_a_log_has_and_no_other() -> None:
+    assert Replay(make_queue().queue)._apply.keys() == IN_LOG

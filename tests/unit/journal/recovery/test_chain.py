@@ -16,11 +16,11 @@ from journal.format.record import Record
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SUFFIX_RECYCLED, Tally
 from journal.format.subscription_state import GONE, STOPS, named
 from journal.read.scan import read_footer, scan
+from journal.recovery.live_set import LiveSet
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import COPY_BYTES, SET_ASIDE_FOLDER, recovered_journal
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import SegmentState, Snapshot
-from journal.tools.live_set import LiveSet
 from journal.tools.verify import check_journal
 from journal.write.segment_file import Sizes
 from tests.golden.layout import IDENTITY, SHORT_IDENTITY, TIME_MS, SegmentBuilder, draft

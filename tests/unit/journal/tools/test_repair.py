@@ -14,12 +14,12 @@ from journal.format.checkpoint import TOKENS_SKIPPED, Checkpoint
 from journal.format.kinds import Kind
 from journal.format.record import Record
 from journal.read.frames import chain
+from journal.recovery.live_set import LiveSet
 from journal.recovery.recovery import MISSING_BEFORE, Recovery
 from journal.sets.hash_table import ID
 from journal.snapshot.dedupe_file import write_chunk
 from journal.snapshot.dedupe_pending import Fresh
 from journal.snapshot.snapshot import Snapshot
-from journal.tools.live_set import LiveSet
 from journal.tools.repair import opening_behind, repair_of
 from journal.tools.verify import check_journal
 from tests.golden.layout import IDENTITY, SegmentBuilder, draft

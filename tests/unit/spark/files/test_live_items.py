@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from journal.recovery.live_set import ReaderItems
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, READY, LiveItems
@@ -27,7 +28,7 @@ def test_live_items_are_found_again_from_their_bytes() -> None:
         live.discard(item)
     for item in rng.sample(list(live), 500):
         counts.set(item, rng.choice((1, 2, 254, 255, 1000)))
-    state = State(live, counts)
+    state = State(ReaderItems(items=live, attempts=counts))
     (split,) = plan_events([FOLDER], disk_with([b"x"])).splits
     (packed,) = state.live_items([replace(split, item_first=5000, item_last=30_000, records=1)])
     live_items = LiveItems(pickle.loads(pickle.dumps(packed)))

@@ -20,10 +20,11 @@ def states(story: Story, folder: Path) -> dict[int, str]:
     (journal,) = history.journals
     assert journal.state is not None
     found: dict[int, str] = {}
-    for item in journal.state.live:
+    own = journal.state.own
+    for item in own.items:
         code = (
-            LEASED if item in journal.state.leased else DEAD if item in journal.state.dead
-            else DELAYED if item in journal.state.delayed else READY
+            LEASED if item in own.leased else DEAD if item in own.dead
+            else DELAYED if item in own.delayed else READY
         )  # fmt: skip
         found[item] = STATES[code]
     return found
@@ -63,13 +64,13 @@ def test_of_a_deleted_queue_whose_child_has_items_nothing_is_there(tmp_path: Pat
     town.say("client", b"set jobs/delay=60s 0 0 1", b"5")
     (journal,) = plan_items([str(spill(town.disk.kill_clone(), tmp_path / "before"))]).journals
     assert journal.state is not None
-    assert journal.state.live.count == 5
+    assert journal.state.own.items.count == 5
     assert town.say("client", b"delete jobs") == b"DELETED\r\n"
     (journal,) = plan_items([str(spill(town.disk.kill_clone(), tmp_path / "after"))]).journals
     assert journal.state is not None
     assert journal.splits == [], "no split has anything of it"
-    state = journal.state
-    assert not (state.live or state.dead or state.leased or state.delayed)
+    own = journal.state.own
+    assert not (own.items or own.dead or own.leased or own.delayed)
 
 
 def test_the_state_of_a_folder_is_read_without_its_daemon(tmp_path: Path) -> None:
@@ -79,5 +80,5 @@ def test_the_state_of_a_folder_is_read_without_its_daemon(tmp_path: Path) -> Non
     story.give_back()
     saved = story.save(tmp_path)
     (folder,) = [path for path in saved.iterdir() if path.is_dir()]
-    state = state_of(Disk(), str(folder))
-    assert (len(state.live), list(state.dead)) == (3, [1])
+    own = state_of(Disk(), str(folder)).own
+    assert (len(own.items), list(own.dead)) == (3, [1])

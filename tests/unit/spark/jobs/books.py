@@ -28,12 +28,12 @@ from journal.format.meta import encode_meta, ended
 from journal.format.record import Draft
 from journal.format.subscription_state import STOPS, TAKES, DeadEntry, ReaderState, named
 from journal.format.transfer import Origin, moved
+from journal.recovery.live_set import LiveSet, ReaderItems
 from journal.recovery.recovery import Recovery
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from journal.snapshot.job import State
 from journal.store import Store
-from journal.tools.live_set import LiveSet, ReaderItems
 from journal.tools.view import JournalView
 from journal.write.segment_file import Sizes
 from tests.support.journals import Queue, Writer

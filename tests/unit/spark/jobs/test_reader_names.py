@@ -9,7 +9,7 @@ import pytest
 
 from journal.files import Disk
 from journal.format.record import Draft
-from journal.tools.live_set import LiveSet
+from journal.recovery.live_set import LiveSet
 from journal.tools.verify import StartView
 from kestrelpy.core import policy
 from kestrelpy.spark.files.plan_events import plan_events

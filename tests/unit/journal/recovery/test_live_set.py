@@ -15,10 +15,10 @@ from journal.format.meta import Meta, encode_meta
 from journal.format.record import Record
 from journal.format.subscription_state import GONE, STOPS
 from journal.format.transfer import Origin
+from journal.recovery.live_set import LiveSet
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import Snapshot
-from journal.tools.live_set import LiveSet
 from tests.golden.layout import TIME_MS
 
 
@@ -83,6 +83,40 @@ def test_the_dead_and_those_given_back_are_there() -> None:
     assert live.lines[0].dead == {1}
     live.see(record(Kind.REDRIVEN, 1))
     assert live.lines[0].dead == set()
+
+
+def test_attempts_and_leases_by_token_are_those_that_the_records_say() -> None:
+    live = seen(put(1), put(2), record(Kind.LEASED, 1), record(Kind.LEASED, 2))
+    own = live.lines[0]
+    assert own.leased == {1, 2}
+
+    live.see(record(Kind.RETURNED, 1, TIME_MS, 2))
+    live.see(record(Kind.DEAD, 2, TIME_MS, 300))
+
+    assert (own.leased, dict(own.attempts.items())) == (set(), {1: 2, 2: 300})
+    live.see(record(Kind.LEASED, 2))
+    live.see(record(Kind.RETURNED, 2, TIME_MS, 0))
+    assert (own.leased, own.attempts.get(2)) == (set(), 300), "of a dead letter it counts nothing"
+    live.see(record(Kind.REDRIVEN, 2, 3))
+    assert own.attempts.get(2) == 0
+    live.see(record(Kind.DONE, 1))
+    assert not own.attempts
+
+
+def test_records_about_an_item_that_is_not_there_leave_nothing() -> None:
+    live = seen(put(1), *(
+        record(kind, 2) for kind in (Kind.DEAD, Kind.LEASED, Kind.RETURNED, Kind.REDRIVEN)
+    ))  # fmt: skip
+
+    own = live.lines[0]
+    assert not (own.dead or own.leased or own.delayed or own.attempts)
+
+
+def test_an_item_that_was_available_keeps_its_id_as_its_marker() -> None:
+    back = record(Kind.RETURNED, 1, TIME_MS, 1, {Tag.DUE_MS: TIME_MS + 9})
+    live = seen(put(1), back, record(Kind.RELEASED, 1, 2))
+
+    assert live.lines[0].markers == {}
 
 
 def test_a_flush_leaves_the_dead_the_spared_and_what_came_after_it() -> None:

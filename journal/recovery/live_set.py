@@ -1,7 +1,7 @@
 """The live set of a journal: which items are there, and which numbers come next.
 
-It is a replay of ids alone: bounded memory (`IdSet`), no bodies, no order. The daemon's own replay
-is `kestrelpy.core.replay.replay`.
+It is a replay of ids alone: bounded memory (`IdSet`), no bodies, no order. A start that misses a
+segment, the tools and Spark use it. The daemon's own replay is `kestrelpy.core.replay.replay`.
 
     lines[0]   the queue itself         lines[n]   the fan-out child with the number n
 
@@ -18,8 +18,10 @@ from journal.format import (
     GONE,
     PLACING,
     STOPS,
+    TABLE,
     Beginning,
     Checkpoint,
+    Effect,
     Kind,
     ReaderState,
     Record,
@@ -29,14 +31,10 @@ from journal.format import (
     number_given,
     origin_of,
 )
-from journal.sets import IdSet
+from journal.sets import IdCounts, IdSet
 from journal.snapshot import Snapshot
 
-# After these the number of live items cannot be told without knowing more than ids.
-_UNCOUNTABLE: Final = frozenset({Kind.DONE_MANY})
-_ENDS: Final = frozenset(
-    {Kind.DONE, Kind.EXPIRED, Kind.DISCARDED, Kind.MOVED, Kind.CANCELLED}
-)
+_EFFECTS: Final[dict[int, Effect]] = {kind: row.effect for kind, row in TABLE.items()}
 _EXPIRY_META_BYTES: Final = 11  # a put with no more meta was made of nothing
 
 
@@ -55,14 +53,17 @@ class Source(Protocol):
 class ReaderItems:
     """The items of one reader: of the queue itself, or of the child `name`.
 
-    `fresh` are delayed and were never available; `delayed` are they and those given back for later.
-    `markers` are those that are no id.
+    `dead`, `leased` (by token: no other lease is in the log) and `delayed` are among `items`. A
+    delayed item that was never available is `fresh`. `markers` are those that are no id; `attempts`
+    those of dead letters, too.
     """
 
     name: bytes = b""
     named_lsn: int = 0
     items: IdSet = field(default_factory=IdSet)
+    attempts: IdCounts = field(default_factory=IdCounts)
     dead: set[int] = field(default_factory=set)
+    leased: set[int] = field(default_factory=set)
     delayed: set[int] = field(default_factory=set)
     fresh: set[int] = field(default_factory=set)
     markers: dict[int, int] = field(default_factory=dict)
@@ -72,11 +73,21 @@ class ReaderItems:
         cls, state: Snapshot | ReaderState | Beginning, name: bytes, named_lsn: int
     ) -> ReaderItems:
         """Return its items at a snapshot, or when its child was named."""
-        markers = {e.item: e.marker for e in state.placed if e.marker and e.marker != e.item}
-        delayed = {entry.item for entry in state.delayed}
-        known = {entry.item for entry in state.placed}
-        dead = set() if isinstance(state, Beginning) else {entry.item for entry in state.dead}
-        return cls(name, named_lsn, state.live.copy(), dead, delayed, delayed - known, markers)
+        made = cls(name, named_lsn, state.live.copy())
+        made.delayed = {entry.item for entry in state.delayed}
+        made.fresh = made.delayed - {entry.item for entry in state.placed}
+        made.markers = {
+            e.item: e.marker
+            for e in state.placed
+            if e.marker not in (0, e.item) and e.item in made.items  # else it is done, and retained
+        }
+        if not isinstance(state, Beginning):
+            made.attempts = state.attempts.copy()
+            made.leased = {entry.item for entry in state.leased}
+            for entry in state.dead:
+                made.dead.add(entry.item)
+                made.attempts.set(entry.item, entry.attempts)
+        return made
 
     def put(self, record: Record) -> None:
         """Add an item."""
@@ -92,38 +103,49 @@ class ReaderItems:
             self.fresh.discard(record.item)
             self.markers[record.item] = record.number
 
-    def see(self, record: Record) -> None:
-        """Note any other record about an item here, or about all of them."""
-        kind, item = record.kind, record.item
-        if kind in _ENDS:
+    def see(self, record: Record, effect: Effect) -> None:
+        """Note any other record about an item here, or about many of them."""
+        item = record.item
+        if effect is Effect.END:
             self.end(item)
-        elif kind == Kind.DEAD:
-            self.dead.add(item)
-            self.delayed.discard(item)
-        elif kind == Kind.REDRIVEN:
-            self.dead.discard(item)
-        elif kind == Kind.LEASED:
-            self.delayed.discard(item)
-        elif kind == Kind.RETURNED and item in self.items:
-            if record.meta and Tag.DUE_MS in decode_meta(record.meta):
-                self.delayed.add(item)
-        elif kind == Kind.FLUSHED:
+        elif effect is Effect.END_TO_ITEM:
             self._keep_only(self.dead.union(flush_spared(record)), item)
-        elif kind == Kind.UPTO:
+        elif effect is Effect.END_TO_MARKER:
             behind = {i for i, marker in self.markers.items() if marker > record.number}
             stay = self.dead | self.delayed | behind
             self._keep_only(stay.union(flush_spared(record)), record.number)
+        elif item not in self.items:
+            return
+        elif effect is Effect.RETURN:
+            self.leased.discard(item)
+            if item not in self.dead:
+                self.attempts.set(item, record.small)
+                if record.meta and Tag.DUE_MS in decode_meta(record.meta):
+                    self.delayed.add(item)
+        elif effect is Effect.DIE:
+            self.leased.discard(item)
+            self.delayed.discard(item)
+            self.dead.add(item)
+            self.attempts.set(item, record.small)
+        elif effect is Effect.REDRIVE:
+            self.dead.discard(item)
+            self.attempts.set(item, 0)
+        elif effect is Effect.LEASE:
+            self.leased.add(item)
+            self.delayed.discard(item)
 
     def end(self, item: int) -> None:
         """Take out an item."""
         self.items.discard(item)
-        for some in (self.dead, self.delayed, self.fresh):
+        self.attempts.set(item, 0)
+        for some in (self.dead, self.leased, self.delayed, self.fresh):
             some.discard(item)
         self.markers.pop(item, None)
 
     def _keep_only(self, stay: set[int], last: int) -> None:
         self.items.keep_only([i for i in stay if i <= last and i in self.items], last)
-        for some in (self.dead, self.delayed, self.fresh):
+        self.attempts.keep_only(self.items, last)
+        for some in (self.dead, self.leased, self.delayed, self.fresh):
             some.difference_update([i for i in some if i not in self.items])
         for item in [i for i in self.markers if i not in self.items]:
             del self.markers[item]
@@ -157,16 +179,16 @@ class LiveSet:
         known = -1
         for record in source.records():
             if known < 0:
-                known = self._begin(source.snapshot)
+                known = self.restore(source.snapshot)
             if record.lsn > known:
                 self.see(record)
             yield record
         if known < 0:
-            self._begin(source.snapshot)
+            self.restore(source.snapshot)
         # Ids are given once, so what ended meanwhile may be taken out at the end as well.
         self._hand_on(_name_in(source.checkpoint))
 
-    def _begin(self, snapshot: Snapshot | None) -> int:
+    def restore(self, snapshot: Snapshot | None) -> int:
         """Begin at a snapshot; return its lsn, 0: there is none."""
         if snapshot is None:
             return 0
@@ -180,23 +202,23 @@ class LiveSet:
 
     def see(self, record: Record) -> None:
         """Note one record, in the order of the log."""
-        kind = record.kind
+        kind, effect = record.kind, _EFFECTS.get(record.kind, Effect.NONE)
         if kind in PLACING:
             self.next_number = max(self.next_number, number_given(record) + 1)
             if kind != Kind.PUT:
                 self._placed.append(record.number)
-        if kind in {Kind.PUT, Kind.CARRIED}:
+        if effect is Effect.PUT:
             self._put(record)
-        elif kind == Kind.RELEASED:
+        elif effect is Effect.RELEASE:
             self._release(record)
         elif kind == Kind.READER:
             self._name(record)
         elif kind == Kind.TOKENS:
             self.tokens = max(self.tokens, record.number)
-        elif kind in _UNCOUNTABLE:
+        elif effect is Effect.END_LISTED:
             self.known = False
-        elif record.reader in self.lines:
-            self.lines[record.reader].see(record)
+        elif effect is not Effect.NONE and record.reader in self.lines:
+            self.lines[record.reader].see(record, effect)
 
     def _put(self, record: Record) -> None:
         self.next_number = max(self.next_number, record.item + 1)
