@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Final
 from zlib import crc32
 
+from journal.errors import ITEM_MAX
 from journal.format import (
     ALIGN_BYTES,
     FILE_HEADER_BYTES,
@@ -39,6 +40,7 @@ _IDENTITY_SEARCH_BYTES: Final = 1 << 20  # how far to look for a frame when the 
 _PLACED: Final = struct.Struct("<IIIII")  # of a frame: checksum, length, journal, segment, offset
 _ZEROS: Final = bytes(1 << 16)
 _lsn: Final = attrgetter("lsn")
+_OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 _IDENTITY_AT: Final = 8  # where a frame says whose it is
 # Why bytes are a gap; `recovery` tells some of them apart.
 NOT_WHOLE: Final = "not a whole record"
@@ -56,6 +58,27 @@ class Gap:
     reason: str
     lsn_expected: int
     lsn_next: int
+
+    def following(self, limit: int) -> int:
+        """Return the first lsn that is surely after the gap; 0: there is none. Records from `limit`
+        on (0: none are) are in newer segments.
+        """
+        return self.lsn_next if not limit or 0 < self.lsn_next < limit else limit
+
+    def lost(self, expected: int, limit: int) -> tuple[int, int]:
+        """Return first and last lsn of the records that may have been here; a last below its first:
+        none. `expected` is the next one's before the gap, 0: unknown.
+        """
+        room = (self.end - self.offset) // HEADER_BYTES  # for this many records at most
+        if self.offset == FILE_HEADER_BYTES:
+            room = max(room - _OPENING_FRAMES, 0)
+        elif self.end == FILE_HEADER_BYTES:  # not even a header: its length is unknown
+            room = ITEM_MAX
+        first, following = expected or self.lsn_expected, self.following(limit)
+        if following:
+            return first or max(following - room, 1), following - 1
+        first = first or 1
+        return first, min(first + max(room, 1) - 1, ITEM_MAX)
 
 
 @dataclass(slots=True)

@@ -49,7 +49,6 @@ _TRUNCATED: Final = frozenset({SHORTER, MISSING_BEFORE, MISSING_BEHIND})
 _item: Final = attrgetter("item")
 _lsn: Final = attrgetter("lsn")
 _offset: Final = attrgetter("offset")
-_OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 
 
 @dataclass(slots=True)
@@ -324,7 +323,7 @@ class Recovery:
         if found.unreadable:
             self._name_unreadable(segment, found, gap)
             return
-        first, last = self._lost(segment, gap)
+        first, last = gap.lost(self._lsn, segment.lsn_limit)
         is_lost = last >= first
         if segment.supersedes(first) and gap.reason not in (FOOTER_LOST, SHORTER):
             return
@@ -365,15 +364,7 @@ class Recovery:
         ids = (alive[0], alive[-1]) if alive else (1, 0)
         self._name("truncated" if gap.reason in _TRUNCATED else "corrupt", segment.path,
                    gap.offset, gap.end, gap.reason, 1, 0, *ids)  # fmt: skip
-        return state is not None or 0 < self._behind(segment, gap) <= known + 1
-
-    @staticmethod
-    def _behind(segment: SegmentFile, gap: Gap) -> int:
-        """Return the first lsn that is surely after a gap; 0: there is none."""
-        following = gap.lsn_next
-        if segment.lsn_limit and not 0 < following < segment.lsn_limit:
-            following = segment.lsn_limit
-        return following
+        return state is not None or 0 < gap.following(segment.lsn_limit) <= known + 1
 
     def _name_unreadable(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
         """Name a file that may have held as much as it has room for. The log goes on after all of
@@ -385,22 +376,6 @@ class Recovery:
         self._name("corrupt", segment.path, gap.offset, gap.end, gap.reason, first, last,
                    *self._items_lost(found, first, last))  # fmt: skip
         self._lsn = max(self._lsn, last + 1)
-
-    def _lost(self, segment: SegmentFile, gap: Gap) -> tuple[int, int]:
-        """Return first and last lsn of the records that may have been in a gap; a last below its
-        first: none.
-        """
-        room = (gap.end - gap.offset) // HEADER_BYTES  # for this many records at most
-        if gap.offset == FILE_HEADER_BYTES:
-            room = max(room - _OPENING_FRAMES, 0)
-        elif gap.end == FILE_HEADER_BYTES:  # not even a header: its length is unknown
-            room = ITEM_MAX
-        first = self._lsn or gap.lsn_expected
-        following = self._behind(segment, gap)
-        if following:
-            return first or max(following - room, 1), following - 1
-        first = first or 1
-        return first, min(first + max(room, 1) - 1, ITEM_MAX)
 
     def _items_lost(self, found: Scan, first: int, last: int) -> tuple[int, int]:
         """Return the items whose puts may be among these records: a record gives one number at

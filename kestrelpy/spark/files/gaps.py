@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, DamageKind
-from journal.format import FILE_HEADER_BYTES, HEADER_BYTES, Kind, Record
+from journal.format import HEADER_BYTES, Kind, Record
 from journal.read import FOOTER_LOST, Gap, Scan
 from journal.recovery import MISSING_BEHIND, SHORTER
 from kestrelpy.spark.files.split import Split
-
-_OPENING_FRAMES: Final = 2  # the checkpoint and the first batch of any segment
 
 
 @dataclass(slots=True)
@@ -65,7 +62,7 @@ class GapCheck:
         `following` is the first item put after the gap; 0: none is known.
         """
         split = self.split
-        first, last = self._lost(gap)
+        first, last = gap.lost(self.expected or split.lsn_before, split.lsn_limit)
         is_lost = last >= first
         is_superseded = bool(split.lsn_limit) and first >= split.lsn_limit
         if is_superseded and gap.reason not in (FOOTER_LOST, SHORTER):
@@ -89,20 +86,3 @@ class GapCheck:
         if is_lost and not is_behind:
             self.expected = last + 1
         return is_lost and is_behind, damage
-
-    def _lost(self, gap: Gap) -> tuple[int, int]:
-        """Return the first and last lsn that may have been in a gap; last below first: none."""
-        limit = self.split.lsn_limit
-        room = (gap.end - gap.offset) // HEADER_BYTES  # for at most this many records
-        if gap.offset == FILE_HEADER_BYTES:
-            room = max(room - _OPENING_FRAMES, 0)
-        elif gap.end == FILE_HEADER_BYTES:  # not even a header: its length is unknown
-            room = ITEM_MAX
-        first = self.expected or self.split.lsn_before or gap.lsn_expected
-        following = gap.lsn_next
-        if limit and not 0 < following < limit:
-            following = limit
-        if following:
-            return first or max(following - room, 1), following - 1
-        first = first or 1
-        return first, min(first + max(room, 1) - 1, ITEM_MAX)
