@@ -23,7 +23,6 @@ from kestrelpy.core.queue import (
     ChildQueue,
     ChildStart,
     Queue,
-    Waiting,
     refuse_beyond,
 )
 from kestrelpy.core.registry import TOKENS_PER_MS
@@ -37,6 +36,7 @@ from kestrelpy.core.subscription import (
     LENT,
     READY,
     Subscription,
+    Where,
     item_of,
 )
 from kestrelpy.core.transfer import TransferRequest
@@ -47,6 +47,6 @@ __all__ = [
     "CatchUp", "ChildQueue", "ChildStart", "ClockOffset", "Delay", "Histogram", "Holder",
     "Item", "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog", "Policy", "Queue",
     "QueueCounters", "Replay", "Running", "Schedule", "ServerCounters", "Subscription",
-    "Timetable", "TransferRequest", "Waiter", "Waiting", "Want", "WireCounters",
-    "item_of", "on_disk", "refuse_beyond",
+    "Timetable", "TransferRequest", "Waiter", "Want", "Where", "WireCounters", "item_of", "on_disk",
+    "refuse_beyond",
 ]  # fmt: skip

@@ -19,13 +19,12 @@ from kestrelpy.core import (
     DELAYED,
     DONE,
     NO_KEY,
-    Admin,
     Browse,
     Item,
     Lease,
     Queue,
     Subscription,
-    Waiting,
+    Where,
 )
 from kestrelpy.errors import ClientError
 from kestrelpy.operations.ports import PAUSE, ItemReader
@@ -195,7 +194,7 @@ class Inspection:
         reader, most = queue.reader, queue.policy.max_leased
         if queue.log.failure is not None:
             return "its journal failed"
-        if Admin(queue).waiting(id_, now_ms) is Waiting.LOST:
+        if reader.where(id_) is Where.LOST:
             return "its body cannot be read"
         if self._mode == "quiescent":
             return "the server is quiescent"

@@ -12,12 +12,15 @@ first; its state is checked again after the read.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import Final
 
 from journal.store import Put
-from kestrelpy.core import NO_KEY, Admin, Broker, Browse, Queue, Waiting
+from kestrelpy.core import NO_KEY, Admin, Broker, Browse, Queue, Where
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.ports import ItemReader, Site
 from kestrelpy.operations.rests import Rests
+
+_WAITS: Final = (Where.IN_MEMORY, Where.LOGGED, Where.DELAYED)
 
 
 class Removal:
@@ -50,7 +53,7 @@ class Removal:
 
     def is_logged(self, id_: int) -> bool:
         """True if the item has to be read before it is cancelled: `read_and_cancel`."""
-        return Admin(self._queue).waiting(id_, self._clock()) is Waiting.LOGGED
+        return self._queue.reader.where(id_) is Where.LOGGED
 
     def unstored(self, id_: int) -> Rests | None:
         """Return what must be on disk before the item can be read; None: nothing."""
@@ -73,11 +76,15 @@ class Removal:
     def cancel(self, id_: int, put: Put | None = None) -> Rests | None:
         """Remove an item that waits; None: it does not. `put` is what the log says of it."""
         queue, now_ms = self._queue, self._clock()
-        where = Admin(queue).waiting(id_, now_ms)
-        if where is Waiting.LOST:
+        where = queue.reader.where(id_)
+        if where is Where.LOST:
             self._raise_unreadable(id_)
-        if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED) or queue.deleted:
+        if where not in _WAITS or queue.deleted:
             return None
+        item = queue.reader.item(id_) if where is Where.IN_MEMORY else None
+        unix_ms = now_ms + queue.clock.offset_ms
+        if item is not None and 0 < item.expires_ms <= unix_ms:
+            return None  # it is removed when a consumer reaches it
         size, key = (len(put[5]), put[6]) if put is not None else (0, NO_KEY)
         return Rests(queue.log, Admin(queue).cancel(id_, size, now_ms, key))
 

@@ -22,8 +22,9 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
+from kestrelpy.core.subscription.where import Where
 from tests.support.disk_harness import WALL_MS, DiskHarness
 from tests.support.end_of_life import end_life
 from tests.support.machines import run, run_for_long
@@ -207,11 +208,11 @@ class MemoryMachine(RuleBasedStateMachine):
                 assert self.cancelled(self.endless, id_) == self.cancelled(self.small, id_)
 
     def cancelled(self, life: DiskHarness, id_: int) -> bool:
-        where = Admin(life.jobs).waiting(id_, life.now_ms)
-        assert where is not Waiting.LOST
-        if where is Waiting.NOT:
+        where = life.reader.where(id_)
+        assert where is not Where.LOST
+        if where in (Where.LEASED, Where.DEAD, Where.GONE):
             return False
-        if where is Waiting.DELAYED and id_ % 2:
+        if where is Where.DELAYED and id_ % 2:
             assert Admin(life.jobs).retry(id_, life.now_ms)
             return True
         size, _, key = self.puts[id_]

@@ -16,7 +16,8 @@ from kestrelpy.core.index.markers import MarkerIndex
 from kestrelpy.core.index.retained_ids import RetainedIds
 from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.replay import replay
-from kestrelpy.core.subscription.subscription import READY, Subscription
+from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.core.subscription.where import READY
 from kestrelpy.operations.reading import Page
 from tests.simulation.plants import Around, around
 

@@ -41,11 +41,12 @@ from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.subscription.ready_line import item_of
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
+from kestrelpy.core.subscription.where import Where
 from tests.support.compiled import attributes_of
 from tests.support.journals import FOLDER, IDENTITY, TINY
 from tests.support.memory_disk import MemoryDisk
@@ -281,12 +282,14 @@ class CoreHarness:
 
     def cancel(self, id_: int) -> bool:
         """Remove an item that waits, as the server does it: its size is that of its put."""
-        where = Admin(self).waiting(id_, self.now_ms)
-        if where not in (Waiting.HERE, Waiting.LOGGED, Waiting.DELAYED):
+        where, item = self.reader.where(id_), self.reader.item(id_)
+        if where not in (Where.IN_MEMORY, Where.LOGGED, Where.DELAYED):
+            return False
+        if where is Where.IN_MEMORY and item is not None and 0 < item.expires_ms <= self.unix_ms:
             return False
         put = [r for r in self.records if r.kind == Kind.PUT and r.item == id_][-1]
         expires_ms, key, *_ = said_of_put(put.meta)
-        if where is Waiting.LOGGED and 0 < expires_ms <= self.unix_ms:
+        if where is Where.LOGGED and 0 < expires_ms <= self.unix_ms:
             return False
         Admin(self.queue).cancel(id_, len(put.body), self.now_ms, key)
         return True

@@ -425,7 +425,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.format.key.Type journal.format.kinds.Effect journal.format.kinds.Kind
         journal.format.kinds.Row journal.format.kinds.Tag
         journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
-        core.index.waiters.Want core.queue.admin.Waiting core.transfer.transfer.State
+        core.index.waiters.Want core.subscription.where.Where core.transfer.transfer.State
         core.transfer.transfer.Event core.transfer.transfer.Effect protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
         protocol.parse.option_values.Tokens protocol.parse.option_values.Begin

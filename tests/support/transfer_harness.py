@@ -300,9 +300,7 @@ def unmarked(body: bytes) -> bytes:
 
 def body_in_memory(reader: Any, id_: int) -> bytes:
     """Of an item of a queue in memory."""
-    lease = reader.leases.of(id_)
-    item = lease.item if lease is not None else reader.ready.at(id_) or reader.dead.at(id_)
-    body: bytes = item.body
+    body: bytes = reader.item(id_).body
     return body
 
 

@@ -1,7 +1,7 @@
 """A queue: its puts, its delayed items, its retention and its children."""
 
 from kestrelpy.core.queue.ack_up_to import AckUpTo, refuse_beyond
-from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.browse import Browse
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.child_start import ChildStart
@@ -9,6 +9,6 @@ from kestrelpy.core.queue.queue import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND
 from kestrelpy.core.queue.retention import found
 
 __all__ = [
-    "ANY_VERSION", "DUPLICATE", "EXISTS", "NOT_FOUND", "NOT_STORED", "AckUpTo",
-    "Admin", "Browse", "ChildQueue", "ChildStart", "Queue", "Waiting", "found", "refuse_beyond",
+    "ANY_VERSION", "DUPLICATE", "EXISTS", "NOT_FOUND", "NOT_STORED", "AckUpTo", "Admin", "Browse",
+    "ChildQueue", "ChildStart", "Queue", "found", "refuse_beyond",
 ]  # fmt: skip

@@ -12,22 +12,11 @@ One rule: decide, apply, log; the returned record is synced before any client is
 
 from __future__ import annotations
 
-from enum import Enum
-
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log import records
 from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.subscription import Where
 from kestrelpy.errors import ServerError
-
-
-class Waiting(Enum):
-    """Where an item is that a client wants to remove while it waits to be leased."""
-
-    HERE = "in memory"
-    LOGGED = "only the log has it, and says how large it is"
-    DELAYED = "it is not due yet"
-    LOST = "it was there to be read back, and could not be"
-    NOT = "it does not wait: lent, dead, expired or gone"
 
 
 class Admin:
@@ -58,54 +47,17 @@ class Admin:
             reader.serve(now_ms)
         return lsn
 
-    def waiting(self, id_: int, now_ms: int) -> Waiting:
-        """Return whether this item waits to be leased, and where it is then."""
-        reader = self._queue.reader
-        if id_ not in reader.live or id_ in reader.leases or id_ in reader.dead.deaths:
-            return Waiting.NOT
-        if id_ in reader.out_of_order:
-            if id_ in reader.ready.disk_refs.ids:
-                return Waiting.LOGGED
-            if id_ in reader.delays:
-                return Waiting.DELAYED
-        elif id_ >= reader.ready.frontier:
-            return Waiting.LOGGED
-        keyed = reader.key_gate
-        if id_ in keyed.keys.blocked and id_ not in keyed.whole:
-            return Waiting.LOGGED
-        item = reader.ready.at(id_) or keyed.whole.get(id_)
-        if item is None:
-            return Waiting.LOST
-        is_over = 0 < item.expires_ms <= now_ms + reader.clock.offset_ms
-        return Waiting.NOT if is_over else Waiting.HERE
-
     def cancel(
         self, id_: int, body_bytes: int, now_ms: int, key: bytes = NO_KEY
     ) -> int:
-        """Remove an item that is HERE, LOGGED or DELAYED; return the record to wait for.
+        """Remove an item that is ready or delayed; return the record to wait for.
 
         `body_bytes` and `key` are those in the log, for an item that only the log has.
         """
-        reader, ready = self._queue.reader, self._queue.reader.ready
-        keyed = reader.key_gate
-        is_blocked_here = id_ in keyed.keys.blocked
-        item = ready.at(id_) or keyed.whole.get(id_)
-        if id_ in reader.delays:
-            _, body_bytes = reader.delays.find(id_, self._queue.clock.offset_ms)
-            reader.delays.remove(id_, body_bytes)
-            key = reader.held_keys.get(id_, NO_KEY)
-        elif item is not None:
-            body_bytes, key = item.size, item.key
-            if not is_blocked_here:
-                ready.remove(item)
-        elif not is_blocked_here and not ready.disk_refs.remove(id_, body_bytes):
-            ready.drop_beyond(body_bytes)
-            ready.advance(ready.frontier)
-        if key:
-            keyed.drop_known(id_, key, body_bytes)
-        reader._apply_done(id_, body_bytes)
+        reader = self._queue.reader
+        size = reader.take_out(id_, body_bytes, key)
         unix_ms = now_ms + self._queue.clock.offset_ms
-        return reader.append(records.cancelled(id_, body_bytes, unix_ms))
+        return reader.append(records.cancelled(id_, size, unix_ms))
 
     def retry(self, id_: int, now_ms: int) -> int | None:
         """Make a delayed item available now; return the record to wait for.
@@ -115,7 +67,7 @@ class Admin:
         if self._queue.log.failure is not None:
             self._queue.raise_failed()
         reader = self._queue.reader
-        if id_ not in reader.delays:
+        if reader.where(id_) is not Where.DELAYED:
             return None
         _, size = reader.delays.find(id_, self._queue.clock.offset_ms)
         item, unlogged = reader.delays.items.get(id_), id_ in reader.delays.unlogged
@@ -135,13 +87,10 @@ class Admin:
         None: the item is not dead, or it is leased.
         """
         reader = self._queue.reader
-        death = reader.dead.deaths.get(id_)
-        if death is None or id_ in reader.leases:
+        if reader.where(id_) is not Where.DEAD:
             return None
-        reader.dead.forget(id_, False)
-        reader._apply_done(id_, death.body_bytes)
         unix_ms = now_ms + self._queue.clock.offset_ms
-        return reader.append(records.cancelled(id_, death.body_bytes, unix_ms))
+        return reader.append(records.cancelled(id_, reader.take_out(id_), unix_ms))
 
     def redrive(self, id_: int, now_ms: int) -> int | None:
         """Make a dead letter ready again, after all other items and with no attempts.
@@ -149,9 +98,9 @@ class Admin:
         Return the record to wait for. None: the item is not dead, or it is leased.
         """
         reader = self._queue.reader
-        death = reader.dead.deaths.get(id_)
-        if death is None or id_ in reader.leases:
+        if reader.where(id_) is not Where.DEAD:
             return None
+        death = reader.dead.deaths[id_]
         place, item = self._queue.fanout.take_place(), reader.dead.at(id_)
         reader.dead.forget(id_, False)
         unix_ms = now_ms + reader.clock.offset_ms

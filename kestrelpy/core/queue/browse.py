@@ -19,7 +19,7 @@ from typing import Final
 
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription import Subscription
+from kestrelpy.core.subscription import Subscription, Where
 
 # Ids that one `range_scan` looks through for each item that it may return.
 _SPAN: Final = 4
@@ -64,15 +64,7 @@ class Browse:
 
     def item(self, id_: int) -> Item | None:
         """Return this item, if it is in memory with its body."""
-        reader = self._reader
-        lease = reader.leases.of(id_)
-        if lease is not None:
-            found: Item | None = lease.item
-        elif id_ in reader.dead.deaths:
-            found = reader.dead.at(id_)
-        else:
-            found = reader.ready.at(id_) or reader.delays.items.get(id_)
-            found = found or reader.key_gate.whole.get(id_)
+        found = self._reader.item(id_)
         return found if found is not None and found.is_whole else None
 
     def has_expired(self, id_: int, expires_ms: int, unix_ms: int) -> bool:
@@ -81,11 +73,8 @@ class Browse:
         reader = self._reader
         if reader.expiries:
             expires_ms = reader.expiries.get(id_, expires_ms)
-        return (
-            0 < expires_ms <= unix_ms
-            and id_ not in reader.leases
-            and id_ not in reader.dead.deaths
-        )
+        is_over = 0 < expires_ms <= unix_ms
+        return is_over and reader.where(id_) not in (Where.LEASED, Where.DEAD)
 
     def state(self, id_: int) -> tuple[bytes, int]:
         """Return where this item is, and its attempts: the deliveries that have ended."""

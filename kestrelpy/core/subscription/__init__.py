@@ -8,15 +8,12 @@ from kestrelpy.core.subscription.state import Needs
 from kestrelpy.core.subscription.subscription import (
     ABORTED,
     DEFERRED,
-    DELAYED,
-    DONE,
     HUNG_UP,
-    LENT,
-    READY,
     Subscription,
 )
+from kestrelpy.core.subscription.where import DELAYED, DONE, LENT, READY, Where
 
 __all__ = [
     "ABORTED", "AT_ONCE_MS", "DEFERRED", "DELAYED", "DONE", "HUNG_UP", "LENT", "READY", "Needs",
-    "OutOfOrder", "Placed", "Subscription", "item_of", "onward",
+    "OutOfOrder", "Placed", "Subscription", "Where", "item_of", "onward",
 ]  # fmt: skip

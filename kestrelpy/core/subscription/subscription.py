@@ -22,6 +22,7 @@ from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index import Delay, Holder, Lease, Memory, TokenRange, Waiter, Want
 from kestrelpy.core.item import Item
+from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX, KeyGate
@@ -29,6 +30,7 @@ from kestrelpy.core.subscription.outbox import ATTEMPTS_NOTED, Outbox
 from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
 from kestrelpy.core.subscription.state import SubscriptionState
 from kestrelpy.core.subscription.token_leases import TokenLeases
+from kestrelpy.core.subscription.where import WORDS, Where
 from kestrelpy.core.timers import Alarm
 
 # A ready list releases memory whenever its length is a multiple of 1024 (a mask).
@@ -44,13 +46,6 @@ ABORTED: Final = b"abort"
 DEFERRED: Final = b"defer"
 HUNG_UP: Final = b"hangup"
 OVERDUE: Final = b"lease"
-
-# Where an item is, in the words of `stats`.
-READY: Final = b"ready"
-LENT: Final = b"lent"
-DEAD: Final = b"dead"
-DELAYED: Final = b"delayed"
-DONE: Final = b"done"
 
 
 class Subscription(SubscriptionState):
@@ -199,17 +194,76 @@ class Subscription(SubscriptionState):
         most = self.policy.max_leased
         return self.paused or (most is not None and len(self.leases) - self.moving >= most)
 
-    def state_of(self, id_: int) -> tuple[bytes, int]:
-        """Return where an item is, and its attempts."""
-        lease = self.leases.of(id_)
-        if lease is not None:
-            return LENT, lease.attempts
-        death = self.dead.deaths.get(id_)
-        if death is not None:
-            return DEAD, death.attempts
+    # -- where an item is -------------------------------------------------------------------
+
+    def where(self, id_: int) -> Where:
+        """Return where an item is."""
+        ready, gate = self.ready, self.key_gate
+        if id_ in self.leases:
+            return Where.LEASED
+        if id_ in self.dead.deaths:
+            return Where.DEAD
         if id_ not in self.live:
-            return DONE, 0  # the records of its deliveries say what happened to it
-        return DELAYED if id_ in self.delays else READY, self.attempts.get(id_)
+            return Where.GONE
+        if id_ in self.delays:
+            return Where.DELAYED
+        if id_ in gate.keys.blocked:
+            return Where.IN_MEMORY if id_ in gate.whole else Where.LOGGED
+        is_beyond = id_ >= ready.frontier and id_ not in self.out_of_order
+        if is_beyond or id_ in ready.disk_refs.ids:
+            return Where.LOGGED
+        return Where.IN_MEMORY if ready.at(id_) is not None else Where.LOST
+
+    def item(self, id_: int) -> Item | None:
+        """Return an item if it is in memory, with its body or without."""
+        if (lease := self.leases.of(id_)) is not None:
+            return lease.item
+        if id_ in self.dead.deaths:
+            return self.dead.at(id_)
+        found = self.ready.at(id_) or self.key_gate.whole.get(id_)
+        return found or self.delays.items.get(id_)
+
+    def take_out(self, id_: int, body_bytes: int = 0, key: bytes = NO_KEY) -> int:
+        """Remove an item, wherever it is, and end its claims; return the size of its body.
+
+        `body_bytes` and `key` are those in the log, for an item that only the log has. The next
+        tick serves the waiters. The caller logs the end.
+        """
+        ready, blocked, where = self.ready, self.key_gate.keys.blocked, self.where(id_)
+        assert where is not Where.GONE
+        key = key or self.held_keys.get(id_, NO_KEY)
+        if (lease := self.leases.of(id_)) is not None:
+            item = self.end(lease)
+            body_bytes, key = item.size, item.key
+            if lease.dead:
+                self.dead.forget(id_, True)
+                key = NO_KEY  # its death released it
+        elif where is Where.DEAD:
+            body_bytes = self.dead.deaths[id_].body_bytes
+            self.dead.forget(id_, False)
+        elif where is Where.DELAYED:
+            _, body_bytes = self.delays.find(id_, self.clock.offset_ms)
+            self.delays.remove(id_, body_bytes)
+        elif where is Where.IN_MEMORY and (found := self.item(id_)) is not None:
+            body_bytes, key = found.size, found.key
+            if id_ not in blocked:
+                ready.remove(found)
+        elif id_ not in blocked and not ready.disk_refs.remove(id_, body_bytes):
+            ready.drop_beyond(body_bytes)
+            ready.advance(ready.frontier)
+        if key:
+            self.key_gate.drop_known(id_, key, body_bytes)
+        self._apply_done(id_, body_bytes)
+        return body_bytes
+
+    def state_of(self, id_: int) -> tuple[bytes, int]:
+        """Return where an item is, in the words of `stats`, and its attempts."""
+        where, attempts = self.where(id_), self.attempts.get(id_)
+        if where is Where.DEAD:
+            attempts = self.dead.deaths[id_].attempts
+        elif (lease := self.leases.of(id_)) is not None:
+            attempts = lease.attempts
+        return WORDS[where], attempts
 
     # -- ending a delivery ------------------------------------------------------------------
 

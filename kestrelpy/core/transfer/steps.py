@@ -20,7 +20,6 @@ from typing import Final
 from journal.format import ItemHeader, Origin, moved, settled, settled_many, split
 from kestrelpy.core.index import Holder, Lease
 from kestrelpy.core.item import Item
-from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.queue import NOT_STORED, Queue
 from kestrelpy.core.subscription import DEFERRED, Subscription
 from kestrelpy.errors import ClientError, ItemRefused
@@ -140,23 +139,7 @@ class Source:
         The last record about the item may be older than its transfer: a crash may have lost some.
         """
         reader = self._reader
-        ready, lease = reader.ready, reader.leases.of(id_)
-        key = reader.held_keys.get(id_, NO_KEY)
-        if lease is not None:
-            item = reader.end(lease)
-            key = NO_KEY if lease.dead else item.key
-            if lease.dead:
-                reader.dead.forget(id_, True)
-        elif id_ in reader.dead.deaths:
-            reader.dead.forget(id_, False)
-        elif id_ in reader.delays:
-            reader.delays.remove(id_, body_bytes)
-        elif not ready.disk_refs.remove(id_, body_bytes):
-            ready.drop_beyond(body_bytes)
-            ready.advance(ready.frontier)
-        if key:
-            reader.key_gate.drop_known(id_, key, body_bytes)
-        reader._apply_done(id_, body_bytes)
+        reader.take_out(id_, body_bytes)
         log, unix_ms = reader.log, now_ms + reader.clock.offset_ms
         draft = moved(id_, body_bytes, target.as_target, unix_ms, not log.is_full)
         return reader.append(draft)

@@ -10,7 +10,8 @@ import pytest
 from journal.format.checkpoint import Checkpoint
 from kestrelpy.core.index.delayed import Delay, Delays
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.admin import Admin
+from kestrelpy.core.subscription.where import Where
 from kestrelpy.errors import ClientError
 from tests.support.core_harness import WALL_MS, CoreHarness, make_queue, state_after_a_restart
 
@@ -198,7 +199,7 @@ def test_a_delayed_item_of_no_line_can_be_cancelled_and_retried() -> None:
     q = make_queue()
     later(q, b"gone", 1000)
     later(q, b"now", 1000)
-    assert Admin(q).waiting(1, q.now_ms) is Waiting.DELAYED
+    assert q.reader.where(1) is Where.DELAYED
     assert q.cancel(1)
     assert Admin(q.queue).retry(2, q.now_ms) is not None
     assert Admin(q.queue).retry(2, q.now_ms) is None

@@ -10,8 +10,9 @@ from journal.write.writer import Journal
 from kestrelpy.core.index.ready_list import NO_FRONTIER
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue.admin import Admin, Waiting
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.replay.replay import Replay
+from kestrelpy.core.subscription.where import Where
 from kestrelpy.errors import ServerError
 from tests.support.core_harness import WALL_MS, make_queue
 from tests.support.disk_harness import DiskHarness
@@ -144,7 +145,8 @@ def test_what_is_lent_dead_expired_or_not_there_does_not_wait() -> None:
     q.open()
     q.put(b"old", expires_ms=WALL_MS + 10)
     q.now_ms += 10
-    assert [Admin(q).waiting(id_, q.now_ms) for id_ in (1, 2, 3, 4)] == [Waiting.NOT] * 4
+    states = (Where.DEAD, Where.LEASED, Where.IN_MEMORY, Where.GONE)
+    assert tuple(map(q.reader.where, (1, 2, 3, 4))) == states
     assert not any(map(q.cancel, (1, 2, 3, 4)))
 
 
@@ -153,7 +155,7 @@ def test_items_that_only_the_log_has_are_cancelled_in_any_order() -> None:
     q.put(b"1", b"22", b"333", b"4444")
     again = q.restarted()
     for id_, left in ((1, 9), (4, 5), (2, 3), (3, 0)):
-        assert Admin(again).waiting(id_, again.now_ms) is Waiting.LOGGED
+        assert again.reader.where(id_) is Where.LOGGED
         assert again.cancel(id_)
         assert (again.reader.ready.bytes, again.reader.live_bytes) == (left, left)
     assert again.reader.ready.frontier == NO_FRONTIER

@@ -10,7 +10,7 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.browse import Browse
-from kestrelpy.core.subscription.subscription import DEAD, LENT, READY
+from kestrelpy.core.subscription.where import DEAD, LENT, READY
 from tests.support.core_harness import CoreHarness
 
 PLENTY = 1 << 40
