@@ -6,7 +6,9 @@
 
 Equal rows may lie in different partitions, and a sink sees one partition. `with_content_ids`
 brings equal rows together first, so that each occurrence is counted once, whatever the partitions.
-Which of two equal rows is number 0 does not matter: they are equal.
+Which of two equal rows is number 0 does not matter: they are equal. The rows of a table are sorted
+by a hash of their content as well, so that one count at a time is in memory; Spark does not sort a
+stream, and there the counts of a batch are.
 
 One rule: an id never depends on a row's place or partition, which change between attempts.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 _DIGEST_BYTES: Final = 16
 _LINEAGE: Final = ("server", "queue", "marker")
 _GENERATION: Final = "generation"
+_HASH: Final = "hash of the content"  # a column on the way
 
 
 def lineage_id(server: str, queue: str, marker: int) -> str:
@@ -70,24 +74,36 @@ def with_content_ids(frame: DataFrame, partitions: int | None = None) -> DataFra
     names = [f"`{name.replace('`', '``')}`" for name in frame.columns]
     if not names:
         raise KestrelError("A row without columns has no content. Select at least 'value'.")
-    equal = [f.xxhash64(*names)]
-    together = frame.repartition(partitions, *equal) if partitions else frame.repartition(*equal)
+    hashed = frame.withColumn(_HASH, f.xxhash64(*names))
+    together = hashed.repartition(partitions, _HASH) if partitions else hashed.repartition(_HASH)
+    if not frame.isStreaming:
+        together = together.sortWithinPartitions(_HASH)
     schema = StructType([*frame.schema.fields]).add("id", StringType(), nullable=False)
-    return together.mapInArrow(counted, schema)
+    return together.mapInArrow(partial(counted, is_sorted=not frame.isStreaming), schema)
 
 
-def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the batches of one partition with a column `id`."""
+def counted(batches: Iterator[pa.RecordBatch], *, is_sorted: bool) -> Iterator[pa.RecordBatch]:
+    """Return the batches of one partition with a column `id` for the last one, a hash of each row.
+
+    `is_sorted`: rows with one hash follow each other.
+    """
     import pyarrow as pa
 
     seen: Counter[bytes] = Counter()
+    counting = None
     for batch in batches:
+        *columns, hashes = batch.columns
+        names = batch.schema.names[:-1]
+        rows = pa.RecordBatch.from_arrays(columns, names=names)
         ids = []
-        for digest in digests(batch):
+        for digest, each in zip(digests(rows), hashes.to_pylist(), strict=True):
+            if is_sorted and each != counting:
+                seen.clear()
+                counting = each
             ids.append(f"{digest.hex()}#{seen[digest]}")
             seen[digest] += 1
-        columns = [*batch.columns, pa.array(ids, pa.string())]
-        yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "id"])
+        columns.append(pa.array(ids, pa.string()))
+        yield pa.RecordBatch.from_arrays(columns, names=[*names, "id"])
 
 
 def digests(batch: pa.RecordBatch) -> Iterator[bytes]:
