@@ -184,21 +184,19 @@ def test_a_plain_session_of_an_editable_install_finds_the_format_by_itself(
     assert read == "read one three two"
 
 
-def test_the_format_is_registered_from_an_archive_given_to_spark_submit(
-    wheel: Path, server: StandIn, tmp_path: Path
+@pytest.mark.parametrize("suffix", [".zip", ".whl"])
+def test_the_format_is_registered_from_a_wheel_given_to_spark_submit(
+    wheel: Path, server: StandIn, tmp_path: Path, suffix: str
 ) -> None:
-    archive = tmp_path / "kestrelpy.zip"
-    with zipfile.ZipFile(wheel) as packed, zipfile.ZipFile(archive, "w") as made:
-        for name in packed.namelist():
-            if name.startswith(("kestrelpy/", "journal/")):
-                made.writestr(name, packed.read(name))
+    archive = tmp_path / f"{wheel.stem}{suffix}"
+    archive.write_bytes(wheel.read_bytes())
     register = (
         "import kestrelpy.spark\n"
-        "assert '.zip/' in kestrelpy.spark.__file__, kestrelpy.spark.__file__\n"
+        f"assert '{suffix}/' in kestrelpy.spark.__file__, kestrelpy.spark.__file__\n"
         "kestrelpy.spark.register(spark)"
     )
     job = tmp_path / "job.py"
-    # Shut away what may be installed here: only the archive has the sources.
+    # Shut away what may be installed here: only the wheel has the sources.
     job.write_text(HIDE + FRESH.format(register=register))
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
