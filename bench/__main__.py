@@ -22,20 +22,22 @@ from pathlib import Path
 from statistics import median
 from types import FrameType
 
-from bench import growth, loadgen, path, peers, report
+from bench import growth, loadgen, path, peers, plots, report
 from bench.grid import FULL, QUICK
 from bench.servers import (
     BEANSTALKD,
     COMPILED,
+    ECHO,
     KESTRELPY,
     MEMCACHED,
     REDIS,
+    EchoServer,
     Kestrelpy,
     Server,
     file_system,
 )
 
-ALL: tuple[Server, ...] = (KESTRELPY, COMPILED, REDIS, BEANSTALKD, MEMCACHED)
+ALL: tuple[Server, ...] = (KESTRELPY, COMPILED, REDIS, BEANSTALKD, MEMCACHED, ECHO)
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 SYNC_PROBES = 200
 
@@ -46,7 +48,7 @@ def say(text: str) -> None:
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under 2 minutes; without it under 10")
+    parser.add_argument("--quick", action="store_true", help="some 3 minutes; without it some 12")
     parser.add_argument(
         "--dir", type=Path, default=loadgen.OUT, help="where data goes: on a real disk"
     )
@@ -64,7 +66,7 @@ def chosen(only: str | None, python: str) -> tuple[list[Server], list[str]]:
     wanted = only.split(",") if only else [server.name for server in ALL]
     servers: list[Server] = []
     notes: list[str] = []
-    for server in (Kestrelpy(python=python), COMPILED, REDIS, BEANSTALKD, MEMCACHED):
+    for server in (Kestrelpy(python=python), *ALL[1:]):
         if server.name not in wanted:
             continue
         missing = server.missing()
@@ -94,7 +96,8 @@ def versions(servers: Sequence[Server]) -> str:
     flags = {"redis": "--version", "beanstalkd": "-v"}
     said = []
     for server in servers:
-        name = f"{server.name} on Python" if isinstance(server, Kestrelpy) else server.name
+        is_python = isinstance(server, Kestrelpy | EchoServer)
+        name = f"{server.name} on Python" if is_python else server.name
         asked = [server.command(Path(), 0)[0], flags.get(server.name, "-V")]
         shown = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
         words = [w.lstrip("v=") for w in shown.stdout.split()]
@@ -158,6 +161,11 @@ def main(words: Sequence[str] | None = None) -> int:
     (loadgen.OUT / "peers.json").write_text(as_json + "\n")
     print(text)
     say(f"bench: written to {loadgen.OUT / 'peers.md'} and {loadgen.OUT / 'peers.json'}")
+    if why := plots.missing():
+        say(f"bench: {why}")
+    else:
+        for picture in plots.of_peers(found, f"{about['run']}; {about['machine']}", loadgen.OUT):
+            say(f"bench: drawn in {picture}")
     return 1 if notes or found.failures else 0
 
 

@@ -1,4 +1,4 @@
-"""What a sync costs: many queues written at once, disks on which a sync takes long, one client.
+"""What a sync costs: many queues written at once, slow disks, one client, large items.
 
 A slow disk is simulated: `slow_sync.c` makes each sync of a program take a fixed time, for every
 server alike. Each server has the same load in turns, on queues that the round before has grown.
@@ -7,8 +7,11 @@ The one rule: a ratio is taken within a round; what is shown is the median over 
 """
 
 import os
+import socket
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -20,12 +23,14 @@ from bench.servers import REDIS, Kestrelpy, started
 SOURCE = HERE / "slow_sync.c"
 SYNC_MS = 5.0
 SLOW_CONNECTIONS = (50, 200)
+LARGE_BYTES = 64 << 10
+LARGE_CONNECTIONS = 10
 _IN_TURN = {"KESTRELPY_QUEUE_DEFAULTS_SYNC_IN_TURN": "true"}  # Redis has no use for it
 
 
 def missing(name: str) -> str | None:
     """One sentence if this scenario cannot be measured here."""
-    return REDIS.missing() if name in ("slow", "one") else None
+    return REDIS.missing() if name in ("slow", "one", "bodies") else None
 
 
 def build(out: Path = OUT) -> Path:
@@ -101,8 +106,55 @@ def one(bench: Bench) -> list[Figure]:
     ]
 
 
+def bodies(bench: Bench) -> list[Figure]:
+    """Bodies of 64 KiB beside Redis; small items beside ten of 1 MiB a second, and alone."""
+    where = f"{LARGE_BYTES >> 10} KiB, {LARGE_CONNECTIONS} connections"
+    pairs = _beside_redis(bench, LARGE_CONNECTIONS, where, {}, LARGE_BYTES)
+    tails, crowd = [], "small items beside ten of 1 MiB a second"
+    with started(Kestrelpy(python=bench.python), bench.parent) as port:
+        for number in range(-1, bench.sizes.rounds):
+            alone = _load(bench, port, "memcache-set", "small", LARGE_CONNECTIONS)
+            with _large_items(port):
+                beside = _load(bench, port, "memcache-set", "small", LARGE_CONNECTIONS)
+            if number >= 0:
+                tails.append(beside.p99_us / alone.p99_us)
+                bench.say(
+                    f"{crowd}: p99 {beside.p99_us / 1000:.2f} ms; alone {alone.p99_us / 1000:.2f}"
+                )
+    return [
+        Figure(where, "MB/s, against Redis", _ratio(pairs), "x", at_least=Goals.large_ratio),
+        Figure(crowd, "p99, over alone", median(tails), "x", at_most=Goals.large_p99),
+    ]
+
+
+@contextmanager
+def _large_items(port: int) -> Iterator[None]:
+    """Meanwhile a client stores ten items of 1 MiB a second in a queue of its own."""
+    over = threading.Event()
+    failures: list[str] = []
+
+    def store() -> None:
+        request = b"set large 0 0 %d\r\n%b\r\n" % (1 << 20, bytes(1 << 20))
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+            while not over.wait(0.1):
+                line.sendall(request)
+                if (answer := line.recv(1 << 10)) != b"STORED\r\n":
+                    failures.append(answer.decode("ascii", "replace").strip())
+                    return
+
+    thread = threading.Thread(target=store)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if failures:
+        raise LoadFailed(f"an item of 1 MiB was answered {failures[0]!r}")
+
+
 def _beside_redis(
-    bench: Bench, connections: int, where: str, extra: dict[str, str]
+    bench: Bench, connections: int, where: str, extra: dict[str, str], body_bytes: int = 100
 ) -> Sequence[tuple[Result, Result]]:
     """The results of each round: ours, and Redis's."""
     pairs = []
@@ -111,8 +163,8 @@ def _beside_redis(
         started(REDIS, bench.parent, extra) as peer,
     ):
         for number in range(-1, bench.sizes.rounds):  # the first one does not count
-            found = _load(bench, port, "memcache-set", "bench", connections)
-            peers = _load(bench, peer, REDIS.store, "bench", connections)
+            found = _load(bench, port, "memcache-set", "bench", connections, body_bytes)
+            peers = _load(bench, peer, REDIS.store, "bench", connections, body_bytes)
             if number >= 0:
                 pairs.append((found, peers))
                 bench.say(
@@ -127,8 +179,10 @@ def _ratio(pairs: Sequence[tuple[Result, Result]]) -> float:
     return median(ours.ops_per_s / peers.ops_per_s for ours, peers in pairs)
 
 
-def _load(bench: Bench, port: int, dialect: str, queue: str, connections: int) -> Result:
-    seconds = bench.sizes.seconds
-    return run(
-        bench.binary, Load(dialect, port, connections=connections, seconds=seconds, queue=queue)
+def _load(
+    bench: Bench, port: int, dialect: str, queue: str, connections: int, body_bytes: int = 100
+) -> Result:
+    load = Load(
+        dialect, port, connections, body_bytes=body_bytes, seconds=bench.sizes.seconds, queue=queue
     )
+    return run(bench.binary, load)

@@ -51,19 +51,29 @@ LINES = tuple(Line(job, cell) for job in (SET, CONSUME) for cell in CELLS)
 
 @dataclass(frozen=True)
 class Goal:
-    """At least so many times the peer's rate."""
+    """At least so many times the peer's rate; `ours` is plain Python or the compiled daemon."""
 
     peer: str
     at_least: float
+    ours: str = "kestrelpy"
+
+
+# Issue 21, for bodies of 100 B.
+GOALS: dict[tuple[Job, Shape], tuple[Goal, ...]] = {
+    (SET, Shape(1, 1)): (Goal("redis", 0.7, "compiled"),),
+    (SET, Shape(50, 1)): (
+        Goal("redis", 0.55), Goal("redis", 0.95, "compiled"), Goal("beanstalkd", 3.0),
+    ),
+    (SET, Shape(200, 1)): (Goal("redis", 0.45), Goal("redis", 0.9, "compiled")),
+    (SET, Shape(50, 16)): (Goal("redis", 0.55), Goal("redis", 1.3, "compiled")),
+    (CONSUME, Shape(50, 1)): (Goal("redis", 1.9, "compiled"),),
+    (CONSUME, Shape(200, 1)): (Goal("redis", 1.5, "compiled"),),
+}  # fmt: skip
 
 
 def goals(line: Line) -> tuple[Goal, ...]:
-    """Issue 2: sets at 50 connections (pipelined or not); consuming everywhere, against Redis."""
-    if line.job == CONSUME:
-        return (Goal("redis", 1.3),)
-    if line.cell.shape.connections == 50:
-        return (Goal("redis", 0.6), Goal("beanstalkd", 3.0))
-    return ()
+    """Return the goals of a line; none: it only informs."""
+    return GOALS.get((line.job, line.cell.shape), ()) if line.cell.body_bytes == 100 else ()
 
 
 @dataclass(frozen=True)
@@ -77,4 +87,4 @@ class Mode:
 
 
 QUICK = Mode("quick", rounds=3, seconds=0.3, warm_up_seconds=0.05)
-FULL = Mode("full", rounds=5, seconds=1.2, warm_up_seconds=0.2)
+FULL = Mode("full", rounds=7, seconds=0.7, warm_up_seconds=0.1)

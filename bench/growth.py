@@ -31,6 +31,7 @@ from bench import (
     web,
 )
 from bench.backlog import backlog
+from bench.curve import curve
 from bench.delayed import delayed
 from bench.fanout import fanout
 from bench.figures import Figure, as_json, markdown
@@ -53,6 +54,7 @@ Scenario = Callable[[Bench], list[Figure]]
 BACKLOG: dict[str, Scenario] = {
     "small": lambda bench: backlog(bench, 100, bench.sizes.small_items),
     "large": lambda bench: backlog(bench, 10 << 10, bench.sizes.large_items),
+    "curve": curve,
     "stuck": stuck,
     "queues": queues,
     "lent": lent,
@@ -81,7 +83,9 @@ WEB: dict[str, Scenario] = {
     "listings": web.listings, "start": web.start,
     "pages": pages.pages, "crowd": pages.crowd,
 }  # fmt: skip
-DISK: dict[str, Scenario] = {"many": disk.many, "slow": disk.slow, "one": disk.one}
+DISK: dict[str, Scenario] = {
+    "many": disk.many, "slow": disk.slow, "one": disk.one, "bodies": disk.bodies,
+}  # fmt: skip
 SCENARIOS = DISK | WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
     "backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS, "stalls": STALLS, "http": WEB,

@@ -16,8 +16,9 @@ OURS = "kestrelpy"
 COMPILED = "compiled"  # the same source, by `make compile`
 PEERS = ("redis", "beanstalkd")
 CEILING = "memcached"
+ECHO = "echo"  # the ceiling of a server in Python
 NEAR_CEILING = 1.2
-SERVERS = (OURS, COMPILED, *PEERS, CEILING)
+SERVERS = (OURS, COMPILED, *PEERS, CEILING, ECHO)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def compiled_over_redis(run: Run, line: Line) -> Spread | None:
 
 def verdict(goal: Goal, found: Spread | None) -> str:
     """`reached`, `NOT reached` or `not measured`, with the goal it is about."""
-    wanted = f"≥ {goal.at_least:g} {goal.peer}"
+    wanted = f"{'' if goal.ours == OURS else goal.ours + ' '}≥ {goal.at_least:g} {goal.peer}"
     if found is None:
         return f"{wanted}: not measured"
     return f"{wanted}: {'reached' if found.median >= goal.at_least else 'NOT reached'}"
@@ -59,9 +60,12 @@ def verdict(goal: Goal, found: Spread | None) -> str:
 
 def verdicts(run: Run) -> list[str]:
     """One verdict per goal, over all lines."""
+    return [said for line in LINES for said in _verdicts(run, line)]
+
+
+def _verdicts(run: Run, line: Line) -> list[str]:
     return [
-        verdict(goal, ratio(run.of(line, OURS), run.of(line, goal.peer)))
-        for line in LINES
+        verdict(goal, ratio(run.of(line, goal.ours), run.of(line, goal.peer)))
         for goal in goals(line)
     ]
 
@@ -121,7 +125,7 @@ def ratio_table(run: Run) -> list[str]:
     for line in LINES:
         ours = run.of(line, OURS)
         ratios = {peer: ratio(ours, run.of(line, peer)) for peer in PEERS}
-        said = "; ".join(verdict(goal, ratios[goal.peer]) for goal in goals(line)) or "none set"
+        said = "; ".join(_verdicts(run, line)) or "none set"
         room = headroom(run, line)
         rows.append(
             f"{_row(line)} {_shown(ratios['redis'])} | {_shown(ratios['beanstalkd'])} "
@@ -174,8 +178,9 @@ def markdown(run: Run, about: Mapping[str, str], notes: Sequence[str]) -> str:
         "",
         *rate_table(run),
         "",
-        f"`{CONSUME}` of memcached is a plain read of one key: a ceiling, not a queue. These "
-        "figures compare nothing with another machine or another day.",
+        f"`{CONSUME}` of memcached and echo is a plain read: a ceiling, not a queue. echo is the "
+        "least that a server in Python does for a request, without queue and disk. These figures "
+        "compare nothing with another machine or another day.",
         "",
     ]
     return "\n".join(lines)
@@ -201,7 +206,7 @@ def _line_json(run: Run, line: Line) -> dict[str, object]:
         "in_flight": line.cell.shape.in_flight,
         "ratios": {peer: asdict(found) if found else None for peer, found in ratios.items()},
         "compiled_over_redis": asdict(found) if (found := compiled_over_redis(run, line)) else None,
-        "goals": [verdict(goal, ratios[goal.peer]) for goal in goals(line)],
+        "goals": _verdicts(run, line),
         "memcached_over_busiest": headroom(run, line),
         "servers": {
             name: [{"round": r + 1, **asdict(result)} for r, result in run.of(line, name).items()]

@@ -140,6 +140,8 @@ class Goals:
     # Issue 21, the disk: a thousand queues written at once against one; 5 ms a sync; one client.
     spread_ratio = 0.3
     spread_p99 = 10.0
+    large_ratio = 1.0  # MB/s of 64 KiB bodies, against Redis
+    large_p99 = 3.0  # of small items beside ten of 1 MiB a second, over alone
     slow_ratio = 1.1
     slow_p99_syncs = 3.0
     one_ratio = 0.7

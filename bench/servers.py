@@ -139,6 +139,28 @@ MEMCACHED = DebianServer(
 )
 
 
+@dataclass(frozen=True)
+class EchoServer:
+    """The ceiling of Python: `bench/echo.py`."""
+
+    name: str = "echo"
+    store: str = "memcache-set"
+    consume: str = "memcache-get"
+    settings: str = "no queue, no disk"
+
+    def missing(self) -> str | None:
+        return None
+
+    def command(self, folder: Path, port: int) -> list[str]:
+        return [sys.executable, "-m", "bench.echo", str(port)]
+
+    def listening(self, port: int, output: str) -> int | None:
+        return MEMCACHED.listening(port, output)
+
+
+ECHO = EchoServer()
+
+
 def free_port() -> int:
     """A loopback port nobody listens on at this moment."""
     with socket.socket() as s:
