@@ -112,4 +112,4 @@ def test_the_items_of_a_journal_are_those_of_the_queues_own_line(
     account, view = LiveSet(), StartView(Disk(), str(folder), live=True)
     for _ in account.follow(view):
         pass
-    assert [*state_of(Disk(), str(folder)).live] == [*account.items]
+    assert [*state_of(Disk(), str(folder)).own.items] == [*account.items]
