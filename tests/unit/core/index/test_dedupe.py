@@ -12,6 +12,7 @@ from kestrelpy.errors import ClientError
 from tests.support.core_harness import CoreHarness, make_queue
 
 WINDOW_MS = 60_000
+DAY_MS = 86_400_000
 
 
 def put(q: CoreHarness, id_: bytes, scope: bytes = b"", epoch: int = 0, body: bytes = b"x") -> bool:
@@ -194,6 +195,19 @@ def test_a_restart_knows_all_of_it() -> None:
     assert not put(again, b"c", b"writer", 1)
     again.now_ms += WINDOW_MS
     assert put(again, b"a")
+
+
+def test_a_batch_that_is_repeated_after_a_day_s_stop_is_stored_once() -> None:
+    q = make_queue()  # with the windows of a queue that says nothing
+    q.now_ms += 1
+    put(q, b"a", b"query", 7)
+
+    again = q.restarted()
+    again.now_ms += DAY_MS
+    again.pass_time(0)
+
+    assert not put(again, b"a", b"query", 7)
+    assert put(again, b"b", b"query", 7)
 
 
 def test_the_record_says_the_id_as_it_was_sent() -> None:
