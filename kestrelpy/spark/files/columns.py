@@ -11,7 +11,7 @@ One rule: a column is made only if the selection names it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
@@ -214,8 +214,10 @@ def _times(values: Ints, there: Bools | None = None) -> pa.Array:
     return pa.Array.from_buffers(pa.timestamp("us", "UTC"), len(values), [validity, data])
 
 
-_OPS: Final = pa.array(OP_WORDS, pa.string())
-_STATES: Final = pa.array(STATES, pa.string())
+@cache
+def _texts(words: tuple[str, ...]) -> pa.Array:
+    """Return the words as a column; not in an import, as pyarrow imports pandas for it."""
+    return pa.array(words, pa.string())
 
 
 def _readers(source: Source) -> pa.Array:
@@ -289,7 +291,7 @@ _COMMON: Final[dict[str, Callable[[Source], pa.Array]]] = {
 }
 EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     **_COMMON,
-    "op": lambda source: _OPS.take(pa.array(source.headers.kind)),
+    "op": lambda source: _texts(OP_WORDS).take(pa.array(source.headers.kind)),
     "reader": _readers,
     "attempts": _attempts,
     "opened": _opened,
@@ -317,5 +319,7 @@ ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "id": lambda source: source.tagged(Tag.ID),
     "attempts": lambda source: _small_numbers(source.live_items.attempts(source.headers.item)),
     "marker": _item_marker,
-    "state": lambda source: _STATES.take(pa.array(source.live_items.states(source.headers.item))),
+    "state": lambda source: _texts(STATES).take(
+        pa.array(source.live_items.states(source.headers.item))
+    ),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -105,3 +107,15 @@ def test_records_that_another_split_has_are_left_out() -> None:
 def test_no_wanted_row_is_no_batch() -> None:
     assert rows(("lsn", "bigint"), split=SPLIT.only(7, 9)) is None
     assert rows(("lsn", "bigint"), limits=Limits(from_ms=TIME_MS + 99)) is None
+
+
+def test_a_plan_does_not_wait_for_pandas() -> None:
+    program = (
+        "import sys, kestrelpy.spark.files, kestrelpy.spark.streaming, kestrelpy.spark.live\n"
+        "assert 'pyarrow' in sys.modules\n"
+        "assert 'pandas' not in sys.modules"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
