@@ -83,6 +83,21 @@ def test_a_batch_may_end_before_what_came_after_the_start() -> None:
         assert stream.lag(end) == 2
 
 
+def test_a_server_that_is_named_later_is_read_from_its_earliest_item() -> None:
+    with server() as one, server(7) as other:
+        other.server_id = "other"
+        stream = LiveQueues(options_of(one))
+        first = stream.advance(stream.begin(), Limits())
+
+        both = LiveQueues(options_of(one, other))
+        second = both.advance(first, Limits())
+
+        assert {(each.server, each.after, each.upto) for p in second.slices for each in p} == {
+            ("other", 0, 7)
+        }
+        assert both.advance(second, Limits()) is second
+
+
 def test_a_server_of_the_checkpoint_that_is_not_read_is_refused() -> None:
     with server() as one, server() as other:
         other.server_id = "other"
