@@ -7,6 +7,7 @@ never calls out.
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import Histogram, QueueCounters, ServerCounters, WireCounters
+from kestrelpy.core.fanout import Child
 from kestrelpy.core.index import Delay, Holder, Lease, Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
@@ -19,6 +20,7 @@ from kestrelpy.core.queue import (
     NOT_FOUND,
     AckUpTo,
     Admin,
+    AnyQueue,
     Browse,
     ChildQueue,
     ChildStart,
@@ -43,10 +45,10 @@ from kestrelpy.core.transfer import TransferRequest
 
 __all__ = [
     "ABORTED", "ANY_VERSION", "DEFERRED", "DELAYED", "DONE", "DUPLICATE", "EXISTS", "LENT",
-    "NOT_FOUND", "NO_KEY", "READY", "TOKENS_PER_MS", "AckUpTo", "Admin", "Broker", "Browse",
-    "CatchUp", "ChildQueue", "ChildStart", "ClockOffset", "Delay", "Histogram", "Holder",
-    "Item", "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog", "Policy", "Queue",
-    "QueueCounters", "Replay", "Running", "Schedule", "ServerCounters", "Subscription",
-    "Timetable", "TransferRequest", "Waiter", "Want", "Where", "WireCounters", "item_of", "on_disk",
-    "refuse_beyond",
+    "NOT_FOUND", "NO_KEY", "READY", "TOKENS_PER_MS", "AckUpTo", "Admin", "AnyQueue", "Broker",
+    "Browse", "CatchUp", "Child", "ChildQueue", "ChildStart", "ClockOffset", "Delay",
+    "Histogram", "Holder", "Item", "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog",
+    "Policy", "Queue", "QueueCounters", "Replay", "Running", "Schedule", "ServerCounters",
+    "Subscription", "Timetable", "TransferRequest", "Waiter", "Want", "Where", "WireCounters",
+    "item_of", "on_disk", "refuse_beyond",
 ]  # fmt: skip

@@ -50,8 +50,9 @@ class Broker(Lifecycle):
         """Wait until `due_ms` for an item of `name`, or observe the items after marker `after`."""
         waiter = Waiter(want, name, holder, dead, caller, after, lease_ms, grace_ms)
         queue = self.queues.get(name)
-        if queue is not None:
-            line = queue.reader.waiters
+        reader = queue.reader if queue is not None else None
+        if reader is not None:
+            line = reader.waiters
         else:
             line = self._absent.setdefault(name, Waiters())
             parent, plus, _ = name.partition(b"+")
@@ -59,8 +60,8 @@ class Broker(Lifecycle):
                 self._absent_children.setdefault(parent, {})[name] = None
         waiter.line = line
         line.add(waiter)
-        if isinstance(queue, ChildQueue):
-            queue.watch()
+        if reader is not None:
+            reader.follow()
         waiter.timer = self._timers.push(due_ms, waiter)
         return waiter
 
@@ -78,7 +79,7 @@ class Broker(Lifecycle):
             ):
                 # The pause or the limit may have held this waiter up, and a peek behind it may
                 # have waited for its turn alone.
-                queue.alarm.need(AT_ONCE_MS)
+                queue.files.alarm.need(AT_ONCE_MS)
 
     def _time_out(self, waiter: Waiter, now_ms: int) -> None:
         if waiter.done:
@@ -137,10 +138,11 @@ class Broker(Lifecycle):
             steps -= 1
             if isinstance(thing, Queue):
                 steps -= thing.tick(now_ms, steps)
-                for each in (thing, *ChildQueue.all_of(thing)):
-                    line = each.child if isinstance(each, ChildQueue) else each.reader
-                    if line.outgoing:
-                        self.moves.send(each)
+                if thing.reader.outgoing:
+                    self.moves.send(thing)
+                for child in thing.children.values():
+                    if child.outgoing:
+                        self.moves.send(ChildQueue.of(child))
                 if thing.is_tombstone and thing in self.tombstones:
                     self.clear_away(thing, now_ms)
                 elif thing.is_too_old(now_ms):
@@ -158,7 +160,9 @@ class Broker(Lifecycle):
     def step_clock(self, offset_ms: int) -> None:
         """Set the clock offset after the wall clock was set or drifted, and move the due dates."""
         self.clock.offset_ms = offset_ms
-        for queue in (*self.queues.values(), *self.tombstones):
-            queue.alarm.need(queue.reader.next_due())
+        for queue in self.logged:
+            queue.catch_up()
+            for reader in queue.readers:
+                queue.alarm.need(reader.next_due())
             if queue.unseen is not None:
                 queue.alarm.need(queue.unseen.due.next_due(offset_ms))

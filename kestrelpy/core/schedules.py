@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from journal.format import Watermark
 from kestrelpy.core.broker import Broker
-from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.queue import NOT_STORED, AnyQueue
 from kestrelpy.core.timers import NEVER_MS
 from kestrelpy.errors import Refused
 
@@ -180,7 +180,8 @@ class Timetable:
     def _begun(self, schedule: Schedule, unix_s: int) -> Running:
         """Return the schedule with the progress that the logs give, in whichever queue."""
         name, queues = schedule.name, self._broker.queues.values()
-        known = max((q.watermarks[name] for q in queues if name in q.watermarks), default=None)
+        known_by = (queue.files.watermarks for queue in queues)
+        known = max((times[name] for times in known_by if name in times), default=None)
         running = Running(schedule, unix_s if known is None else known, unix_s)
         if known is not None:
             running.miss(known)
@@ -217,7 +218,7 @@ class Timetable:
         times = [each.next_s for each in self.running.values() if each.next_s is not None]
         self._next_unix_ms = min(times, default=NEVER_MS // 1000) * 1000
 
-    def put_now(self, schedule: Schedule, now_ms: int) -> tuple[Queue, int]:
+    def put_now(self, schedule: Schedule, now_ms: int) -> tuple[AnyQueue, int]:
         """Put an item of this schedule now, beside its times; return its queue, and the record to
         wait for. Raise Refused."""
         queue = self._queue(schedule.queue, now_ms)
@@ -247,11 +248,11 @@ class Timetable:
     def _make_known(self, running: Running, now_ms: int) -> None:
         """Record the schedule's start in its queue, so that missed first times are caught up on."""
         queue = self._queue(running.schedule.queue, now_ms)
-        if queue.watermarks.get(running.schedule.name, -1) < running.done_s:
-            queue.skip(Watermark(running.schedule.name, running.done_s), now_ms)
+        if queue.files.watermarks.get(running.schedule.name, -1) < running.done_s:
+            queue.files.skip(Watermark(running.schedule.name, running.done_s), now_ms)
         running.is_known = True
 
-    def _queue(self, name: bytes, now_ms: int) -> Queue:
+    def _queue(self, name: bytes, now_ms: int) -> AnyQueue:
         return self._broker.queues.get(name) or self._broker.create(name, now_ms)
 
     def _unix_s(self, now_ms: int) -> int:

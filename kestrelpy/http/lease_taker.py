@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kestrelpy.core import DEFERRED, Lease, Queue, Subscription, Want
+from kestrelpy.core import DEFERRED, AnyQueue, Lease, Subscription, Want
 from kestrelpy.errors import ServerError
 from kestrelpy.http.call import Call
 from kestrelpy.operations import PAGE_BYTES_MAX, Children, LeaseEnd, Leasing, Rests
@@ -27,7 +27,7 @@ class Taken(NamedTuple):
     The bodies are kept here: the queue may drop them from memory once they are said.
     """
 
-    queue: Queue
+    queue: AnyQueue
     leases: list[Lease]
     bodies: list[bytes]
     rests: list[Rests]
@@ -130,7 +130,7 @@ class LeaseTaker:
             return True
         return reader.next_token == self._taken.leases[-1].token + 1
 
-    def _add(self, queue: Queue, lease: Lease) -> None:
+    def _add(self, queue: AnyQueue, lease: Lease) -> None:
         if self._taken is None:
             self._taken = Taken(queue, [], [], [])
         self._taken.leases.append(lease)

@@ -27,7 +27,7 @@ from starlette.responses import Response
 
 from journal.format import as_text, named_text, text_of
 from journal.store import Put
-from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, Item, Queue, Want
+from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, AnyQueue, Item, Want
 from kestrelpy.errors import ClientError
 from kestrelpy.http.answers import JSON, HttpError, answer
 from kestrelpy.http.call import Call
@@ -354,7 +354,7 @@ class _Scan:
         return Found(lines, after, True)
 
     @staticmethod
-    def _refuse_failed(queue: Queue) -> None:
+    def _refuse_failed(queue: AnyQueue) -> None:
         if queue.log.failure is not None and queue.last_number > queue.log.item_stored:
             queue.raise_failed()
 

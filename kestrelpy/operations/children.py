@@ -4,7 +4,7 @@
                        └─ no ──▶ made, if a mention makes one ──▶ the child
 
 One rule: a reply to the first mention rests on the record that names the child
-(`ChildQueue.child.named_lsn`): then it is certain that the child misses nothing.
+(`Child.named_lsn`): then it is certain that the child misses nothing.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Children:
 
         The child is made by its first mention; raise Refused if a mention does not make it.
         """
-        child = self._broker.queues.get(name)
-        if child is None and parent_of(name):
-            child = self.mention(name, None, now_ms)
-        if not isinstance(child, ChildQueue):
+        queue = self._broker.queues.get(name)
+        if queue is None and parent_of(name):
+            queue = self.mention(name, None, now_ms)
+        if queue is None or (child := queue.child) is None:
             return None
-        child.child.asked_ms = now_ms
-        return Rests(child.log, child.child.named_lsn)
+        child.asked_ms = now_ms
+        return Rests(child.log, child.named_lsn)
 
     def to_store_in(self, name: bytes, now_ms: int) -> ChildQueue:
         """Return the child for an item of its own, made if it is new; raise ClientError if a

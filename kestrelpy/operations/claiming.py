@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable
 
 from journal.format import LeaseEntry
 from journal.store import Put
-from kestrelpy.core import ABORTED, Lease, Queue
+from kestrelpy.core import ABORTED, AnyQueue, Lease
 from kestrelpy.operations.lease_end import LeaseEnd
 from kestrelpy.operations.ports import ItemReader
 from kestrelpy.operations.rests import Rests
@@ -24,7 +24,7 @@ class Claiming:
 
     __slots__ = ("_queue", "_tokens")
 
-    def __init__(self, queue: Queue, tokens: Iterable[int]) -> None:
+    def __init__(self, queue: AnyQueue, tokens: Iterable[int]) -> None:
         self._queue = queue
         self._tokens = tokens
 
@@ -69,7 +69,7 @@ class Claiming:
         ]
 
 
-def claimed_by(queue: Queue, id_: int, now_ms: int) -> Lease | None:
+def claimed_by(queue: AnyQueue, id_: int, now_ms: int) -> Lease | None:
     """Return the lease of this item, if it is leased to any client and not dead."""
     lease = queue.reader.leases.of(id_)
     if lease is None or lease.dead:

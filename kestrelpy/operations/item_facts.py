@@ -19,10 +19,10 @@ from kestrelpy.core import (
     DELAYED,
     DONE,
     NO_KEY,
+    AnyQueue,
     Browse,
     Item,
     Lease,
-    Queue,
     Subscription,
     Where,
 )
@@ -87,7 +87,7 @@ class _Stored(NamedTuple):
     origin: bytes
 
 
-def check_assigned(queue: Queue, id_: int) -> int:
+def check_assigned(queue: AnyQueue, id_: int) -> int:
     """Return the lsn that is to be stored before this item is shown; 0: it may be shown now.
 
     Raise ClientError if no item has this number yet.
@@ -106,7 +106,7 @@ class Inspection:
 
     __slots__ = ("_id", "_mode", "_queue", "_reader")
 
-    def __init__(self, queue: Queue, id_: int, mode: str, reader: ItemReader) -> None:
+    def __init__(self, queue: AnyQueue, id_: int, mode: str, reader: ItemReader) -> None:
         self._queue = queue
         self._id = id_
         self._mode = mode

@@ -21,7 +21,7 @@ from journal.errors import NewerFormat
 from journal.files import Files, is_shortage
 from journal.format import ENDS_DELIVERY, PUTS, Kind, Meta, Record, Tag, decode_meta
 from journal.store import ItemHistory, Told
-from kestrelpy.core import Browse, JournalLog, Lease, Queue, on_disk
+from kestrelpy.core import AnyQueue, Browse, JournalLog, Lease, on_disk
 from kestrelpy.errors import Unread
 from kestrelpy.operations.ports import PAUSE, Client, ItemReader
 
@@ -91,7 +91,7 @@ class ItemLife:
 
     __slots__ = ("_client", "_id", "_queue", "_reader")
 
-    def __init__(self, queue: Queue, id_: int, client: Client, reader: ItemReader) -> None:
+    def __init__(self, queue: AnyQueue, id_: int, client: Client, reader: ItemReader) -> None:
         self._queue = queue
         self._id = id_
         self._client = client

@@ -9,12 +9,12 @@ says so (`confirms`).
 
 from __future__ import annotations
 
-from kestrelpy.core import Broker, Delay, Lease, Queue
+from kestrelpy.core import AnyQueue, Broker, Delay, Lease
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.rests import Rests, rests_on
 
 
-def ended(queue: Queue, lsn: int) -> Rests:
+def ended(queue: AnyQueue, lsn: int) -> Rests:
     """Return what the end of a lease of this queue rests on; `lsn` is its record."""
     if queue.policy.confirms_synced:
         return rests_on(queue.log, lsn)
@@ -29,7 +29,7 @@ class LeaseEnd:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def queue(self, name: bytes) -> Queue | None:
+    def queue(self, name: bytes) -> AnyQueue | None:
         """Return the queue; None: there is none. Raise ServerError if its journal has failed."""
         queue = self._broker.queues.get(name)
         if queue is not None and queue.log.failure is not None:
@@ -37,19 +37,19 @@ class LeaseEnd:
         return queue
 
     @staticmethod
-    def named(queue: Queue | None, token: int, now_ms: int) -> Lease | None:
+    def named(queue: AnyQueue | None, token: int, now_ms: int) -> Lease | None:
         """Return the lease of this queue that the token names; None: there is none, or it is
         over."""
         return queue.reader.by_token.find(token, now_ms) if queue is not None else None
 
     @staticmethod
-    def confirm(queue: Queue, lease: Lease, now_ms: int) -> Rests:
+    def confirm(queue: AnyQueue, lease: Lease, now_ms: int) -> Rests:
         """End the lease: its item is done."""
         return ended(queue, queue.reader.confirm(lease, now_ms))
 
     @staticmethod
     def give_back(
-        queue: Queue, lease: Lease, now_ms: int, reason: bytes, delay: Delay | None = None
+        queue: AnyQueue, lease: Lease, now_ms: int, reason: bytes, delay: Delay | None = None
     ) -> Rests:
         """End the lease: its item is available again, at once or after the delay.
 
@@ -58,13 +58,13 @@ class LeaseEnd:
         return ended(queue, queue.reader.nack(lease, now_ms, reason, delay))
 
     @staticmethod
-    def bury(queue: Queue, lease: Lease, why: bytes, now_ms: int) -> Rests:
+    def bury(queue: AnyQueue, lease: Lease, why: bytes, now_ms: int) -> Rests:
         """End the lease: its item is a dead letter, for this reason."""
         return ended(queue, queue.reader.dead_letter(lease, now_ms, why))
 
     @staticmethod
     def revoke(
-        queue: Queue, lease: Lease, now_ms: int, reason: bytes, *, buries: bool = False
+        queue: AnyQueue, lease: Lease, now_ms: int, reason: bytes, *, buries: bool = False
     ) -> Rests:
         """End the lease in place of its holder: its item is available again, or a dead letter.
 
@@ -78,7 +78,7 @@ class LeaseEnd:
 
     @staticmethod
     def renew(
-        queue: Queue, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0
+        queue: AnyQueue, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0
     ) -> Rests:
         """Let the lease end `lease_ms` from now; raise ServerError if its record has no room.
 

@@ -7,7 +7,7 @@ One rule: no request overtakes a client that waits for the same items.
 
 from __future__ import annotations
 
-from kestrelpy.core import Broker, Holder, Lease, Queue, Subscription
+from kestrelpy.core import AnyQueue, Broker, Holder, Lease, Subscription
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.ports import Site
 from kestrelpy.operations.rests import Rests, rests_on
@@ -27,7 +27,7 @@ class Leasing:
         if self._site.mode == "quiescent":
             raise ServerError("quiescent: this server hands out nothing now")
 
-    def queue(self, name: bytes, *, by_token: bool) -> Queue | None:
+    def queue(self, name: bytes, *, by_token: bool) -> AnyQueue | None:
         """Return the queue; None: there is none. Raise ServerError if it can lease nothing."""
         queue = self._broker.queues.get(name)
         if queue is not None:
@@ -38,7 +38,7 @@ class Leasing:
         return queue
 
     @staticmethod
-    def check_room(queue: Queue) -> None:
+    def check_room(queue: AnyQueue) -> None:
         """Raise ServerError if the journal has no room for the record of a lease by token."""
         if queue.log.no_room:
             raise ServerError(queue.log.no_room)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from kestrelpy.core import Broker, Queue, TransferRequest
+from kestrelpy.core import AnyQueue, Broker, TransferRequest
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations.ports import Site
 
@@ -28,7 +28,7 @@ class Moving:
         self._broker = broker
         self._site = site
 
-    def source(self, name: bytes, target: bytes, *, is_child: bool) -> Queue | None:
+    def source(self, name: bytes, target: bytes, *, is_child: bool) -> AnyQueue | None:
         """Return the queue that items leave, if they may go to `target`; None: there is none.
 
         `is_child`: the target's name is that of a fan-out child. Raise Refused.
@@ -45,12 +45,12 @@ class Moving:
             queue.raise_failed()
         return queue
 
-    def move(self, queue: Queue, target: bytes, count: int, owner: object) -> TransferRequest:
+    def move(self, queue: AnyQueue, target: bytes, count: int, owner: object) -> TransferRequest:
         """Begin to move the next `count` ready items; `owner` is woken when it is over."""
         return self._begin(TransferRequest(queue, target, None, count, owner=owner))
 
     def redrive(
-        self, queue: Queue, target: bytes, ids: Iterable[int], owner: object
+        self, queue: AnyQueue, target: bytes, ids: Iterable[int], owner: object
     ) -> TransferRequest:
         """Begin to move these dead letters to another queue; `owner` is woken when it is over."""
         return self._begin(TransferRequest(queue, target, deque(ids), owner=owner))

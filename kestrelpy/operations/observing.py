@@ -14,7 +14,7 @@ from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from journal.store import Put
-from kestrelpy.core import DELAYED, LENT, READY, Browse, Queue
+from kestrelpy.core import DELAYED, LENT, READY, AnyQueue, Browse
 from kestrelpy.operations.ports import PAUSE
 from kestrelpy.operations.reading import PAGE_BYTES_MAX, LogReader, NoShape
 
@@ -54,7 +54,7 @@ class Look(NamedTuple):
     is_cut: bool
 
 
-def seen_of(queue: Queue, put: Put, unix_ms: int) -> Seen | None:
+def seen_of(queue: AnyQueue, put: Put, unix_ms: int) -> Seen | None:
     """Return the item of this put if it is ready, leased or delayed; None: it is done, dead, or
     past its expiry."""
     browse, id_ = Browse(queue), put[0]
@@ -72,7 +72,7 @@ class Observing:
 
     __slots__ = ("_queue", "_reader", "_sight", "_unix_ms")
 
-    def __init__(self, queue: Queue, reader: LogReader, sight: Sight, unix_ms: int) -> None:
+    def __init__(self, queue: AnyQueue, reader: LogReader, sight: Sight, unix_ms: int) -> None:
         self._queue = queue
         self._reader = reader
         self._sight = sight

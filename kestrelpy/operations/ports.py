@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from journal.files import Files
 from journal.store import Put
-from kestrelpy.core import Broker, Holder, Item, Log, Queue, Waiter
+from kestrelpy.core import AnyQueue, Broker, Holder, Item, Log, Queue, Waiter
 from kestrelpy.operations.actions import Actions
 from kestrelpy.operations.rests import Gate
 
@@ -112,11 +112,11 @@ class ItemReader(Protocol):
     Each generator yields nothing while a read is under way, and is resumed when that is over.
     """
 
-    def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
+    def item(self, queue: AnyQueue, id_: int) -> Generator[bytes, None, Item | None]:
         """Return the item; None if it cannot be read."""
 
-    def find(self, queue: Queue, id_: int) -> Generator[bytes, None, Put | None]:
+    def find(self, queue: AnyQueue, id_: int) -> Generator[bytes, None, Put | None]:
         """Return the put of the item; None if it is gone or cannot be read."""
 
-    def find_begin(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
+    def find_begin(self, queue: AnyQueue, since_ms: int) -> Generator[bytes, None, int]:
         """Return the marker of the first needed item that was stored at that time or later."""

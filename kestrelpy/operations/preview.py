@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from kestrelpy.core import Broker, Queue
+from kestrelpy.core import AnyQueue, Broker
 
 
 class Preview:
@@ -19,7 +19,7 @@ class Preview:
 
     __slots__ = ("_bytes_left", "_count_left", "_item_bytes", "_queue", "_target", "go", "refused")
 
-    def __init__(self, queue: Queue, broker: Broker, target: bytes | None) -> None:
+    def __init__(self, queue: AnyQueue, broker: Broker, target: bytes | None) -> None:
         self._queue = queue
         self._target = target.decode("ascii") if target is not None else ""
         self.go = 0
@@ -28,7 +28,7 @@ class Preview:
         if target is not None:
             self._know(broker.queues.get(target), broker, target)
 
-    def _know(self, there: Queue | None, broker: Broker, target: bytes) -> None:
+    def _know(self, there: AnyQueue | None, broker: Broker, target: bytes) -> None:
         """Take the limits of the target; a queue that is not there yet has those of its name."""
         policy = there.policy if there is not None else broker.policy_of(target, b"")
         self._item_bytes = policy.max_item_bytes

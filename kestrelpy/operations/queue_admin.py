@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Final, NamedTuple
 
-from kestrelpy.core import Admin, Broker, ChildQueue, Queue
+from kestrelpy.core import Admin, AnyQueue, Broker, Child, Queue
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations.ports import PAUSE, Site
 from kestrelpy.operations.rests import Rests
@@ -54,7 +54,7 @@ class QueueAdmin:
         queue = self._broker.queues.get(name)
         return Rests(queue.log, queue.flush(now_ms)) if queue is not None else None
 
-    def all_to_flush(self) -> list[Queue]:
+    def all_to_flush(self) -> list[AnyQueue]:
         """Return all queues, if all of them may be flushed; raise Refused."""
         if not self._site.allow_flush_all:
             raise ClientError("flush_all is not allowed on this server (allow_flush_all)")
@@ -65,7 +65,7 @@ class QueueAdmin:
                 queue.raise_failed()
         return queues
 
-    def to_sweep(self, name: bytes | None) -> list[Queue]:
+    def to_sweep(self, name: bytes | None) -> list[AnyQueue]:
         """Return the queue to be swept, if there is one; None: all queues. Raise Refused."""
         self.check_mode("removes")
         if name is None:
@@ -78,7 +78,7 @@ class QueueAdmin:
         return [queue]
 
     @staticmethod
-    def sweep(queues: Iterable[Queue], now_ms: int) -> Generator[bytes, None, int]:
+    def sweep(queues: Iterable[AnyQueue], now_ms: int) -> Generator[bytes, None, int]:
         """End the expired items of these queues; return how many."""
         count = 0
         for queue in queues:
@@ -98,7 +98,7 @@ class QueueAdmin:
         return Rests(queue.log, lsn) if queue is not None and lsn is not None else None
 
     def redrive(
-        self, queue: Queue, ids: deque[int], now_ms: int
+        self, queue: AnyQueue, ids: deque[int], now_ms: int
     ) -> Generator[bytes, None, tuple[int, Rests]]:
         """Put dead letters back to their own queue; return how many. Raise ServerError if there is
         no room for the first."""
@@ -133,8 +133,8 @@ class QueueAdmin:
         queue = self._broker.queues.get(name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
-        if isinstance(queue, ChildQueue):
-            return self._delete_child(queue, now_ms)
+        if queue is not None and queue.child is not None:
+            return self._delete_child(queue.files, queue.child, now_ms)
         deleted = self._broker.delete(name, now_ms)
         if deleted is None:
             return None
@@ -142,8 +142,8 @@ class QueueAdmin:
             return [Rests(deleted.log, deleted.log.lsn_appended)]
         return [Rests(self._site.files_gone(deleted), 1)]
 
-    def _delete_child(self, child: ChildQueue, now_ms: int) -> list[Rests]:
-        log, earlier = child.log, self._site.earlier_files_gone(child.parent)
+    def _delete_child(self, queue: Queue, child: Child, now_ms: int) -> list[Rests]:
+        log, earlier = queue.log, self._site.earlier_files_gone(queue)
         lsn = self._broker.remove_child(child, now_ms)
         self._broker.counters.queue_deletes += 1
         # Files of an earlier queue may have a child of the same name.
@@ -156,7 +156,7 @@ class QueueAdmin:
         if name in broker.aliases:
             raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
         declared = self._site.declaration(name, body)
-        queue = broker.queues.get(name)
+        queue = broker.with_log(name)
         if queue is None:
             queue = broker.create(name, now_ms, declared)
             lsn = queue.declare(declared, queue.policy, now_ms)
@@ -184,7 +184,7 @@ class QueueAdmin:
         if name in broker.aliases:
             raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
         declared = site.declaration(name, settings)
-        queue = broker.queues.get(name)
+        queue = broker.with_log(name)
         if queue is None:
             queue = broker.create(name, now_ms, declared)
             lsn = queue.declare(declared, queue.policy, now_ms, metadata)

@@ -23,7 +23,7 @@ from typing import Final
 from journal.files import Files, is_shortage
 from journal.format import Record
 from journal.store import Place, Put, RangeScan, ReadOne, Scanned, TimeSearch
-from kestrelpy.core import Browse, ChildStart, Item, JournalLog, Log, Queue, item_of, on_disk
+from kestrelpy.core import AnyQueue, Browse, ChildStart, Item, JournalLog, Log, item_of, on_disk
 from kestrelpy.errors import Unread
 from kestrelpy.operations.displaced_read import DISPLACED_MAX, DisplacedRead
 from kestrelpy.operations.ports import PAUSE, Client, Shape
@@ -160,7 +160,7 @@ class LogReader:
         return reading is not None and not reading.is_over
 
     @staticmethod
-    def must_wait(queue: Queue, after: int) -> bool:
+    def must_wait(queue: AnyQueue, after: int) -> bool:
         """True if the next page after this marker waits for a sync."""
         browse = Browse(queue)
         browse.ids = queue.readable
@@ -168,7 +168,7 @@ class LogReader:
         return first > 0 and not _is_stored(queue.log, first)
 
     def page(
-        self, queue: Queue, after: int, most: int, since_ms: int, shape: Shape
+        self, queue: AnyQueue, after: int, most: int, since_ms: int, shape: Shape
     ) -> Generator[bytes, None, tuple[Page, Browse] | None]:
         """Return the retained items after the marker; None: there is none.
 
@@ -197,7 +197,7 @@ class LogReader:
                 break
         return None
 
-    def find(self, queue: Queue, id_: int) -> Generator[bytes, None, Put | None]:
+    def find(self, queue: AnyQueue, id_: int) -> Generator[bytes, None, Put | None]:
         """Return the put of this item; None if it is gone or cannot be read."""
         log, browse = queue.log, Browse(queue)
         item, disk = browse.item(id_), on_disk(log)
@@ -218,7 +218,7 @@ class LogReader:
             place = found.place  # before it stand more confirms than one read passes over
         return None
 
-    def item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
+    def item(self, queue: AnyQueue, id_: int) -> Generator[bytes, None, Item | None]:
         """Return an item that only the log has, with all of its put; None if it cannot be read."""
         log = on_disk(queue.log)
         if log is None:
@@ -235,7 +235,7 @@ class LogReader:
         return None
 
     def _more(
-        self, queue: Queue, browse: Browse, first: int, page: Page, shape: Shape
+        self, queue: AnyQueue, browse: Browse, first: int, page: Page, shape: Shape
     ) -> Generator[bytes, None, int]:
         """Add the items from `first` on; return the marker up to which it looked."""
         log, wanted = queue.log, page.most - len(page.puts)
@@ -259,7 +259,7 @@ class LogReader:
     # -- reading ----------------------------------------------------------------------------
 
     def _read(
-        self, queue: Queue, browse: Browse, log: JournalLog, first: int, page: Page,
+        self, queue: AnyQueue, browse: Browse, log: JournalLog, first: int, page: Page,
         shape: Shape,
     ) -> Generator[bytes, None, int]:
         """Add the log's items from `first` on; return the marker up to which it looked.
@@ -305,7 +305,7 @@ class LogReader:
             return pairs[0][0] - 1  # rewritten or removed meanwhile: look again
         return job.seen if page.add(reading.displaced, reading.lines) else pairs[0][0] - 1
 
-    def search(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
+    def search(self, queue: AnyQueue, since_ms: int) -> Generator[bytes, None, int]:
         """Return the marker of the first item stored at this time or later."""
         log = on_disk(queue.log)
         if log is None:
@@ -318,13 +318,13 @@ class LogReader:
                 return reading.begin
         return 1
 
-    def find_begin(self, queue: Queue, since_ms: int) -> Generator[bytes, None, int]:
+    def find_begin(self, queue: AnyQueue, since_ms: int) -> Generator[bytes, None, int]:
         """Return the marker of the first needed item stored at that time or later; if there is
         none, the marker after the last stored one."""
         page, browse = Page(1, since_ms), Browse(queue)
         marker = yield from self.search(queue, since_ms)
         while not queue.deleted and on_disk(queue.log) is not None:
-            browse.ids = ChildStart(queue).offered()
+            browse.ids = ChildStart(queue.files).offered()
             first = browse.first(marker - 1)
             if not 0 < first <= queue.log.item_stored:
                 return first or marker

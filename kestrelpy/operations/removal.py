@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from journal.store import Put
-from kestrelpy.core import NO_KEY, Admin, Broker, Browse, Queue, Where
+from kestrelpy.core import NO_KEY, Admin, AnyQueue, Broker, Browse, Where
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.ports import ItemReader, Site
 from kestrelpy.operations.rests import Rests
@@ -31,13 +31,13 @@ class Removal:
 
     __slots__ = ("_clock", "_queue", "_reader")
 
-    def __init__(self, queue: Queue, reader: ItemReader, clock: Callable[[], int]) -> None:
+    def __init__(self, queue: AnyQueue, reader: ItemReader, clock: Callable[[], int]) -> None:
         self._queue = queue
         self._reader = reader
         self._clock = clock
 
     @staticmethod
-    def check(broker: Broker, site: Site, name: bytes) -> Queue | None:
+    def check(broker: Broker, site: Site, name: bytes) -> AnyQueue | None:
         """Return the queue, if items may be removed there; None: there is none. Raise Refused."""
         if site.mode != "up":
             raise ServerError(f"{site.mode}: this server removes nothing now")

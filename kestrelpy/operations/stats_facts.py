@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from kestrelpy.core import Broker, Browse, ChildQueue, Lease, Log, Queue, Running, Subscription
+from kestrelpy.core import AnyQueue, Broker, Browse, Lease, Log, Running, Subscription
 from kestrelpy.operations.ports import Site
 
 State = Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
@@ -145,22 +145,23 @@ def state_of(log: Log) -> State:
     return "ok"
 
 
-def queue_state(queue: Queue, now_ms: int) -> State:
+def queue_state(queue: AnyQueue, now_ms: int) -> State:
     """Return the state of a queue or a child."""
     state = state_of(queue.log)
     if state == "ok" and queue.reader.unread:
         state = "out_of_files"
-    if state == "ok" and isinstance(queue, ChildQueue) and queue.is_abandoned(now_ms):
+    child = queue.child
+    if state == "ok" and child is not None and child.is_abandoned(now_ms):
         state = "abandoned"
     return state
 
 
-def _reason(queue: Queue, now_ms: int) -> str:
+def _reason(queue: AnyQueue, now_ms: int) -> str:
     """Return why it is not ok."""
     log = queue.log
     text = str(log.failure) if log.failure is not None else log.no_room or queue.reader.unread
-    if not text and isinstance(queue, ChildQueue):
-        text = queue.why_abandoned(now_ms)
+    if not text and queue.child is not None:
+        text = queue.child.why_abandoned(now_ms)
     return text
 
 
@@ -194,7 +195,7 @@ def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> Ser
     )
 
 
-def queue_facts(queue: Queue, now_ms: int) -> QueueFacts:
+def queue_facts(queue: AnyQueue, now_ms: int) -> QueueFacts:
     """Return the facts of a queue or a child."""
     reader = queue.reader
     ready, keyed, counters = reader.ready, reader.key_gate, reader.counters
@@ -235,7 +236,7 @@ def queue_facts(queue: Queue, now_ms: int) -> QueueFacts:
     )
 
 
-def marker_facts(queue: Queue) -> MarkerFacts:
+def marker_facts(queue: AnyQueue) -> MarkerFacts:
     """Return the markers of a queue or a child."""
     latest = min(queue.last_number, queue.log.item_stored)
     first = Browse(queue).first(0)
@@ -249,7 +250,7 @@ def marker_facts(queue: Queue) -> MarkerFacts:
     )
 
 
-def lease_facts(queue: Queue, lease: Lease, now_ms: int) -> LeaseFacts:
+def lease_facts(queue: AnyQueue, lease: Lease, now_ms: int) -> LeaseFacts:
     """Return the facts of a lease of this queue."""
     item, unix_ms = lease.item, now_ms + queue.clock.offset_ms
     return LeaseFacts(

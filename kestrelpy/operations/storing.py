@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from journal.format import ItemHeader, Origin
-from kestrelpy.core import NO_KEY, Broker, Delay, Queue
+from kestrelpy.core import NO_KEY, AnyQueue, Broker, Delay
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations.children import Children
 from kestrelpy.operations.names import parent_of
@@ -60,7 +60,7 @@ class Storing:
         if self._site.mode != "up":
             raise ServerError(f"{self._site.mode}: this server stores nothing now")
 
-    def queue(self, name: bytes, terms: Terms, body: bytes, now_ms: int) -> Queue | None:
+    def queue(self, name: bytes, terms: Terms, body: bytes, now_ms: int) -> AnyQueue | None:
         """Return the queue, made if it is new; None: there is none, and the item needs a version
         of its key. Raise Refused for what its put would refuse, before there is a queue."""
         queue = self._broker.queues.get(name)
@@ -87,7 +87,7 @@ class Storing:
             )
 
     @staticmethod
-    def put(queue: Queue, body: bytes, terms: Terms, now_ms: int) -> int:
+    def put(queue: AnyQueue, body: bytes, terms: Terms, now_ms: int) -> int:
         """Store the item; return its record, or why it was not stored, as `Queue.put` does."""
         keys, key = queue.policy.keys, NO_KEY
         if terms.key or keys.rule is not None:

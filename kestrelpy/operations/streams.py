@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from kestrelpy.core import ANY_VERSION, NOT_FOUND, Broker, Browse, Item, Policy, Queue
+from kestrelpy.core import ANY_VERSION, NOT_FOUND, AnyQueue, Broker, Browse, Item, Policy
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations.names import parent_of
 from kestrelpy.operations.ports import PAUSE, Client, ItemReader, Site
@@ -46,7 +46,7 @@ class Appended(NamedTuple):
     rests: Rests | None
 
 
-def check_stream(queue: Queue, key: tuple[bytes, ...], needs_items: str = "") -> bytes:
+def check_stream(queue: AnyQueue, key: tuple[bytes, ...], needs_items: str = "") -> bytes:
     """Return the canonical key; raise ClientError if it is not valid for this queue, or the queue
     does not retain the earlier items that the option `needs_items` asks for."""
     canonical = queue.policy.keys.key_of(queue.name, key, b"")
@@ -68,11 +68,11 @@ class StreamWalk:
         self._client = client
         self._reader = reader
 
-    def version(self, queue: Queue, key: bytes) -> int:
+    def version(self, queue: AnyQueue, key: bytes) -> int:
         """Return the version of the key; 0: nothing was written under it."""
         return queue.dedupe.versions.of(key, queue.policy, self._unix_ms(queue)).version
 
-    def at(self, queue: Queue, key: bytes, version: int) -> Generator[bytes, None, Item | None]:
+    def at(self, queue: AnyQueue, key: bytes, version: int) -> Generator[bytes, None, Item | None]:
         """Return the item that made this version of the key; None: it is not there."""
         written = queue.dedupe.versions.of(key, queue.policy, self._unix_ms(queue))
         if not 0 < version <= written.version:
@@ -81,7 +81,7 @@ class StreamWalk:
         return (yield from self._item(queue, id_)) if id_ else None
 
     def page(
-        self, queue: Queue, key: bytes, first: int, most: int
+        self, queue: AnyQueue, key: bytes, first: int, most: int
     ) -> Generator[bytes, None, Written]:
         """Return up to `most` items from this version on, as far as they are retained.
 
@@ -107,7 +107,7 @@ class StreamWalk:
         shown = [(version, item) for version, item in found if self.is_shown(queue, item)]
         return Written(written.version, shown)
 
-    def is_shown(self, queue: Queue, item: Item) -> bool:
+    def is_shown(self, queue: AnyQueue, item: Item) -> bool:
         """True if the item is readable at this moment."""
         browse = Browse(queue)
         return (
@@ -116,10 +116,10 @@ class StreamWalk:
             and not browse.has_expired(item.id, item.expires_ms, self._unix_ms(queue))
         )
 
-    def _unix_ms(self, queue: Queue) -> int:
+    def _unix_ms(self, queue: AnyQueue) -> int:
         return self._client.last_command_ms + queue.clock.offset_ms
 
-    def _back(self, queue: Queue, id_: int, steps: int) -> Generator[bytes, None, int]:
+    def _back(self, queue: AnyQueue, id_: int, steps: int) -> Generator[bytes, None, int]:
         """Return the id of the item `steps` versions before this one; 0: it is not known."""
         for step in range(1, steps + 1):
             if step % _STEPS_AT_ONCE == 0:
@@ -130,7 +130,7 @@ class StreamWalk:
             id_ = item.header.previous
         return id_
 
-    def _item(self, queue: Queue, id_: int) -> Generator[bytes, None, Item | None]:
+    def _item(self, queue: AnyQueue, id_: int) -> Generator[bytes, None, Item | None]:
         browse = Browse(queue)
         if queue.deleted or not browse.has(id_):
             return None
@@ -196,7 +196,7 @@ class StreamStore:
             raise ClientError(f"{word} is a child: the streams are its parent's, name that instead")
 
     @staticmethod
-    def _check(queue: Queue | None, policy: Policy, name: bytes, body: bytes) -> None:
+    def _check(queue: AnyQueue | None, policy: Policy, name: bytes, body: bytes) -> None:
         """Raise Refused for what the put would refuse, before anything is declared."""
         if queue is not None and (queue.log.failure is not None or queue.log.no_room):
             queue.refuse_put(len(body))
@@ -207,7 +207,7 @@ class StreamStore:
             word = name.decode("ascii")
             raise ClientError(f"{word} is fanout_only and has no children: it stores no stream")
 
-    def _is_to_retain(self, queue: Queue | None, policy: Policy, name: bytes) -> bool:
+    def _is_to_retain(self, queue: AnyQueue | None, policy: Policy, name: bytes) -> bool:
         """True if neither the file nor a client has said how long this queue retains items."""
         if policy.retains or not policy.durable or (queue is not None and queue.declared):
             return False
@@ -215,9 +215,9 @@ class StreamStore:
         return sources["retain"] == "default"
 
     def _retained(
-        self, queue: Queue | None, policy: Policy, name: bytes, terms: Terms, key: bytes,
+        self, queue: AnyQueue | None, policy: Policy, name: bytes, terms: Terms, key: bytes,
         now_ms: int,
-    ) -> Queue | None:  # fmt: skip
+    ) -> AnyQueue | None:  # fmt: skip
         """Declare that the queue retains its items for good, unless the put will be refused; return
         the queue."""
         if queue is not None:

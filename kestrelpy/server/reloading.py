@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kestrelpy.config import Config, ConfigError
-from kestrelpy.core import Broker, Policy, Queue
+from kestrelpy.core import AnyQueue, Broker, Policy, Queue
 from kestrelpy.server.policies import Policies, policy_in
 
 # Queues and children per turn: 3 to 5 ms of work.
@@ -29,7 +29,7 @@ LATE_MAX: Final = 100
 class _Known(NamedTuple):
     """A queue as the check saw it, and its policy under the new configuration."""
 
-    queue: Queue
+    queue: AnyQueue
     declared: bytes
     policy: Policy
 
@@ -100,7 +100,7 @@ class Reload:
         """The queues for which it could not be put in force, each with the error."""
         return self._enforcement.failed if self._enforcement is not None else {}
 
-    def _late(self) -> list[tuple[Queue, bytes]]:
+    def _late(self) -> list[tuple[AnyQueue, bytes]]:
         """Return the queues that have changed since the check, each with its declared settings."""
         known, late = self._known, []
         for name, queue in self._broker.queues.items():
@@ -109,7 +109,7 @@ class Reload:
                 late.append((queue, queue.declared))
         return late
 
-    def _check(self, some: list[tuple[Queue, bytes]]) -> None:
+    def _check(self, some: list[tuple[AnyQueue, bytes]]) -> None:
         policies, config = self._policies, self.config
         for queue, declared in some:
             policy = policy_in(config, queue.name, declared)
@@ -130,7 +130,7 @@ class Enforcement:
         self._policies = policies
         self._broker = broker
         self._known = known or {}
-        self._queues: deque[Queue] = deque(broker.queues.values())
+        self._queues: deque[AnyQueue] = deque(broker.queues.values())
         self._children: deque[tuple[Queue, bytes]] = deque()  # to be created
         self.failed: dict[bytes, Exception] = {}  # by queue or child
 
@@ -138,23 +138,21 @@ class Enforcement:
         """Take that many steps; return True when none is left. A failure of one queue stops no
         other."""
         for _ in range(steps):
-            if self._children:
-                queue, name = self._children.popleft()
-            elif self._queues:
-                queue = self._queues.popleft()
-                name = queue.name
-            else:
+            if not (self._children or self._queues):
                 return True
             try:
-                if name == queue.name:
-                    self._enforce(queue, now_ms)
+                if self._children:
+                    parent, name = self._children.popleft()
+                    self._broker.mention_wanted(parent, name, now_ms)
                 else:
-                    self._broker.mention_wanted(queue, name, now_ms)
+                    queue = self._queues.popleft()
+                    name = queue.name
+                    self._enforce(queue, now_ms)
             except Exception as error:
                 self.failed[name] = error
         return not (self._children or self._queues)
 
-    def _enforce(self, queue: Queue, now_ms: int) -> None:
+    def _enforce(self, queue: AnyQueue, now_ms: int) -> None:
         broker, name = self._broker, queue.name
         if broker.queues.get(name) is not queue:
             return  # deleted since
@@ -164,9 +162,9 @@ class Enforcement:
         else:
             policy = self._policies.of(name, queue.declared)
         queue.set_policy(policy, now_ms)
-        if not queue.is_child:
-            queue.fanout.set_passing(policy.fanout_only, now_ms)
-            self._children += ((queue, child) for child in broker.wanted(queue))
+        if queue.child is None:
+            queue.files.fanout.set_passing(policy.fanout_only, now_ms)
+            self._children += ((queue.files, child) for child in broker.wanted(queue.files))
 
 
 def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:

@@ -136,32 +136,24 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         CORE,
     ),
     Fault(
-        "retained: a number that was given to a set on a child counts as kept",
-        "kestrelpy/core/queue/child_queue.py",
-        "            parent.retained.skip(number - 1)\n",
-        "            pass\n",
-        CHILDREN,
-    ),
-    Fault(
         "a set on a child alone is not in its total",
         "kestrelpy/core/queue/child_queue.py",
-        "        self.child.total_items += 1\n",
+        "        child.total_items += 1\n",
         "",
         CHILDREN,
     ),
     Fault(
         "a deleted queue stays for the sake of a child that was flushed",
-        "kestrelpy/core/queue/child_queue.py",
-        "        lsn = super().flush(now_ms)\n"
-        "        self.note_less()\n",
-        "        lsn = super().flush(now_ms)\n",
+        "kestrelpy/core/fanout/child.py",
+        "        super()._apply_flushed(spared, last_id, live_bytes)\n        self._note_less()\n",
+        "        super()._apply_flushed(spared, last_id, live_bytes)\n",
         CHILDREN,
     ),
     Fault(
         "a deleted child is still given each item",
         "kestrelpy/core/registry/lifecycle.py",
-        "        child_queue.parent.eager.remove(child)\n",
-        "        pass\n",
+        "            child_queue.files.eager.remove(child)\n",
+        "            pass\n",
         CHILDREN,
     ),
     Fault(

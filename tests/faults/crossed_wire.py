@@ -215,7 +215,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload that shortens the life of a child's items is not seen while it is idle",
         "kestrelpy/core/queue/child_queue.py",
-        "            self.parent.idle_sweep.know_nothing()  # it holds for items not yet "
+        "            idle_sweep.know_nothing()  # it holds for items not yet "
         "looked at as well\n",
         "            pass\n",
         RELOADS,
@@ -223,7 +223,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a child that is bounded by a reload is not given each item",
         "kestrelpy/core/queue/child_queue.py",
-        "        self.watch()\n"
+        "        child.follow()\n"
         "        if child.waiters:",
         "        if child.waiters:",
         RELOADS,
@@ -231,7 +231,7 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a reload of fanout_only holds from the next start",
         "kestrelpy/server/reloading.py",
-        "            queue.fanout.set_passing(policy.fanout_only, now_ms)\n",
+        "            queue.files.fanout.set_passing(policy.fanout_only, now_ms)\n",
         "",
         RELOADS,
     ),

@@ -20,8 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from journal.format.folder import parse_folder_name
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.child_queue import AnyQueue, ChildQueue
 from kestrelpy.core.subscription.subscription import Subscription
 from tests.model.deleting_model import Books, End, Event, Line, Place, Stand, family_of
 from tests.support.end_of_life import end
@@ -413,8 +412,9 @@ class DeletingMachine(RuleBasedStateMachine):
         queues = self.town.broker.queues
         for name in {to, CONFIGURED}:
             queue = queues.get(name.encode())
-            is_made = queue is not None and queue.is_child and not queue.parent.is_tombstone
-            if is_made and (name == to or queue.child.floor < queue.parent.last_number):
+            if queue is None or queue.child is None or queue.files.is_tombstone:
+                continue
+            if name == to or queue.child.floor < queue.files.last_number:
                 self.books.children.add(self._line(name))
 
     def look(self, end: End) -> None:
@@ -476,9 +476,9 @@ def _is_over(said: bytes) -> None:
     assert said.startswith(OVER), said
 
 
-def line_of(queue: Queue) -> Line:
+def line_of(queue: AnyQueue) -> Line:
     """Of a queue or child."""
-    number = queue.child.number if queue.is_child else 0
+    number = queue.child.number if queue.child is not None else 0
     return Line(queue.name.decode(), queue.generation, number)
 
 

@@ -11,9 +11,6 @@ import pytest
 
 # Modules on the path of a set or a take that are not compiled.
 WHY_PURE: Final = {
-    "kestrelpy/core/queue/queue.py": "ChildQueue puts properties in the place of its attributes",
-    "kestrelpy/core/queue/state.py": "ChildQueue puts properties in the place of its attributes",
-    "kestrelpy/core/queue/child_queue.py": "it is a Queue, which stays pure",
     "kestrelpy/server/clock.py": "tests put other clocks in its place",
 }
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.admin import Admin
-from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.queue.child_queue import AnyQueue, ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.subscription import Subscription
 from tests.support.at_rest import files_left, left_over
@@ -91,14 +91,14 @@ def empty(stage: ServerHarness) -> None:
     raise AssertionError(f"never fetched: {left}, moving: {_is_moving(stage.broker)}")
 
 
-def _every(broker: Broker) -> list[Queue]:
+def _every(broker: Broker) -> list[AnyQueue]:
     """Queues and children, those of deleted ones too."""
     tombstones = (each for queue in broker.tombstones for each in ChildQueue.all_of(queue))
     return [*broker.queues.values(), *tombstones]
 
 
-def _holds(queue: Queue) -> bool:
-    return bool(queue.reader.live or queue.reader.leases or queue.origins)
+def _holds(queue: AnyQueue) -> bool:
+    return bool(queue.reader.live or queue.reader.leases or queue.files.origins)
 
 
 def _is_moving(broker: Broker) -> bool:

@@ -160,9 +160,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.queue.due_items.DueItems": {},
     "core.queue.fanout.FanOut": {},
     "core.queue.retention.Retention": {},
-    "core.queue.queue.Queue": {"_complained_ms": CLOCK},
+    "core.queue.queue.Queue": {},
     "core.queue.state.QueueState": {
-        "name server_id generation own_number": NAME,
+        "name server_id generation": NAME,
         "declared passes_on is_tombstone": SETTING,
         "children eager": INSIDE,
         "watermarks": "one time for each schedule",
@@ -174,6 +174,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.subscription.subscription.Subscription": {},
     "core.subscription.state.SubscriptionState": {
         "name number": NAME,
+        "_complained_ms": CLOCK,
         "paused": SETTING,
         "tokens_lsn _next_token _tokens_below": NUMBER,
     },

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from journal.format import ReaderState
+from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout.unseen import Digest, Unseen, disk_refs_of
 from kestrelpy.core.index import Delay, Holder, Lease, Memory
@@ -26,6 +27,8 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription import Needs, Placed, Subscription
 from kestrelpy.core.timers import NEVER_MS, Alarm
 
+# The log names a child after this time in which no client asked it for an item.
+ABANDONED_MS: Final = 24 * 60 * 60 * 1000
 _LAST: Final = 1 << 63  # no item has this number
 
 
@@ -38,6 +41,7 @@ class Parent(Needs, Protocol):
     alarm: Alarm[Any]
     memory: Memory
     unseen: Unseen | None
+    eager: list[Child]
     is_tombstone: bool
     put_bytes: int
 
@@ -115,6 +119,33 @@ class Child(Subscription):
         if not self.counters.opened:
             self.parent.count_anew()  # it is at work from now on
         return super().open(holder, now_ms, dead, lease_ms, grace_ms)
+
+    def follow(self) -> None:
+        eager = self.parent.eager
+        if self.wants_each and self not in eager:
+            self.catch_up()
+            eager.append(self)
+
+    # -- clients that ask for nothing --------------------------------------------------------
+
+    def is_abandoned(self, now_ms: int) -> bool:
+        """True if the child has items, and no client asked for one for a day.
+
+        The day begins anew at a start.
+        """
+        if now_ms - self.asked_ms < ABANDONED_MS:
+            return False
+        self.catch_up()
+        return bool(self.ready.count or self.delays.count) and not self.leases
+
+    def why_abandoned(self, now_ms: int) -> str:
+        """Return the line for the log about an abandoned child."""
+        self.catch_up()
+        hours = (now_ms - self.asked_ms) // 3_600_000
+        return (
+            f"nobody asked for {hours} hours, and {self.ready.count} items wait: read them, "
+            f"or delete {self.name.decode('ascii')}"
+        )
 
     # -- items put for all ------------------------------------------------------------------
 
@@ -225,6 +256,17 @@ class Child(Subscription):
 
     def _apply_done(self, id_: int, body_bytes: int) -> None:
         super()._apply_done(id_, body_bytes)
+        self._note_less()
+
+    def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
+        super()._apply_flushed(spared, last_id, live_bytes)
+        self._note_less()
+
+    def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
+        super()._apply_upto(marker, stay, live_bytes)
+        self._note_less()
+
+    def _note_less(self) -> None:
         if not self.live.count and self.parent.is_tombstone:
             self.alarm.need(0)  # the child goes with its last item
 

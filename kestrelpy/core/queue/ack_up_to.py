@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 
 from journal.sets import IdSet
 from kestrelpy.core.log import records
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.child_queue import AnyQueue
 from kestrelpy.core.subscription import Subscription
 from kestrelpy.errors import ClientError
 
@@ -35,7 +35,7 @@ class AckUpTo:
 
     __slots__ = ("_at", "_marker", "_passed", "_queue", "is_over", "lsn")
 
-    def __init__(self, queue: Queue, marker: int) -> None:
+    def __init__(self, queue: AnyQueue, marker: int) -> None:
         """Raise ClientError beyond the latest number, ServerError when the journal has failed."""
         if queue.log.failure is not None:
             queue.raise_failed()
@@ -100,8 +100,7 @@ class AckUpTo:
         spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}
         unix_ms = now_ms + reader.clock.offset_ms
         draft = records.confirmed_up_to(marker, spared, reader.live_bytes, unix_ms)
-        lsn = reader.log.append_recounted(reader.own(draft), queue.needed_now)
-        queue.note_less()
+        lsn = reader.log.append_recounted(reader.own(draft), queue.files.needed_now)
         if reader.waiters:
             reader.serve(now_ms)  # a key, or a lease, may be free
         return lsn

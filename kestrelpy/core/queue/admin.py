@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log import records
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.child_queue import AnyQueue
 from kestrelpy.core.subscription import Where
 from kestrelpy.errors import ServerError
 
@@ -24,7 +24,7 @@ class Admin:
 
     __slots__ = ("_queue",)
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: AnyQueue) -> None:
         self._queue = queue
 
     def pause(self, paused: bool, now_ms: int) -> int:
@@ -101,7 +101,7 @@ class Admin:
         if reader.where(id_) is not Where.DEAD:
             return None
         death = reader.dead.deaths[id_]
-        place, item = self._queue.fanout.take_place(), reader.dead.at(id_)
+        place, item = self._queue.take_place(), reader.dead.at(id_)
         reader.dead.forget(id_, False)
         unix_ms = now_ms + reader.clock.offset_ms
         lsn = reader.append(records.redriven(id_, place, unix_ms))

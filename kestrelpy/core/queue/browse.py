@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from kestrelpy.core.item import Item
-from kestrelpy.core.queue.queue import Queue
+from kestrelpy.core.queue.child_queue import AnyQueue
 from kestrelpy.core.subscription import Subscription, Where
 
 # Ids that one `range_scan` looks through for each item that it may return.
@@ -31,7 +31,7 @@ class Browse:
 
     __slots__ = ("_reader", "ids")
 
-    def __init__(self, queue: Queue, reader: Subscription | None = None) -> None:
+    def __init__(self, queue: AnyQueue, reader: Subscription | None = None) -> None:
         self._reader = reader or queue.reader
         self.ids = queue.readable
 

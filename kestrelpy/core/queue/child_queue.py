@@ -4,7 +4,7 @@
     get orders+audit   this child's ready list
 
 A child has its own name, policy and ready list; numbers, generation, clock and log are its
-parent's.
+parent's. The two kinds of queues that a name may stand for are `AnyQueue`.
 
 One rule: what a queue does to its own subscription, a child queue does to the child's alone.
 """
@@ -12,61 +12,42 @@ One rule: what a queue does to its own subscription, a child queue does to the c
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, NoReturn, TypeAlias
 
-from journal.format import Checkpoint, Origin
+from journal.format import ItemHeader, Watermark
 from journal.sets import IdSet
-from journal.store import State
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout import Child, Unseen
-from kestrelpy.core.index import UNLIMITED
-from kestrelpy.core.log import Log
+from kestrelpy.core.index import UNLIMITED, Delay
+from kestrelpy.core.item import Item
+from kestrelpy.core.key_rule import NO_KEY, KeySettings
+from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
-from kestrelpy.core.queue.fanout import FanOut
-from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.subscription import AT_ONCE_MS, Subscription
-
-# The log names a child after this time in which no client asked it for an item.
-ABANDONED_MS: Final = 24 * 60 * 60 * 1000
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
+from kestrelpy.core.subscription import Subscription
+from kestrelpy.errors import ClientError
 
 
-class ChildQueue(Queue):
-    """A child as a queue. `parent` is the queue whose log it reads, `child` its subscription as it
+class ChildQueue:
+    """A child as a queue. `files` is the queue whose log it reads, `child` its subscription as it
     is.
 
     `reader` is the same subscription after it has caught up: calls that look at items use that.
     """
 
-    __slots__ = ("child", "parent")
+    __slots__ = ("child", "deleted", "files")
 
-    def __init__(self, parent: Queue, child: Child) -> None:
-        # This does not call `Queue.__init__`: a child has no log of its own.
-        self.parent = parent
+    # A child has no children, retains nothing for observers, and is nothing without its parent.
+    children: Final[dict[bytes, Child]] = {}
+    retained: Final = None
+    passes_on: Final = False
+    takes_runs: Final = False
+
+    def __init__(self, queue: Queue, child: Child) -> None:
+        self.files = queue
         self.child = child
-        self.name = child.name
-        self.own_number = child.number
-        self.policy = parent.policy
-        self.clock = parent.clock
-        self.alarm = parent.alarm
-        self.memory = parent.memory
-        self.created_ms = parent.created_ms
         self.deleted = False
-        self.deleted_lsn = 0
-        self.is_gone = False
-        self.stays = False
-        self.is_tombstone = False
-        self.passes_on = False
-        self.children = {}
-        self.eager = []
-        self.unseen = None
-        self.watermarks = {}
-        self.put_bytes = 0
-        self.retained = None
-        self.readers_named = 0
-        self.idle_sweep = parent.idle_sweep
-        self.fanout = FanOut(self, parent.idle_sweep)
-        self.reserve = parent.reserve
-        self._complained_ms = parent._complained_ms
 
     @classmethod
     def named(cls, queue: Queue, number: int, part: bytes, floor: int) -> ChildQueue:
@@ -94,180 +75,175 @@ class ChildQueue(Queue):
         """Return the children of a queue, each as a queue."""
         return [cls.of(child) for child in queue.children.values()]
 
-    @property
-    def is_child(self) -> bool:
-        return True
-
-    @property
-    def files(self) -> Queue:
-        """The queue whose journal has its items."""
-        return self.parent
+    # -- facts ------------------------------------------------------------------------------
 
     @property
     def reader(self) -> Subscription:
         self.child.catch_up()
         return self.child
 
-    @reader.setter
-    def reader(self, reader: Subscription) -> None:
-        raise AttributeError("a child's line is always its own")
+    @property
+    def name(self) -> bytes:
+        return self.child.name
 
     @property
-    def log(self) -> Log:
-        return self.child.log
-
-    @log.setter
-    def log(self, log: Log) -> None:
-        raise AttributeError("a child writes into its parent's log")
-
-    @property
-    def next_number(self) -> int:
-        return self.parent.next_number
-
-    @next_number.setter
-    def next_number(self, number: int) -> None:
-        parent = self.parent
-        parent.fanout.pass_number(number - 1)
-        if parent.retained is not None:  # observers of the parent do not see items put here
-            parent.retained.skip(number - 1)
-        parent.next_number = number
-        self.child.catch_up()
+    def policy(self) -> Policy:
+        return self.child.policy
 
     @property
     def total_items(self) -> int:
         self.child.catch_up()
         return self.child.total_items
 
-    @total_items.setter
-    def total_items(self, count: int) -> None:
-        self.child.total_items = count
+    @property
+    def readable(self) -> IdSet:
+        return self.reader.live
 
     @property
-    def generation(self) -> int:
-        return self.parent.generation
-
-    @generation.setter
-    def generation(self, generation: int) -> None:
-        raise AttributeError("a child's generation is its parent's")
+    def is_going(self) -> bool:
+        return self.deleted
 
     @property
-    def declared(self) -> bytes:
-        return self.parent.declared
-
-    @declared.setter
-    def declared(self, declared: bytes) -> None:
-        raise AttributeError("what is declared for a queue holds for its children")
+    def log(self) -> Log:
+        return self.files.log
 
     @property
-    def metadata(self) -> bytes:
-        return self.parent.metadata
-
-    @metadata.setter
-    def metadata(self, metadata: bytes) -> None:
-        raise AttributeError("metadata are the parent's")
-
-    @property
-    def server_id(self) -> bytes:
-        return self.parent.server_id
-
-    @server_id.setter
-    def server_id(self, server_id: bytes) -> None:
-        raise AttributeError("a child is on its parent's server")
-
-    @property
-    def origins(self) -> dict[int, Origin]:
-        return self.parent.origins
-
-    @origins.setter
-    def origins(self, origins: dict[int, Origin]) -> None:
-        raise AttributeError("origins are the parent's to know")
+    def clock(self) -> ClockOffset:
+        return self.files.clock
 
     @property
     def dedupe(self) -> DedupeWindow:
-        return self.parent.dedupe
+        return self.files.dedupe
 
-    @dedupe.setter
-    def dedupe(self, dedupe: DedupeWindow) -> None:
-        raise AttributeError("ids and versions are the parent's to remember")
+    @property
+    def declared(self) -> bytes:
+        return self.files.declared
+
+    @property
+    def metadata(self) -> bytes:
+        return self.files.metadata
+
+    @property
+    def generation(self) -> int:
+        return self.files.generation
+
+    @property
+    def next_number(self) -> int:
+        return self.files.next_number
+
+    @property
+    def last_number(self) -> int:
+        return self.files.last_number
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def put(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        nominal: Watermark | None = None, delay: Delay | None = None,
+        header: ItemHeader | None = None, expects: int | None = None,
+    ) -> int:  # fmt: skip
+        """Store an item for this child alone, as `Queue.put` does for all.
+
+        It is no version of its key. Raise ClientError for an id and for a version.
+        """
+        queue, child, log, size = self.files, self.child, self.log, len(body)
+        if log.failure is not None or log.no_room or size > child.policy.max_item_bytes:
+            child.refuse_put(size)
+        unix_ms = now_ms + queue.clock.offset_ms
+        expires_ms = child.expiry(expires_ms, delay, unix_ms)
+        if expects is not None or (header is not None and header.id):
+            raise ClientError(
+                f"{self.name.decode('ascii')} is a child: ids and versions are its parent's, name "
+                "that instead"
+            )
+        if child.policy.bounded and not child.make_room(size, now_ms):
+            return NOT_STORED
+        if delay is not None and delay.due_ms(unix_ms) <= unix_ms:
+            delay = None
+        number = self.take_place()
+        marker = number if delay is None else 0
+        item = Item(number, marker, body, flags, unix_ms, expires_ms, 0, key, header)
+        child._apply_put(number, size)
+        child.total_items += 1
+        if delay is not None:
+            child.markers.hide(number)
+        due_ms = delay.due_ms(unix_ms) if delay is not None else 0
+        item.lsn = child.append(records.put(item, due_ms, nominal))
+        if nominal is not None:
+            queue._apply_nominal(nominal)
+            log.stand(nominal.draft(unix_ms), item.lsn)
+        if item.origin is not None:
+            queue.open_origin(item, item.origin)
+        if delay is not None:
+            child.delay(item, delay, now_ms)
+        else:
+            child.ready_line.add(item)
+            if child.waiters.count:
+                child.serve(now_ms)
+        return item.lsn
+
+    def add(
+        self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
+        delay: Delay | None = None, header: ItemHeader | None = None,
+    ) -> int:  # fmt: skip
+        """Store an item if none is ready, delayed or leased; an unreadable item counts as one."""
+        if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
+            self.refuse_put(len(body))
+        if self.reader.holds_any(now_ms):
+            return NOT_STORED
+        return self.put(body, flags, expires_ms, now_ms, key, delay=delay, header=header)
+
+    def raise_failed(self) -> NoReturn:
+        """Raise ServerError: the journal has failed."""
+        self.child.raise_failed()
+
+    def refuse_put(self, size: int) -> NoReturn:
+        """Raise the error that says why nothing of this size is stored now."""
+        self.child.refuse_put(size)
+
+    def take_place(self) -> int:
+        """Return the next number, as the place of an item that becomes available here alone."""
+        place = self.files.take_place()
+        self.child.catch_up()
+        return place
+
+    # -- the whole child --------------------------------------------------------------------
 
     def set_policy(self, policy: Policy, now_ms: int) -> None:
         """Apply other limits and rules from now on; the settings of the log stay the parent's."""
-        before, child, of = self.policy, self.child, self.parent.policy
+        child, of, idle_sweep = self.child, self.files.policy, self.files.idle_sweep
+        before = child.policy
         policy = replace(policy, keys=of.keys, sync_ms=of.sync_ms, durable=of.durable)
         child.key_gate.keys.matches_any = policy.keys.matches_any
-        self.policy = child.policy = policy
+        child.policy = policy
         in_memory = child.log.read_ahead is None
         child.residency.limit(UNLIMITED if in_memory else policy.max_memory_bytes)
         if (before.expire_to, before.dead_letter_to) != (policy.expire_to, policy.dead_letter_to):
             child.outbox.send_on(child.dead.deaths)
         if before.max_age_ms != policy.max_age_ms:
-            self.parent.idle_sweep.know_nothing()  # it holds for items not yet looked at as well
-        self.parent.idle_sweep.know(policy.max_age_ms)
-        self.watch()
+            idle_sweep.know_nothing()  # it holds for items not yet looked at as well
+        idle_sweep.know(policy.max_age_ms)
+        child.follow()
         if child.waiters:
             self.reader.serve(now_ms)
 
+    def set_keys(self, keys: KeySettings) -> None:
+        """Apply other rules for keys from now on; there are no items."""
+        self.reader.set_keys(keys)
+
     def flush(self, now_ms: int) -> int:
-        lsn = super().flush(now_ms)
-        self.note_less()
-        return lsn
+        """Remove everything ready or delayed; return the record to wait for.
 
-    def note_less(self) -> None:
-        if self.parent.is_tombstone:
-            self.alarm.need(AT_ONCE_MS)
-
-    def needed_now(self) -> IdSet:
-        return self.parent.needed_now()
-
-    def watch(self) -> None:
-        """Give the child each item as it comes from now on, if its waiters or limits need that."""
-        child, eager = self.child, self.parent.eager
-        if child.wants_each and child not in eager:
-            child.catch_up()
-            eager.append(child)
+        Raise ServerError when the journal has failed.
+        """
+        if self.log.failure is not None:
+            self.raise_failed()
+        return self.reader.flush(self.last_number, now_ms)
 
     def release(self, id_: int, size: int, now_ms: int) -> int:
-        return self.parent.due.release_shared(self.child, id_, size, now_ms)
+        """Make a delayed item available; return the record to wait for."""
+        return self.files.due.release_shared(self.child, id_, size, now_ms)
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.reader.live or self.child.waiters)
 
-    def is_too_old(self, now_ms: int) -> bool:
-        """Return False: a child stays until a client deletes it, so that it misses no item."""
-        return False
-
-    def is_abandoned(self, now_ms: int) -> bool:
-        """True if the child has items, and no client asked for one for a day.
-
-        The day begins anew at a start.
-        """
-        if now_ms - self.child.asked_ms < ABANDONED_MS:
-            return False
-        reader = self.reader
-        return bool(reader.ready.count or reader.delays.count) and not reader.leases
-
-    def why_abandoned(self, now_ms: int) -> str:
-        """Return the line for the log about an abandoned child."""
-        hours = (now_ms - self.child.asked_ms) // 3_600_000
-        return (
-            f"nobody asked for {hours} hours, and {self.reader.ready.count} items wait: read them, "
-            f"or delete {self.name.decode('ascii')}"
-        )
-
-    def checkpoint(self) -> Checkpoint:
-        return self.parent.checkpoint()
-
-    def state(self) -> State:
-        return self.parent.state()
-
-    def _apply_put(self, id_: int, body_bytes: int) -> None:
-        self.next_number = id_ + 1
-        self.child._apply_put(id_, body_bytes)
-        self.child.total_items += 1
-
-    def _apply_opened(self, id_: int, origin: Origin) -> None:
-        self.parent._apply_opened(id_, origin)
-
-    def _apply_settled(self, id_: int) -> None:
-        self.parent._apply_settled(id_)
+# A queue by its name.
+AnyQueue: TypeAlias = Queue | ChildQueue

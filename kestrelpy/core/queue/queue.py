@@ -41,7 +41,7 @@ from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import Placed
 from kestrelpy.core.timers import Timers
-from kestrelpy.errors import ClientError, ItemRefused, ServerError
+from kestrelpy.errors import ServerError
 
 # `put` returns one of these, and no record, when it stores nothing: there is no room, the id was
 # seen before, the key has another version, or none.
@@ -52,14 +52,13 @@ NOT_FOUND: Final = -4
 # A put that expects this is stored if its key has any version.
 ANY_VERSION: Final = -1
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
-_COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
 _AGE_CHECK_MS_MAX: Final = 60_000
 
 
 class Queue(QueueState):
-    """A queue, by its name."""
+    """A queue with a log of its own."""
 
-    __slots__ = ("_complained_ms", "due", "fanout", "idle_sweep", "reserve", "retention")
+    __slots__ = ("due", "fanout", "idle_sweep", "reserve", "retention")
 
     def __init__(
         self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
@@ -76,7 +75,6 @@ class Queue(QueueState):
         self.due = DueItems(self, self.fanout, self.idle_sweep, self.is_needed)
         self.retention = Retention(self)
         self.reserve = RecordReserve(self)
-        self._complained_ms = -_COMPLAINT_MS
 
     # -- storing ----------------------------------------------------------------------------
 
@@ -97,11 +95,8 @@ class Queue(QueueState):
         log, policy, size, unix_ms = self.log, self.policy, len(body), now_ms + self.clock.offset_ms
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
             self.refuse_put(size)
-        if policy.max_age_ms is not None:
-            oldest = unix_ms + policy.max_age_ms
-            expires_ms = min(expires_ms, oldest) if expires_ms else oldest
-        if delay is not None and 0 < expires_ms <= delay.due_ms(unix_ms):
-            self._refuse_delay(expires_ms, delay.due_ms(unix_ms))
+        if policy.max_age_ms is not None or delay is not None:
+            expires_ms = self.reader.expiry(expires_ms, delay, unix_ms)
         written = self.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
         is_known = key != NO_KEY or (header is not None and bool(header.id))
         if is_known and (expects is not None or header is not None):
@@ -123,13 +118,12 @@ class Queue(QueueState):
             self._apply_passed(number)
         else:
             self._apply_put(number, size)
-        draft = records.put(item, 0, nominal)
-        item.lsn = log.append(draft if not self.own_number else self.reader.own(draft))
+        item.lsn = log.append(records.put(item, 0, nominal))
         if nominal is not None:
             self._apply_nominal(nominal)
             log.stand(nominal.draft(unix_ms), item.lsn)
         if header is not None and header.origin is not None:
-            self._open_origin(item, header.origin)
+            self.open_origin(item, header.origin)
         if passes_on:
             self.fanout.forward(item, now_ms)
             return item.lsn
@@ -154,7 +148,6 @@ class Queue(QueueState):
             or policy.keys.rule is not None
             or self.passes_on
             or self.children
-            or self.own_number
             or self.reader.waiters.count
         )
 
@@ -179,13 +172,8 @@ class Queue(QueueState):
     ) -> int:
         """Return why an item is not stored, by its id and the version of its key; 0: it may be.
 
-        Raise ClientError for a child, ServerError when the version is needed and was lost.
+        Raise ServerError when the version is needed and was lost.
         """
-        if (expects is not None or (header is not None and header.id)) and self.own_number:
-            raise ClientError(
-                f"{self.name.decode('ascii')} is a child: ids and versions are its parent's, name "
-                "that instead"
-            )
         ids = self.dedupe.ids
         if header is not None and header.id and ids.has_seen(header, self.policy, unix_ms):
             self.reader.counters.duplicates += 1
@@ -207,8 +195,6 @@ class Queue(QueueState):
         self, header: ItemHeader | None, key: bytes, written: Written, unix_ms: int
     ) -> ItemHeader:
         """Remember the next item by its id and key; return its header, with its version."""
-        if self.own_number:  # an item stored for a child alone is no version of its key
-            return header or _new(ItemHeader, (b"", b"", 0, 0, 0, None, b""))
         versions = self.dedupe.versions
         if versions.lost_item and not versions.is_known(written, self.policy, unix_ms):
             written = versions.unused()
@@ -235,9 +221,9 @@ class Queue(QueueState):
             self._apply_passed(item.id)
             if self.retained is not None:
                 self.reader.markers.hide(item.id)
-        item.lsn = self.reader.append(records.put(item, delay.due_ms(item.stored_ms)))
+        item.lsn = self.log.append(records.put(item, delay.due_ms(item.stored_ms)))
         if item.origin is not None:
-            self._open_origin(item, item.origin)
+            self.open_origin(item, item.origin)
         if not self.passes_on:
             self.reader.delay(item, delay, now_ms, bool(self.children))
         elif not self.children:
@@ -246,17 +232,10 @@ class Queue(QueueState):
             self.fanout.arrive_later(item, delay, now_ms)
         return item.lsn
 
-    def _open_origin(self, item: Item, origin: Origin) -> None:
+    def open_origin(self, item: Item, origin: Origin) -> None:
         """Open the origin of an item, which may be there still; in this very log it is not."""
         if not origin.is_of(self.name):
             self._apply_opened(item.id, origin.put_by(item.lsn))
-
-    def _refuse_delay(self, expires_ms: int, due_ms: int) -> NoReturn:
-        name, late_ms = self.name.decode("ascii"), due_ms - expires_ms
-        raise ClientError(
-            f"an item of {name} would expire {late_ms} ms before it is due: give it a shorter "
-            "delay, or a later expiry (max_age counts from being stored)"
-        )
 
     def add(
         self, body: bytes, flags: int, expires_ms: int, now_ms: int, key: bytes = NO_KEY,
@@ -265,22 +244,13 @@ class Queue(QueueState):
         """Store an item if none is ready, delayed or leased; an unreadable item counts as one."""
         if self.log.failure is not None or len(body) > self.policy.max_item_bytes:
             self.refuse_put(len(body))
-        self.reader.first(now_ms)  # expired items do not count
-        reader = self.reader
-        if reader.ready.count or len(reader.leases) or reader.out_of_order.count:
+        if self.reader.holds_any(now_ms):
             return NOT_STORED
-        if len(reader.live) > len(reader.dead.deaths):
-            return NOT_STORED  # one is damaged: a start may find it again
         return self.put(body, flags, expires_ms, now_ms, key, delay=delay, header=header)
 
     def refuse_put(self, size: int) -> NoReturn:
         """Raise the error that says why nothing of this size is stored now."""
-        if self.log.failure is not None:
-            self.raise_failed()
-        limit = self.policy.max_item_bytes
-        if size > limit:
-            raise ItemRefused(f"item too large ({size} bytes, limit {limit})")
-        raise ServerError(self.log.no_room)
+        self.reader.refuse_put(size)
 
     def make_room(self, size: int, now_ms: int) -> bool:
         """True if there is room for `size` bytes, after dropping the oldest if that is allowed."""
@@ -290,8 +260,12 @@ class Queue(QueueState):
 
     @property
     def files(self) -> Queue:
-        """The queue whose journal has its items: itself, or the parent of a child."""
+        """The queue whose journal has its items: itself."""
         return self
+
+    def take_place(self) -> int:
+        """Return the next number, as the place of an item that becomes available here alone."""
+        return self.fanout.take_place()
 
     @property
     def is_going(self) -> bool:
@@ -308,22 +282,21 @@ class Queue(QueueState):
     def goes_with(self, queue: Queue) -> bool:
         """True if its files go with those of `queue`, which has the same name and no earlier
         generation."""
-        files = self.files
-        return files.name == queue.name and files.generation <= queue.generation
+        return self.name == queue.name and self.generation <= queue.generation
 
-    def why_mistaken(self, target: Queue | None, name: bytes) -> str:
-        """Return why no item of this queue goes to the `target` of that name; empty: it may.
+    def why_mistaken(self, name: bytes, target: Queue | None, other: bytes) -> str:
+        """Return why no item of the queue or child `name` goes to `other`; empty: it may. This
+        queue and `target` have their logs; `target` is None if there is no `other`.
 
         A log takes an origin with its own name for an item of its own; this origin would be an item
         of another queue.
         """
-        files = self.files
-        is_one = not files.is_tombstone if target is None else target.files is files
-        if is_one or not have_one_log(self.name, name):
+        is_one = not self.is_tombstone if target is None else target is self
+        if is_one or not have_one_log(name, other):
             return ""
-        here, there = self.name.decode("ascii"), name.decode("ascii")
+        here, there = name.decode("ascii"), other.decode("ascii")
         return (
-            f"items of {here} do not go to {there}: one is of a queue {files.name.decode('ascii')} "
+            f"items of {here} do not go to {there}: one is of a queue {self.name.decode('ascii')} "
             "that was deleted, the other of a later one; name another queue"
         )
 
@@ -341,9 +314,6 @@ class Queue(QueueState):
         return self.deleted_lsn
 
     # -- its subscriptions --------------------------------------------------------------------
-
-    def note_less(self) -> None:
-        """Note that many items went at once, perhaps the last ones of a child of a tombstone."""
 
     def is_needed(self, id_: int) -> bool:
         """True if any subscription still needs this item."""
@@ -408,9 +378,8 @@ class Queue(QueueState):
 
     def set_keys(self, keys: KeySettings) -> None:
         """Apply other rules for keys from now on; the queue holds no items."""
-        assert not self.reader.live, "what is there has its key by the old rules"
-        self.reader.key_gate.keys.matches_any = keys.matches_any
-        self.policy = self.reader.policy = replace(self.policy, keys=keys)
+        self.reader.set_keys(keys)
+        self.policy = self.reader.policy
 
     def declare(
         self, declared: bytes, policy: Policy, now_ms: int, metadata: bytes | None = None
@@ -519,14 +488,6 @@ class Queue(QueueState):
             and self.dedupe.is_empty  # and the ids and versions
             and self.log.failure is None  # a new queue of that name would acknowledge again
         )
-
-    def may_complain(self, now_ms: int) -> bool:
-        """True if another line about this queue's clients may go to the log; then the minute until
-        the next one begins."""
-        if now_ms - self._complained_ms < _COMPLAINT_MS:
-            return False
-        self._complained_ms = now_ms
-        return True
 
     def next_due(self, now_ms: int) -> int | None:
         """Return when `tick` has something to do; None: nothing."""

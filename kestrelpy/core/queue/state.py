@@ -8,7 +8,7 @@ One rule: only `_apply_x` changes what a restart knows; replay calls the same.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from journal.format import ItemHeader, Origin, Watermark, raise_watermark
 from journal.sets import IdSet
@@ -20,7 +20,6 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
 from kestrelpy.core.subscription import Subscription
 from kestrelpy.core.timers import Alarm, Timers
-from kestrelpy.errors import ServerError
 
 
 class QueueState:
@@ -45,7 +44,6 @@ class QueueState:
         "name",
         "next_number",
         "origins",
-        "own_number",
         "passes_on",
         "policy",
         "put_bytes",
@@ -58,6 +56,8 @@ class QueueState:
         "unseen",
         "watermarks",
     )  # fmt: skip
+
+    child: ClassVar[Child | None] = None  # it is none
 
     def __init__(
         self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
@@ -81,7 +81,6 @@ class QueueState:
         self.unseen: Unseen | None = None  # numbers the lazy ones have not seen; None: no child yet
         self.readers_named = 0  # the highest number that a child was given
         self.put_bytes = 0  # of the items put for all, since there are children
-        self.own_number = 0  # of its subscription among those of its log: 0, unless it is a child
         self.passes_on = False  # True if its own consumers get none of the items put for all
         self.is_tombstone = False  # True if it is deleted, and stays for its children alone
         self.next_number = 1  # of an item, or of a place that is no item's id
@@ -101,11 +100,6 @@ class QueueState:
         """The subscription of its own consumers and those of its children, which may have to catch
         up."""
         return [self.reader, *self.children.values()]
-
-    @property
-    def is_child(self) -> bool:
-        """True if it is a child of another queue, whose log it reads."""
-        return False
 
     @property
     def last_number(self) -> int:
@@ -131,10 +125,7 @@ class QueueState:
 
     def raise_failed(self) -> NoReturn:
         """Raise ServerError: this queue's journal has failed."""
-        raise ServerError(
-            f"journal failed, queue {self.name.decode('ascii')} is closed until a restart: "
-            f"{self.log.failure}"
-        )
+        self.reader.raise_failed()
 
     # -- applying: the same for a client's request and for replay ----------------------------
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from journal.format import STOPS, TAKES, TOKENS_SKIPPED, named
 from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.fanout import Child
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import ChildQueue, ChildStart, Queue
@@ -118,9 +119,10 @@ class Lifecycle(Registry):
 
     def delete(self, name: bytes, now_ms: int) -> Queue | None:
         """Delete and return a queue: end its leases, answer its waiters; None: there is none."""
-        queue = self.queues.pop(name, None)
-        if queue is None:
+        found = self.queues.pop(name, None)
+        if found is None:
             return None
+        queue = found.files
         queue.deleted = True
         self.generation_deleted = max(self.generation_deleted, queue.generation)
         self.tokens.passed(queue)
@@ -153,7 +155,7 @@ class Lifecycle(Registry):
         parent, _, part = name.partition(b"+")
         if not part or b"+" in part:
             return None
-        queue = self.queues.get(parent)
+        queue = self.with_log(parent)
         policy = queue.policy if queue is not None else self.policy_of(parent, b"")
         if not (policy.fanout_create or part in policy.children):
             return None
@@ -195,7 +197,7 @@ class Lifecycle(Registry):
     def _enroll(self, child_queue: ChildQueue, now_ms: int) -> None:
         """Register a child, with the clients that wait for it."""
         child = child_queue.child
-        child_queue.name = child.name = child_queue.parent.name + b"+" + child.part
+        child.name = child_queue.files.name + b"+" + child.part
         if child_queue.name in self.queues:
             return  # this one, or a tombstone's: then it waits until that has gone
         self.queues[child_queue.name] = child_queue
@@ -206,9 +208,9 @@ class Lifecycle(Registry):
         if waiting is not None:
             child_queue.child.waiters = waiting
         child_queue.child.outbox.send_on(child_queue.child.dead.deaths)
-        child_queue.watch()
+        child.follow()
         if child_queue.child.ready.beyond or child_queue.child.delays.count:
-            child_queue.parent.idle_sweep.know_nothing()
+            child_queue.files.idle_sweep.know_nothing()
 
     def _enroll_all(self, queue: Queue, now_ms: int) -> None:
         """Register the children of a queue that was just registered, and make the wanted ones.
@@ -243,9 +245,10 @@ class Lifecycle(Registry):
         else:
             self.mention(name, now_ms, may_wait=True)
 
-    def remove_child(self, child_queue: ChildQueue, now_ms: int) -> int:
+    def remove_child(self, child: Child, now_ms: int) -> int:
         """Remove a child with all its items; return the record to wait for."""
-        queue, child = child_queue.parent, child_queue.child
+        child_queue = ChildQueue.of(child)
+        queue = child_queue.files
         self._drop(child_queue)
         del queue.children[child.part]
         if not queue.children:
@@ -264,17 +267,17 @@ class Lifecycle(Registry):
 
         It goes to the child of the next queue of the same name, which may be a tombstone itself.
         """
-        name, part = child_queue.parent.name, child_queue.child.part
+        name, part = child_queue.files.name, child_queue.child.part
         following = [queue for queue in self.tombstones if queue.name == name]
-        if name in self.queues:
-            following.append(self.queues[name])
+        if (latest := self.with_log(name)) is not None:
+            following.append(latest)
         for queue in following:
             child = queue.children.get(part)
             if child is not None:
                 self._enroll(ChildQueue.of(child), now_ms)
                 return
-        if name in self.queues:
-            self.make_wanted(self.queues[name], now_ms)
+        if latest is not None:
+            self.make_wanted(latest, now_ms)
 
     def _drop(self, child_queue: ChildQueue) -> None:
         """Take a child off the register: end its leases, answer its waiters."""
@@ -282,8 +285,8 @@ class Lifecycle(Registry):
         child_queue.deleted = True
         if self.queues.get(child_queue.name) is child_queue:
             del self.queues[child_queue.name]
-        if child in child_queue.parent.eager:
-            child_queue.parent.eager.remove(child)
+        if child in child_queue.files.eager:
+            child_queue.files.eager.remove(child)
         child.stop()
         self.empty(child)
 
@@ -339,10 +342,7 @@ class Lifecycle(Registry):
                 self.make_wanted(queue, now_ms)
         self.later.go_on(now_ms)
 
-    def abandoned(self, now_ms: int) -> list[ChildQueue]:
+    def abandoned(self, now_ms: int) -> list[Child]:
         """Return the abandoned children: no client asks for their items, which stay on disk."""
-        return [
-            queue
-            for queue in self.queues.values()
-            if isinstance(queue, ChildQueue) and queue.is_abandoned(now_ms)
-        ]
+        children = (queue.child for queue in self.queues.values())
+        return [child for child in children if child is not None and child.is_abandoned(now_ms)]

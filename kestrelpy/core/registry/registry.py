@@ -16,7 +16,7 @@ from kestrelpy.core.counters import ServerCounters
 from kestrelpy.core.index import DeadLetters, Leases, MarkerIndex, Memory, Waiter, Waiters
 from kestrelpy.core.log import Log, MemoryLog
 from kestrelpy.core.policy import Policy
-from kestrelpy.core.queue import ChildQueue, Queue
+from kestrelpy.core.queue import AnyQueue, ChildQueue, Queue
 from kestrelpy.core.registry.token_floor import TokenFloor
 from kestrelpy.core.subscription import Subscription
 from kestrelpy.core.timers import Timers
@@ -35,7 +35,7 @@ class Registry:
         queues_max: int,
     ) -> None:
         """`policy_of` makes a queue's policy from its name and its declared settings."""
-        self.queues: dict[bytes, Queue] = {}
+        self.queues: dict[bytes, AnyQueue] = {}
         self.clock = clock
         self.counters = ServerCounters()
         self.to_resume: list[Waiter] = []
@@ -82,13 +82,19 @@ class Registry:
         queue = self.queues.get(name)
         return queue.declared if queue is not None else b""
 
+    def with_log(self, name: bytes) -> Queue | None:
+        """Return the queue of this name, which is no child's; None: there is none."""
+        queue = self.queues.get(name)
+        assert queue is None or queue.child is None, "a child has no log of its own"
+        return queue.files if queue is not None else None
+
     @property
     def logged(self) -> list[Queue]:
         """All queues with a log of their own: tombstones included, children not."""
-        own = [queue for queue in self.queues.values() if not queue.is_child]
+        own = [queue.files for queue in self.queues.values() if queue.child is None]
         return own + self.tombstones
 
-    def all_named(self, name: bytes) -> Iterator[Queue]:
+    def all_named(self, name: bytes) -> Iterator[AnyQueue]:
         """Yield the queue or child of this name, and children of this name in tombstones."""
         if name in self.queues:
             yield self.queues[name]

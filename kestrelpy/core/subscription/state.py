@@ -15,7 +15,7 @@ replay calls the same.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from journal.errors import Damage
 from journal.format import RawDraft
@@ -26,6 +26,7 @@ from kestrelpy.core.index import (
     ITEM_COST,
     UNLIMITED,
     DeadLetters,
+    Delay,
     Delays,
     ExpiryWatch,
     Holder,
@@ -42,9 +43,11 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.timers import Alarm
+from kestrelpy.errors import ClientError, ItemRefused, ServerError
 
 # Lease tokens reserved by one synced record.
 TOKENS_RESERVED: Final = 1 << 20
+_COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
 
 
 class Needs(Protocol):
@@ -64,11 +67,12 @@ class SubscriptionState:
     """
 
     __slots__ = (
-        "_next_token", "_tokens_below", "alarm", "attempts", "clock", "counters", "damages", "dead",
-        "delays", "expiries", "held_keys", "leased_bytes", "leases", "live", "live_bytes", "log",
-        "markers", "moving", "name", "needs", "needs_read", "notes", "number", "out_of_order",
-        "outgoing", "paused", "placings", "policy", "read_ahead", "ready", "residency", "to_read",
-        "to_resume", "token_holder", "tokens", "tokens_lsn", "unread", "waiters", "watch",
+        "_complained_ms", "_next_token", "_tokens_below", "alarm", "attempts", "clock", "counters",
+        "damages", "dead", "delays", "expiries", "held_keys", "leased_bytes", "leases", "live",
+        "live_bytes", "log", "markers", "moving", "name", "needs", "needs_read", "notes", "number",
+        "out_of_order", "outgoing", "paused", "placings", "policy", "read_ahead", "ready",
+        "residency", "to_read", "to_resume", "token_holder", "tokens", "tokens_lsn", "unread",
+        "waiters", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +127,7 @@ class SubscriptionState:
         self.token_holder = Holder("token")
         self.tokens = tokens or TokenRange()
         self.tokens_lsn = 0
+        self._complained_ms = -_COMPLAINT_MS
         self._next_token = 1
         self._tokens_below = 1
 
@@ -137,6 +142,11 @@ class SubscriptionState:
     def latest_marker(self) -> int:
         """The highest marker that an item of this subscription was given."""
         return max(self.live.last, self.markers.latest)
+
+    @property
+    def next_token(self) -> int:
+        """The token of the next lease; 0: it is not reserved yet."""
+        return self._next_token if self._next_token < self._tokens_below else 0
 
     @property
     def tokens_below(self) -> int:
@@ -184,6 +194,48 @@ class SubscriptionState:
                 put_lsn = 0
         return kind, item, number, small, time_ms, meta, body, reader, put_lsn
 
+    # -- what its queue refuses -------------------------------------------------------------
+
+    def raise_failed(self) -> NoReturn:
+        """Raise ServerError: the journal has failed."""
+        raise ServerError(
+            f"journal failed, queue {self.name.decode('ascii')} is closed until a restart: "
+            f"{self.log.failure}"
+        )
+
+    def may_complain(self, now_ms: int) -> bool:
+        """True if another line about this queue's clients may go to the log; then the minute until
+        the next one begins."""
+        if now_ms - self._complained_ms < _COMPLAINT_MS:
+            return False
+        self._complained_ms = now_ms
+        return True
+
+    def refuse_put(self, size: int) -> NoReturn:
+        """Raise the error that says why nothing of this size is stored now."""
+        if self.log.failure is not None:
+            self.raise_failed()
+        limit = self.policy.max_item_bytes
+        if size > limit:
+            raise ItemRefused(f"item too large ({size} bytes, limit {limit})")
+        raise ServerError(self.log.no_room)
+
+    def expiry(self, expires_ms: int, delay: Delay | None, unix_ms: int) -> int:
+        """Return when an item expires that is put now with this expiry (0: never) and delay.
+
+        Raise ClientError if that is before it is due.
+        """
+        if self.policy.max_age_ms is not None:
+            oldest = unix_ms + self.policy.max_age_ms
+            expires_ms = min(expires_ms, oldest) if expires_ms else oldest
+        if delay is not None and 0 < expires_ms <= (due_ms := delay.due_ms(unix_ms)):
+            raise ClientError(
+                f"an item of {self.name.decode('ascii')} would expire {due_ms - expires_ms} ms "
+                "before it is due: give it a shorter delay, or a later expiry (max_age counts from "
+                "being stored)"
+            )
+        return expires_ms
+
     # -- reading back -----------------------------------------------------------------------
 
     def schedule_read(self) -> None:
@@ -194,6 +246,10 @@ class SubscriptionState:
 
     def catch_up(self) -> None:
         """Take in the arrivals since the last look: a queue's own subscription has them all."""
+
+    def follow(self) -> None:
+        """Be given each item as it comes from now on, if the waiters or limits need that: a queue's
+        own subscription is given each in any case."""
 
     def left(self, expires_ms: int) -> None:
         """Note that an arrival that expires is in the log alone: items before it are read back."""

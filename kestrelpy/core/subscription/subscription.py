@@ -15,6 +15,7 @@ calls the same `_apply_x`, which takes no clock and cannot fail.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from journal.format import RawDraft
@@ -22,7 +23,7 @@ from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index import Delay, Holder, Lease, Memory, TokenRange, Waiter, Want
 from kestrelpy.core.item import Item
-from kestrelpy.core.key_rule import NO_KEY
+from kestrelpy.core.key_rule import NO_KEY, KeySettings
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX, KeyGate
@@ -54,20 +55,11 @@ class Subscription(SubscriptionState):
     __slots__ = ("_serving", "by_token", "key_gate", "outbox", "ready_line")
 
     def __init__(
-        self,
-        name: bytes,
-        policy: Policy,
-        log: Log,
-        clock: ClockOffset,
-        to_resume: list[Waiter],
-        alarm: Alarm[Any],
-        memory: Memory,
-        to_read: list[Any],
-        number: int = 0,
+        self, name: bytes, policy: Policy, log: Log, clock: ClockOffset, to_resume: list[Waiter],
+        alarm: Alarm[Any], memory: Memory, to_read: list[Any], number: int = 0,
         tokens: TokenRange | None = None,
-    ) -> None:
-        """The subscription adds itself to `to_read` when it needs a read, and served waiters to
-        `to_resume`."""
+    ) -> None:  # fmt: skip
+        """`to_resume` and `to_read` are filled as `SubscriptionState` says."""
         super().__init__(
             name, policy, log, clock, to_resume, alarm, memory, to_read, number, tokens
         )
@@ -78,11 +70,6 @@ class Subscription(SubscriptionState):
         self._serving = False
 
     # -- leasing ----------------------------------------------------------------------------
-
-    @property
-    def next_token(self) -> int:
-        """The token of the next lease; 0: it is not reserved yet."""
-        return self._next_token if self._next_token < self._tokens_below else 0
 
     def open(
         self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0,
@@ -175,6 +162,13 @@ class Subscription(SubscriptionState):
         if item is not None and (item.expires_ms or item.key):
             return self.key_gate.first(item, now_ms)
         return item
+
+    def holds_any(self, now_ms: int) -> bool:
+        """True if an item is ready, delayed or leased; an unreadable item counts as one."""
+        self.first(now_ms)  # expired items do not count
+        if self.ready.count or len(self.leases) or self.out_of_order.count:
+            return True
+        return len(self.live) > len(self.dead.deaths)  # one is damaged: a start may find it again
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
         """True if the front must be cleared away, or read back, before it is known whether an item
@@ -593,6 +587,12 @@ class Subscription(SubscriptionState):
             self._apply_done(item.id, item.size)
             self.counters.discarded += 1
             self.append(records.discarded(item, unix_ms))
+
+    def set_keys(self, keys: KeySettings) -> None:
+        """Apply other rules for keys from now on; there are no items."""
+        assert not self.live, "what is there has its key by the old rules"
+        self.key_gate.keys.matches_any = keys.matches_any
+        self.policy = replace(self.policy, keys=keys)
 
     def resume(self, now_ms: int) -> None:
         """Resume what replay found: leases by token, and the keys of leased and nacked items."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 from journal.format import Origin
 from kestrelpy.core.index import Holder, Lease
-from kestrelpy.core.queue import Queue
+from kestrelpy.core.queue import AnyQueue, Queue
 from kestrelpy.core.registry import Registry
 from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target
@@ -49,14 +49,14 @@ class InFlight:
         self._over = over
         self.mover = Holder("mover")
         # By state, and by the queue that they wait for, in the order of its log.
-        self._waiting: dict[State, dict[Queue, deque[Transfer]]] = {}
-        self._closing: dict[Queue, list[int]] = {}  # by target: copies whose originals are gone
-        self.unawaited: dict[Queue, None] = {}
+        self._waiting: dict[State, dict[AnyQueue, deque[Transfer]]] = {}
+        self._closing: dict[AnyQueue, list[int]] = {}  # by target: copies whose originals are gone
+        self.unawaited: dict[AnyQueue, None] = {}
 
     # -- transfers that begin ---------------------------------------------------------------
 
     def hand_off(
-        self, source: Queue, lease: Lease, target: Queue, copy: int, lsn: int, now_ms: int
+        self, source: AnyQueue, lease: Lease, target: AnyQueue, copy: int, lsn: int, now_ms: int
     ) -> None:
         """Begin the transfer of a leased item, which is `copy` in `target` by its put `lsn`.
 
@@ -70,7 +70,7 @@ class InFlight:
         self._wait(Transfer(source, target.files, copy, lsn, lease))
 
     def stored(
-        self, request: TransferRequest, lease: Lease, target: Queue, copy: int, lsn: int
+        self, request: TransferRequest, lease: Lease, target: AnyQueue, copy: int, lsn: int
     ) -> None:
         """Begin the transfer of a request's item, which is `copy` in `target` by its put `lsn`."""
         target.log.wait_durable(lsn)
@@ -84,7 +84,7 @@ class InFlight:
             bool(waiting) and (COPYING in waiting or LEFT in waiting)
         )
 
-    def take_unawaited(self) -> list[Queue]:
+    def take_unawaited(self) -> list[AnyQueue]:
         """Return the queues that got records without a waiting reply since the last call."""
         unawaited = [*self.unawaited]
         self.unawaited.clear()
@@ -101,7 +101,7 @@ class InFlight:
             waiting = queues[queue] = deque()
         waiting.append(transfer)
 
-    def _take(self, state: State, queue: Queue) -> deque[Transfer]:
+    def _take(self, state: State, queue: AnyQueue) -> deque[Transfer]:
         """Remove and return the transfers in this state that wait for this queue."""
         queues = self._waiting.get(state, {})
         waiting = queues.pop(queue, deque())
@@ -125,7 +125,7 @@ class InFlight:
                 taken += self._look(state, queue, now_ms)
         return taken
 
-    def _look(self, state: State, queue: Queue, now_ms: int) -> int:
+    def _look(self, state: State, queue: AnyQueue, now_ms: int) -> int:
         """Take the steps that the log of one queue allows; return how many."""
         waiting, log = self._waiting[state][queue], queue.log
         durable_lsn, has_failed, taken = log.lsn_durable, log.failure is not None, 0
@@ -186,12 +186,12 @@ class InFlight:
 
     def holds(self, queue: Queue) -> bool:
         """True if an item would return after a crash, were the files of this queue removed now."""
-        if any(target.goes_with(queue) for target in self._waiting.get(COPYING, ())):
+        if any(target.files.goes_with(queue) for target in self._waiting.get(COPYING, ())):
             return True
         sources = self._waiting.get(LEFT, ())
         if not queue.is_stuck and any(source.files is queue for source in sources):
             return True
-        return any(transfer.target.goes_with(queue) for transfer in self._in(LEFT))
+        return any(transfer.target.files.goes_with(queue) for transfer in self._in(LEFT))
 
     def follows(self, queue: Queue) -> bool:
         """True if other files must be removed first: they have originals of copies in this queue.
@@ -216,7 +216,7 @@ class InFlight:
             for transfer in self._in(COPYING, LEFT, State.ORPHANED)
             if (files := transfer.source.files) is not queue
             and files.is_going and files.is_stuck and not files.is_gone and not files.stays
-            and transfer.target.goes_with(queue)
+            and transfer.target.files.goes_with(queue)
         ]  # fmt: skip
 
     def stays(self, queue: Queue) -> None:
@@ -227,7 +227,7 @@ class InFlight:
 
     def doubts(self, queue: Queue) -> bool:
         """True if, until a restart, only these files say that a failed journal's item was moved."""
-        return any(transfer.target.goes_with(queue) for transfer in self._in(State.IN_DOUBT))
+        return any(transfer.target.files.goes_with(queue) for transfer in self._in(State.IN_DOUBT))
 
     def gone(self, queue: Queue, now_ms: int) -> None:
         """Note that a deleted queue's files are gone, with originals, or copies never stored."""
@@ -264,7 +264,7 @@ class InFlight:
             pending += 1
         return pending
 
-    def _original(self, origin: Origin) -> Queue | None:
+    def _original(self, origin: Origin) -> AnyQueue | None:
         """Return the queue that still has the original of a copy; None: it is gone."""
         if origin.server == self._registry.server_id:
             for source in self._registry.all_named(origin.queue):

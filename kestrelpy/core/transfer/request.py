@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from kestrelpy.core.queue import Queue
+from kestrelpy.core.queue import AnyQueue
 from kestrelpy.core.subscription import onward
 from kestrelpy.errors import Refused
 
@@ -35,7 +35,7 @@ class TransferRequest:
     )  # fmt: skip
 
     def __init__(
-        self, source: Queue, target: bytes, ids: deque[int] | None, left: int = 0,
+        self, source: AnyQueue, target: bytes, ids: deque[int] | None, left: int = 0,
         by_itself: bool = False, owner: object = None,
     ) -> None:  # fmt: skip
         """`owner` belongs to the shell, which notifies it when the request `is_over`."""

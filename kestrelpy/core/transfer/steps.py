@@ -20,7 +20,7 @@ from typing import Final
 from journal.format import ItemHeader, Origin, moved, settled, settled_many, split
 from kestrelpy.core.index import Holder, Lease
 from kestrelpy.core.item import Item
-from kestrelpy.core.queue import NOT_STORED, Queue
+from kestrelpy.core.queue import NOT_STORED, AnyQueue
 from kestrelpy.core.subscription import DEFERRED, Subscription
 from kestrelpy.errors import ClientError, ItemRefused
 
@@ -150,7 +150,7 @@ class Target:
 
     __slots__ = ("_queue",)
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: AnyQueue) -> None:
         self._queue = queue
 
     def tell_left(self, copy: int, origin: Origin, now_ms: int) -> None:
@@ -159,13 +159,13 @@ class Target:
         The record is for programs that count a log's items.
         """
         queue = self._queue
-        queue._apply_settled(copy)
+        queue.files._apply_settled(copy)
         _, child, part = origin.queue.partition(b"+")
         reader = queue.children.get(part) if child else queue.reader
         if reader is None:
             return
         log, unix_ms = reader.log, now_ms + queue.clock.offset_ms
-        target = Origin(queue.server_id, queue.name, copy, queue.generation).as_target
+        target = Origin(queue.files.server_id, queue.name, copy, queue.generation).as_target
         draft = moved(origin.item, origin.body_bytes, target, unix_ms, not log.is_full)
         reader.append(draft._replace(put_lsn=0))  # it is not a live item
 
@@ -195,19 +195,19 @@ class Target:
         if lsn == NOT_STORED:
             raise ClientError(f"queue {name.decode('ascii')} is full")
         if origin.is_of(name):  # in its own log as well the origin is open until MOVED is on disk
-            queue._apply_opened(copy, origin.put_by(lsn))
+            queue.files._apply_opened(copy, origin.put_by(lsn))
         return copy, lsn
 
     def close_origins(self, copies: list[int], now_ms: int, lazily: bool = False) -> None:
         """Close the origins of `copies`: the originals are gone on disk; `lazily` as in `leave`."""
         queue = self._queue
-        origins, unix_ms = queue.origins, now_ms + queue.clock.offset_ms
+        origins, unix_ms = queue.files.origins, now_ms + queue.clock.offset_ms
         copies = [id_ for id_ in copies if id_ in origins]
         if not copies:
             return
         one = origins[copies[0]]
         for id_ in copies:
-            queue._apply_settled(id_)
+            queue.files._apply_settled(id_)
         alone = len(copies) == 1
         draft = settled(copies[0], one, unix_ms) if alone else settled_many(copies, unix_ms)
         (queue.log.append_lazily if lazily else queue.log.append)(draft)

@@ -22,7 +22,7 @@ from typing import Final
 
 from journal.format import Origin
 from kestrelpy.core.index import Lease
-from kestrelpy.core.queue import Queue
+from kestrelpy.core.queue import AnyQueue
 from kestrelpy.core.transfer.request import TransferRequest
 
 
@@ -100,7 +100,7 @@ class Transfer:
     __slots__ = ("copy", "lease", "lsn", "request", "size", "source", "state", "target")
 
     def __init__(
-        self, source: Queue, target: Queue, copy: int, lsn: int, lease: Lease | None,
+        self, source: AnyQueue, target: AnyQueue, copy: int, lsn: int, lease: Lease | None,
         request: TransferRequest | None = None, state: State = COPYING,
     ) -> None:  # fmt: skip
         self.source = source
@@ -119,7 +119,7 @@ class Transfer:
         return self.lease
 
     @property
-    def awaits(self) -> Queue:
+    def awaits(self) -> AnyQueue:
         """The queue whose log, or whose files, the transfer waits for."""
         state = self.state
         if state is COPYING:
@@ -132,7 +132,7 @@ class Transfer:
     def as_target(self) -> bytes:
         """The copy, as the record that ends the original names it."""
         target, copy = self.target, self.copy
-        there = _new(Origin, (target.server_id, target.name, copy, target.generation, 0, 0))
+        there = _new(Origin, (target.files.server_id, target.name, copy, target.generation, 0, 0))
         return there.as_target
 
     def step(self, event: Event) -> Effect:

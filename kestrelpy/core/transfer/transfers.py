@@ -16,7 +16,7 @@ from typing import Final
 
 from journal.format import Origin
 from kestrelpy.core.index import Lease
-from kestrelpy.core.queue import Queue
+from kestrelpy.core.queue import AnyQueue
 from kestrelpy.core.registry import Lifecycle
 from kestrelpy.core.subscription import onward
 from kestrelpy.core.transfer.in_flight import InFlight
@@ -56,7 +56,7 @@ class Transfers:
         self.refusals: list[str] = []
         self.has_more = False  # True if the next turn can go on at once
         self._requests: dict[TransferRequest, None] = {}  # the requests that do not rest
-        self._outboxes: dict[tuple[Queue, bytes], TransferRequest] = {}
+        self._outboxes: dict[tuple[AnyQueue, bytes], TransferRequest] = {}
         self._count = self._bytes = 0  # of the requests' items in flight
 
     # -- requests ---------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class Transfers:
         """Begin a client's request; it is added to `over` when it has ended."""
         self._requests[request] = None
 
-    def send(self, source: Queue) -> None:
+    def send(self, source: AnyQueue) -> None:
         """Request the dead letters that the policy of `source` moves, in the order of deaths."""
         reader = source.reader
         outgoing, reader.outgoing = reader.outgoing, []
@@ -170,13 +170,16 @@ class Transfers:
         """Store a copy of the item in the target. Raise Refused if the target refuses it."""
         source, item = request.source, lease.item
         there = self._registry.queues.get(request.target)
-        if self._registry.tombstones and (why := source.why_mistaken(there, request.target)):
-            raise ClientError(why)
+        if self._registry.tombstones:
+            files = there.files if there is not None else None
+            why = source.files.why_mistaken(source.name, files, request.target)
+            if why:
+                raise ClientError(why)
         target = there or self._make(request.target, item.size, now_ms)
         if target is source:
             raise ClientError("a queue does not move to itself")
         origin = Origin(
-            source.server_id, source.name, item.id, source.generation, item.size
+            source.files.server_id, source.name, item.id, source.generation, item.size
         )
         policy = source.reader.policy
         is_death = request.by_itself and request.target == policy.dead_letter_to
@@ -188,7 +191,7 @@ class Transfers:
         self._bytes += item.size
         self.in_flight.stored(request, lease, target, copy, lsn)
 
-    def _make(self, name: bytes, size: int, now_ms: int) -> Queue:
+    def _make(self, name: bytes, size: int, now_ms: int) -> AnyQueue:
         """Create a queue of this name; raise ItemRefused if it would refuse an item of `size`."""
         limit = self._registry.policy_of(name, b"").max_item_bytes
         if size > limit:

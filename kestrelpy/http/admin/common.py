@@ -13,7 +13,7 @@ from fastapi import Query
 from starlette.requests import Request
 
 from kestrelpy.access import with_user
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import refusals
@@ -40,7 +40,7 @@ def call_of(request: Request) -> Call:
     return cast(Call, request.scope["call"])
 
 
-def find_queue(call: Call, text: str) -> Queue:
+def find_queue(call: Call, text: str) -> AnyQueue:
     """Return this queue or child; raise HttpError 404."""
     queue = call.broker.queues.get(queue_name(text))
     if queue is None:

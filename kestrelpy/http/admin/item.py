@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import Browse, Queue
+from kestrelpy.core import AnyQueue, Browse
 from kestrelpy.errors import ClientError
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, find_queue, next_page
@@ -108,7 +108,7 @@ def _place(text: str) -> tuple[int, int] | None:
     return whole("after", number, 1, _OFFSET_MAX), at
 
 
-def _state(queue: Queue, id_: int) -> str:
+def _state(queue: AnyQueue, id_: int) -> str:
     browse = Browse(queue)
     if not browse.has(id_):
         return "gone"

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.errors import ClientError
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
@@ -109,7 +109,7 @@ async def get_item(request: Request, queue: str, item: _Id, body: _Body = 256) -
     return answer({**row, "is_cut": is_cut, "body_bytes": body_bytes})
 
 
-async def inspect(call: Call, queue: Queue, id_: int) -> tuple[ItemFacts, bytes | None]:
+async def inspect(call: Call, queue: AnyQueue, id_: int) -> tuple[ItemFacts, bytes | None]:
     """Return the facts of an item, and its body if that can be read; raise HttpError 404."""
     try:
         lsn = check_assigned(queue, id_)

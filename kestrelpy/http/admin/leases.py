@@ -18,7 +18,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import ABORTED, DEFERRED, Lease, Queue
+from kestrelpy.core import ABORTED, DEFERRED, AnyQueue, Lease
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, find_queue, note
 from kestrelpy.http.answers import HttpError, answer
@@ -97,7 +97,7 @@ async def end_lease(
     return answer(_told(held, _BY_TOKEN if is_by_token else _BY_CONNECTION))
 
 
-def _lease(queue: Queue, number: int, by: str, began_ms: int, now_ms: int) -> Lease:
+def _lease(queue: AnyQueue, number: int, by: str, began_ms: int, now_ms: int) -> Lease:
     """Return the lease that is meant; raise HttpError 404 if it is over."""
     name = queue.name.decode("ascii")
     if queue.log.failure is not None:

@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import Queue, TransferRequest
+from kestrelpy.core import AnyQueue, TransferRequest
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import ERRORS, call_of, find_queue
 from kestrelpy.http.admin.health import pause
@@ -96,7 +96,7 @@ class Chosen:
     """The items that a request names, in batches; `total` is how many there are at most."""
 
     def __init__(
-        self, queue: Queue, selection: models.Selection, ready: int | None = None
+        self, queue: AnyQueue, selection: models.Selection, ready: int | None = None
     ) -> None:
         """`ready`: it is for this number of ready items. Raise HttpError for a bad selection."""
         self.queue = queue
@@ -156,7 +156,7 @@ async def _begin(
     return answer(job.facts())
 
 
-def _check_target(request: Request, queue: Queue, target: bytes) -> None:
+def _check_target(request: Request, queue: AnyQueue, target: bytes) -> None:
     call = call_of(request)
     moving = Moving(call.broker, call.host)
     moving.source(queue.name, target, is_child=bool(parent_of(target)))

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import ChildQueue, Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
     ERRORS,
@@ -80,7 +80,7 @@ def _cursor(text: str) -> tuple[int, bytes]:
     return int(value), name.encode()
 
 
-def _rows(call: Call, queues: list[Queue]) -> Generator[bytes, None, list[dict[str, Any]]]:
+def _rows(call: Call, queues: list[AnyQueue]) -> Generator[bytes, None, list[dict[str, Any]]]:
     rows, now_ms = list[dict[str, Any]](), call.now_ms()
     for number, queue in enumerate(queues, 1):
         row = shown_queue(queue_facts(queue, now_ms))
@@ -104,10 +104,10 @@ async def get_queue(request: Request, queue: str) -> Response:
     })  # fmt: skip
 
 
-def members_of_queue(queue: Queue, now_ms: int) -> dict[str, Any]:
+def members_of_queue(queue: AnyQueue, now_ms: int) -> dict[str, Any]:
     """Return the facts of one queue as members, without its settings."""
     name = queue.name.decode("ascii")
-    parent = queue.parent.name.decode("ascii") if isinstance(queue, ChildQueue) else None
+    parent = queue.files.name.decode("ascii") if queue.child is not None else None
     children = [
         f"{name}+{child.decode('ascii')}" for child in islice(queue.children, _CHILDREN_MAX)
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.http.metrics import COLUMNS, row_of
 from kestrelpy.operations import State, queue_state
 
@@ -45,7 +45,7 @@ _DELIVERED: Final = COLUMNS["delivered"]
 NO_ROW: Final = Row()
 
 
-def figures_of(queue: Queue, now_ms: int, before: Row = NO_ROW) -> Row:
+def figures_of(queue: AnyQueue, now_ms: int, before: Row = NO_ROW) -> Row:
     """Return the figures of a queue; `before` are those of the look before."""
     row, reader = row_of(queue, now_ms), queue.reader
     lease_age_ms, began_ms = 0, reader.leases.first_began_ms()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import nan
 from typing import Final
 
-from kestrelpy.core import Broker, Queue
+from kestrelpy.core import AnyQueue, Broker
 from kestrelpy.http.live.figures import COUNTED, NO_ROW, Row, figures_of, percentile
 from kestrelpy.http.live.heat import Heat
 from kestrelpy.http.live.rings import RANGES, Ring, Rings
@@ -122,7 +122,7 @@ class Sampler:
         self._events, self._begun_ms, self._oldest_ms = [0] * len(RATES), now_ms, 0
         self._waits = [0] * len(self._waits)
 
-    def _see(self, name: bytes, queue: Queue | None, now_ms: int) -> None:
+    def _see(self, name: bytes, queue: AnyQueue | None, now_ms: int) -> None:
         """Count the figures of this queue in."""
         if queue is None:
             self._forget(name)
@@ -136,7 +136,7 @@ class Sampler:
             self._count(name, queue, now_ms, row, before)
         self._judge(name, queue, now_ms, row)
 
-    def _count(self, name: bytes, queue: Queue, now_ms: int, row: Row, before: Row) -> None:
+    def _count(self, name: bytes, queue: AnyQueue, now_ms: int, row: Row, before: Row) -> None:
         """Count the events since the look before."""
         if row.stored < before.stored:  # deleted and made again
             before = NO_ROW
@@ -157,7 +157,7 @@ class Sampler:
                                                   strict=True)
                 ]  # fmt: skip
 
-    def _judge(self, name: bytes, queue: Queue, now_ms: int, row: Row) -> None:
+    def _judge(self, name: bytes, queue: AnyQueue, now_ms: int, row: Row) -> None:
         """Renew what is wrong with the queue; a trouble that lasts keeps its beginning."""
         found, kept = troubles_of(queue, row, now_ms), self.kept.get(name)
         if kept is not None and kept.died_ms is not None:

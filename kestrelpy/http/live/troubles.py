@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.http.answers import without_paths
 from kestrelpy.http.live.figures import Row
 from kestrelpy.operations import queue_facts
@@ -39,7 +39,7 @@ class Trouble(NamedTuple):
     since_ms: int
 
 
-def troubles_of(queue: Queue, row: Row, now_ms: int) -> list[Trouble]:
+def troubles_of(queue: AnyQueue, row: Row, now_ms: int) -> list[Trouble]:
     """Return what is wrong with a queue, the worst first; each as if it had begun now."""
     found = list[Trouble]()
 
@@ -82,7 +82,7 @@ _STATES: Final = {
 }
 
 
-def _is_unasked(queue: Queue, row: Row) -> bool:
+def _is_unasked(queue: AnyQueue, row: Row) -> bool:
     """True if its items wait, and nobody has asked for one for a while."""
     if row.age_ms < UNASKED_MS or not row.ready or row.is_paused or row.state != "ok":
         return False

@@ -5,14 +5,14 @@ One rule: the reasons are read from the queue as it is, and cost the same whatev
 
 from __future__ import annotations
 
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.http.answers import without_paths
 from kestrelpy.http.live.figures import figures_of
 from kestrelpy.http.live.troubles import span
 from kestrelpy.operations import list_keys, queue_facts
 
 
-def why_still(queue: Queue, mode: str, now_ms: int) -> list[str]:
+def why_still(queue: AnyQueue, mode: str, now_ms: int) -> list[str]:
     """Return why the next request for an item would get none, or why nobody gets one; empty if
     nothing stands in its way."""
     reader, row = queue.reader, figures_of(queue, now_ms)
@@ -37,7 +37,7 @@ def why_still(queue: Queue, mode: str, now_ms: int) -> list[str]:
     return found
 
 
-def _blocked(queue: Queue, count: int, now_ms: int) -> str:
+def _blocked(queue: AnyQueue, count: int, now_ms: int) -> str:
     """Return a sentence about the blocked keys, with the first one's holder."""
     keys = "1 key is" if count == 1 else f"{count} keys are"
     page = list_keys(queue, 0, 1, only_blocked=True)

@@ -16,7 +16,7 @@ from collections.abc import Generator
 from heapq import nlargest
 from typing import Final
 
-from kestrelpy.core import Broker, Queue, on_disk
+from kestrelpy.core import AnyQueue, Broker, on_disk
 from kestrelpy.operations import PAUSE, State, queue_state
 
 SEATS_MAX: Final = 200
@@ -43,7 +43,7 @@ _BITS: Final = 49
 Row = list[int]
 
 
-def row_of(queue: Queue, now_ms: int) -> Row:
+def row_of(queue: AnyQueue, now_ms: int) -> Row:
     """Return the figures of a queue, one for each column."""
     reader, disk = queue.reader, on_disk(queue.log)
     counters, keyed, ready = reader.counters, reader.key_gate, reader.ready
@@ -51,7 +51,7 @@ def row_of(queue: Queue, now_ms: int) -> Row:
     blocked = next(iter(keyed.whole.values()), None)
     stored_ms = min((i.stored_ms for i in (first, blocked) if i is not None), default=0)
     age_ms = max(now_ms + queue.clock.offset_ms - stored_ms, 0) if stored_ms else 0
-    is_own = disk is not None and not queue.own_number  # a child's journal is its parent's
+    is_own = disk is not None and queue.child is None  # a child's journal is its parent's
     return [
         queue.total_items, counters.opened, counters.redelivered, counters.confirmed,
         counters.cancelled, counters.lease_expired, counters.expired, counters.discarded,

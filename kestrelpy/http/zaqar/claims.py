@@ -17,7 +17,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
 from kestrelpy.http.lease_taker import LeaseTaker, Taken
@@ -145,7 +145,7 @@ async def release(request: Request, queue: str, claim: str) -> Response:
     return nothing()
 
 
-async def _expiries(ask: Ask, queue: Queue, claiming: Claiming) -> dict[int, int]:
+async def _expiries(ask: Ask, queue: AnyQueue, claiming: Claiming) -> dict[int, int]:
     """Return when the messages of a claim expire; after a restart only the log knows it."""
     call = ask.call
     leases = claiming.leases(call.now_ms())

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from journal.store import Put
-from kestrelpy.core import Delay, Lease, Queue, Want
+from kestrelpy.core import AnyQueue, Delay, Lease, Want
 from kestrelpy.errors import ServerError
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
@@ -86,7 +86,7 @@ async def post(request: Request, queue: str) -> Response:
 
 def _store(
     ask: Ask, name: bytes, ready: list[tuple[bytes, int, int]]
-) -> Generator[bytes, None, tuple[Queue, list[str], int]]:
+) -> Generator[bytes, None, tuple[AnyQueue, list[str], int]]:
     """Store the messages in slices, all checked before the first; return their ids, and the record
     of the last."""
     call, broker = ask.call, ask.call.broker
@@ -175,7 +175,7 @@ async def listing(request: Request, queue: str) -> Response:
             due_ms = 0  # the time is over: the last look
 
 
-def _begin(queue: Queue | None, text: str | None) -> Marker | None:
+def _begin(queue: AnyQueue | None, text: str | None) -> Marker | None:
     """Return where a listing begins; None: nowhere, the marker is rubbish."""
     generation = queue.generation if queue is not None else 0
     if text is None:
@@ -188,7 +188,7 @@ def _begin(queue: Queue | None, text: str | None) -> Marker | None:
     return at if at.generation == generation else None
 
 
-def _page(ask: Ask, queue: Queue, look: Look, at: Marker) -> Response:
+def _page(ask: Ask, queue: AnyQueue, look: Look, at: Marker) -> Response:
     unix_ms = ask.call.now_ms() + ask.call.broker.clock.offset_ms
     shown = [message(queue, ask.path, each, unix_ms) for each in look.seen]
     links = []
@@ -228,7 +228,7 @@ async def get(request: Request, queue: str, message: str) -> Response:
 _message: Final = message
 
 
-async def _seen(ask: Ask, queue: Queue, id_: MessageId | None) -> Seen | None:
+async def _seen(ask: Ask, queue: AnyQueue, id_: MessageId | None) -> Seen | None:
     """Return a message of this queue; None: it is not there."""
     call = ask.call
     number = _number(queue, id_)
@@ -243,7 +243,7 @@ async def _seen(ask: Ask, queue: Queue, id_: MessageId | None) -> Seen | None:
     return seen_of(queue, put, call.now_ms() + call.broker.clock.offset_ms)
 
 
-def _number(queue: Queue, id_: MessageId | None) -> int:
+def _number(queue: AnyQueue, id_: MessageId | None) -> int:
     """Return the number of a message of this queue; 0: it is of another one, or none."""
     if id_ is None or id_.generation != queue.generation or id_.number > queue.last_number:
         return 0
@@ -270,7 +270,7 @@ async def delete(request: Request, queue: str, message: str) -> Response:
     return nothing()
 
 
-async def _delete_one(ask: Ask, queue: Queue, number: int, claim: ClaimId | None) -> None:
+async def _delete_one(ask: Ask, queue: AnyQueue, number: int, claim: ClaimId | None) -> None:
     call = ask.call
     for _ in range(_TRIES_MAX):
         now_ms = call.now_ms()
@@ -289,7 +289,7 @@ async def _delete_one(ask: Ask, queue: Queue, number: int, claim: ClaimId | None
             return
 
 
-async def _cancel(ask: Ask, queue: Queue, number: int) -> bool:
+async def _cancel(ask: Ask, queue: AnyQueue, number: int) -> bool:
     """Remove a message that waits; False: it does not, any more."""
     call = ask.call
     Removal.check(call.broker, call.host, queue.name)
@@ -330,7 +330,7 @@ async def delete_many(request: Request, queue: str) -> Response:
     return nothing()
 
 
-async def _delete_all(ask: Ask, queue: Queue, ids: list[str], claims: list[ClaimId]) -> None:
+async def _delete_all(ask: Ask, queue: AnyQueue, ids: list[str], claims: list[ClaimId]) -> None:
     """Delete what is not claimed, or, with claims, what these hold; leave all else."""
     call, rests, rest = ask.call, list[Rests](), list[int]()
     now_ms = call.now_ms()

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from journal.store import Put
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.models import errors, header
@@ -108,7 +108,7 @@ def _names(
     return first, count
 
 
-def _has(queue: Queue | None, wanted: dict[str, str]) -> bool:
+def _has(queue: AnyQueue | None, wanted: dict[str, str]) -> bool:
     """True if the metadata have these values."""
     if queue is None:
         return False
@@ -297,7 +297,9 @@ async def stats(request: Request, queue: str) -> Response:
     return answer({"messages": figures})
 
 
-def _ends(queue: Queue, reader: LogReader) -> Generator[bytes, None, tuple[Put | None, Put | None]]:
+def _ends(
+    queue: AnyQueue, reader: LogReader
+) -> Generator[bytes, None, tuple[Put | None, Put | None]]:
     """Return the first and the last message; None: not known, or there is none."""
     ids, deaths = queue.reader.live, queue.reader.dead.deaths
     first, last = ids.first_from(1), ids.last if ids.count else 0

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.http.zaqar.ids import ClaimId, MessageId
 from kestrelpy.operations import Seen
 
@@ -31,7 +31,7 @@ def as_json(body: bytes) -> Any:
 
 
 def message(
-    queue: Queue, path: str, seen: Seen, unix_ms: int, claim: ClaimId | None = None
+    queue: AnyQueue, path: str, seen: Seen, unix_ms: int, claim: ClaimId | None = None
 ) -> dict[str, Any]:
     """Return one message of the queue at this path, claimed by this claim."""
     id_ = str(MessageId(queue.generation, seen.id))

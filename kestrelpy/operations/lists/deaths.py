@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from journal.format import DeadEntry
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.operations.ports import PAUSE
 
 # A look at one dead letter takes about 2 us.
@@ -67,7 +67,7 @@ class Deaths:
 
     __slots__ = ("_queue",)
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: AnyQueue) -> None:
         self._queue = queue
 
     def some(self, wanted: DeathFilter, after: int, most: int) -> tuple[list[int], int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 
 
 class DelayedFacts(NamedTuple):
@@ -17,7 +17,7 @@ class DelayedFacts(NamedTuple):
     due_ms: int
 
 
-def list_delayed(queue: Queue, most: int) -> list[DelayedFacts]:
+def list_delayed(queue: AnyQueue, most: int) -> list[DelayedFacts]:
     """Return at most `most` delayed items, the one that is due first goes first."""
     stored = queue.log.item_stored
     return [

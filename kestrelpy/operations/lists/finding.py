@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from journal.format import join, text_of, value_of
-from kestrelpy.core import Broker, Browse, Queue
+from kestrelpy.core import AnyQueue, Broker, Browse
 from kestrelpy.operations.ports import PAUSE
 
 _PER_SLICE: Final = 200
@@ -76,7 +76,7 @@ def _keys(text: bytes) -> list[bytes]:
 
 
 def _in_queue(
-    queue: Queue, text: bytes, number: int, keys: list[bytes], now_ms: int
+    queue: AnyQueue, text: bytes, number: int, keys: list[bytes], now_ms: int
 ) -> Iterator[Hit]:
     reader, browse = queue.reader, Browse(queue)
     name, stored = queue.name.decode("ascii"), queue.log.item_stored

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from journal.format import in_words
 from journal.store import Put
-from kestrelpy.core import DONE, Browse, Queue
+from kestrelpy.core import DONE, AnyQueue, Browse
 from kestrelpy.operations.lists.leases import leased_ids
 from kestrelpy.operations.ports import PAUSE
 from kestrelpy.operations.reading import LogReader, NoShape
@@ -73,7 +73,7 @@ class ItemList:
     )  # fmt: skip
 
     def __init__(
-        self, queue: Queue, reader: LogReader, state: str, key: str | None, body_max: int,
+        self, queue: AnyQueue, reader: LogReader, state: str, key: str | None, body_max: int,
         now_ms: Callable[[], int], text: bytes = b"", since_ms: int = 0,
     ) -> None:  # fmt: skip
         self._queue = queue

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from kestrelpy.core import Broker, ChildQueue, Queue, on_disk
+from kestrelpy.core import AnyQueue, Broker, on_disk
 from kestrelpy.operations.ports import PAUSE
 from kestrelpy.operations.stats_facts import State, state_of
 
@@ -34,7 +34,7 @@ class JournalFacts(NamedTuple):
     is_syncing: bool
 
 
-def journal_facts(queue: Queue) -> JournalFacts:
+def journal_facts(queue: AnyQueue) -> JournalFacts:
     """Return the facts of the journal that has the items of this queue."""
     log, disk = queue.log, on_disk(queue.log)
     commit = disk.journal.commit if disk is not None else None
@@ -85,7 +85,7 @@ def survey_segments(broker: Broker) -> Generator[bytes, None, SegmentTotals]:
         queue = broker.queues.get(name)
         disk = on_disk(queue.log) if queue is not None else None
         looked += 1
-        if queue is None or disk is None or isinstance(queue, ChildQueue):
+        if queue is None or disk is None or queue.child is not None:
             continue
         journal = disk.journal
         kept = queue.log.retained_bytes() if queue.retained else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from journal.format import in_words
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 
 LOOKED_MAX: Final = 10_000
 _PER_LOOK: Final = 500
@@ -32,7 +32,7 @@ class KeyPage(NamedTuple):
     next: int | None
 
 
-def list_keys(queue: Queue, after: int, most: int, *, only_blocked: bool) -> KeyPage:
+def list_keys(queue: AnyQueue, after: int, most: int, *, only_blocked: bool) -> KeyPage:
     """Return the next keys after this position; `only_blocked`: those that an item waits for."""
     reader, found, at = queue.reader, list[KeyFacts](), after
     locks = reader.key_gate.keys

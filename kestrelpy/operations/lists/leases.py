@@ -13,7 +13,7 @@ from collections.abc import Generator
 from heapq import nsmallest
 from typing import Final
 
-from kestrelpy.core import Queue, Subscription
+from kestrelpy.core import AnyQueue, Subscription
 from kestrelpy.operations.ports import PAUSE
 from kestrelpy.operations.stats_facts import LeaseFacts, lease_facts
 
@@ -34,7 +34,7 @@ def leased_ids(
 
 
 def list_leases(
-    queue: Queue, after: int, most: int, now_ms: int
+    queue: AnyQueue, after: int, most: int, now_ms: int
 ) -> Generator[bytes, None, tuple[list[LeaseFacts], int | None]]:
     """Return the facts of the next leases, and the cursor of the next page."""
     ids = yield from leased_ids(queue.reader, after, most + 1)

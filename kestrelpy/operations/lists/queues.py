@@ -15,12 +15,12 @@ from collections.abc import Callable, Generator
 from heapq import nlargest, nsmallest
 from typing import Final, NamedTuple
 
-from kestrelpy.core import Broker, Queue
+from kestrelpy.core import AnyQueue, Broker
 from kestrelpy.operations.ports import PAUSE
 
 _PER_SLICE: Final = 500
 
-_By = Callable[[Queue], int]
+_By = Callable[[AnyQueue], int]
 QUEUE_SORTS: Final[dict[str, _By]] = {
     "name": lambda queue: 0,
     "items": lambda queue: queue.reader.ready.count,
@@ -47,7 +47,7 @@ class QueueOrder(NamedTuple):
 class QueuePage(NamedTuple):
     """The queues of one page; `matched` counts those of all pages, `next` is None on the last."""
 
-    queues: list[Queue]
+    queues: list[AnyQueue]
     matched: int
     next: tuple[int, bytes] | None
 

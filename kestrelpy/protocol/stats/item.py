@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import Queue
+from kestrelpy.core import AnyQueue
 from kestrelpy.operations import Inspection, check_assigned, death_facts, readable
 from kestrelpy.protocol.parse import parse_number
 from kestrelpy.protocol.ports import Talk
@@ -19,7 +19,7 @@ _PER_SLICE: Final = 200
 _END: Final = b"END\r\n"
 
 
-def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
+def item_lines(talk: Talk, queue: AnyQueue | None, value: bytes) -> Iterator[bytes]:
     """`stats <queue>/item=<n>`; raise ClientError for a number that is not assigned yet."""
     id_ = _number("item", value)
     if queue is None:
@@ -29,7 +29,7 @@ def item_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]
     return _item_lines(talk, queue, id_)
 
 
-def token_lines(talk: Talk, queue: Queue | None, value: bytes) -> Iterator[bytes]:
+def token_lines(talk: Talk, queue: AnyQueue | None, value: bytes) -> Iterator[bytes]:
     """`stats <queue>/token=<n>`: the item leased by a token that a client has seen."""
     token = _number("token", value)
     if queue is None:
@@ -44,13 +44,13 @@ def _number(name: str, value: bytes) -> int:
     return parse_number(name, readable(value) if value else None)
 
 
-def _item_lines(talk: Talk, queue: Queue, id_: int) -> Iterator[bytes]:
+def _item_lines(talk: Talk, queue: AnyQueue, id_: int) -> Iterator[bytes]:
     inspection = Inspection(queue, id_, talk.host.mode, talk.browser())
     stored, ahead = yield from inspection.read()
     yield lines("", words(inspection.facts(stored, ahead, talk.last_command_ms))) + _END
 
 
-def dead_lines(queue: Queue | None) -> Iterator[bytes]:
+def dead_lines(queue: AnyQueue | None) -> Iterator[bytes]:
     """`stats <queue>/dead`: all dead letters, oldest first, a line for each fact."""
     deaths = list(queue.reader.dead.deaths.values()) if queue is not None else []
     for start in range(0, len(deaths), _PER_SLICE):

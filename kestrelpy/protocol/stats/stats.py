@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 from urllib.parse import quote, quote_from_bytes
 
-from kestrelpy.core import Broker, Queue, Timetable
+from kestrelpy.core import AnyQueue, Broker, Timetable
 from kestrelpy.operations import (
     lease_facts,
     marker_facts,
@@ -56,7 +56,7 @@ def words(facts: NamedTuple) -> Lines:
     return [(name, word(value)) for name, value in zip(facts._fields, facts, strict=True)]
 
 
-def _of_queue(queue: Queue, now_ms: int) -> Lines:
+def _of_queue(queue: AnyQueue, now_ms: int) -> Lines:
     """Return one queue's lines without their prefix. The reason stands there only if it is not
     ok."""
     *found, (name, reason) = words(queue_facts(queue, now_ms))
@@ -80,7 +80,7 @@ def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
     yield _END
 
 
-def one_queue_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
+def one_queue_lines(queue: AnyQueue | None, now_ms: int) -> Iterator[bytes]:
     """`stats <queue>`."""
     yield (_queue_lines(queue, now_ms) if queue is not None else b"") + _END
 
@@ -97,7 +97,7 @@ def marker_lines(broker: Broker) -> Iterator[bytes]:
     yield _END
 
 
-def open_lines(queue: Queue | None, now_ms: int) -> Iterator[bytes]:
+def open_lines(queue: AnyQueue | None, now_ms: int) -> Iterator[bytes]:
     """`stats <queue>/open`: every leased item, a line for each of its facts."""
     leases = queue.reader.leases.all() if queue is not None else []
     for start in range(0, len(leases), _LEASES_PER_SLICE):
@@ -139,7 +139,7 @@ def dump_lines(broker: Broker, names: list[bytes], now_ms: int) -> Iterator[byte
     yield _END
 
 
-def _queue_lines(queue: Queue, now_ms: int) -> bytes:
+def _queue_lines(queue: AnyQueue, now_ms: int) -> bytes:
     return lines(f"queue_{queue.name.decode('ascii')}_", _of_queue(queue, now_ms))
 
 

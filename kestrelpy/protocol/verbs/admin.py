@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kestrelpy.access import with_user
-from kestrelpy.core import Broker, Queue
+from kestrelpy.core import AnyQueue, Broker
 from kestrelpy.errors import ClientError
 from kestrelpy.operations import QueueAdmin, Rests, check_name, readable
 from kestrelpy.protocol.log_limit import address_of
@@ -69,7 +69,7 @@ def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _flush_each(
-    conversation: Talk, queues: list[Queue], noreply: bool
+    conversation: Talk, queues: list[AnyQueue], noreply: bool
 ) -> Iterator[bytes]:
     done = JointReply()
     for queue in queues:
@@ -93,7 +93,7 @@ def _flush_all_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
     conversation.stream = _sweep_each(queues, command.noreply, now_ms)
 
 
-def _sweep_each(queues: list[Queue], noreply: bool, now_ms: int) -> Iterator[bytes]:
+def _sweep_each(queues: list[AnyQueue], noreply: bool, now_ms: int) -> Iterator[bytes]:
     count = yield from QueueAdmin.sweep(queues, now_ms)
     yield b"" if noreply else b"%d\r\n" % count
 
@@ -117,7 +117,7 @@ def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
         _look(conversation, broker.queues.get(name), option, now_ms)
 
 
-def _look(conversation: Talk, queue: Queue | None, option: bytes, now_ms: int) -> None:
+def _look(conversation: Talk, queue: AnyQueue | None, option: bytes, now_ms: int) -> None:
     """`stats <queue>/<option>`."""
     word, _, value = option.partition(b"=")
     if option == b"open":

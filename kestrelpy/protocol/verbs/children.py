@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kestrelpy.core import AckUpTo, ChildQueue, Queue, refuse_beyond
+from kestrelpy.core import AckUpTo, AnyQueue, ChildQueue, refuse_beyond
 from kestrelpy.errors import Refused, ServerError
 from kestrelpy.operations import Children, ended
 from kestrelpy.protocol.parse import Target, Upto
 from kestrelpy.protocol.ports import Talk
 
 
-def mention_child(talk: Talk, target: Target, now_ms: int) -> Queue | None:
+def mention_child(talk: Talk, target: Target, now_ms: int) -> AnyQueue | None:
     """Create the child that the target names; None if it names none, or asks for no item.
 
     Raise Refused if a mention does not create it.
@@ -29,11 +29,11 @@ def mention_child(talk: Talk, target: Target, now_ms: int) -> Queue | None:
     return _made(talk, target.name, begin.after + 1 if begin is not None else None, now_ms)
 
 
-def note_request(talk: Talk, queue: Queue | None, now_ms: int) -> None:
+def note_request(talk: Talk, queue: AnyQueue | None, now_ms: int) -> None:
     """Note a request for items of this child; its creation may not be answered yet."""
-    if isinstance(queue, ChildQueue):
-        queue.child.asked_ms = now_ms
-        talk.replies.rest_on(queue.log, queue.child.named_lsn)
+    if queue is not None and (child := queue.child) is not None:
+        child.asked_ms = now_ms
+        talk.replies.rest_on(child.log, child.named_lsn)
 
 
 def begins_at_time(talk: Talk, target: Target) -> bool:
@@ -94,7 +94,7 @@ def ack_up_to(talk: Talk, command: Upto, now_ms: int) -> None:
         talk.stream = _go_on(talk, command, queue, upto)
 
 
-def _go_on(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> Iterator[bytes]:
+def _go_on(talk: Talk, command: Upto, queue: AnyQueue, upto: AckUpTo) -> Iterator[bytes]:
     """Advance a long way in steps, one per turn."""
     try:
         while not upto.is_over:
@@ -107,7 +107,7 @@ def _go_on(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> Iterator[b
         talk.refuse(refused, command.noreply)
 
 
-def _say_done(talk: Talk, command: Upto, queue: Queue, upto: AckUpTo) -> None:
+def _say_done(talk: Talk, command: Upto, queue: AnyQueue, upto: AckUpTo) -> None:
     if not command.noreply:
         talk.replies.hold(b"DELETED\r\n", *ended(queue, upto.lsn))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from kestrelpy.core import Broker, Queue
+from kestrelpy.core import AnyQueue, Broker
 from kestrelpy.errors import ClientError
 from kestrelpy.operations import QueueAdmin
 from kestrelpy.protocol.parse import Store
@@ -52,7 +52,7 @@ def config_lines(broker: Broker, names: list[bytes], host: Host) -> Iterator[byt
     yield b"END\r\n"
 
 
-def setting_lines(queue: Queue | None, host: Host) -> Iterator[bytes]:
+def setting_lines(queue: AnyQueue | None, host: Host) -> Iterator[bytes]:
     """`stats <queue>/settings`: the settings in force, each with its source."""
     if queue is not None:
         name = queue.name.decode("ascii")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from kestrelpy.core import DEFERRED, LENT, Holder, Lease, Log, Queue, Subscription, Waiter, Want
+from kestrelpy.core import DEFERRED, LENT, AnyQueue, Holder, Lease, Log, Subscription, Waiter, Want
 from kestrelpy.errors import (
     ClientError,
     InvalidToken,
@@ -171,7 +171,7 @@ class GetHandler:
         self.replies.hold(part.data, part, 1)
 
     def _check(
-        self, target: Target, queue: Queue | None, now_ms: int, token: int = 0
+        self, target: Target, queue: AnyQueue | None, now_ms: int, token: int = 0
     ) -> Lease | None:
         """Refuse the request before it changes anything; return the lease that it would end."""
         holder = self.holder
@@ -201,7 +201,7 @@ class GetHandler:
             raise ClientError(OPEN_FIRST)
         return lease
 
-    def _forgive(self, target: Target, queue: Queue | None) -> bool:
+    def _forgive(self, target: Target, queue: AnyQueue | None) -> bool:
         """Return True if a lease of this queue expired under the client, and clear one such mark.
 
         An open clears all marks, unless another item of the queue is open: then each mark stands
@@ -219,7 +219,7 @@ class GetHandler:
     def _fetch_one(
         self,
         target: Target,
-        queue: Queue | None,
+        queue: AnyQueue | None,
         lease: Lease | None,
         numbered: bool,
         now_ms: int,
@@ -268,7 +268,7 @@ class GetHandler:
     def _hand_out(
         self,
         target: Target,
-        queue: Queue,
+        queue: AnyQueue,
         numbered: bool,
         now_ms: int,
         end: bytes,
@@ -323,7 +323,7 @@ class GetHandler:
         if opens:
             reader.ready_line.said(lease)
 
-    def oldest(self, queue: Queue | None) -> Lease | None:
+    def oldest(self, queue: AnyQueue | None) -> Lease | None:
         """Return this connection's oldest open item of that queue."""
         if queue is None:
             return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kestrelpy.core import Item, Log, Queue, Subscription
+from kestrelpy.core import AnyQueue, Item, Log, Subscription
 from kestrelpy.errors import Unread
 from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.verbs.value_line import full_value, value
@@ -37,7 +37,7 @@ def peek_reply(
     return value(target.raw, item, end, item.marker if numbered else 0)
 
 
-def why_unread(target: Target, queue: Queue | None, now_ms: int) -> str:
+def why_unread(target: Target, queue: AnyQueue | None, now_ms: int) -> str:
     """Return why the next item cannot be read for the moment; "" if it can, or there is none."""
     if queue is None or not queue.reader.unread:
         return ""

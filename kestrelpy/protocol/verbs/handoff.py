@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from journal.format import Origin
-from kestrelpy.core import Lease, Policy, Queue, Subscription
+from kestrelpy.core import AnyQueue, Lease, Policy, Subscription
 from kestrelpy.errors import ClientError, InvalidToken, LeaseExpired, Refused
 from kestrelpy.protocol.parse import Handoff, Store
 from kestrelpy.protocol.ports import Talk
@@ -29,7 +29,7 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 class Given(NamedTuple):
     """The item that is handed off, and its source."""
 
-    source: Queue
+    source: AnyQueue
     reader: Subscription
     lease: Lease
 
@@ -39,12 +39,12 @@ class Given(NamedTuple):
         source, item = self.source, self.lease.item
         return _new(
             Origin,
-            (source.server_id, self.reader.name, item.id, source.generation, item.size, 0),
+            (source.files.server_id, self.reader.name, item.id, source.generation, item.size, 0),
         )
 
 
 def given(
-    talk: Talk, name: bytes, target: Queue | None, handoff: Handoff, now_ms: int
+    talk: Talk, name: bytes, target: AnyQueue | None, handoff: Handoff, now_ms: int
 ) -> Given:
     """Return the item that this request hands off to the `target` of that name; raise Refused, and
     nothing has changed."""
@@ -58,12 +58,14 @@ def given(
     if log.failure is not None:
         source.raise_failed()
     _check(source.name, source.policy, log.read_ahead is not None)
-    if talk.broker.tombstones and (why := source.why_mistaken(target, name)):
-        raise ClientError(why)
+    if talk.broker.tombstones:
+        files = target.files if target is not None else None
+        if why := source.files.why_mistaken(source.name, files, name):
+            raise ClientError(why)
     return found
 
 
-def must_wait(found: Given, target: Queue | None) -> bool:
+def must_wait(found: Given, target: AnyQueue | None) -> bool:
     """True if a crash might lose the item and give its number to another one.
 
     (In one log no record after it outlives it.)
@@ -73,7 +75,7 @@ def must_wait(found: Given, target: Queue | None) -> bool:
     return target is None or target.files is not found.source.files
 
 
-def is_for_nobody(queue: Queue) -> bool:
+def is_for_nobody(queue: AnyQueue) -> bool:
     """True if the queue stores no record that could name the origin: then it only confirms."""
     return queue.passes_on and not queue.children and queue.retained is None
 
@@ -93,7 +95,7 @@ def _again(talk: Talk, command: Store) -> Iterator[bytes]:
 
 
 def confirm_repeated(
-    talk: Talk, command: Store, found: Given, target: Queue, now_ms: int
+    talk: Talk, command: Store, found: Given, target: AnyQueue, now_ms: int
 ) -> None:
     """Confirm the item of a set that was stored before (or is passed to no child), once that is on
     disk."""
@@ -106,7 +108,7 @@ def confirm_repeated(
 
 
 def _confirm_later(
-    talk: Talk, command: Store, found: Given, target: Queue
+    talk: Talk, command: Store, found: Given, target: AnyQueue
 ) -> Iterator[bytes]:
     try:
         if target.log.failure is not None:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import Queue, TransferRequest
+from kestrelpy.core import AnyQueue, TransferRequest
 from kestrelpy.errors import ClientError, Refused
 from kestrelpy.operations import MOVED_MAX, Moving, QueueAdmin, check_name, parent_of
 from kestrelpy.protocol.parse import Plain
@@ -67,7 +67,7 @@ def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
 
 
 def _redrive_each(
-    talk: Talk, command: Plain, queue: Queue, ids: deque[int]
+    talk: Talk, command: Plain, queue: AnyQueue, ids: deque[int]
 ) -> Iterator[bytes]:
     """Put dead letters back to their own queue, in slices, and reply."""
     admin = QueueAdmin(talk.broker, talk.host)
@@ -83,7 +83,7 @@ def _redrive_each(
         talk.replies.hold(b"%d\r\n" % count, *rests)
 
 
-def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> Queue | None:
+def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> AnyQueue | None:
     """Return the source queue; None after the reply that there is none."""
     for each in (name, target):
         check_name(each.partition(b"/")[0])

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final
 
 from journal.format import Origin
-from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NO_KEY, NOT_FOUND, Log, Queue
+from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NO_KEY, NOT_FOUND, AnyQueue, Log
 from kestrelpy.errors import ClientError, Refused
 from kestrelpy.operations import Storing, Terms
 from kestrelpy.protocol.parse import Parser, Store, StoreLine
@@ -141,7 +141,7 @@ class SetHandler:
         if count == 1:
             return 0
         self.broker.counters.cmd_set += count
-        lsn = queue.put_run(bodies, size, line.flags, now_ms)
+        lsn = queue.files.put_run(bodies, size, line.flags, now_ms)
         self.stored_bytes += size
         if line.noreply:
             self._bound_noreply(size, count, queue.log, lsn)
@@ -217,7 +217,7 @@ class SetHandler:
         return policy.max_item_bytes
 
     def _put(
-        self, queue: Queue, line: StoreLine, body: bytes, found: Given | None, now_ms: int
+        self, queue: AnyQueue, line: StoreLine, body: bytes, found: Given | None, now_ms: int
     ) -> int:
         """Put the item in this queue and complete its hand-off; return the result of
         `Queue.put`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kestrelpy.core import Browse, Item, Queue
+from kestrelpy.core import AnyQueue, Browse, Item
 from kestrelpy.operations import StreamWalk, check_stream
 from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.ports import Talk
@@ -21,7 +21,7 @@ from kestrelpy.protocol.verbs.browse import Browser
 from kestrelpy.protocol.verbs.value_line import full_value, value
 
 
-def refuse_stream(target: Target, queue: Queue | None) -> None:
+def refuse_stream(target: Target, queue: AnyQueue | None) -> None:
     """Raise ClientError if the queue keeps no versions, or the key is not valid for it."""
     if queue is not None and target.key:
         _checked(target, queue)
@@ -55,6 +55,6 @@ def show_stream(
     to.hold(data, queue.log, item.lsn)
 
 
-def _checked(target: Target, queue: Queue) -> bytes:
+def _checked(target: Target, queue: AnyQueue) -> bytes:
     """Return the canonical key; raise ClientError."""
     return check_stream(queue, target.key, "at_version" if target.at_version else "")

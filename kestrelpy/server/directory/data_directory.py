@@ -27,7 +27,7 @@ from journal.format import TOKENS_SKIPPED, Checkpoint, folder_name, parse_folder
 from journal.patience import patient_files, pause
 from journal.recovery import Recovery, recovered_journal, set_aside
 from journal.store import Chunks, Sizes, Store, read_chunks
-from kestrelpy.core import Broker, JournalLog, Queue, Replay, on_disk
+from kestrelpy.core import AnyQueue, Broker, JournalLog, Queue, Replay, on_disk
 from kestrelpy.server.directory.server_id import take_server_id
 from kestrelpy.server.directory.token_file import TokenFile
 
@@ -150,10 +150,10 @@ class DataDirectory:
             self._recover_one(broker, dirty, queue, name, now_ms, unix_ms, found)
         for queue in (*broker.logged, *broker.deleted):  # their files still exist
             broker.moves.in_flight.settle_all(queue, now_ms)
-        found.queues = sum(not queue.is_child for queue in broker.queues.values())
-        for queue in broker.queues.values():
-            self._read_first(queue, unix_ms)
-            found.items += len(queue.reader.live)
+        found.queues = sum(queue.child is None for queue in broker.queues.values())
+        for named in broker.queues.values():
+            self._read_first(named, unix_ms)
+            found.items += len(named.reader.live)
         known = (queue.reader.tokens_below for queue in broker.logged)
         self.tokens.rise_above(max(known, default=1))
         broker.tokens.on_disk = max(broker.tokens.on_disk, self.tokens.below)
@@ -247,7 +247,7 @@ class DataDirectory:
         for path in chunks.obsolete:
             self.patient.remove(path)
 
-    def _read_first(self, queue: Queue, unix_ms: int) -> None:
+    def _read_first(self, queue: AnyQueue, unix_ms: int) -> None:
         """Read the first items, or note that they have expired, before the first request."""
         reader, target = queue.reader, on_disk(queue.log)
         backlog = reader.read_ahead

@@ -301,7 +301,7 @@ def test_a_checkpoint_counts_what_is_there_once() -> None:
 def test_a_mistake_of_clients_is_complained_about_once_a_minute() -> None:
     q = make_queue()
     times = (0, 1, 59_999, 60_000, 60_001, 120_000)
-    assert [t for t in times if q.queue.may_complain(t)] == [0, 60_000, 120_000]
+    assert [t for t in times if q.reader.may_complain(t)] == [0, 60_000, 120_000]
 
 
 def test_a_queue_knows_whether_it_holds_anything() -> None:

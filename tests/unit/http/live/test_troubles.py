@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import JournalFailed
-from kestrelpy.core.queue.child_queue import ABANDONED_MS
+from kestrelpy.core.fanout.child import ABANDONED_MS
 from kestrelpy.http.live import troubles
 from kestrelpy.http.live.figures import figures_of
 from kestrelpy.http.live.troubles import Trouble, death_trouble, span, troubles_of

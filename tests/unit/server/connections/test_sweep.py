@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.core.queue.child_queue import ABANDONED_MS
+from kestrelpy.core.fanout.child import ABANDONED_MS
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
 from kestrelpy.server.connections import sweep as sweep_module

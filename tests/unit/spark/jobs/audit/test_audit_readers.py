@@ -139,7 +139,7 @@ def one_removed(folder: Path) -> Path:
     story = fanned()
     branch = story.life.broker.queues[b"jobs+audit"]
     assert isinstance(branch, ChildQueue)
-    story.life.broker.remove_child(branch, story.life.now_ms)
+    story.life.broker.remove_child(branch.child, story.life.now_ms)
     story.child(b"audit")
     story.put(b"for the new one")
     story.take_of(b"audit", 1)

@@ -244,7 +244,7 @@ def test_a_child_has_a_row_of_its_own_for_each_item(spark: SparkSession, tmp_pat
     story.take_of(b"gone", 1)
     branch = story.life.broker.queues[b"jobs+gone"]
     assert isinstance(branch, ChildQueue)
-    story.life.broker.remove_child(branch, story.life.now_ms)
+    story.life.broker.remove_child(branch.child, story.life.now_ms)
     story.child(b"gone")
     story.put(b"for all")
 
