@@ -20,6 +20,7 @@ _NO_COPY: Final = "it copies a whole world, and objects of compiled classes have
 PURE_ONLY: Final[dict[str, str]] = {
     "tests/model/test_once_machine.py": _NO_COPY,
     "tests/model/test_readers_machine.py": _NO_COPY,
+    "tests/unit/core/test_schedules_crash.py": "it listens to a function that compiled ones call",
     "tests/unit/test_compiled.py::test_every": _NO_SOURCES,
     "tests/unit/test_compiled.py::test_no_face": _NO_SOURCES,
     "tests/unit/journal/format/test_format.py::test_the_drawing_of_the_frame": (

@@ -132,7 +132,7 @@ def test_an_item_that_the_log_has_lost_is_neither_in_memory_nor_logged() -> None
 
 
 def test_an_item_that_expired_and_was_redriven_leaves_the_list_once() -> None:
-    q = make_queue(expire_to="old")
+    q = make_queue(expire_to=b"old")
     q.put(b"stays")
     q.put(b"x" * KEPT_BYTES_MAX, b"late", expires_ms=q.unix_ms + 10)
     q.now_ms += 10
