@@ -71,7 +71,8 @@ def test_after_a_failed_call_a_queue_acknowledges_nothing_and_the_others_go_on(
             stored = STORED_BEFORE
             answer = b"STORED"
             while answer == b"STORED":
-                other.send(b"set bad 0 0 5\r\nbad %d\r\nset good 0 0 1\r\nx\r\n" % stored)
+                body = b"bad %d" % stored
+                other.send(b"set bad 0 0 %d\r\n%b\r\nset good 0 0 1\r\nx\r\n" % (len(body), body))
                 stored += (answer := other.line()) == b"STORED"
                 other.expect(b"STORED\r\n")
                 # `when` counts in each thread: a sync thread of its own fails at its own time.
