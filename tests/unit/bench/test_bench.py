@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
@@ -282,9 +283,9 @@ def test_a_picture_has_a_curve_for_each_server_that_was_measured(
             run.figures[line(SET, connections), server] = {0: result(rate), 1: result(rate * 3)}
     plot = Axes.plot
 
-    def noted(axes: Axes, xs: list[int], ys: list[float], *args: str, **words: str) -> object:
+    def noted(axes: Axes, xs: list[int], ys: list[float], *args: Any, **words: Any) -> object:
         curves.append(f"{words['label']} {xs} {ys}")
-        return plot(axes, xs, ys, *args, **words)  # type: ignore[arg-type] - as they came
+        return plot(axes, xs, ys, *args, **words)
 
     monkeypatch.setattr(Axes, "plot", noted)
     throughput, latency = plots.of_peers(run, "a test", tmp_path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import Any, cast
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from kestrelpy.spark.errors import KestrelError
@@ -20,7 +22,7 @@ def sentences(reader: object) -> set[str]:
     said = set()
     for ask in (
         reader.initialOffset, reader.latestOffset, lambda: reader.latestOffset({}, None),
-        lambda: reader.partitions({}, {}), lambda: reader.read(None),  # type: ignore[arg-type]  # it does not look
+        lambda: reader.partitions({}, {}), lambda: reader.read(InputPartition(0)),
     ):  # fmt: skip
         with pytest.raises(KestrelError) as caught:
             ask()
@@ -32,7 +34,7 @@ def test_a_pyspark_without_streams_of_this_kind_is_named_with_the_one_to_install
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(sys.modules, "kestrelpy.spark.stream", raising=False)
-    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)  # type: ignore[arg-type]  # import fails
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", cast(Any, None))
     monkeypatch.setattr("pyspark.__version__", "4.1.0")
 
     reader = KestrelSource({"servers": "a:1", "queues": "jobs"}).streamReader(NO_COLUMNS)

@@ -61,7 +61,8 @@ def markers(daemon: DaemonProcess, queue: str) -> tuple[int, int]:
     """The earliest and the latest marker."""
     with raw(daemon) as wire:
         found = wire.stats(b"stats markers")
-    return tuple(int(found[f"queue_{queue}_marker_{each}"]) for each in ("earliest", "latest"))  # type: ignore[return-value]
+    about = f"queue_{queue}_marker_"
+    return int(found[about + "earliest"]), int(found[about + "latest"])
 
 
 class Query:

@@ -8,6 +8,7 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.options import Options, parse_options
 from kestrelpy.spark.streaming.admission import Limits
 from kestrelpy.spark.streaming.live_queues import LiveQueues, read
+from kestrelpy.spark.streaming.position import Position
 from tests.unit.spark.stand_in import Line, StandIn
 
 
@@ -24,8 +25,8 @@ def options_of(*servers: StandIn, **options: str) -> Options:
     return parse_options(given, streams=True)
 
 
-def numbers(options: Options, stream: LiveQueues, end: object) -> list[int]:
-    slices = [each for part in stream.slices(end) for each in part]  # type: ignore[arg-type]
+def numbers(options: Options, stream: LiveQueues, end: Position) -> list[int]:
+    slices = [each for part in stream.slices(end) for each in part]
     return [int(line[4]) for _, values in read(slices, options) for line in values.lines]
 
 

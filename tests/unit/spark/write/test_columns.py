@@ -6,16 +6,16 @@ import pytest
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.write.columns import TYPES, row_form
-from kestrelpy.spark.write.write_options import parse_write_options
+from kestrelpy.spark.write.write_options import WriteOptions, parse_write_options
 
 OPTIONS = parse_write_options({"servers": "a:1", "queue": "jobs"}, streams=False)
 NO_IDS = parse_write_options({"servers": "a:1", "queue": "jobs", "ids": "none"}, streams=False)
 NO_QUEUE = parse_write_options({"servers": "a:1"}, streams=False)
 
 
-def refused(*fields: str, options: object = OPTIONS) -> str:
+def refused(*fields: str, options: WriteOptions = OPTIONS) -> str:
     with pytest.raises(KestrelError) as caught:
-        row_form([tuple(field.split(" ", 1)) for field in fields], options)  # type: ignore[misc,arg-type]
+        row_form([(name, word) for name, _, word in (f.partition(" ") for f in fields)], options)
     return str(caught.value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -224,12 +225,8 @@ def test_nothing_is_lost_or_doubled_while_the_daemon_is_killed_and_hangs(tmp_pat
                 daemon.kill()
                 threading.Thread(target=daemon.start).start()
             if number == 15_000:
-                daemon._process.send_signal(signal.SIGSTOP)  # type: ignore[union-attr]
-                threading.Timer(
-                    1.5,
-                    daemon._process.send_signal,
-                    [signal.SIGCONT],  # type: ignore[union-attr]
-                ).start()
+                os.kill(daemon.pid, signal.SIGSTOP)
+                threading.Timer(1.5, os.kill, [daemon.pid, signal.SIGCONT]).start()
         lane.finish()
         lane.close()
 
