@@ -65,7 +65,7 @@ function open() {
     else link.removeAttribute("aria-current");
   }
   const error = alertLine();
-  const content = el("div", { class: "page" }, ...page.elements);
+  const content = el("div", { class: "page", "aria-busy": "true" }, ...page.elements); // until its first view
   const heading = el("h2", { tabindex: "-1" }, page.title);
   main.replaceChildren(el("div", { class: "head" }, heading, buttonRow(...(page.tools ?? []).filter(Boolean))), error, content);
   const again = focused && main.contains(byId(focused)) ? byId(focused) : null;
@@ -85,6 +85,7 @@ function watch(shown, error, content) {
     error.textContent = view.error ? sentence(view.error.description) : "";
     content.classList.toggle("stale", Boolean(view.error));
     if (!view.error) shown.update(view);
+    content.removeAttribute("aria-busy");
   }, (kind, text) => {
     if (state.textContent !== text) state.textContent = text;
     state.className = kind;

@@ -70,7 +70,7 @@ export class Chart {
     this.before = svg("rect", { class: "before", y: 0, height: HEIGHT, x: 0, width: 0 });
     this.marks = svg("g", { class: "marks" });
     this.ruler = svg("line", { class: "ruler", y1: 0, y2: HEIGHT, hidden: true });
-    this.drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", preserveAspectRatio: "none" },
+    this.drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title, preserveAspectRatio: "none" },
       this.before, svg("line", { class: "axis", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT }),
       svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT / 2, y2: HEIGHT / 2 }),
       svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: 0, y2: 0 }), ...this.paths, this.marks, this.ruler);

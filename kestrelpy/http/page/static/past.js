@@ -107,7 +107,7 @@ class Heat {
     this.name = name;
     this.cells = svg("g");
     this.lines = [svg("path", { class: "p50" }), svg("path", { class: "p99" })];
-    this.drawing = svg("svg", { viewBox: `0 0 ${COLUMNS} 13`, role: "img", preserveAspectRatio: "none", class: "heat" }, this.cells, ...this.lines);
+    this.drawing = svg("svg", { viewBox: `0 0 ${COLUMNS} 13`, role: "img", "aria-label": title, preserveAspectRatio: "none", class: "heat" }, this.cells, ...this.lines);
     this.values = [el("b"), el("b")];
     this.edges = el("div", { class: "edges", "aria-hidden": "true" });
     [this.from, this.until] = [el("span"), el("span")];

@@ -49,10 +49,11 @@ export class Figures {
       const value = more.href ? el("a", { href: more.href }) : el("span");
       return { text, value, box: el("div", {}, el("dt", {}, label), el("dd", {}, value)), marks: more.marks };
     });
-    this.element = el("dl", { class: "figures" }, ...this.shown.map((each) => each.box));
+    this.element = el("dl", { class: "figures", hidden: true }, ...this.shown.map((each) => each.box));
   }
 
   update(view) {
+    this.element.hidden = false;
     for (const each of this.shown) say(each.value, each.text(view), each.marks ? each.box : null);
   }
 }

@@ -80,6 +80,8 @@ def watched_page(browser: Browser, home: str) -> Iterator[Page]:
 def show(page: Page, name: str) -> None:
     """Open a page, and wait for its first view."""
     page.goto(f"/#/{name}")
+    expect(page.locator(".page")).to_have_count(1)
+    expect(page.locator("[aria-busy]")).to_have_count(0)
     expect(page.locator("#verdict")).not_to_be_empty()
 
 

@@ -5,6 +5,7 @@ The pictures go to build/screenshots, which git ignores.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +59,18 @@ def test_every_page_is_accessible_in_both_widths(
             assert width <= size["width"], f"{name} scrolls sideways: {width}"
             file = f"{name.partition('?')[0].replace('/', '_')}-{word}-{scheme}.png"
             page.screenshot(path=PICTURES / file, full_page=True)
+
+
+def test_every_page_is_accessible_before_the_server_answers(
+    page: Page, filled: DaemonProcess
+) -> None:
+    show(page, "overview")
+    page.route(re.compile(r"/(events|views)\?"), lambda route: None)  # it is never answered
+    for name in PAGES[1:]:
+        page.goto(f"/#/{name}")
+        expect(page.locator("[aria-busy]")).to_have_count(1)
+        found = Axe().run(page)
+        assert found.violations_count == 0, f"{name}: {found.generate_report()}"
 
 
 def test_a_dialog_is_accessible_and_a_sheet_on_a_phone(page: Page, filled: DaemonProcess) -> None:
