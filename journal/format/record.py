@@ -24,10 +24,15 @@ One rule: every record names its item by id; nothing here means "the head".
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from journal.format.kinds import PLACING, Kind
+
+# True in the compiled wheel; mypyc is told so (`packaging/compiled/hook.py`).
+COMPILED: Final = not __file__.endswith(".py")
+if COMPILED:
+    from librt.strings import BytesWriter, write_i16_le, write_i32_le, write_i64_le
 
 HEADER_BYTES: Final = 64
 ALIGN_BYTES: Final = 8
@@ -39,10 +44,13 @@ SMALL_BYTES: Final = 4 << 10  # a frame up to which one copy costs less than ano
 CRC_BYTES: Final = 4  # the checksum covers what follows it
 META_BYTES_MAX: Final = (1 << 16) - 1
 
+crc32: Final = zlib.crc32  # Final: mypyc looks it up once
 _COVERED: Final = struct.Struct("<IIIIIQQQQBBHHH")  # the header without its checksum
 FRAME: Final = struct.Struct("<IIIIIIQQQQBBHHH")
 _PLACED: Final = struct.Struct("<IIIII")  # checksum, length, journal, segment, offset
+_U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")
+_U64: Final = struct.Struct("<Q")
 _PUT: Final = int(Kind.PUT)
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _PADDING: Final = tuple(b"\0" * (-n % ALIGN_BYTES) for n in range(ALIGN_BYTES))
@@ -104,21 +112,71 @@ def encode(
     """Append the frame's pieces to `out`; return their bytes, padding included."""
     kind, item, number, small, time_ms, meta, body, reader, _ = draft
     length = HEADER_BYTES + len(meta) + len(body)
+    is_small = length < SMALL_BYTES  # joined sooner than summed up in parts
+    padding = _PADDING[length & 7]
+    if COMPILED and is_small:  # the same bytes, for a fifth of the instructions
+        writer = BytesWriter()
+        _write_u32(writer, length)
+        _write_u32(writer, journal)
+        _write_u32(writer, segment)
+        _write_u32(writer, offset)
+        _write_u32(writer, small)
+        _write_u64(writer, lsn)
+        _write_u64(writer, time_ms)
+        _write_u64(writer, item)
+        _write_u64(writer, number)
+        _write_u16(writer, kind)
+        _write_u16(writer, len(meta))
+        _write_u16(writer, reader)
+        _write_u16(writer, 0)
+        writer.write(meta)
+        writer.write(body)
+        covered = writer.getvalue()
+        frame = BytesWriter()
+        _write_u32(frame, crc32(covered))
+        frame.write(covered)
+        frame.write(padding)
+        out.append(frame.getvalue())
+        return length + len(padding)
     covered = _COVERED.pack(
         length, journal, segment, offset, small, lsn, time_ms, item, number,
         kind, 0, len(meta), reader, 0,
     )  # fmt: skip
-    if length < SMALL_BYTES:  # joined sooner than summed up in parts
+    if is_small:
         covered += meta + body
         out += (_U32.pack(crc32(covered)), covered)
     else:
         crc = crc32(body, crc32(meta, crc32(covered)))
         out += (_U32.pack(crc), covered, meta, body)
-    rest = length & 7
-    if rest:
-        out.append(_PADDING[rest])
-        return length + 8 - rest
-    return length
+    if padding:
+        out.append(padding)
+    return length + len(padding)
+
+
+# mypyc's writer has signed numbers alone; `struct` does the rest, and refuses what has no room.
+
+
+def _write_u16(writer: BytesWriter, number: int) -> None:
+    if 0 <= number < 1 << 15:
+        write_i16_le(writer, number)
+    else:
+        writer.write(_U16.pack(number))
+
+
+def _write_u32(writer: BytesWriter, number: int) -> None:
+    if 0 <= number < 1 << 31:
+        write_i32_le(writer, number)
+    elif 0 <= number < 1 << 32:  # the numbers of half the journals
+        write_i32_le(writer, number - (1 << 32))
+    else:
+        writer.write(_U32.pack(number))
+
+
+def _write_u64(writer: BytesWriter, number: int) -> None:
+    if 0 <= number < 1 << 60:
+        write_i64_le(writer, number)
+    else:
+        writer.write(_U64.pack(number))
 
 
 def decode(

@@ -178,7 +178,7 @@ class Journal:
         lsn = commit.lsn_written
         frames: list[bytes] = []
         offset += BATCH_BYTES
-        taken = 0
+        taken = puts = 0
         tally = segment.tally
         counts = tally.counts
         item_first = item_last = place_first = place_last = placed = time_seen = 0
@@ -191,22 +191,22 @@ class Journal:
             offset += encode(draft, lsn, journal, number, offset, frames)
             taken += 1
             kind = draft[0]
-            counts[kind] += 1
             if draft[4] != time_seen:
                 time_seen = draft[4]
                 tally.see_time(time_seen)
             if kind == _PUT:
+                puts += 1
                 item_last = segment.item_last = draft[1]
-                if not item_first:
-                    item_first = item_last
-                    segment.item_first = segment.item_first or item_first
+                item_first = item_first or item_last
+                segment.item_first = segment.item_first or item_last
                 segment.live += 1
                 segment.live_bytes += HEADER_BYTES + len(draft[6])
                 if draft[2]:
                     place_last = draft[2]
-                    if not place_first:
-                        place_first = place_last
-            elif draft[8] > 0:
+                    place_first = place_first or place_last
+                continue
+            counts[kind] += 1
+            if draft[8] > 0:
                 self.segment_list.end(draft[1], HEADER_BYTES + ended_bytes(draft[3], draft[5]), lsn)
             elif draft[8]:
                 self._recount(lsn)
@@ -214,11 +214,11 @@ class Journal:
                 tally.see_places(placed := draft[2], placed)
         if not taken:
             return 0
+        counts[_PUT] += puts
         segment.puts = counts[_PUT]
         tally.see_items(item_first, item_last)
         tally.see_places(place_first, place_last)
-        batch = batch_of(commit, journal, segment, offset - start, taken, time_ms)
-        batch.extend(frames)
+        batch = batch_of(commit, journal, segment, offset - start, taken, time_ms) + frames
         del pending[:taken]
         if not self._write_at(segment, start, b"".join(batch)):
             return 0

@@ -31,6 +31,7 @@ COMPILED: Final = (
     "kestrelpy/core/index/disk_refs.py",
     "kestrelpy/core/index/expiry_watch.py",
     "kestrelpy/core/index/leases.py",
+    "kestrelpy/core/index/memory_budget.py",
     "kestrelpy/core/index/ready_list.py",
     "kestrelpy/core/index/waiters.py",
     "kestrelpy/core/item.py",
@@ -50,7 +51,9 @@ COMPILED: Final = (
     "kestrelpy/protocol/parse/commands.py",
     "kestrelpy/protocol/parse/line_template.py",
     "kestrelpy/protocol/parse/parser.py",
+    "kestrelpy/protocol/parse/requests.py",
     "kestrelpy/protocol/replies.py",
+    "kestrelpy/protocol/text/parser.py",
     "kestrelpy/protocol/verbs/end_lease.py",
     "kestrelpy/protocol/verbs/get.py",
     "kestrelpy/protocol/verbs/set.py",
@@ -60,8 +63,10 @@ COMPILED: Final = (
     "kestrelpy/server/shares.py",
     "kestrelpy/server/turn.py",
 )
+# What the compiled wheel needs beside the dependencies of the pure one: mypyc's own library.
+RUNTIME: Final = ["librt>=0.8"]
 # mypyc checks the types as `make lint` has done, but without the libraries that other modules use.
-FLAGS: Final = ("--config-file=", "--ignore-missing-imports")
+FLAGS: Final = ("--config-file=", "--ignore-missing-imports", "--always-true=COMPILED")
 
 
 def modules(root: Path) -> list[str]:
@@ -97,5 +102,6 @@ class CompiledHook(BuildHookInterface):
         build.run()
         for output in map(Path, build.get_outputs()):
             build_data["force_include"][str(output)] = str(output.relative_to(place / "lib"))
+        build_data["dependencies"] = RUNTIME
         build_data["pure_python"] = False
         build_data["infer_tag"] = True

@@ -68,6 +68,37 @@ def test_what_is_read_is_what_was_written(one: Draft, lsn: int, offset: int) -> 
     assert record.end == len(data) == offset + padded(HEADER_BYTES + len(one.meta + one.body))
 
 
+def _around(bits: int) -> list[int]:
+    """Return the numbers where a sign begins or the room of so many bits ends."""
+    half, most = 1 << bits - 1, (1 << bits) - 1
+    return [0, 1, half - 1, half, half + 1, most - 1, most]
+
+
+@pytest.mark.parametrize("body", [b"small", bytes(8192)])
+def test_a_number_keeps_its_value_where_a_sign_would_begin(body: bytes) -> None:
+    longs = [*_around(64), (1 << 60) - 1, 1 << 60, (1 << 61) - 1, 1 << 61, 1 << 62]
+    for long in longs:
+        one = Draft(Kind.PUT, long, long, 0, long, b"", body, 0, 0)
+        data = frame(one, lsn=long)
+        assert struct.unpack_from("<QQQQ", data, 24) == (long,) * 4
+        assert read(data) is not None
+    for word in _around(32):
+        data = frame(Draft(Kind.PUT, 1, 1, word, 1, b"", body, 0, 0), 0, 1, word, word)
+        _, _, journal, segment, _, small = struct.unpack_from("<IIIIII", data)
+        assert (journal, segment, small) == (word,) * 3
+        assert decode(data, 0, word, word) is not None
+    for short in _around(16):
+        data = frame(Draft(Kind.PUT, 1, 1, 0, 1, b"", body, short, 0))
+        assert struct.unpack_from("<HHH", data, 58) == (0, short, 0)
+
+
+@pytest.mark.parametrize("name", ["item", "number", "small", "time_ms", "reader", "kind"])
+def test_a_number_without_room_is_refused(name: str) -> None:
+    for value in (-1, 1 << 64):
+        with pytest.raises(struct.error):
+            frame(draft()._replace(**{name: value}))
+
+
 @given(DRAFTS, U64)
 def test_a_frame_reads_the_same_from_a_view(one: Draft, lsn: int) -> None:
     data = frame(one, 0, lsn)
