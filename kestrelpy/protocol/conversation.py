@@ -33,6 +33,8 @@ from kestrelpy.protocol.parse import (
     Parser,
     Plain,
     Remove,
+    Requests,
+    Script,
     Store,
     Touch,
     Upto,
@@ -52,7 +54,7 @@ from kestrelpy.protocol.verbs import (
     remove,
     withdraw,
 )
-from kestrelpy.protocol.wire import MEMCACHE, Requests, Script, Wire
+from kestrelpy.protocol.wire import MEMCACHE, Wire
 
 _log = logging.getLogger("kestrelpy.conversation")
 
@@ -272,6 +274,18 @@ class Conversation:
         else:
             self.set_handler.stored_bytes = 0
         return replies.take() if replies.out else b""
+
+    @property
+    def is_due(self) -> bool:
+        """True if `flush` would do something before a record is stored or a wait is over."""
+        replies = self.replies
+        return (
+            bool(replies.out)
+            or replies.has_failed
+            or self.is_behind
+            or self.closing
+            or self.stream is not None
+        )
 
     @property
     def has_more(self) -> bool:

@@ -92,12 +92,13 @@ class Replies:
     """One connection's replies: those in `out` are true, those in `held` wait.
 
     Equal replies to a run of requests are held as one, with their count: `merged` counts those
-    beside the first of each. `usual` is the form of its replies, None for memcache's own words.
+    beside the first of each. `has_failed` is True if one waits for a log that failed before: that
+    log notifies nobody. `usual` is the form of its replies, None for memcache's own words.
     """
 
     __slots__ = (
-        "_conversation", "_rests", "counters", "form", "held", "joint", "merged", "out",
-        "usual", "value_bytes",
+        "_conversation", "_rests", "counters", "form", "has_failed", "held", "joint", "merged",
+        "out", "usual", "value_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +114,7 @@ class Replies:
         self.out: list[bytes] = []
         self.held: deque[tuple[bytes, Awaited | JointReply, int, int, int]] = deque()
         self.merged = 0
+        self.has_failed = False
         self.value_bytes = 0  # of the items among them; the caller that adds an item counts it
 
     def say(self, data: bytes) -> None:
@@ -164,7 +166,7 @@ class Replies:
         if is_bare and log.lsn_stored < last:
             self.held.append((data, log, last, 0, count))
             self.merged += count - 1
-            log.waiting_stored.add(self._conversation)
+            self._wait_for(log, last, 0)
         else:
             for stored in range(last - count + 1, last + 1):
                 self.hold(data, log, stored)
@@ -182,6 +184,7 @@ class Replies:
     def release(self) -> None:
         """Move the replies that have become true to `out`, and those that have failed as errors."""
         held, out = self.held, self.out
+        self.has_failed = False
         while held:
             data, log, stored, written, count = held[0]
             if log.lsn_stored < stored or log.lsn_written < written:
@@ -207,6 +210,8 @@ class Replies:
         return data if self.usual is None else self.usual.reply(data)
 
     def _wait_for(self, log: Awaited | JointReply, stored: int, written: int) -> None:
+        if log.failure is not None:
+            self.has_failed = True
         if stored > log.lsn_stored:
             log.waiting_stored.add(self._conversation)
         else:

@@ -466,7 +466,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.ports.Talk protocol.ports.Shell
         operations.ports.Caller operations.ports.Client operations.ports.Shape operations.ports.Work
         protocol.login.Login protocol.login.LoginPort
-        protocol.wire.Requests protocol.wire.Script protocol.wire.Wire
+        protocol.parse.requests.Requests protocol.parse.requests.Script protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.Holder
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,

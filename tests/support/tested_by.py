@@ -100,6 +100,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/http/test_streams.py: versions, by what clients of both wires see",
     "kestrelpy.operations.rests":
         "tests/unit/protocol/test_replies.py: replies wait for what they rest on",
+    "kestrelpy.protocol.parse.requests":
+        "tests/unit/protocol/parse/test_parser.py: no behaviour of its own",
     "kestrelpy.protocol.ports":
         "tests/unit/protocol/test_conversation.py: no behaviour of its own, Protocols",
     "kestrelpy.protocol.room":

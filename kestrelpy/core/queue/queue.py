@@ -155,15 +155,16 @@ class Queue(QueueState):
         """Store items of `body_bytes` together; return the record of the last one, which follows
         those of the others. Only while it `takes_runs`, and none is too large."""
         unix_ms, first = now_ms + self.clock.offset_ms, self.next_number
-        items = [
-            Item(number, number, body, flags, unix_ms, 0)
-            for number, body in enumerate(bodies, first)
-        ]
+        items, number = list[Item](), first
+        for body in bodies:
+            items.append(Item(number, number, body, flags, unix_ms, 0))
+            number += 1
         self._apply_run(first, len(items), body_bytes)
         lsn = self.log.append_run(records.puts(items))
         if lsn:  # a queue in memory has no records
-            for at, item in enumerate(items, lsn - len(items) + 1):
-                item.lsn = at
+            at = lsn - len(items)
+            for item in items:
+                item.lsn = at = at + 1
         self.reader.ready_line.add_run(items, body_bytes)
         return lsn
 

@@ -49,6 +49,7 @@ from kestrelpy.protocol.parse.options import (
     parse_target,
     why_no_option,
 )
+from kestrelpy.protocol.parse.requests import Requests
 from kestrelpy.protocol.parse.set_conditions import parse_version, refuse_verb
 
 LINE_BYTES_MAX: Final = 8 << 10
@@ -64,6 +65,8 @@ GET_KEYS_MAX: Final = 100
 # cached.
 LINES_KEPT: Final = 4096
 LINE_BYTES_KEPT: Final = 300
+_CR: Final = 13
+_LF: Final = 10
 _CAS_WORDS: Final = 6  # without noreply, and with its version
 # With any token its key is not too long.
 TOKEN_LINE_BYTES_KEPT: Final = KEY_BYTES_MAX - TOKEN_DIGITS_MAX
@@ -83,8 +86,8 @@ Known = Fetch | Delete | Touch
 Lines = dict[bytes, Known | StoreLine]
 
 
-class Parser:
-    """The parser of one connection. Call `feed`, then `next` until it returns None."""
+class Parser(Requests):
+    """The parser of the memcache text protocol."""
 
     __slots__ = (
         "_at", "_data", "_known", "_left", "_limit_of", "_line", "_lines", "_parts", "_pending",
@@ -171,10 +174,10 @@ class Parser:
         if self._pending is not None:
             return self._finish_body()
         data, at = self._data, self._at
-        known = self._known
-        if known is not None and data.startswith(self._line, at):
-            self._at = self._searched = at = at + len(self._line)
-            return self._take_body(known, at) if isinstance(known, StoreLine) else known
+        known, end = self._known, at + len(self._line)
+        if known is not None and data[at:end] == self._line:
+            self._at = self._searched = end
+            return self._take_body(known, end) if isinstance(known, StoreLine) else known
         if at >= len(data):
             return None
         end = data.find(b"\n", self._searched if self._searched > at else at)
@@ -226,8 +229,11 @@ class Parser:
             self._remember(line, other)
         return other
 
-    def run(self, line: StoreLine, most: int, most_bytes: int, limit: int) -> list[bytes]:
-        """Return the bodies of the complete sets that come next and are like the last, `line`.
+    def run(
+        self, line: StoreLine, most: int, most_bytes: int, limit: int
+    ) -> tuple[list[bytes], int]:
+        """Return the bodies of the complete sets that come next and are like the last, `line`, and
+        their bytes together.
 
         There are `most` of them at most, none is larger than `limit`, and the run ends when it has
         `most_bytes`.
@@ -235,24 +241,25 @@ class Parser:
         data, at = self._data, self._at
         head, meaning = self._line if self._known is line else b"", line
         bodies: list[bytes] = []
-        while len(bodies) < most and most_bytes > 0:
+        size = 0
+        while len(bodies) < most and size < most_bytes:
             begin = at + len(head)
-            if begin == at or not data.startswith(head, at):
+            if begin == at or data[at:begin] != head:
                 begin = data.find(b"\n", at) + 1
                 known = self._lines.get(data[at : begin - 1]) if begin else None
                 if not isinstance(known, StoreLine) or not known.is_like(line, limit):
                     break
                 head, meaning = data[at:begin], known
             end = begin + meaning.size
-            if data[end : end + 2] != b"\r\n":
+            if end + 2 > len(data) or data[end] != _CR or data[end + 1] != _LF:
                 break
             bodies.append(data[begin:end])
-            most_bytes -= meaning.size
+            size += meaning.size
             at = end + 2
         if bodies:
             self._at = self._searched = at
             self._line, self._known = head, meaning
-        return bodies
+        return bodies, size
 
     def _remember(self, line: bytes, meaning: Known | StoreLine) -> None:
         """Cache the meaning of a line: a client sends the same few lines again and again.

@@ -29,6 +29,8 @@ from kestrelpy.protocol.parse import (
     Delete,
     Formed,
     Plain,
+    Requests,
+    Script,
     Store,
     StoreLine,
     Target,
@@ -39,7 +41,6 @@ from kestrelpy.protocol.parse import (
 )
 from kestrelpy.protocol.text.form import PutForm, TextForm
 from kestrelpy.protocol.text.requests import Batch, Next, PutBegin, PutEnd, Shutdown
-from kestrelpy.protocol.wire import Script
 
 PUT_ITEMS_MAX: Final = 1024  # Kestrel's
 # The items of one put together, unless its queue takes a larger item.
@@ -52,8 +53,8 @@ _NUMBER_DIGITS_MAX: Final = 10
 _NO_OPTIONS: Final = frozenset[str]()
 
 
-class TextParser:
-    """The parser of one connection. Call `feed`, then `next` until it returns None."""
+class TextParser(Requests):
+    """The parser of Kestrel's text protocol."""
 
     __slots__ = ("_at", "_data", "_form", "_item_bytes", "_items", "_limit_of", "_line", "_pending",
                  "_searched")  # fmt: skip

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kestrelpy.protocol.parse import Form, Lines
+from kestrelpy.protocol.parse import Form, Lines, Requests
 from kestrelpy.protocol.text.form import TextForm
 from kestrelpy.protocol.text.parser import TextParser
-from kestrelpy.protocol.wire import Requests
 
 
 class TextWire:

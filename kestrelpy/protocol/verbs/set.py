@@ -56,11 +56,16 @@ _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an a
 class SetHandler:
     """The `set` side of one conversation. `stored_bytes` are in sets not yet answered."""
 
-    __slots__ = ("_noreply_bytes", "_storing", "_talk", "broker", "host", "replies", "stored_bytes")
+    __slots__ = (
+        "_counters", "_noreply_bytes", "_queues", "_storing", "_talk", "broker", "host", "replies",
+        "stored_bytes",
+    )  # fmt: skip
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
         self.broker = talk.broker
+        self._counters = talk.broker.counters
+        self._queues = talk.broker.queues
         self.host = talk.host
         self.replies = talk.replies
         self._storing = Storing(talk.broker, talk.host)
@@ -75,11 +80,11 @@ class SetHandler:
         if line.declares:
             declare(self._talk, command, now_ms)
             return
-        broker.counters.cmd_set += 1
+        self._counters.cmd_set += 1
         if self.host.mode != "up":
             self._storing.check_mode()
         name, found = line.target.name, None
-        queue = broker.queues.get(name)
+        queue = self._queues.get(name)
         if line.handoff is not None:
             if broker.aliases:
                 self._refuse_alias(name, line.handoff.queue)
@@ -128,7 +133,7 @@ class SetHandler:
         Return how many follow it, at most `most`; 0: nothing is stored, `store` has to do it.
         """
         line, replies = first.line, self.replies
-        queue = self.broker.queues.get(line.target.name)
+        queue = self._queues.get(line.target.name)
         if queue is None or not queue.takes_runs or self.host.mode != "up":
             return 0
         limit = queue.policy.max_item_bytes
@@ -136,11 +141,12 @@ class SetHandler:
             return 0
         most = min(most, RUN_SETS_MAX - 1, HELD_REPLIES_MAX - 1 - replies.in_flight)
         most_bytes = HELD_BYTES_MAX - self.stored_bytes - line.size
-        bodies = [first.body, *parser.run(line, most, most_bytes, limit)]
-        count, size = len(bodies), sum(map(len, bodies))
-        if count == 1:
+        others, size = parser.run(line, most, most_bytes, limit)
+        if not others:
             return 0
-        self.broker.counters.cmd_set += count
+        bodies = [first.body, *others]
+        count, size = len(bodies), line.size + size
+        self._counters.cmd_set += count
         lsn = queue.files.put_run(bodies, size, line.flags, now_ms)
         self.stored_bytes += size
         if line.noreply:

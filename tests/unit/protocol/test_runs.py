@@ -253,7 +253,8 @@ def test_a_run_ends_with_its_number_its_bytes_and_the_first_set_that_is_not_like
         parser.feed(a_set(b"1") + data)
         first = parser.next()
         assert isinstance(first, Store)
-        found = parser.run(first.line, most, most_bytes, limit)
+        found, size = parser.run(first.line, most, most_bytes, limit)
+        assert size == sum(map(len, found))
         assert parser.buffered == len(data) - sum(len(a_set(body)) for body in found)
         return found
 
