@@ -61,10 +61,9 @@ class Shares:
         """Begin another part of a turn, in which connections execute at once."""
         self._direct_until = 0.0
 
-    def until(self, sharer: Sharer, now_ms: int) -> float:
-        """Return the moment until which it may go on at once; 0: it has to line up."""
-        if sharer.is_lined_up or now_ms < sharer.heavy_until_ms or sharer.is_long:
-            return 0.0
+    def until(self) -> float:
+        """Return the moment until which a connection that is light and not lined up may go on at
+        once; 0: it has to line up."""
         now = self._elapsed()
         if not self._direct_until:
             self._direct_until = now + DIRECT_SECONDS
@@ -72,10 +71,9 @@ class Shares:
             return 0.0
         return now + SHARE_SECONDS
 
-    def note(self, sharer: Sharer, has_overrun: bool, now_ms: int) -> None:
-        """Note a share that is used up."""
-        if has_overrun:
-            sharer.heavy_until_ms = now_ms + HEAVY_MS
+    def note_overrun(self, sharer: Sharer, now_ms: int) -> None:
+        """Note that it has used up its share."""
+        sharer.heavy_until_ms = now_ms + HEAVY_MS
 
     def line_up(self, sharer: Sharer, now_ms: int) -> None:
         """Put it at the end of its queue, unless it is in one."""

@@ -116,11 +116,12 @@ class Connection(asyncio.Protocol):
         if conversation is None:
             return
         self._counters.bytes_read += len(data)
-        now_ms, shares = clock.now_ms(), self._shares
-        until = shares.until(self, now_ms)
+        now_ms, shares = self._turn.now_ms(), self._shares
+        until = shares.until() if self._is_light(now_ms) else 0.0
         if until:
             conversation.feed(data, now_ms, until)
-            shares.note(self, conversation.has_overrun, now_ms)
+            if conversation.has_overrun:
+                shares.note_overrun(self, now_ms)
             self._turn.commit_delay.note_input(now_ms)
         else:
             conversation.take_in(data)
@@ -133,7 +134,10 @@ class Connection(asyncio.Protocol):
             self.moved_ms, self._moved_bytes = now_ms, 0
         if conversation.parser.held_bytes >= UNCOUNTED_BYTES or self.held_bytes:
             self._count_memory(conversation)
-        self._turn.touch(conversation)
+        if conversation.is_due or not self._reading:
+            self._turn.touch(conversation)
+        else:
+            self._turn.schedule()
 
     def facts(self, now_ms: int) -> ConnectionFacts | None:
         """Return what there is to say of it; None: it is gone."""
@@ -182,9 +186,10 @@ class Connection(asyncio.Protocol):
         if conversation is None or transport is None:
             return
         data, has_more = conversation.output(), conversation.has_more
-        if data and has_more and (until := self._shares.until(self, now_ms)):
+        if data and has_more and self._is_light(now_ms) and (until := self._shares.until()):
             conversation.go_on(now_ms, until)  # the next replies may leave with these
-            self._shares.note(self, conversation.has_overrun, now_ms)
+            if conversation.has_overrun:
+                self._shares.note_overrun(self, now_ms)
             data += conversation.output()
             has_more = conversation.has_more
             self._turn.schedule()  # the work begun by it continues in turns
@@ -208,6 +213,10 @@ class Connection(asyncio.Protocol):
         ):
             transport.close()
 
+    def _is_light(self, now_ms: int) -> bool:
+        """True if it may go on at once, as far as the time suffices."""
+        return not (self.is_lined_up or now_ms < self.heavy_until_ms or self.is_long)
+
     @property
     def is_long(self) -> bool:
         """True in the middle of a long reply."""
@@ -218,7 +227,8 @@ class Connection(asyncio.Protocol):
         conversation = self.conversation
         if conversation is not None and conversation.has_more:
             conversation.go_on(now_ms, until)
-            self._shares.note(self, conversation.has_overrun, now_ms)
+            if conversation.has_overrun:
+                self._shares.note_overrun(self, now_ms)
             if not conversation.is_behind:
                 conversation.parser.forget()
             self._turn.touch(conversation)

@@ -47,43 +47,29 @@ def test_a_connection_with_bytes_goes_on_at_once_for_one_share() -> None:
     clock = Clock()
     shares = Shares(clock)
 
-    assert shares.until(Peer(), 0) == clock.now + SHARE_SECONDS
+    assert shares.until() == clock.now + SHARE_SECONDS
 
 
 def test_a_connection_that_used_up_its_share_is_heavy_for_a_while() -> None:
-    clock = Clock()
-    shares, peer = Shares(clock), Peer()
+    peer = Peer()
 
-    shares.note(peer, has_overrun=True, now_ms=1000)
+    Shares(Clock()).note_overrun(peer, now_ms=1000)
 
-    assert shares.until(peer, 1000) == shares.until(peer, 1000 + HEAVY_MS - 1) == 0.0
-    assert shares.until(peer, 1000 + HEAVY_MS) > 0
-
-
-def test_a_share_that_was_enough_makes_no_connection_heavy() -> None:
-    shares, peer = Shares(Clock()), Peer()
-
-    shares.note(peer, has_overrun=False, now_ms=1000)
-
-    assert shares.until(peer, 1000) > 0
-
-
-def test_a_long_answer_goes_on_in_the_heavy_line_only() -> None:
-    assert Shares(Clock()).until(Peer(is_long=True), 0) == 0.0
+    assert peer.heavy_until_ms == 1000 + HEAVY_MS
 
 
 def test_a_turn_carries_out_at_once_for_a_bounded_time_in_all() -> None:
     clock = Clock()
     shares = Shares(clock)
     at_once = 0
-    while shares.until(Peer(), 0):
+    while shares.until():
         at_once += 1
         clock.now += SHARE_SECONDS
 
     assert at_once == round(DIRECT_SECONDS / SHARE_SECONDS)
 
     shares.renew()
-    assert shares.until(Peer(), 0) > 0
+    assert shares.until() > 0
 
 
 def test_the_heavy_line_gets_its_part_of_a_turn_however_many_stand_in_it() -> None:
@@ -124,13 +110,13 @@ def test_a_connection_that_stood_in_the_heavy_line_stays_heavy() -> None:
     """Otherwise a hundred flooding connections would each have a share at once now and then."""
     clock = Clock()
     shares, peer = Shares(clock), Peer("a")
-    shares.note(peer, has_overrun=True, now_ms=0)
+    shares.note_overrun(peer, now_ms=0)
     shares.line_up(peer, 0)
     later_ms = 10 * HEAVY_MS
 
     assert served(shares, clock, later_ms, 0.0) == ["a"]
 
-    assert shares.until(peer, later_ms + 1) == 0.0
+    assert peer.heavy_until_ms > later_ms + 1
 
 
 def test_no_connection_is_in_a_queue_twice() -> None:
@@ -140,6 +126,6 @@ def test_no_connection_is_in_a_queue_twice() -> None:
     shares.line_up(peer, 0)
     shares.line_up(peer, 0)
 
-    assert shares.until(peer, 0) == 0.0, "what it sent before comes first"
+    assert peer.is_lined_up, "what it sent before comes first"
     assert served(shares, clock, 0, 0.0) == ["a"]
     assert served(shares, clock, 0, 0.0) == []

@@ -119,6 +119,29 @@ async def test_a_flood_is_not_carried_out_ahead_of_a_small_request(
         reading.cancel()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("is_lined_up", True), ("heavy_until_ms", 1 << 60), ("stream", iter(()))]
+)
+async def test_what_a_heavy_connection_sends_waits_for_its_turn(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    async with running(tmp_path) as server:
+        await (await server.client()).ask(b"version\r\n")
+        assert server.daemon is not None
+        [connection] = server.daemon._connections
+        talk = connection.conversation
+        assert talk is not None
+        light = talk.commands
+        connection.data_received(b"version\r\n")
+        assert talk.commands == light + 1
+
+        setattr(talk if name == "stream" else connection, name, value)
+        connection.data_received(b"version\r\n")
+
+        assert talk.commands == light + 1
+        assert talk.is_behind
+
+
 async def test_a_connection_that_has_sent_more_than_its_share_is_not_read_from(
     tmp_path: Path,
 ) -> None:
