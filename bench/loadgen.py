@@ -40,7 +40,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Result:
-    """What one run did. An op is one item; a request is one trip to the server."""
+    """What one run did. An op is one item; a request is one trip to the server.
+
+    `user_s` and `system_s` are the server's processor time, where it was measured.
+    """
 
     ops: int
     requests: int
@@ -52,6 +55,8 @@ class Result:
     empty: int
     generator_busy: float
     errors: int
+    user_s: float = 0.0
+    system_s: float = 0.0
 
     @property
     def requests_per_s(self) -> float:

@@ -11,13 +11,13 @@ none always comes after the same neighbour.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import loadgen
 from bench.grid import CELLS, CONSUME, SET, Cell, Job, Line, Mode
 from bench.loadgen import Load, LoadFailed, Result
-from bench.servers import Server, ServerFailed, started
+from bench.servers import Server, ServerFailed, running
 
 MAX_FAILURES = 3  # of one server; then it is left out, so that a broken one does not eat the time
 
@@ -41,11 +41,12 @@ def turn(
     """One server's turn. Raises ServerFailed or LoadFailed."""
 
     def load(dialect: str, queue: str, seconds: float, ops: int | None = None) -> Result:
-        return loadgen.run(
+        user_s, system_s = daemon.processor_s()
+        found = loadgen.run(
             binary,
             Load(
                 dialect=dialect,
-                port=port,
+                port=daemon.port,
                 connections=cell.shape.connections,
                 in_flight=cell.shape.in_flight,
                 body_bytes=cell.body_bytes,
@@ -55,9 +56,11 @@ def turn(
                 queue=queue,
             ),
         )
+        user_end_s, system_end_s = daemon.processor_s()
+        return replace(found, user_s=user_end_s - user_s, system_s=system_end_s - system_s)
 
     ceiling = server.consume == "memcache-get"  # one key: nothing is used up
-    with started(server, parent) as port:
+    with running(server, parent) as daemon:
         for queue, seconds in (("warm", mode.warm_up_seconds), ("bench", mode.seconds)):
             stored = load(server.store, queue, seconds)
             taken = load(server.consume, queue, seconds, None if ceiling else stored.ops)

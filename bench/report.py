@@ -4,7 +4,7 @@ The one rule: a ratio is taken within a round, between neighbours in time, and o
 median taken over the rounds. A ratio of two medians would mix minutes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
@@ -135,16 +135,27 @@ def ratio_table(run: Run) -> list[str]:
     return rows
 
 
-def rate_table(run: Run) -> list[str]:
+def server_table(run: Run, cell: Callable[[Sequence[Result]], str]) -> list[str]:
+    """A column for each server; `cell` words its results on a line."""
     heads = " | ".join(SERVERS)
     rows = [
         f"| job | body | connections | in flight | {heads} |",
         "|---|---:|---:|---:|" + "---:|" * len(SERVERS),
     ]
     for line in LINES:
-        cells = " | ".join(_rate(list(run.of(line, name).values())) for name in SERVERS)
+        cells = " | ".join(cell(list(run.of(line, name).values())) for name in SERVERS)
         rows.append(f"{_row(line)} {cells} |")
     return rows
+
+
+def _cost(results: Sequence[Result]) -> str:
+    """The server's processor time for one item in microseconds: user + system."""
+    measured = [each for each in results if each.ops and each.user_s + each.system_s]
+    if not measured:
+        return "–"
+    user_us = median(1e6 * each.user_s / each.ops for each in measured)
+    system_us = median(1e6 * each.system_s / each.ops for each in measured)
+    return f"{user_us:.1f} + {system_us:.1f}"
 
 
 def _rate(results: Sequence[Result]) -> str:
@@ -176,7 +187,11 @@ def markdown(run: Run, about: Mapping[str, str], notes: Sequence[str]) -> str:
         "",
         "## This machine's figures: items/s · latency p50 / p99 · how busy the generator was",
         "",
-        *rate_table(run),
+        *server_table(run, _rate),
+        "",
+        "## Processor time of the server for one item, in µs: its own + the kernel's for it",
+        "",
+        *server_table(run, _cost),
         "",
         f"`{CONSUME}` of memcached and echo is a plain read: a ceiling, not a queue. echo is the "
         "least that a server in Python does for a request, without queue and disk. These figures "

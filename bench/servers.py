@@ -215,11 +215,34 @@ def environment(python: str = sys.executable) -> dict[str, str]:
     return kept | {"PYTHONUNBUFFERED": "1"}
 
 
+@dataclass(frozen=True)
+class Running:
+    """A daemon that runs."""
+
+    port: int
+    pid: int
+
+    def processor_s(self) -> tuple[float, float]:
+        """Return the processor time of all its threads so far, in seconds: user and system."""
+        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = os.sysconf("SC_CLK_TCK")
+        return int(words[11]) / ticks, int(words[12]) / ticks
+
+
 @contextmanager
 def started(
     server: Server, parent: Path, extra: Mapping[str, str] | None = None
 ) -> Iterator[int]:
-    """Run a daemon in a new folder under `parent`; gives its port. Raises ServerFailed.
+    """Run a daemon as `running` does; gives its port. Raises ServerFailed."""
+    with running(server, parent, extra) as found:
+        yield found.port
+
+
+@contextmanager
+def running(
+    server: Server, parent: Path, extra: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Run a daemon in a new folder under `parent`. Raises ServerFailed.
 
     `extra` goes into its environment.
     """
@@ -238,7 +261,7 @@ def started(
                 | dict(extra or {}),
             )
         try:
-            yield _wait_ready(server, process, port, log)
+            yield Running(_wait_ready(server, process, port, log), process.pid)
         finally:
             process.kill()  # its folder goes next: there is nothing to be polite about
             process.wait()

@@ -27,6 +27,7 @@ from bench.servers import (
     MEMCACHED,
     REDIS,
     DebianServer,
+    Running,
     Server,
     ServerFailed,
     started,
@@ -113,6 +114,23 @@ def test_on_a_slow_disk_a_sync_ends_when_its_time_is_over(tmp_path: Path) -> Non
             [sys.executable, "-c", code], env=os.environ | extra, stdout=out, check=False
         )
     assert ran.returncode == 0
+
+
+def test_the_processor_time_is_that_of_the_whole_process() -> None:
+    before = os.times()
+    found = Running(0, os.getpid()).processor_s()
+    after = os.times()
+
+    tick_s = 0.02  # the kernel counts in such steps
+    assert before.user - tick_s <= found[0] <= after.user + tick_s
+    assert before.system - tick_s <= found[1] <= after.system + tick_s
+
+
+def test_the_cost_of_an_item_is_its_share_of_the_processor_time() -> None:
+    measured = replace(result(1000), user_s=0.002, system_s=0.003)
+    run = peers.Run({(line(SET), "redis"): {0: measured, 1: result(1000), 2: measured}})
+
+    assert report.markdown(run, {}, []).count("2.0 + 3.0") == 1
 
 
 def test_an_error_reply_ends_the_run_with_its_text(binary: Path, tmp_path: Path) -> None:
@@ -265,7 +283,7 @@ def test_the_report_has_every_line_and_says_what_was_left_out() -> None:
     assert "Goals: 1 reached, 0 NOT reached, 9 not measured." in text
     assert "- **Note**: beanstalkd is not installed.\n" in text
     assert "- **Note**: redis, 1 × 1: it fell over\n" in text
-    assert text.count("| reliable consume | 1024 B |") == 8  # four shapes, two tables
+    assert text.count("| reliable consume | 1024 B |") == 12  # four shapes, three tables
     lines = report.as_json(run, {}, [])["lines"]
     assert isinstance(lines, list)
     assert len(lines) == len(LINES) == 16
