@@ -12,6 +12,10 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 	&& echo $$p && break; done)
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTEST := $(PY) -m pytest --no-loadscope-reorder
+# The tests start a thousand processes; where Python writes no bytecode (PYTHONDONTWRITEBYTECODE),
+# each would compile these first, which is half of a daemon's start.
+BYTECODE := $(PY) -m compileall -q --invalidation-mode checked-hash \
+	journal kestrelpy pyspark_kestrel tests
 # Tests at a time: two more than there are processors, because many wait for a disk or a clock.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 2)' 2>/dev/null || echo auto)
 TIME ?= 30m
@@ -27,14 +31,16 @@ serve: install ## install, then run the daemon on its default configuration
 
 install: $(VENV)/.installed ## only make .venv, with the command .venv/bin/kestrelpy
 
-compile: $(PY) ## 2 minutes: the hot path as C in an environment of its own: sets +30 %, fetches +70 %
+compile: $(PY) ## 2 minutes: the hot path as C in an environment of its own: sets x 1.5, fetches x 1.8
 	@.ci/compile $(PY)
 
 ifdef COMPILED
 test: system-packages $(VENV)/.installed-test compile
+	@$(BYTECODE)
 	@.ci/test-compiled -n $(JOBS) $(ARGS)
 else
 test: system-packages $(VENV)/.installed-test $(VENV)/.spark-classes ## install what the tests need, then run all but soak; COMPILED=1: those of the compiled modules
+	@$(BYTECODE)
 	$(PYTEST) -n $(JOBS) -m "not soak and not sweep" $(ARGS)
 endif
 
@@ -89,7 +95,7 @@ $(PY):
 $(VENV)/.installed: pyproject.toml | $(PY)
 	$(PIP_INSTALL) -e .
 	@touch $@
-	@echo "Installed, in pure Python. make compile (a C compiler, 2 minutes) makes sets a quarter faster or more, fetches two thirds."
+	@echo "Installed, in pure Python. make compile (a C compiler, 2 minutes): 1.5 times as many sets or more, 1.8 times as many fetches."
 
 $(VENV)/.installed-%: pyproject.toml | $(PY)
 	$(PIP_INSTALL) -e '.[$*]'

@@ -29,6 +29,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -47,6 +48,7 @@ from kestrelpy.spark.jobs.audit.order import Order, check_order
 from kestrelpy.spark.jobs.audit.reconcile import Basis, Books, Wrong, books
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common import events as ev
+from kestrelpy.spark.jobs.common.at_once import at_once
 from kestrelpy.spark.jobs.common.baseline import (
     JournalState,
     Opening,
@@ -134,17 +136,22 @@ def _audited(
         try:
             sums = books(blocks, bases)
             progress.step("looking at the order")
-            orders = check_order(spark, blocks, events, items, keyed, examples)
-            lists = _lists(items, sums, examples)
             gives_places = kinds & {ev.RELEASE, ev.REDRIVE, ev.NAME}
-            positions = ev.read_positions(spark, paths) if gives_places else {}
             with_header = any(span.with_header for span in spans.values())
             says = keyed or with_header or kinds & {ev.MOVE, ev.LEASE}
             unbroken = {jid: run_of.unbroken_lsn for jid, run_of in runs.items()}
-            said = (
-                check_headers(spark, paths, sources.states, unbroken, examples, kinds)
-                if says else {}
-            )
+            with at_once(spark) as begin:
+                ordering = begin(
+                    partial(check_order, spark, blocks, events, items, keyed, examples)
+                )
+                placing = begin(partial(ev.read_positions, spark, paths)) if gives_places else None
+                saying = begin(partial(
+                    check_headers, spark, paths, sources.states, unbroken, examples, kinds
+                )) if says else None  # fmt: skip
+                lists = _lists(items, sums, examples)
+            orders = ordering.result()
+            positions = placing.result() if placing is not None else {}
+            said = saying.result() if saying is not None else {}
             found = [
                 _found(sources.states[b.jid], spans[b.jid], runs[b.jid], sums[b.jid],
                        orders.get(b.jid, Order()), lists[b.jid], b,

@@ -39,6 +39,7 @@ from journal.errors import ITEM_MAX
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import Journal, plan_events
 from kestrelpy.spark.jobs.common import blocks as packed
+from kestrelpy.spark.jobs.common.at_once import at_once
 from kestrelpy.spark.jobs.common.commits import Commits, State, is_final, visible
 from kestrelpy.spark.jobs.common.events import Flush
 from kestrelpy.spark.jobs.common.flushes import read_flushes
@@ -132,10 +133,11 @@ class _Run:
             if packed.has_flushes(chunks):
                 flushes += read_flushes(self._spark, self._paths, self._plan.history)
             flushes = sorted(set(flushes), key=lambda each: each.lsn)
-            progress.step("writing rows")
-            counts = self._write_rows(chunks, flushes)
-            progress.step("keeping what may change")
-            state = self._state(self._write_kept(chunks, flushes), flushes)
+            progress.step("writing rows, keeping what may change")
+            with at_once(self._spark) as begin:
+                keeping = begin(partial(self._write_kept, chunks, flushes))
+                counts = self._write_rows(chunks, flushes)
+            state = self._state(keeping.result(), flushes)
         finally:
             chunks.unpersist()
         progress.step("committing")

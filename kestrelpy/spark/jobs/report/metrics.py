@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import Row as Found
 from pyspark.sql import functions as fn
 
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.jobs.common.at_once import at_once
 from kestrelpy.spark.jobs.report import item_rows as ev
 from kestrelpy.spark.jobs.report.figures import (
     BUCKETS_MAX,
@@ -93,14 +95,17 @@ def measure(
         say("following every item")
         flushed = not ticks.where(fn.col("kind") == ev.FLUSH).isEmpty()
         table = ev.item_rows_of(events, items, known.select("jid", "end_lsn"), flushed).persist()
-        rows, total, left_out = _rows(ticks, table, items, limits)
-        say("rates and latencies")
-        everything, series = all_series(ticks, table, axes)
-        histories, journals, broken = _histories(ticks, limits)
+        with at_once(events.sparkSession) as begin:
+            counting = begin(partial(_rows, ticks, table, items, limits))
+            dying = begin(partial(_deaths, ticks, limits))
+            beginning = begin(partial(_histories, ticks, limits))
+            everything, series = all_series(ticks, table, axes, begin)
+            rows, total, left_out = counting.result()
+            histories, journals, broken = beginning.result()
         total = replace(total, waiting=everything.waiting, service=everything.service)
         return Figures(
             axes.interval_ms, axes.first_ms, axes.last_ms, everything, series, total,
-            axes.servers, axes.queues, rows, left_out, _deaths(ticks, total.died, limits),
+            axes.servers, axes.queues, rows, left_out, _with_others(dying.result(), total.died),
             histories, journals, broken,
         )  # fmt: skip
     finally:
@@ -187,16 +192,12 @@ def _rows(
         found = spreads(bins(table, ["jid"], name).join(names, "jid"), by)
         values = fn.struct(*(each for each in found.columns if each not in by)).alias(name)
         rows = rows.join(found.select(*by, values), by, "left")
-    rows = rows.persist()
-    try:
-        sums = [each for each in rows.columns if each not in (*by, "waiting", "service")]
-        how_many = fn.count(fn.lit(1)).alias("rows")
-        summed = _one(rows.agg(how_many, *(fn.sum(name).alias(name) for name in sums)))
-        busiest = rows.orderBy(fn.desc_nulls_last("events"), *by).limit(limits.rows).collect()
-    finally:
-        rows.unpersist()
-    shown = tuple(_row(each, each["server"], each["queue"]) for each in busiest)
-    return shown, _row(summed, "", ""), summed["rows"] - len(shown)
+    sums = [each for each in rows.columns if each not in (*by, "waiting", "service")]
+    how_many, total = fn.count(fn.lit(1)).alias("rows"), Observation()
+    rows = rows.observe(total, how_many, *(fn.sum(name).alias(name) for name in sums))
+    busiest = rows.orderBy(fn.desc_nulls_last("events"), *by).limit(limits.rows).collect()
+    shown = tuple(_row(each.asDict(), each["server"], each["queue"]) for each in busiest)
+    return shown, _row(total.get, "", ""), total.get["rows"] - len(shown)
 
 
 def _lived(table: DataFrame) -> DataFrame:
@@ -209,8 +210,7 @@ def _lived(table: DataFrame) -> DataFrame:
     )
 
 
-def _row(found: Found, server: str, queue: str) -> Row:
-    values = found.asDict()
+def _row(values: Mapping[str, Any], server: str, queue: str) -> Row:
     counts = {each.name: values.get(each.name) or 0 for each in fields(Row) if each.type == "int"}
     counts["dropped"] = (values["discarded"] or 0) + (values["flushed"] or 0)
     waiting, service = (
@@ -220,15 +220,19 @@ def _row(found: Found, server: str, queue: str) -> Row:
     return Row(server, queue, **counts, waiting=waiting, service=service)
 
 
-def _deaths(ticks: DataFrame, died: int, limits: Limits) -> tuple[Death, ...]:
+def _deaths(ticks: DataFrame, limits: Limits) -> tuple[Death, ...]:
     found = (
         ticks.where(fn.col("kind") == ev.DEAD)
         .groupBy("queue", "reason").agg(fn.sum("n").alias("n"))
         .orderBy(fn.desc("n"), "queue", "reason").limit(limits.deaths)
     ).collect()  # fmt: skip
-    deaths = [Death(each["queue"], each["reason"] or "not said", each["n"]) for each in found]
+    return tuple(Death(each["queue"], each["reason"] or "not said", each["n"]) for each in found)
+
+
+def _with_others(deaths: tuple[Death, ...], died: int) -> tuple[Death, ...]:
+    """Add the deaths that are not among these."""
     others = died - sum(each.count for each in deaths)
-    return (*deaths, Death(None, None, others)) if others else tuple(deaths)
+    return (*deaths, Death(None, None, others)) if others else deaths
 
 
 def _histories(ticks: DataFrame, limits: Limits) -> tuple[tuple[History, ...], int, int]:

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from kestrelpy.spark.jobs.common.at_once import Begin
 from kestrelpy.spark.jobs.report import item_rows as ev
 from kestrelpy.spark.jobs.report.figures import Bucket, Series, Spread, bucket_count
 from kestrelpy.spark.jobs.report.percentiles import bins, spread_of, spreads
@@ -69,17 +71,19 @@ class _Points:
 
 
 def all_series(
-    ticks: DataFrame, table: DataFrame, axes: Axes
+    ticks: DataFrame, table: DataFrame, axes: Axes, begin: Begin
 ) -> tuple[Series, tuple[Series, ...]]:
-    """Return the series of all queues together, and of each shown queue, the others as the last."""
+    """Return the series of all queues together, and of each shown queue, the others as the last.
+
+    `begin` runs the queries, at once.
+    """
     labels = axes.labels(ticks)
     table = table.join(labels, "jid")
-    points = _Points(
-        _rates(ticks.join(labels, "jid"), axes),
-        _steps(table, axes),
-        _latencies(table, axes, "opened_ms", "waiting"),
-        _latencies(table, axes, "confirmed_ms", "service"),
-    )
+    rates = begin(partial(_rates, ticks.join(labels, "jid"), axes))
+    steps = begin(partial(_steps, table, axes))
+    waiting = begin(partial(_latencies, table, axes, "opened_ms", "waiting"))
+    service = begin(partial(_latencies, table, axes, "confirmed_ms", "service"))
+    points = _Points(rates.result(), steps.result(), waiting.result(), service.result())
     named = [_series(points, axes, [label], name, 1) for label, name in enumerate(axes.names)]
     rest = axes.queues - len(axes.names)
     if rest:
