@@ -23,6 +23,10 @@ from journal.write.segment_list import SegmentList
 
 # A confirm and its batch, and a little for what comes seldom.
 CONFIRM_BYTES: Final = 136
+# The next one is prepared when half of the active one is written; below this size after a quarter:
+# the queue may be growing fast, and a slow disk syncs several times for a new file.
+SMALL_BYTES: Final = 1 << 20
+SMALL_USED_BYTES: Final = 4096  # not for the header and the checkpoint alone
 RECYCLED_TIMES_MAX: Final = 4  # a file is not used again for a segment that needs far less
 
 
@@ -47,13 +51,17 @@ class Log(Protocol):
     def first_pending(self) -> RawDraft | None:
         """The record that is written next."""
 
+    @property
+    def pending_bytes(self) -> int:
+        """The size of the records that are appended and not written."""
+
 
 class Preallocation:
     """The prepared segments of one journal. `number` is the highest that any segment ever had."""
 
     __slots__ = (
-        "_failed", "_journal", "_need_more", "_need_most", "count_leases", "is_short",
-        "is_under_way", "number", "passed_over", "recycled", "waiting",
+        "_failed", "_has_folder", "_journal", "_need_more", "_need_most", "count_leases",
+        "is_short", "is_under_way", "number", "passed_over", "recycled", "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Log, number: int) -> None:
@@ -62,6 +70,7 @@ class Preallocation:
         self.is_under_way = False
         self.is_short = False  # the last one could not be prepared
         self._failed = 0  # its number, for the next attempt: a number left out looks like a loss
+        self._has_folder = False  # this process has made sure that the folder is on disk
         self.waiting: deque[Segment] = deque()
         self.passed_over: list[Segment] = []  # to be removed
         self.recycled: tuple[str, int] = ("", 0)  # a file to go on in, and its size
@@ -84,8 +93,11 @@ class Preallocation:
         if journal.is_stalled:
             return True
         room = self._room(active)
-        is_half_full = not self.waiting and room * 2 < active.capacity
-        return is_half_full or room < self._needed(active) * 5 // 4
+        least = active.capacity // 2
+        if active.capacity < SMALL_BYTES and active.at >= SMALL_USED_BYTES:
+            least += active.capacity // 4
+        is_due = not self.waiting and room < least
+        return is_due or room < self._needed(active) * 5 // 4
 
     @property
     def may_accept(self) -> bool:
@@ -127,6 +139,7 @@ class Preallocation:
             last = journal.active.at // GROWTH  # its time was over, not its room
         first, sizes = journal.first_pending, journal.sizes
         most = journal.segment_list.retention.largest(sizes.segment_max, sizes.segment_min)
+        last = max(last, journal.pending_bytes)  # a crowd that came at once will come again
         capacity = sizes.next_capacity(last, first, most)
         recycle, size = self.recycled
         if recycle and least_capacity(first) <= size <= capacity * RECYCLED_TIMES_MAX:
@@ -137,11 +150,12 @@ class Preallocation:
             journal.short_identity, journal.identity, number, capacity, time_ms
         )
         path = segment_path(journal.folder, number)
-        return PreallocationJob(path, header, recycle, reserve_bytes)
+        return PreallocationJob(path, header, recycle, reserve_bytes, self._has_folder)
 
     def finish(self, job: PreallocationJob, handle: Handle) -> None:
         """Note that the prepared segment is on disk."""
         self.is_under_way = self.is_short = False
+        self._has_folder = True
         header = job.header
         self.waiting.append(
             Segment(

@@ -117,13 +117,15 @@ class PreallocationJob:
     """A segment to be prepared. `prepare` blocks and belongs on a thread.
 
     `recycle` is the file of a finished segment, to be taken instead of writing zeros;
-    `header.capacity` is its size then. A new file leaves `reserve_bytes` of the disk free.
+    `header.capacity` is its size then. A new file leaves `reserve_bytes` of the disk free. With
+    `has_folder` its folder is known to be on disk.
     """
 
     path: str
     header: SegmentHeader
     recycle: str = ""
     reserve_bytes: int = 0
+    has_folder: bool = False
 
     def prepare(self, files: Files) -> Handle:
         """Return the file with its header and its name; both are on disk then.
@@ -133,7 +135,8 @@ class PreallocationJob:
         ENOSPC when too little room would be left.
         """
         folder = os.path.dirname(self.path)
-        files.make_folder(folder)
+        if not self.has_folder:
+            files.make_folder(folder)
         if self.recycle:
             # After any trouble with it a new file is written: a fault of the disk itself shows
             # there again.

@@ -123,6 +123,11 @@ class Journal:
         return self._pending[0] if self._pending else None
 
     @property
+    def pending_bytes(self) -> int:
+        """The size of the records that are appended and not written."""
+        return sum(HEADER_BYTES + len(draft[5]) + len(draft[6]) for draft in self._pending)
+
+    @property
     def can_write(self) -> bool:
         """True if the next `write` will write something. (A turn writes a bounded part.)"""
         return (

@@ -80,7 +80,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "counts item_first item_last place_first place_last time_min time_max": ON_DISK,
     },
     "journal.write.preallocation.Preallocation": {
-        "number _failed": NUMBER,
+        "number _failed": NUMBER, "_has_folder": ON_DISK,
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
     },

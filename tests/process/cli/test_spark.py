@@ -113,7 +113,8 @@ def test_a_job_runs_over_a_daemon_that_goes_on_writing(
 def test_a_breach_is_exit_code_1_and_bad_input_exit_code_2(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
-    with DaemonProcess(tmp_path / "data") as daemon:
+    config = '[journal]\nsegment_max = "64KiB"\n'
+    with DaemonProcess(tmp_path / "data", config=config) as daemon:
         client = daemon.client()
         for number in range(3000):
             client.set("jobs", b"%200d" % number, noreply=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from journal.write.preallocation import CONFIRM_BYTES
 from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, fresh
@@ -10,13 +12,50 @@ from tests.support.memory_disk import MemoryDisk
 SIZES = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
 
 
-def test_the_next_segment_is_wanted_when_the_active_one_is_half_full() -> None:
-    writer = fresh(MemoryDisk(), SIZES)
-    writer.put_all(b"x" * 20_000)
+@pytest.mark.parametrize(
+    ("size", "before", "then"),
+    [(64 << 10, 10_000, 10_000), (1 << 20, 400_000, 200_000)],
+    ids=["a small one when it is a quarter full", "a large one when it is half full"],
+)
+def test_the_next_segment_is_wanted_when_a_part_of_the_active_one_is_written(
+    size: int, before: int, then: int
+) -> None:
+    writer = fresh(MemoryDisk(), Sizes(segment_min=size, segment_max=size, batch_max=1 << 20))
+    writer.put_all(b"x" * before)
     assert not writer.journal.wants_preallocation
-    writer.put(b"x" * 20_000)
+    writer.put(b"x" * then)
     writer.journal.write(TIME_MS)
     assert writer.journal.wants_preallocation
+
+
+def test_a_crowd_gets_a_first_segment_with_room_for_its_next_requests() -> None:
+    sizes = Sizes(segment_min=64 << 10, segment_max=1 << 20, batch_max=1 << 20)
+    writer = fresh(MemoryDisk(), sizes)
+    for _ in range(200):
+        writer.put(b"x" * 200)
+    job = writer.journal.begin_preallocation(TIME_MS)
+    assert job.header.capacity >= 4 * 200 * 200
+
+    quiet = fresh(MemoryDisk(), sizes)
+    quiet.put(b"x" * 200)
+    assert quiet.journal.begin_preallocation(TIME_MS).header.capacity == 64 << 10
+
+
+def test_the_folder_is_made_for_the_first_segment_of_a_process_alone() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, SIZES)
+    made: list[str] = []
+    make_folder = disk.make_folder
+
+    def noted(folder: str) -> None:
+        made.append(folder)
+        make_folder(folder)
+
+    disk.make_folder = noted  # type: ignore[method-assign]
+    for _ in range(5):
+        writer.put_all(b"x" * 30_000)
+    assert len(writer.journal.segments) > 1
+    assert made == [writer.journal.folder]
 
 
 def test_many_small_items_want_room_for_their_confirms_long_before_that() -> None:
