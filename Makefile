@@ -15,7 +15,7 @@ PYTEST := $(PY) -m pytest --no-loadscope-reorder
 # The tests start a thousand processes; where Python writes no bytecode (PYTHONDONTWRITEBYTECODE),
 # each would compile these first, which is half of a daemon's start.
 BYTECODE := $(PY) -m compileall -q --invalidation-mode checked-hash \
-	journal kestrelpy pyspark_kestrel tests
+	journal kestrelpy pyspark_kestrel tests bench
 # Tests at a time: two more than there are processors, because many wait for a disk or a clock.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 2)' 2>/dev/null || echo auto)
 TIME ?= 30m

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bench.daemon import Daemon, Line
 from bench.figures import Figure
 from bench.scenarios import Bench, Goals
-from bench.servers import ROOT, ServerFailed
+from bench.servers import COMPILED, ROOT, ServerFailed
 from bench.tables import archived, archiving, in_spark, seconds_of
 from kestrelpy.spark.ids import with_lineage_ids
 from kestrelpy.spark.jobs.audit import audit as books
@@ -47,9 +47,20 @@ _SMALL_LIMIT_S: Final = 600.0
 
 
 def sink(bench: Bench) -> list[Figure]:
-    """Rows a second into one daemon, each synced before it counts."""
+    """Rows a second into one daemon, each synced before it counts; also into the compiled one."""
+    where = f"{bench.sizes.spark_live_items:,} x {_BODY_BYTES} B with ids"
+    pythons = {"sink": bench.python}
+    if COMPILED.missing() is None:
+        pythons["sink, compiled daemon"] = COMPILED.python
+    return [
+        Figure(where, name, _sink_rate(bench, python), "/s", at_least=Goals.spark_sink)
+        for name, python in pythons.items()
+    ]
+
+
+def _sink_rate(bench: Bench, python: str) -> float:
     rows = bench.sizes.spark_live_items
-    with in_spark() as spark, Daemon(bench.parent, bench.python) as daemon:
+    with in_spark() as spark, Daemon(bench.parent, python) as daemon:
         frame = spark.range(rows).selectExpr(
             f"lpad(cast(id as string), {_BODY_BYTES}, 'x') value", "md5(cast(id as string)) id"
         )
@@ -59,9 +70,7 @@ def sink(bench: Bench) -> list[Figure]:
             frame.write.format("kestrel").options(**options).mode("append").save()
 
         once()
-        rates = [rows / seconds_of(once) for _ in range(bench.sizes.rounds)]
-    where = f"{rows:,} x {_BODY_BYTES} B with ids"
-    return [Figure(where, "sink", median(rates), "/s", at_least=Goals.spark_sink)]
+        return median(rows / seconds_of(once) for _ in range(bench.sizes.rounds))
 
 
 def stream(bench: Bench) -> list[Figure]:
