@@ -287,7 +287,7 @@ def test_a_check_tells_how_far_it_is_now_and_then_and_not_at_each_record() -> No
 def test_after_any_flipped_byte_a_start_takes_for_alive_what_can_be_read() -> None:
     built = laid()
     for number in built.segments:
-        for offset in range(0, built.disk.size(path_of(number)), 7):
+        for offset in range(0, built.disk.size(path_of(number)), 11):
             disk = hit(built, number, offset)
             if not repair_of(disk, FOLDER).needed:
                 assert served(disk) == set(LIVE)
