@@ -13,12 +13,12 @@ from kestrelpy.compiled import KIND
 # Measured on Python 3.11, by `python -m bench path --depth ...`.
 COSTS = {
     "pure Python": {
-        1: {"set": 87_000, "take": 112_000},
+        1: {"set": 77_000, "take": 114_000},
         16: {"set": 27_000, "take": 91_000},
     },
     "compiled": {
-        1: {"set": 42_000, "take": 52_000},
-        16: {"set": 16_000, "take": 36_000},
+        1: {"set": 20_000, "take": 34_000},
+        16: {"set": 7_200, "take": 28_500},
     },
 }
 GROWTH_MAX = 1.2

@@ -108,10 +108,10 @@ def report(
 ) -> Figures:
     """Write the page and the tables into `out`; return the figures. Raises KestrelError."""
     from kestrelpy.spark.files import plan_events
+    from kestrelpy.spark.jobs.common.at_once import at_once
     from kestrelpy.spark.jobs.report.metrics import Limits, measure
     from kestrelpy.spark.jobs.report.percentiles import ACCURACY
 
-    page = _page()
     if not 1 <= look.queues <= _QUEUES_PLOTTED_MAX:
         raise KestrelError(
             f"{look.queues} queues with plots of their own is out of range. Say 1 to "
@@ -120,9 +120,12 @@ def report(
     limits = Limits(queues=look.queues, interval_ms=look.interval_ms)
     _make_folder(out)
     progress.step("looking at the journals")
-    history = plan_events(paths)
-    spans, problems, bytes_ = record_spans(history)
-    events, items = _tables(spark, paths, history.journals)
+    with at_once(spark) as begin:
+        importing = begin(_page)  # matplotlib takes as long as the plan
+        history = plan_events(paths)
+        spans, problems, bytes_ = record_spans(history)
+        events, items = _tables(spark, paths, history.journals)
+    page = importing.result()
     with sized(spark, bytes_):
         figures = measure(events, items, spans, limits, progress.step)
     if figures is None:
