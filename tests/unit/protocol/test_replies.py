@@ -96,6 +96,28 @@ def test_a_failed_log_turns_its_held_replies_into_the_error() -> None:
     assert taken(replies) == b"1 2 " + error + b"4 " + error
 
 
+def test_a_reply_that_waits_for_a_log_that_failed_before_says_so() -> None:
+    """Such a log notifies nobody again: the connection is flushed for it."""
+
+    def rest(replies: Replies, log: Gate) -> None:
+        replies.rest_on(log, 2)
+        replies.say(b"STORED ")
+
+    for wait in (
+        lambda replies, log: replies.hold(b"STORED ", log, 2),
+        lambda replies, log: replies.hold(b"VALUE ", log, 0, 2),
+        lambda replies, log: replies.hold_run(b"STORED ", log, 2, 2),
+        rest,
+    ):
+        replies, log = make_replies(), Gate()
+        log.failure = OSError("gone")
+        wait(replies, log)
+        assert replies.has_failed
+
+        assert taken(replies).startswith(b"SERVER_ERROR gone")
+        assert not replies.has_failed
+
+
 def test_after_the_failure_only_items_stored_before_are_shown() -> None:
     replies, log = make_replies(), Gate()
     log.lsn_stored = log.lsn_written = 1
