@@ -12,6 +12,18 @@ from tests.support.memory_disk import MemoryDisk
 SIZES = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
 
 
+class NotingDisk(MemoryDisk):
+    """Notes the folders that it is told to make."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[str] = []
+
+    def make_folder(self, folder: str) -> None:
+        self.made.append(folder)
+        super().make_folder(folder)
+
+
 @pytest.mark.parametrize(
     ("size", "before", "then"),
     [(64 << 10, 10_000, 10_000), (1 << 20, 400_000, 200_000)],
@@ -42,20 +54,13 @@ def test_a_crowd_gets_a_first_segment_with_room_for_its_next_requests() -> None:
 
 
 def test_the_folder_is_made_for_the_first_segment_of_a_process_alone() -> None:
-    disk = MemoryDisk()
+    disk = NotingDisk()
     writer = fresh(disk, SIZES)
-    made: list[str] = []
-    make_folder = disk.make_folder
-
-    def noted(folder: str) -> None:
-        made.append(folder)
-        make_folder(folder)
-
-    disk.make_folder = noted  # type: ignore[method-assign]
+    disk.made.clear()
     for _ in range(5):
         writer.put_all(b"x" * 30_000)
     assert len(writer.journal.segments) > 1
-    assert made == [writer.journal.folder]
+    assert disk.made == [writer.journal.folder]
 
 
 def test_many_small_items_want_room_for_their_confirms_long_before_that() -> None:
