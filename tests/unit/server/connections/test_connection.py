@@ -119,6 +119,24 @@ async def test_a_flood_is_not_carried_out_ahead_of_a_small_request(
         reading.cancel()
 
 
+async def test_a_connection_is_flushed_when_a_reply_waits_for_a_log_that_failed_before(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as server:
+        await (await server.client()).ask(b"version\r\n")
+        assert server.daemon is not None
+        [connection] = server.daemon._connections
+        talk = connection.conversation
+        assert talk is not None
+        connection.data_received(b"half a ")
+        assert not talk.is_touched, "nothing can leave"
+
+        talk.replies.has_failed = True
+        connection.data_received(b"line")
+
+        assert talk.is_touched
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("is_lined_up", True), ("heavy_until_ms", 1 << 60), ("stream", iter(()))]
 )
