@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +19,8 @@ from pymemcache.client.base import Client
 
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
+PORT_SECONDS = 10.0
+_TAKEN = "Address already in use"
 _HTTP_LISTENER = re.compile(r"http on 127\.0\.0\.1:(\d+)")
 _LISTENER = re.compile(r"memcache on 127\.0\.0\.1:(\d+)")
 
@@ -48,7 +52,22 @@ class DaemonProcess:
         return self._process.pid
 
     def start(self, *prefix: str) -> Self:
-        """Start and wait for `ready`; `prefix` goes before the command (strace, for instance)."""
+        """Start and wait for `ready`; `prefix` goes before the command (strace, for instance).
+
+        Its port may be in use: between two starts any process may get it for a connection out.
+        """
+        deadline = time.monotonic() + PORT_SECONDS
+        began = len(self.lines)
+        while not self._is_ready(prefix):
+            said = "".join(self.lines[began:])
+            is_taken = _TAKEN in said and time.monotonic() < deadline
+            assert is_taken, f"the daemon did not start:\n{said}"
+            self.lines[began:] = []
+            time.sleep(0.1)
+        return self
+
+    def _is_ready(self, prefix: Sequence[str]) -> bool:
+        """Start it; False: it ended before it was ready."""
         command = [
             *prefix, sys.executable, "-m", "kestrelpy", "serve", "--config", str(self._config),
             "--data-dir", str(self.data_dir), "--port", str(self.port),
@@ -73,10 +92,10 @@ class DaemonProcess:
                 break
         else:
             killer.cancel()
-            raise AssertionError("the daemon did not start:\n" + "".join(self.lines))
+            return False
         killer.cancel()
         threading.Thread(target=self._drain, args=(self._process,), daemon=True).start()
-        return self
+        return True
 
     def _drain(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

@@ -16,7 +16,9 @@ from kestrelpy.spark.session import session, what_is_missing
 
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 # Spark's processes are short here: a JVM that compiles quickly, and less well, takes half the time.
-_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# It would have room for 48 MiB of compiled code; when that is full, some thread of Spark fails, and
+# Spark ends the JVM.
+_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 
 def submit_options(archive: Path = ARCHIVE) -> str:

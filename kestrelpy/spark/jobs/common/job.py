@@ -43,8 +43,9 @@ _STDERR: Final = 2
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the virtual machine
 _WARNING: Final = "Data is missing: "  # of `kestrelpy.spark.files.partitions`, on executors
 _LOOK_SECONDS: Final = 0.25
-_JAVA_WORDS: Final = "SPARK_SUBMIT_OPTS"  # what a user says there stays: ours stands after it
-_COMPILE_LESS: Final = "-XX:TieredStopAtLevel=1"
+_JAVA_WORDS: Final = "SPARK_SUBMIT_OPTS"  # what a user says there wins: Java takes the last word
+# At that level Java has room for 48 MiB of compiled code, and Spark ends it when there is no more.
+_COMPILE_LESS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # Of segments, with the room that is made ahead in the newest of each queue.
 _LITTLE_BYTES: Final = 128 << 20
 # Spark's default, made for a cluster of many machines.
@@ -238,7 +239,7 @@ def quick_start(paths: Sequence[str]) -> Iterator[None]:
     """
     before = os.environ.get(_JAVA_WORDS)
     if _segment_bytes(paths) <= _LITTLE_BYTES:
-        os.environ[_JAVA_WORDS] = " ".join([*([before] if before else []), _COMPILE_LESS])
+        os.environ[_JAVA_WORDS] = " ".join([_COMPILE_LESS, *([before] if before else [])])
     try:
         yield
     finally:

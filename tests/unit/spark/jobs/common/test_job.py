@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import pytest
 
 from kestrelpy.spark.jobs.common.job import HOLDS, UNUSABLE, Progress, counted, quick_start
 from kestrelpy.spark.session import what_is_missing
+from tests.support.spark_classes import submit_options
 from tests.support.spark_fixture import ROOT
 from tests.unit.spark.jobs.stories import Story
 
@@ -114,13 +117,29 @@ def test_java_compiles_less_well_if_there_is_little_to_read(
 ) -> None:
     (tmp_path / "jobs.1").mkdir()
     segment = tmp_path / "jobs.1" / "0000000001.segment"
-    for size, said in ((16 << 20, "-Da=b -XX:TieredStopAtLevel=1"), (200 << 20, "-Da=b")):
+    less = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Da=b"
+    for size, said in ((16 << 20, less), (200 << 20, "-Da=b")):
         monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=b")
         with segment.open("wb") as file:
             file.truncate(size)
         with quick_start([str(tmp_path)]):
             assert os.environ["SPARK_SUBMIT_OPTS"] == said
         assert os.environ["SPARK_SUBMIT_OPTS"] == "-Da=b"
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="no Java here")
+def test_a_java_that_compiles_less_well_has_room_for_all_of_spark(tmp_path: Path) -> None:
+    """By itself it takes 48 MiB for compiled code, and Spark ends when that is full."""
+    with quick_start([str(tmp_path)]):
+        of_jobs = os.environ["SPARK_SUBMIT_OPTS"]
+    for words in (of_jobs, submit_options()):
+        ran = subprocess.run(
+            ["java", *words.split(), "-XX:+PrintFlagsFinal", "-version"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        flags = dict(re.findall(r"(\w+) +:?= +(\S+)", ran.stdout))
+        assert flags["TieredStopAtLevel"] == "1"
+        assert int(flags["ReservedCodeCacheSize"]) >= 200 << 20
 
 
 def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:
