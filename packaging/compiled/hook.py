@@ -76,32 +76,42 @@ def modules(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in found if path.name != "__init__.py")
 
 
+def libraries(
+    root: Path, name: str, opt_level: str = "1", multi_file: bool = False
+) -> dict[str, str]:
+    """Compile; return where each library stands in the wheel, by its path.
+
+    They are made in the folder `name` of `build/compiled`. `multi_file` makes a file of C for each
+    module. Raises SystemExit or setuptools' errors if compiling is not possible here.
+    """
+    from mypyc.build import mypycify  # noqa: PLC0415 - there in a compiling build alone
+    from setuptools import Distribution  # noqa: PLC0415
+
+    os.chdir(root)
+    place = root / "build" / "compiled"
+    cache = f"--cache-dir={place / 'cache'}"
+    extensions = mypycify(
+        [*FLAGS, cache, *modules(root)], group_name="kestrelpy", opt_level=opt_level,
+        debug_level="0", multi_file=multi_file, target_dir=str(place / f"{name}-c"),
+    )  # fmt: skip
+    build = Distribution({"name": "kestrelpy", "ext_modules": extensions}).get_command_obj(
+        "build_ext"
+    )
+    build.build_lib, build.build_temp = str(place / name), str(place / f"{name}-objects")
+    build.parallel = os.cpu_count()
+    build.ensure_finalized()
+    build.run()
+    return {each: str(Path(each).relative_to(place / name)) for each in build.get_outputs()}
+
+
 class CompiledHook(BuildHookInterface):
     """Compiles the modules and adds the libraries to the wheel."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; raise SystemExit or setuptools' errors if that is not possible here."""
-        from mypyc.build import mypycify  # noqa: PLC0415 - there in a compiling build alone
-        from setuptools import Distribution  # noqa: PLC0415
-
-        root = Path(self.root)
-        os.chdir(root)
-        place = root / "build" / "compiled"
-        cache = f"--cache-dir={place / 'cache'}"
-        extensions = mypycify(
-            [*FLAGS, cache, *modules(root)], group_name="kestrelpy", opt_level="1", debug_level="0",
-            target_dir=str(place / "c"),
-        )  # fmt: skip
-        build = Distribution({"name": "kestrelpy", "ext_modules": extensions}).get_command_obj(
-            "build_ext"
-        )
-        build.build_lib, build.build_temp = str(place / "lib"), str(place / "objects")
-        build.ensure_finalized()
-        build.run()
-        for output in map(Path, build.get_outputs()):
-            build_data["force_include"][str(output)] = str(output.relative_to(place / "lib"))
+        """Compile; raise what `libraries` raises."""
+        build_data["force_include"] |= libraries(Path(self.root), "lib")
         build_data["dependencies"] = RUNTIME
         build_data["pure_python"] = False
         build_data["infer_tag"] = True

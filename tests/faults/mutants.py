@@ -39,13 +39,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.faults.planted import (
+from tests.faults.planted import Proof
+from tests.faults.runs import (
     ALL,
     NOT_ENDED,
     QUICK,
     ROOT,
     NotPassing,
-    Proof,
+    PureCopy,
     copied,
     ending,
     failures,
@@ -199,7 +200,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.root = copied(folder)
-        self.proof = Proof(self.root)
+        self.proof = Proof(PureCopy(self.root))
         self._time_s = int(time.time()) - 1_000_000
 
     @contextmanager

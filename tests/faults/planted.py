@@ -5,6 +5,9 @@
 
     copy the files -> for each fault: replace, test, put back -> does what failed pass without it?
 
+The lists: `planted`, on the sources; `compiled`, those of `planted` in modules of the compiled
+wheel, which is made again with each of them; `crossed`, where two features meet.
+
 The test that the report names for a fault is run first; the others only if that one passes.
 Each fault's row in the report of its list is written as soon as it is known, so that a run that was
 stopped goes on with `--missing`. Ends with 1 if no test found a fault that is not listed as known,
@@ -16,33 +19,23 @@ One rule: a fault counts as found only by a test that passes without it.
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tests.faults.compiled_copy import CompiledCopy
 from tests.faults.crossed_faults import CROSSED, KNOWN_CROSSED
-from tests.faults.planted_faults import FAULTS, KNOWN, Fault
+from tests.faults.planted_faults import FAULTS, KNOWN, KNOWN_COMPILED, Fault
+from tests.faults.runs import ALL, QUICK, ROOT, Copy, NotPassing, PureCopy, copied, ending
+from tests.support.compiled import build_hook
 
-ROOT = Path(__file__).resolve().parents[2]
-TEST_SECONDS = 120  # one test that takes longer has noticed something, too
-RUN_SECONDS = 1200
 RED_MAX = 40  # of tests that fail without a fault: more, and something else is wrong
-ALL = "not soak and not sweep"
-QUICK = "not slow and not soak and not sweep"
-NOT_ENDED = "(the run did not end)"
 NO_TEST = "**no test**"
-_SUMMARY = "short test summary info"
-# A line of the summary, never one of a log: those have their level filled up with blanks.
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.+?)?)(?: - .*)?$", re.MULTILINE)
 _ROW = re.compile(r"^\| (?P<name>.+?) \| `(?P<path>[^`]+)` \| (?P<by>.+) \|$", re.MULTILINE)
 _NAMED = re.compile(r"^`(?P<name>[^`\[]+)[^`]*` in `(?P<file>[^`]+)`$")
 _HEAD = """# Faults that were planted, and the tests that found them
@@ -53,16 +46,8 @@ put into the source, and the named test is the first that fails because of it. I
 """
 
 
-_RUNNING: set[int] = set()  # groups of processes
-_STOPPED: list[bool] = []  # not empty: none is begun any more
-
-
 class NotPlanted(Exception):
     """The text to replace does not stand exactly once in its file."""
-
-
-class NotPassing(Exception):
-    """Too many tests fail without any fault, or none ran: they cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +58,25 @@ class FaultList:
     known: Mapping[str, str]
     report: Path
     words: str
+    run_in: Callable[[Path], Copy] = PureCopy
+
+
+def _compiled() -> list[Fault]:
+    """The planted faults in modules that are compiled: the others are the same in both modes."""
+    modules = set(build_hook().modules(ROOT))
+    return [fault for fault in FAULTS if fault.path in modules]
 
 
 LISTS = {
     "planted": FaultList(FAULTS, KNOWN, ROOT / "tests/faults/PLANTED.md", ""),
+    "compiled": FaultList(
+        _compiled(), KNOWN_COMPILED, ROOT / "tests/faults/COMPILED.md", " --list compiled",
+        CompiledCopy,
+    ),
     "crossed": FaultList(
         CROSSED, KNOWN_CROSSED, ROOT / "tests/faults/CROSSED.md", " --list crossed"
     ),
-}
+}  # fmt: skip
 
 
 @contextmanager
@@ -98,105 +94,8 @@ def planted(root: Path, fault: Fault) -> Iterator[None]:
         path.write_text(text)
 
 
-def in_order(root: Path, tests: Sequence[str]) -> list[str]:
-    """Return the tests with each folder as its files, and each file where it is first named."""
-    found: dict[str, None] = {}
-    for test in tests:
-        path = root / test
-        files = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
-        found |= dict.fromkeys(each.relative_to(root).as_posix() for each in files)
-    return list(found)
-
-
-def failures(
-    root: Path,
-    tests: Sequence[str],
-    left_out: Sequence[str] = (),
-    most: int = 1,
-    *,
-    mark: str = ALL,
-    seconds: float = RUN_SECONDS,
-    environment: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Return the first tests that fail, at most `most`; none: all pass.
-
-    Raise NotPassing if none ran.
-    """
-    command = [
-        sys.executable, "-m", "pytest", f"--maxfail={most}", "-q", "-rfE", "-m", mark,
-        "-o", f"timeout={TEST_SECONDS}", *(f"--deselect={each}" for each in left_out),
-        *in_order(root, tests),
-    ]  # fmt: skip
-    if _STOPPED:
-        raise NotPassing("stopped")
-    if environment is None:
-        environment = {"PYTHONDONTWRITEBYTECODE": "1"}
-    with subprocess.Popen(
-        command, cwd=root, env=os.environ | {"PYTHONPATH": str(root)} | environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    ) as ran:  # fmt: skip
-        _RUNNING.add(ran.pid)
-        try:
-            out, err = ran.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return [NOT_ENDED]
-        finally:
-            end(ran.pid)  # daemons that a test left behind go as well
-    if ran.returncode == 0:
-        return []
-    found = failed(out)
-    if not found:
-        raise NotPassing(f"pytest ended with {ran.returncode}: {out[-500:]}{err}")
-    return found
-
-
-def end(group: int) -> None:
-    """Kill a run of pytest with all that it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-    _RUNNING.discard(group)
-
-
-def stop() -> None:
-    """Kill every run of pytest, and begin none any more."""
-    _STOPPED.append(True)
-    for group in list(_RUNNING):
-        end(group)
-
-
-@contextmanager
-def ending() -> Iterator[None]:
-    """End every run of pytest with the block, also when this process is told to end."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        yield
-    finally:
-        for group in list(_RUNNING):
-            end(group)
-        signal.signal(signal.SIGTERM, before)
-
-
-def failed(out: str) -> list[str]:
-    """Return the tests that failed, as the summary at the end of pytest's output names them."""
-    return _FAILED.findall(out.rpartition(_SUMMARY)[2])
-
-
-def copied(folder: Path) -> Path:
-    """Copy every file that git knows or would take; return where the copy is."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    root = folder / "copy"
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, root / name)
-    return root
-
-
 def run(
-    root: Path, faults: Sequence[Fault], tell: Callable[[Fault, str], None], mark: str = ALL,
+    copy: Copy, faults: Sequence[Fault], tell: Callable[[Fault, str], None], mark: str = ALL,
     named: Callable[[Fault], str] = lambda _: "",
 ) -> list[str]:
     """Tell of each fault the test that found it, or ""; return the tests that fail without any.
@@ -204,29 +103,29 @@ def run(
     `named` returns the test that found it before, or "". Raise NotPlanted or NotPassing.
     """  # fmt: skip
     for fault in faults:  # a mistake in the list is found before anything takes time
-        with planted(root, fault):
+        with planted(copy.root, fault):
             pass
-    proof = Proof(root)
+    proof = Proof(copy)
     for fault in faults:
-        found = proof.first(partial(_failing_again, root, fault, named(fault)))
-        test = found or proof.first(partial(_failing, root, fault, mark, fault.tests))
+        found = proof.first(partial(_failing_again, copy, fault, named(fault)))
+        test = found or proof.first(partial(_failing, copy, fault, mark, fault.tests))
         _say(f"{fault.name}: {test or 'NOT FOUND'}")
         tell(fault, test)
     return proof.red
 
 
-def _failing_again(root: Path, fault: Fault, test: str, left_out: Sequence[str]) -> list[str]:
+def _failing_again(copy: Copy, fault: Fault, test: str, left_out: Sequence[str]) -> list[str]:
     """Return that test if it fails again; none if there is none, or if it is left out."""
     if not test or any(each.partition("[")[0] == test for each in left_out):
         return []
-    return _failing(root, fault, ALL, [test], left_out)
+    return _failing(copy, fault, ALL, [test], left_out)
 
 
 def _failing(
-    root: Path, fault: Fault, mark: str, tests: Sequence[str], left_out: Sequence[str]
+    copy: Copy, fault: Fault, mark: str, tests: Sequence[str], left_out: Sequence[str]
 ) -> list[str]:
-    with planted(root, fault):
-        return failures(root, tests, left_out, mark=mark)
+    with planted(copy.root, fault):
+        return copy.failures(tests, left_out, mark)
 
 
 class Proof:
@@ -235,8 +134,8 @@ class Proof:
     `red` are those that do not: they prove nothing, and are left out from then on.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, copy: Copy) -> None:
+        self._copy = copy
         self._passing: set[str] = set()
         self.red: list[str] = []
 
@@ -258,7 +157,7 @@ class Proof:
         test = test.partition("[")[0]  # pytest's summary may cut what stands in brackets
         if test in self._passing or not test.startswith("tests/"):  # a run that broke off, or hung
             return True
-        if failures(self._root, [test]):
+        if self._copy.failures([test]):
             return False
         self._passing.add(test)
         return True
@@ -267,6 +166,10 @@ class Proof:
 def rows_of(text: str) -> dict[tuple[str, str], str]:
     """Return by what each fault (its name and path) was found, as a report says it."""
     return {(row["name"], row["path"]): row["by"] for row in _ROW.finditer(text)}
+
+
+def _rows_in(path: Path) -> dict[tuple[str, str], str]:
+    return rows_of(path.read_text()) if path.exists() else {}
 
 
 def found_by(fault: Fault, test: str, known: Mapping[str, str]) -> str:
@@ -316,7 +219,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--dir", type=Path, help="where the copy is made")
     wanted = parser.parse_args(words)
     listed: FaultList = LISTS[wanted.listed]
-    rows = rows_of(listed.report.read_text()) if listed.report.exists() else {}
+    rows = _rows_in(listed.report)
+    before = _rows_in(LISTS["planted"].report) | rows  # what finds it in pure Python is run first
     faults = [each for each in listed.faults if wanted.only in each.name]
     if wanted.missing:
         faults = [each for each in faults if " in `" not in rows.get((each.name, each.path), "")]
@@ -328,11 +232,10 @@ def main(words: Sequence[str] | None = None) -> int:
         if bool(test) == (fault.name in listed.known):
             wrong.append(f"{fault.name}: {'known as not found' if test else 'no test'}")
 
-    before = dict(rows)
     with ending(), tempfile.TemporaryDirectory(prefix="planted-", dir=wanted.dir) as folder:
         try:
             red = run(
-                copied(Path(folder)), faults, tell, QUICK if wanted.quick else ALL,
+                listed.run_in(copied(Path(folder))), faults, tell, QUICK if wanted.quick else ALL,
                 lambda fault: named_test(before.get((fault.name, fault.path), "")),
             )  # fmt: skip
         except (NotPlanted, NotPassing) as error:

@@ -1085,3 +1085,4 @@ FAULTS: tuple[Fault, ...] = (
 
 # Faults that no test finds, each with its reason; "no test yet" is work to be done.
 KNOWN: dict[str, str] = {}
+KNOWN_COMPILED: dict[str, str] = {}

@@ -10,14 +10,9 @@ from tests.faults import planted as tool
 from tests.faults.planted import (
     LISTS,
     NO_TEST,
-    ROOT,
     FaultList,
-    NotPassing,
     NotPlanted,
-    failed,
-    failures,
     found_by,
-    in_order,
     named_test,
     planted,
     report,
@@ -25,8 +20,10 @@ from tests.faults.planted import (
     unfound,
 )
 from tests.faults.planted_faults import Fault
+from tests.faults.runs import ROOT, NotPassing, PureCopy, failed, failures, in_order
 
-EVERY = [fault for listed in LISTS.values() for fault in listed.faults]
+# Those that are compiled are planted ones.
+EVERY = [fault for name in ("planted", "crossed") for fault in LISTS[name].faults]
 ONE = Fault("one", "a.py", "x", "y", ("t",))
 TWO = Fault("two", "b.py", "x", "y", ("t",))
 each_list = pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS)
@@ -106,7 +103,7 @@ def test_a_test_that_fails_without_the_fault_proves_nothing(tmp_path: Path) -> N
     ]
     found: list[str] = []
 
-    red = tool.run(tmp_path, faults, lambda _, by: found.append(by))
+    red = tool.run(PureCopy(tmp_path), faults, lambda _, by: found.append(by))
 
     assert found == ["tests/test_house.py::test_doors", ""]
     assert red == ["tests/test_house.py::test_red"]
@@ -174,7 +171,7 @@ def test_the_test_that_a_report_names_is_run_first(
     faults = [Fault("a", "house.py", "return 2", "return 1", ("tests/test_house.py",))]
     told: list[str] = []
 
-    tool.run(tmp_path, faults, lambda _, by: told.append(by), named=lambda _: named)
+    tool.run(PureCopy(tmp_path), faults, lambda _, by: told.append(by), named=lambda _: named)
 
     assert told == [found]
 

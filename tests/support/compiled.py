@@ -5,6 +5,9 @@ One rule: a reason is about mypyc or about a test, never about a result that dif
 
 from __future__ import annotations
 
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import pytest
@@ -36,6 +39,16 @@ PURE_ONLY: Final[dict[str, str]] = {
         "a compiled module has no docstring"
     ),
 }
+
+
+def build_hook() -> ModuleType:
+    """Return the module that makes the wheel, as hatchling loads it. Raises ImportError."""
+    place = Path(__file__).parents[2] / "packaging/compiled/hook.py"
+    spec = spec_from_file_location("hook", place)
+    assert spec is not None and spec.loader is not None
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
 
 
 def attributes_of(kind: type) -> tuple[str, ...]:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from kestrelpy import compiled
-from tests.support.compiled import WHY_PURE
+from tests.support.compiled import WHY_PURE, build_hook
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def hook() -> ModuleType:
-    """The build hook, as hatchling loads it."""
+    """What makes the wheel."""
     pytest.importorskip("hatchling")
-    spec = spec_from_file_location("hook", ROOT / "packaging/compiled/hook.py")
-    assert spec is not None and spec.loader is not None
-    made = module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return build_hook()
 
 
 def test_the_kind_follows_from_the_file_that_python_took() -> None:
