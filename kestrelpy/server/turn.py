@@ -150,6 +150,7 @@ class Turn:
             self._schedule_reads()
         dirty = len(self._dirty)
         self._flush_output(now_ms)
+        self._gathering.note_answered()
         self._sync_awaited()
         self._start_syncs()
         syncs = self.committer.in_flight if self.committer is not None else 0

@@ -336,6 +336,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.compaction.compaction.CompactionJob journal.compaction.compaction.Input
         journal.compaction.compaction._Compacted
         journal.compaction.compaction._Walk journal.write.group_commit.SyncJob
+        server.journals.gathering._Hold
         journal.read.range_scan.Scanned journal.read.range_scan.RangeScan
         journal.read.range_scan.Place journal.read.range_scan.TimeSearch
         journal.read.range_scan._Walk journal.snapshot.dedupe_merge.MergeJob

@@ -1,7 +1,7 @@
 """After a slow sync the next batch waits for the clients that were just answered.
 
-    a sync ends ──▶ its clients are answered, and ask again ──▶ as many records ──▶ written
-          └── meanwhile: what others sent during the sync    SHARE of its time ──┘
+    a sync ends ──▶ its clients are answered ──▶ they ask again: as many records ──▶ written
+      meanwhile: what others sent    └───────────── SHARE of its time at most ───────┘
 
 Without this, half of the clients wait while the other half is synced, and each waits two syncs.
 
@@ -15,11 +15,24 @@ from collections.abc import Callable
 from typing import Final
 
 from kestrelpy.core import JournalLog
+from kestrelpy.server import clock
 
 # A faster sync is not worth waiting for anybody.
 SLOW_SECONDS: Final = 0.001
 SHARE: Final = 0.2
 SECONDS_MAX: Final = 0.005  # a sync that took longer than five times that has hung, for once
+
+
+class _Hold:
+    """What ends the hold of one batch: this record, or this moment of the clock `elapsed`."""
+
+    __slots__ = ("lsn", "seconds", "timer", "until")
+
+    def __init__(self, lsn: int, seconds: float) -> None:
+        self.lsn = lsn
+        self.seconds = seconds  # from the answers on
+        self.until = 0.0  # 0: the clients are not answered yet
+        self.timer: asyncio.TimerHandle | None = None
 
 
 class Gathering:
@@ -28,32 +41,50 @@ class Gathering:
     def __init__(self, loop: asyncio.AbstractEventLoop, due: Callable[[JournalLog], None]) -> None:
         self._loop = loop
         self._due = due
-        self._held: dict[JournalLog, tuple[int, asyncio.TimerHandle]] = {}  # up to which lsn
+        self._held: dict[JournalLog, _Hold] = {}
+        self._begun: list[JournalLog] = []
 
     def begin(self, target: JournalLog, answered: int, took_s: float) -> None:
-        """Hold the next batch of this journal: its sync made so many records durable."""
+        """Hold the next batch of this journal: its sync made so many records durable, and its
+        clients will be answered in this turn."""
         if took_s < SLOW_SECONDS or answered <= 0:
             return
         self._let_go(target)
         seconds = min(took_s * SHARE, SECONDS_MAX)
-        timer = self._loop.call_later(seconds, self._ring, target)
-        self._held[target] = target.lsn_appended + answered, timer
+        self._held[target] = _Hold(target.lsn_appended + answered, seconds)
+        self._begun.append(target)
+
+    def note_answered(self) -> None:
+        """Let the time of the holds begin: their clients have been answered now."""
+        if self._begun:
+            begun, self._begun = self._begun, []
+            now = clock.elapsed()
+            for target in begun:
+                held = self._held.get(target)
+                if held is not None and not held.until:
+                    held.until = now + held.seconds
+                    held.timer = self._loop.call_later(held.seconds, self._ring, target)
 
     def holds(self, target: JournalLog) -> bool:
         """True if more records are to come before the next batch is written."""
         held = self._held.get(target)
         if held is None:
             return False
-        if target.lsn_appended >= held[0]:
+        if target.lsn_appended >= held.lsn or (held.until and clock.elapsed() >= held.until):
             self._let_go(target)
             return False
         return True
 
     def _let_go(self, target: JournalLog) -> None:
         held = self._held.pop(target, None)
-        if held is not None:
-            held[1].cancel()
+        if held is not None and held.timer is not None:
+            held.timer.cancel()
 
     def _ring(self, target: JournalLog) -> None:
-        del self._held[target]
-        self._due(target)
+        held = self._held[target]
+        left = held.until - clock.elapsed()
+        if left > 0:  # uvloop's timers ring up to a millisecond early
+            held.timer = self._loop.call_later(left, self._ring, target)
+        else:
+            del self._held[target]
+            self._due(target)
