@@ -14,10 +14,13 @@ from typing import Final
 
 from kestrelpy.server.journals import DESCRIPTORS_EACH
 
-# Listeners, log and loop; two for each thread that reads, syncs or preallocates; and connections
-# that are accepted only to be refused.
-OWN: Final = 256
-# Of a small limit these parts are for the process itself and for the journals.
+# Listeners, log and loop; two for each thread that reads, syncs or preallocates; and as many again
+# for connections that come at once, which may be accepted only to be refused.
+OWN: Final = 2048
+# Of a limit that is not large this part is for the process itself, and of a small one, up to
+# `_OWN_SMALL`, the other parts for it and for the journals.
+_OWN_PART_LARGE: Final = 16
+_OWN_SMALL: Final = 256
 _OWN_PART: Final = 4
 _JOURNALS_PART: Final = 4
 # Beyond max_connections, for connections through the Unix socket: an administrator gets in.
@@ -51,7 +54,7 @@ class Shares:
 
 def share(limit: int, connections: int, queues: int) -> Shares:
     """Share out `limit` descriptors to at most this many connections and queues."""
-    own = max(min(OWN, limit // _OWN_PART), 1)
+    own = min(OWN, max(limit // _OWN_PART_LARGE, min(_OWN_SMALL, limit // _OWN_PART), 1))
     reserved = min(RESERVED, limit // (_OWN_PART * RESERVED))
     left = limit - own - reserved
     journals = min(

@@ -29,8 +29,9 @@ from kestrelpy.server import clock
 
 log = logging.getLogger("kestrelpy.syncs")
 
-# Enough that one hanging file system call does not delay the syncs of other queues.
-THREADS_MAX: Final = 8
+# Enough that one hanging file system call does not delay the syncs of other queues, and that the
+# disk has something to do while threads wait for the interpreter.
+THREADS_MAX: Final = 16
 # A thread with more to sync tells the loop of its results this often, and when it rests.
 TELL_SECONDS: Final = 0.001
 # Syncs in the turn: this long in each turn, the others run on threads. After one that took

@@ -23,6 +23,13 @@ def test_with_enough_descriptors_no_limit_is_lowered() -> None:
     assert shares.lowered(10_000) == ""
 
 
+def test_a_thousand_clients_may_come_at_once_where_the_limit_is_large() -> None:
+    """Half of `own` is the length of the line in which they stand (`Daemon._listen`)."""
+    assert share(65_536, 10_000, 10_000).own // 2 >= 1000
+    assert share(20_000, 10_000, 10_000).own // 2 >= 500
+    assert share(4096, 10_000, 10_000).own == share(1024, 10_000, 10_000).own == 256
+
+
 def test_the_warning_names_both_numbers_and_the_limit() -> None:
     shares = share(1024, 10_000, 10_000)
     assert 0 < shares.connections < 1024
