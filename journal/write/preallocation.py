@@ -23,9 +23,12 @@ from journal.write.segment_list import SegmentList
 
 # A confirm and its batch, and a little for what comes seldom.
 CONFIRM_BYTES: Final = 136
-# The next one is prepared when half of the active one is written; below this size after a quarter:
-# the queue may be growing fast, and a slow disk syncs several times for a new file.
+# The next one is prepared when this many times what is written is left until items have to wait for
+# it, which is long before the active one is full: it holds room for the confirms of its items. More
+# below SMALL_BYTES: the queue may be growing fast, and a slow disk syncs several times for a file.
+AHEAD: Final = 2
 SMALL_BYTES: Final = 1 << 20
+SMALL_AHEAD: Final = 3
 SMALL_USED_BYTES: Final = 4096  # not for the header and the checkpoint alone
 RECYCLED_TIMES_MAX: Final = 4  # a file is not used again for a segment that needs far less
 
@@ -92,12 +95,12 @@ class Preallocation:
             return journal.has_pending and not self.waiting
         if journal.is_stalled:
             return True
-        room = self._room(active)
-        least = active.capacity // 2
-        if active.capacity < SMALL_BYTES and active.at >= SMALL_USED_BYTES:
-            least += active.capacity // 4
-        is_due = not self.waiting and room < least
-        return is_due or room < self._needed(active) * 5 // 4
+        needed = self._needed(active)
+        left = self._room(active) - needed
+        times = SMALL_AHEAD if active.capacity < SMALL_BYTES else AHEAD
+        if active.at < SMALL_USED_BYTES:
+            times = 1
+        return left < needed // 4 or (not self.waiting and left < times * active.at)
 
     @property
     def may_accept(self) -> bool:

@@ -45,7 +45,7 @@ REST_US: Final = 8_000_000
 TICKS_US: Final = 2_500_000
 SLEEP_US: Final = 3_000_000
 # At rest a timer may ring once a second for each of a handful of reasons, and no more.
-TURNS_ASLEEP_MAX: Final = 60
+TURNS_ASLEEP_MAX: Final = 80
 _STARTS_MAX: Final = 30
 _LIVES_MAX: Final = 12
 _START_US_MAX: Final = 20_000_000

@@ -26,8 +26,8 @@ class NotingDisk(MemoryDisk):
 
 @pytest.mark.parametrize(
     ("size", "before", "then"),
-    [(64 << 10, 10_000, 10_000), (1 << 20, 400_000, 200_000)],
-    ids=["a small one when it is a quarter full", "a large one when it is half full"],
+    [(64 << 10, 10_000, 10_000), (1 << 20, 300_000, 60_000)],
+    ids=["a small one when it is a quarter full", "a large one when it is a third full"],
 )
 def test_the_next_segment_is_wanted_when_a_part_of_the_active_one_is_written(
     size: int, before: int, then: int
@@ -38,6 +38,22 @@ def test_the_next_segment_is_wanted_when_a_part_of_the_active_one_is_written(
     writer.put(b"x" * then)
     writer.journal.write(TIME_MS)
     assert writer.journal.wants_preallocation
+
+
+@pytest.mark.parametrize("size", [64 << 10, 1 << 20, 4 << 20])
+def test_it_is_wanted_on_half_of_the_way_to_where_items_wait_for_it(size: int) -> None:
+    """The room for the confirms of items that nobody fetches is the larger part of the way."""
+    writer = fresh(MemoryDisk(), Sizes(segment_min=size, segment_max=size, batch_max=1 << 20))
+    writer.put_all(b"the first")
+    journal = writer.journal
+    wanted_at = items = 0
+    while not journal.is_stalled:
+        writer.put(b"x" * 100)
+        journal.write(TIME_MS)
+        items += 1
+        if journal.wants_preallocation:
+            wanted_at = wanted_at or items
+    assert 0 < wanted_at <= items * 0.55
 
 
 def test_a_crowd_gets_a_first_segment_with_room_for_its_next_requests() -> None:
