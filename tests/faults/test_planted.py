@@ -42,8 +42,10 @@ def test_no_two_faults_have_one_name() -> None:
     assert len({fault.name for fault in EVERY}) == len(EVERY)
 
 
-@each_list
-def test_a_report_tells_of_every_fault(listed: FaultList) -> None:
+@pytest.mark.parametrize("name", ["planted", "crossed"])
+def test_a_report_tells_of_every_fault(name: str) -> None:
+    """Those that are compiled take an hour or more: a part at a time, with `--missing`."""
+    listed = LISTS[name]
     told = rows_of(listed.report.read_text())
 
     wanted = [(fault.name, fault.path) for fault in listed.faults]
