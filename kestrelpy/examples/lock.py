@@ -81,7 +81,7 @@ def main() -> None:
 
         threads = [
             threading.Thread(target=count, args=each)
-            for each in (("ann", -1), ("ben", 3), ("cem", -1))
+            for each in (("ben", 0), ("ann", -1), ("cem", -1))  # ben has it before they are there
         ]
         for thread in threads:
             thread.start()
