@@ -60,7 +60,7 @@ def attributes_of(kind: type) -> tuple[str, ...]:
 
 
 def skip_pure(items: list[pytest.Item]) -> None:
-    """Skip these, each with its reason."""
+    """Skip what stands in PURE_ONLY, each with its reason there: pytest prints it."""
     for item in items:
         for name, why in PURE_ONLY.items():
             if item.nodeid.startswith(name):

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from kestrelpy.server.connections.connection import AHEAD_BYTES_MAX, PROGRESS_BYTES
-from tests.support.running import running
+from kestrelpy.protocol import Conversation
+from kestrelpy.server.connections.connection import AHEAD_BYTES_MAX, PROGRESS_BYTES, Connection
+from tests.support.running import Running, running
 
 
 async def test_a_hang_up_gives_the_item_back_at_once(tmp_path: Path) -> None:
@@ -119,15 +120,20 @@ async def test_a_flood_is_not_carried_out_ahead_of_a_small_request(
         reading.cancel()
 
 
+async def one_connection(server: Running) -> tuple[Connection, Conversation]:
+    """The only connection of this server, after its first answer."""
+    await (await server.client()).ask(b"version\r\n")
+    assert server.daemon is not None
+    [connection] = server.daemon._connections
+    assert connection.conversation is not None
+    return connection, connection.conversation
+
+
 async def test_a_connection_is_flushed_when_a_reply_waits_for_a_log_that_failed_before(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as server:
-        await (await server.client()).ask(b"version\r\n")
-        assert server.daemon is not None
-        [connection] = server.daemon._connections
-        talk = connection.conversation
-        assert talk is not None
+        connection, talk = await one_connection(server)
         connection.data_received(b"half a ")
         assert not talk.is_touched, "nothing can leave"
 
@@ -144,11 +150,7 @@ async def test_what_a_heavy_connection_sends_waits_for_its_turn(
     tmp_path: Path, name: str, value: object
 ) -> None:
     async with running(tmp_path) as server:
-        await (await server.client()).ask(b"version\r\n")
-        assert server.daemon is not None
-        [connection] = server.daemon._connections
-        talk = connection.conversation
-        assert talk is not None
+        connection, talk = await one_connection(server)
         light = talk.commands
         connection.data_received(b"version\r\n")
         assert talk.commands == light + 1
