@@ -129,11 +129,21 @@ class Maintenance:
             batch = memory.fresh.take()
             self._forget(memory, time_ms)
             snapshot.scopes, snapshot.chunks = memory.scopes, [*self.lost_chunks, *self.chunks]
-        outdated = self._path(self.snapshots[0]) if len(self.snapshots) == SNAPSHOTS_KEPT else ""
         return SnapshotJob(
-            journal.folder, outdated, snapshot, journal.short_identity, journal.identity, time_ms,
-            memory, batch,
+            journal.folder, self._outdated(), snapshot, journal.short_identity, journal.identity,
+            time_ms, memory, batch,
         )  # fmt: skip
+
+    def _outdated(self) -> str:
+        """Return the path of the snapshot that the next one may be written over; empty: none.
+
+        While that is being written a start has only the other one, or the log alone.
+        """
+        if self.snapshots and (
+            len(self.snapshots) == SNAPSHOTS_KEPT or self._journal.segment_list.is_whole
+        ):
+            return self._path(self.snapshots[0])
+        return ""
 
     def finish_snapshot(self, job: SnapshotJob, done: bool) -> list[str]:
         """Note that the snapshot is on disk, or was not written. Return paths that are outdated."""
@@ -144,6 +154,8 @@ class Maintenance:
             return []
         if job.chunk is not None:
             self.chunks.append(job.chunk)
+        if job.is_over:
+            self.snapshots.pop(0)
         if self.snapshots[-1:] == [job.snapshot.lsn]:
             return []  # nothing was written since the newest: it stands in that one's file
         self.snapshots.append(job.snapshot.lsn)

@@ -90,6 +90,8 @@ class State:
 class SnapshotJob:
     """One snapshot to be written. It replaces `outdated`; on a full disk it takes its room.
 
+    `is_over` becomes True if it was written over that one.
+
     `batch` has the ids and versions since the last snapshot: a chunk, written before the snapshot
     that lists it.
     """
@@ -103,6 +105,7 @@ class SnapshotJob:
     memory: Memory | None = None
     batch: Batch = field(default_factory=Batch)
     chunk: Chunk | None = None
+    is_over: bool = False
 
     def run(self, files: Files, pause: Callable[[], None] = lambda: None) -> None:
         """Write the snapshot; it is on disk, with its name, on return. Blocks; raises OSError.
@@ -127,3 +130,4 @@ class SnapshotJob:
             if error.errno != errno.ENOSPC or not self.outdated:
                 raise
             files.create_over(self.outdated, path, data)
+            self.is_over = True

@@ -191,7 +191,10 @@ class Preallocation:
     def taken(self) -> None:
         """Make the next segment the active one; those before it are sealed."""
         self.waiting.popleft()
-        segments = self._journal.segment_list.segments
+        self.count_sealed(self._journal.segment_list.segments)
+
+    def count_sealed(self, segments: list[Segment]) -> None:
+        """Count the room that the confirms of live items in these sealed segments need."""
         needs = [(CONFIRM_BYTES * s.live, s.capacity) for s in segments if s.live]
         self._need_most = max((need for need, _ in needs), default=0)
         self._need_more = sum(max(need - given, 0) for need, given in needs)

@@ -165,6 +165,17 @@ class SegmentList:
             self._remove(segment)
         return dead
 
+    @property
+    def is_whole(self) -> bool:
+        """True if a start without a snapshot finds all that it needs: only segments at the front
+        are gone, none is compacted, and what the front said of the whole queue was repeated."""
+        first = self.segments[0].lsn_first
+        if self.first_open() < first or any(lsn < first for lsn, _ in self._standing.values()):
+            return False
+        if any(s.unread or s.damaged or s.rank not in (0, s.number) for s in self.segments):
+            return False
+        return all(a.lsn_last + 1 == b.lsn_first for a, b in pairwise(self.segments))
+
     def _passed(self, lsn_durable: int) -> int:
         """Return the number that a start surely goes on from, even after a power cut.
 

@@ -91,6 +91,11 @@ class Journal:
         self._to_sync: list[Handle] = []
         self._retired: list[Handle] = []
 
+    def adopt(self, live: IdSet, live_bytes: int) -> None:
+        """Set the live items after recovery; their bodies have `live_bytes` bytes together."""
+        self.segment_list.adopt(live, live_bytes)
+        self.preallocation.count_sealed([s for s in self.segments if s is not self.active])
+
     # -- appending --------------------------------------------------------------------------
 
     def append(self, draft: RawDraft) -> int:

@@ -147,7 +147,7 @@ def start(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
     live = IdSet()
     for item in sorted(queue.live):
         live.add(item)
-    store.writer.segment_list.adopt(live, 0)
+    store.writer.adopt(live, 0)
     return Writer(store, queue, recovery, records)
 
 

@@ -217,7 +217,7 @@ class DataDirectory:
         journal.abandon()  # ten thousand queues need no descriptor until they are written
         self._remember(queue, store, recovery, chunks, unix_ms)
         kept = queue.needed_now()
-        journal.segment_list.adopt(kept, max(reader.live_bytes for reader in queue.readers))
+        journal.adopt(kept, max(reader.live_bytes for reader in queue.readers))
         journal.commit.begin_with(queue.last_number)
         if not queue.policy.durable:
             found.notes.append(

@@ -6,6 +6,7 @@ that nobody rotates would, and take at once whatever the daemon gives back.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +133,32 @@ def test_everything_is_confirmed_though_what_it_gives_back_is_taken_by_others_at
         assert found[4000:] == list(range(len(found) - 4000))
         disk.make_room()
         wait_until(lambda: store(raw, b"jobs", 0) == b"STORED", "storing resumes")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_everything_is_confirmed_with_however_many_snapshots_and_no_room_for_another(
+    daemon: DaemonProcess, disk: SmallDisk, count: int
+) -> None:
+    """A segment that the one snapshot does not include waits for the next one."""
+    with connect(daemon) as raw:
+        for _ in range(5):
+            raw.ask(b"set jobs 0 0 1\r\n0\r\n" * 1000, b"STORED\r\n" * 1000)
+    daemon.stop()
+    for snapshot in sorted(disk.folder.glob("data/jobs.*/*.snapshot"))[count:]:
+        snapshot.unlink()
+    daemon.start()
+    with connect(daemon) as raw:
+        raw.ask(b"set jobs 0 0 1\r\n0\r\n", b"STORED\r\n")
+        wait_until(lambda: is_at_rest(disk), "the room for the confirms is reserved")
+        disk.fill()
+        assert drain(raw, b"jobs", disk) == [0] * 5001
+
+
+def is_at_rest(disk: SmallDisk) -> bool:
+    """True if no file is written for some moments."""
+    before = disk.free_bytes
+    time.sleep(0.2)
+    return disk.free_bytes == before
 
 
 def test_storing_resumes_by_itself_when_there_is_room_again(

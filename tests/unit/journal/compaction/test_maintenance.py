@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -19,8 +20,10 @@ from journal.snapshot.dedupe_pending import Fresh
 from journal.snapshot.job import Memory, State
 from journal.snapshot.snapshot import Snapshot, snapshot_lsn
 from journal.write.segment_file import Sizes
+from kestrelpy.core.policy import Policy
+from tests.support.disk_harness import DiskHarness
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, fresh
-from tests.support.memory_disk import Fault, MemoryDisk
+from tests.support.memory_disk import Fate, Fault, MemoryDisk, PowerCut
 
 ROOMY = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
 
@@ -102,6 +105,98 @@ def test_one_more_of_the_same_moment_lets_no_other_go() -> None:
     for _ in range(3):
         take_one(writer, disk)
         assert snapshots(disk) == writer.store.maintenance.snapshots == [1, 2]
+
+
+def full() -> list[Fault]:
+    """No room for another snapshot."""
+    return [Fault("create", "*.snapshot", times=1000, error=errno.ENOSPC)]
+
+
+def with_snapshots(count: int) -> DiskHarness:
+    """A queue of some segments with so many snapshots."""
+    life = DiskHarness(Policy(), TINY)
+    for number in range(14):
+        life.put(b"%02d" % number * 150)
+        assert life.write()
+        life.sync()
+    for _ in range(count):
+        life.put(b"x")
+        life.write()
+        snapshot_of(life)
+    return life
+
+
+def snapshot_of(life: DiskHarness) -> None:
+    life.background.snapshot(life.log, life.unix_ms)
+    life.sync()
+    life.background.log_advanced(life.log)
+    life.settle()
+
+
+def lsns_on_disk(life: DiskHarness) -> list[int]:
+    names = life.disk.names(life.directory.folder(life.jobs))
+    return [lsn for name in names if (lsn := snapshot_lsn(name)) is not None]
+
+
+def confirm(life: DiskHarness, count: int) -> None:
+    for _ in range(count):
+        lease = life.open()
+        assert lease is not None
+        life.reader.confirm(lease, 0)
+    life.write()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_on_a_full_disk_it_is_written_over_the_older_one_or_the_only_one(count: int) -> None:
+    life = with_snapshots(count)
+    maintenance = life.log.store.maintenance
+    life.disk.faults = full()
+    for _ in range(3):
+        confirm(life, 1)
+        for _ in range(2):  # the second time nothing is new
+            snapshot_of(life)
+            assert lsns_on_disk(life) == maintenance.snapshots
+            assert maintenance.snapshots[-1] == life.log.lsn_durable
+        assert 1 <= len(maintenance.snapshots) <= count
+    life.disk.faults = []
+    for _ in range(2):
+        confirm(life, 1)
+        snapshot_of(life)
+    assert len(lsns_on_disk(life)) == SNAPSHOTS_KEPT
+
+
+def test_on_a_full_disk_the_only_one_stays_where_the_log_needs_it() -> None:
+    life = with_snapshots(2)
+    life.log.store.maintenance.snapshots = [lsns_on_disk(life)[-1]]  # the other is damaged
+    del life.log.journal.segments[1]
+    before = lsns_on_disk(life)
+    life.disk.faults = full()
+    confirm(life, 1)
+    snapshot_of(life)
+    assert lsns_on_disk(life) == before
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("fate", ["lost", "kept", "random"])
+def test_a_power_cut_while_one_is_written_over_loses_nothing(count: int, fate: Fate) -> None:
+    for step in range(1, 100):
+        life = with_snapshots(count)
+        confirm(life, 6)
+        life.sync()
+        life.settled(life.log)
+        alive = list(life.reader.live)
+        life.disk.faults = full()
+        life.disk.cut_power_at(step)
+        try:
+            snapshot_of(life)
+        except PowerCut:
+            after = DiskHarness(life.policy, TINY, life.disk.crash_clone(Random(step), fate))
+            assert list(after.reader.live) == alive
+            assert after.found.damages == []
+        else:
+            assert step > 3
+            return
+    raise AssertionError("it does not end")
 
 
 def test_a_snapshot_that_is_broken_off_leaves_nothing() -> None:

@@ -199,6 +199,36 @@ def test_on_a_full_disk_what_follows_a_segment_that_was_never_sealed_goes_too() 
     assert segment_list.take_dead(99, [40, 50], is_short=True) == ["2", "3"]
 
 
+def test_a_log_that_lost_no_more_than_its_front_needs_no_snapshot() -> None:
+    segment_list = segment_list_of((1, 2), (3, 4), (5, 6))
+    assert segment_list.is_whole
+    del segment_list.segments[0]
+    assert segment_list.is_whole
+    segment_list.stand(Draft(Kind.PAUSED, 0, 0, 1, 0, b"", b"", 0, 0), 11)
+    segment_list.first_open = lambda: 11
+    assert segment_list.is_whole
+
+
+def test_a_log_needs_a_snapshot_for_what_is_gone_from_it() -> None:
+    lost = segment_list_of((1, 2), (3, 4), (5, 6))
+    del lost.segments[1]
+    compacted = segment_list_of((1, 2), (3, 4), (5, 6))
+    compacted.segments[1].number = 9
+    unread = segment_list_of((1, 2), (3, 4))
+    unread.segments[0].unread = True
+    damaged = segment_list_of((1, 2), (3, 4))
+    damaged.segments[0].damaged = True
+    standing = segment_list_of((1, 2), (3, 4))
+    standing.stand(Draft(Kind.PAUSED, 0, 0, 1, 0, b"", b"", 0, 0), 10)
+    opened = segment_list_of((1, 2), (3, 4))
+    opened.first_open = lambda: 10
+    for front_matters in (standing, opened):
+        assert front_matters.is_whole
+        del front_matters.segments[0]
+    for segment_list in (lost, compacted, unread, damaged, standing, opened):
+        assert not segment_list.is_whole
+
+
 def test_a_segment_that_the_disk_did_not_give_never_goes() -> None:
     segment_list = segment_list_of((1, 2), (3, 4), (5, 6))
     segment_list.adopt(ids(), 0)
