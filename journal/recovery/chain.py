@@ -23,6 +23,7 @@ from journal.format import (
     COMPACTED,
     FILE_HEADER_BYTES,
     FOOTER_SPACE_BYTES,
+    SUFFIX_RECYCLED,
     Kind,
     Record,
     SegmentHeader,
@@ -413,4 +414,5 @@ def _medium_error(error: OSError) -> str:
 
 def last_segment_number(names: list[str]) -> int:
     """The highest segment number in use among these files, whatever state it is in; 0: none."""
-    return max((segment_number(name) or 0 for name in names), default=0)
+    numbers = (segment_number(name.removesuffix(SUFFIX_RECYCLED)) for name in names)
+    return max((number or 0 for number in numbers), default=0)

@@ -40,7 +40,6 @@ from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Journal, Segment, Sizes, 
 
 SET_ASIDE_FOLDER: Final = "set-aside"
 COPY_BYTES: Final = 1 << 20  # read and written at once when something is copied
-_LEFT_OVER: Final = (SUFFIX_NEW, SUFFIX_RECYCLED)
 _SUFFIX_PART: Final = ".part"  # a copy that is not complete
 
 
@@ -93,12 +92,34 @@ def recovered_journal(
         active.tally = recovery.tally
     # Spares first, and the newest of the others first: a segment that is empty or unreadable would
     # look like a lost beginning if a crash left it alone with nothing before it.
-    preallocated = [found.path for found in recovery.preallocated]
+    recycled, unused = _keep_room(recovery, sizes)
+    journal.preallocation.recycled = recycled
     superseded = [found.path for found in recovery.superseded]
-    left_over = [os.path.join(folder, n) for n in names if n.endswith(_LEFT_OVER)]
-    for path in (*preallocated, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
+    left_over = [os.path.join(folder, n) for n in names if n.endswith(SUFFIX_NEW)]
+    for path in (*unused, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
         files.remove(path)
     return store
+
+
+def _keep_room(recovery: Recovery, sizes: Sizes) -> tuple[list[tuple[str, int]], list[str]]:
+    """Keep the files of prepared segments, to be used again: on a full disk they are the room for
+    the confirms. Return them with their sizes, and the files of a size that is not wanted."""
+    files, paths = recovery.files, list[str]()
+    for found in recovery.preallocated:
+        files.rename(found.path, found.path + SUFFIX_RECYCLED)
+        paths.append(found.path + SUFFIX_RECYCLED)
+    paths += [
+        os.path.join(recovery.folder, n) for n in recovery.names if n.endswith(SUFFIX_RECYCLED)
+    ]
+    kept: list[tuple[str, int]] = []
+    unused: list[str] = []
+    for path in paths:
+        size = files.size(path)
+        if sizes.segment_min <= size <= sizes.segment_max:
+            kept.append((path, size))
+        else:
+            unused.append(path)
+    return kept, unused
 
 
 def _go_on_in_fresh(recovery: Recovery, journal: Journal, time_ms: int) -> list[str]:

@@ -394,7 +394,7 @@ class Journal:
         """Return the size of all files of this journal."""
         prepared = self.preallocation
         segments = (*self.segments, *prepared.waiting)
-        return sum(s.capacity for s in segments) + prepared.recycled[1]
+        return sum(s.capacity for s in segments) + sum(size for _, size in prepared.recycled)
 
     # -- resting and closing ----------------------------------------------------------------
 

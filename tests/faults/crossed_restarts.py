@@ -213,9 +213,9 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
         "full disk: a file that waits has those of larger segments removed that are needed",
         "journal/write/preallocation.py",
         "        if self.is_short:\n"
-        "            return not self.recycled[0]\n",
+        "            return not self.recycled\n",
         "        if self.is_short:\n"
-        "            return not (self.waiting or self.recycled[0])\n",
+        "            return not (self.waiting or self.recycled)\n",
         FULL_DISK,
     ),
     Fault(

@@ -234,7 +234,7 @@ def _paths(store: Store) -> Iterator[str]:
     yield from (segment.path for segment in journal.segments)
     yield from (segment.path for segment in journal.preallocation.waiting)
     yield from (segment.path for segment in journal.preallocation.passed_over)
-    yield journal.preallocation.recycled[0]
+    yield from (path for path, _ in journal.preallocation.recycled)
     yield from (snapshot_name(lsn) for lsn in maintenance.snapshots)
     # A chunk goes when no snapshot lists it any more.
     forgotten = (each for each, _ in maintenance._forgotten)

@@ -105,7 +105,7 @@ class Committer:
                 waiting = (target, _PREALLOCATION)
                 await asyncio.sleep(self._shortage.pause(waiting, request.path, short))
             waited = 0.0 if short is None else PREALLOCATE_RETRY_SECONDS
-            while waited < PREALLOCATE_RETRY_SECONDS and not journal.preallocation.recycled[0]:
+            while waited < PREALLOCATE_RETRY_SECONDS and not journal.preallocation.recycled:
                 if target.is_reported:
                     break
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
@@ -172,7 +172,7 @@ class Committer:
                 retire = partial(self._retire, self._files, path, archive, recycle_to)
                 kept, size = await self._shortage.retry(path, retire)
                 if kept:
-                    journal.preallocation.recycled = (kept, size)
+                    journal.preallocation.recycled.append((kept, size))
                 paths.popleft()
             del self._removals[target]
         except OSError as error:  # tried again with the next segment that is emptied

@@ -154,6 +154,27 @@ def test_everything_is_confirmed_with_however_many_snapshots_and_no_room_for_ano
         assert drain(raw, b"jobs", disk) == [0] * 5001
 
 
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_start_on_a_full_disk_keeps_the_room_for_the_confirms(
+    daemon: DaemonProcess, disk: SmallDisk, end: str
+) -> None:
+    with connect(daemon) as raw:
+        for _ in range(5):
+            raw.ask(b"set jobs 0 0 1\r\n0\r\n" * 1000, b"STORED\r\n" * 1000)
+        wait_until(lambda: is_at_rest(disk), "the room for the confirms is reserved")
+        disk.fill()
+    for _ in range(2):
+        if end == "stop":
+            assert daemon.stop() == 0
+        else:
+            daemon.kill()
+        disk.fill()
+        daemon.start()
+        disk.fill()
+    with connect(daemon) as raw:
+        assert drain(raw, b"jobs", disk) == [0] * 5000
+
+
 def is_at_rest(disk: SmallDisk) -> bool:
     """True if no file is written for some moments."""
     before = disk.free_bytes

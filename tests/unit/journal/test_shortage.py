@@ -125,14 +125,14 @@ def test_a_failed_preallocation_keeps_the_file_that_it_was_to_take() -> None:
     writer.put_all(b"x" * 300)
     journal = writer.journal
     disk.create(f"{FOLDER}/0000000001.segment.recycled", b"", 2048).close()
-    journal.preallocation.recycled = (f"{FOLDER}/0000000001.segment.recycled", 2048)
+    journal.preallocation.recycled = [(f"{FOLDER}/0000000001.segment.recycled", 2048)]
     order = journal.begin_preallocation(TIME_MS)
     assert order.recycle
     disk.faults = [short("read", "*.recycled")]
     with pytest.raises(OSError, match="Too many open files") as caught:
         order.prepare(disk)
     journal.preallocation_failed(order, caught.value)
-    assert journal.preallocation.recycled == (order.recycle, 2048)
+    assert journal.preallocation.recycled == [(order.recycle, 2048)]
     assert not journal.preallocation.is_short, "no room is taken that the confirms need"
     assert journal.begin_preallocation(TIME_MS).header.segment == order.header.segment
 

@@ -20,7 +20,7 @@ def reuse(stage: ServerHarness, log: JournalLog) -> None:
         keep = recycled_path(path) if preallocation.may_recycle else ""
         kept = retire(stage.disk, path, "", keep)
         if kept:
-            preallocation.recycled = (kept, stage.disk.size(kept))
+            preallocation.recycled.append((kept, stage.disk.size(kept)))
     stage.work()
 
 

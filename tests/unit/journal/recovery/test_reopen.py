@@ -1,4 +1,4 @@
-"""A start on a full disk after an unclean end: the tail is written again where it stands."""
+"""A start on a full disk: the tail is written again where it stands, and no room is given back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ import pytest
 from journal.format.kinds import Kind
 from journal.format.record import HEADER_BYTES, Draft, encode
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
-from tests.support.journals import TIME_MS, Writer, bodies, fresh, path_of, start
+from journal.write.segment_file import Sizes
+from tests.support.journals import (
+    FOLDER,
+    TIME_MS,
+    TINY,
+    Writer,
+    bodies,
+    fresh,
+    path_of,
+    segments,
+    start,
+)
 from tests.support.memory_disk import Fate, Fault, MemoryDisk
 
 BODIES = [b"one", b"two", b"three", b"four"]
@@ -130,6 +141,39 @@ def test_frames_of_an_earlier_life_of_a_spare_are_no_damage_behind_what_is_writt
     last = start(disk.kill_clone())
     assert bodies(last.records) == [*BODIES, b"after"]
     assert last.recovery.damages == []
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_files_of_prepared_segments_are_used_again(is_clean: bool) -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    writer.put_all(b"x")
+    for _ in range(3):
+        writer.prepare()
+    prepared = [segment.path for segment in writer.journal.preallocation.waiting]
+    assert len(prepared) >= 3
+    if is_clean:
+        writer.close()
+    for _ in range(2):  # the second start finds what the first one left
+        again = start(disk)
+        kept = again.journal.preallocation.recycled
+        assert sorted(kept) == [(f"{path}.recycled", 2048) for path in prepared]
+    again.journal.files = disk
+    disk.faults = [Fault("create", times=1000, error=errno.ENOSPC)]
+    for _ in prepared:
+        assert again.prepare(), "there is room for it"
+    assert not again.prepare()
+    assert again.journal.disk_bytes() == 2048 * len(segments(disk))
+
+
+def test_a_file_of_a_size_that_no_segment_has_now_is_removed() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, Sizes(4096, 4096, 1 << 20))
+    writer.put_all(b"x")
+    writer.prepare()
+    writer.close()
+    assert start(disk).journal.preallocation.recycled == []
+    assert [name for name in disk.names(FOLDER) if ".recycled" in name] == []
 
 
 def test_a_power_cut_at_any_step_of_it_leaves_all_that_was_synced() -> None:

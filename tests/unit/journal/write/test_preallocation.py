@@ -146,7 +146,7 @@ def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_
     writer.put_all(b"x")
     preallocation = writer.journal.preallocation
     for size, taken in ((32 << 10, True), (64 << 10, True), (1 << 20, False)):
-        preallocation.recycled = ("/data/jobs.1/old", size)
+        preallocation.recycled = [("/data/jobs.1/old", size)]
         order = writer.journal.begin_preallocation(TIME_MS)
         assert bool(order.recycle) == taken, size
         assert order.header.capacity == (size if taken else 64 << 10)
