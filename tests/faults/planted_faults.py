@@ -1085,4 +1085,8 @@ FAULTS: tuple[Fault, ...] = (
 
 # Faults that no test finds, each with its reason; "no test yet" is work to be done.
 KNOWN: dict[str, str] = {}
-KNOWN_COMPILED: dict[str, str] = {}
+KNOWN_COMPILED: dict[str, str] = {
+    "a flush looks at one lease by token after the other": (
+        "it costs time alone; the test counts calls, and compiled functions report none"
+    ),
+}

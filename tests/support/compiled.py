@@ -22,17 +22,20 @@ _NO_SOURCES: Final = "it looks at the sources, which are not where the wheel is 
 _NO_COPY: Final = "it copies a whole world, and objects of compiled classes have no copies"
 _NO_STAND_IN: Final = "it puts a stand-in where a compiled class takes its own kind alone"
 _NOT_HEARD: Final = "it replaces a method, which compiled callers do not look up"
+_NO_CALLS: Final = "it counts calls, and compiled functions report none"
 _NO_SPARK: Final = "its jobs run in processes that have the wheel and no PySpark"
 PURE_ONLY: Final[dict[str, str]] = {
     "tests/model/test_once_machine.py": _NO_COPY,
     "tests/model/test_readers_machine.py": _NO_COPY,
     "tests/process/kill/test_kill_spark": _NO_SPARK,
     "tests/simulation/test_checker.py::test_a_planted_mistake": _NOT_HEARD,
+    "tests/unit/core/index/test_key_locks.py::test_finding_the_oldest_looks": _NO_CALLS,
+    "tests/unit/core/subscription/test_flush.py::test_a_deletion_makes_no_calls": _NO_CALLS,
+    "tests/unit/core/subscription/test_flush.py::test_a_flush_makes_no_calls": _NO_CALLS,
     "tests/unit/protocol/verbs/test_get_wait.py::test_one_key_is_answered_when": _NOT_HEARD,
     "tests/unit/server/journals/test_read_cache.py::test_a_reader_for_which": _NO_STAND_IN,
     "tests/unit/server/journals/test_read_cache.py::test_a_turn_schedules_few": _NO_STAND_IN,
     "tests/unit/server/test_turn.py::test_a_turn_writes_some": _NOT_HEARD,
-    "tests/unit/core/test_schedules_crash.py": "it listens to a function that compiled ones call",
     "tests/unit/test_compiled.py::test_every": _NO_SOURCES,
     "tests/unit/test_compiled.py::test_no_face": _NO_SOURCES,
     "tests/unit/journal/format/test_format.py::test_the_drawing_of_the_frame": (

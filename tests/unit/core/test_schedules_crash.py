@@ -13,11 +13,7 @@ import pytest
 
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta
-from journal.format.record import RawDraft
-from journal.format.schedule import Watermark
 from journal.tools.view import JournalView
-from kestrelpy.core.item import Item
-from kestrelpy.core.log import records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CatchUp, Schedule, Timetable
 from kestrelpy.cron import Cron
@@ -29,20 +25,17 @@ RARELY = Schedule(b"rare", NAME, b"r", Cron("0 * * * * *"), CatchUp.ALL)
 Put = tuple[bytes, int, int]  # for which schedule and time, and which item it is
 
 
-pending: list[Put] = []  # in the log and not synced yet
+def put_of(item: int, meta: bytes) -> Iterator[Put]:
+    """The put of a schedule that a record of this item says; none for other items."""
+    found = decode_meta(meta)
+    scope, epoch = found.get(Tag.SCOPE), found.get(Tag.EPOCH)
+    if isinstance(scope, bytes) and isinstance(epoch, int):
+        yield scope, epoch - BEGAN_S, item
 
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 25)
-    put, pending[:] = records.put, []
-
-    def noted(item: Item, due_ms: int = 0, nominal: Watermark | None = None) -> RawDraft:
-        if nominal is not None:
-            pending.append((nominal.scope, nominal.epoch - BEGAN_S, item.id))
-        return put(item, due_ms, nominal)
-
-    monkeypatch.setattr(records, "put", noted)
 
 
 class Works:
@@ -52,11 +45,12 @@ class Works:
         self.schedules = schedules or (SECONDLY,)
         self.life = DiskHarness(Policy())
         self.item_of: dict[tuple[bytes, int], int] = {}  # by schedule and time
+        self.pending: set[Put] = set()  # in the log and not synced yet
         self.begin()
 
     def begin(self) -> None:
         """The start of a process: what is on disk now was put for good, and nothing else was."""
-        pending.clear()
+        self.pending.clear()
         self.book(self.on_disk())
         self.table = Timetable(self.life.broker)
         self.table.take_over(self.schedules, self.life.now_ms)
@@ -81,13 +75,14 @@ class Works:
         for folder in disk.names("data"):
             if folder.startswith("jobs."):
                 for record in JournalView(disk, f"data/{folder}", False).records():
-                    meta = decode_meta(record.meta) if record.kind == Kind.PUT else {}
-                    scope, epoch = meta.get(Tag.SCOPE), meta.get(Tag.EPOCH)
-                    if isinstance(scope, bytes) and isinstance(epoch, int):
-                        yield scope, epoch - BEGAN_S, record.item
+                    if record.kind == Kind.PUT:
+                        yield from put_of(record.item, record.meta)
 
     def look(self) -> None:
         self.table.look(self.life.now_ms)
+        for kind, item, _, _, _, meta, *_ in self.life.log.journal._pending:
+            if kind == Kind.PUT:
+                self.pending.update(put_of(item, meta))
 
     def pass_ms(self, ms: int) -> None:
         self.life.now_ms += ms
@@ -96,8 +91,8 @@ class Works:
     def commit(self) -> None:
         """Written and synced; segments that are done with go."""
         self.life.commit()
-        self.book(pending)
-        pending.clear()
+        self.book(self.pending)
+        self.pending.clear()
 
     def take(self, most: int) -> None:
         for _ in range(most):
