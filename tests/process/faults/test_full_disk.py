@@ -69,6 +69,12 @@ def store_some(raw: Raw, queue: bytes, count: int) -> None:
         assert store(raw, queue, number) == b"STORED"
 
 
+def store_small(raw: Raw, count: int) -> None:
+    """Store thousands of items whose confirms need more room than they do."""
+    for _ in range(count // 1000):
+        raw.ask(b"set jobs 0 0 1\r\n0\r\n" * 1000, b"STORED\r\n" * 1000)
+
+
 def store_until_refused(raw: Raw, queue: bytes, first: int) -> tuple[int, bytes]:
     """Store items from `first` on until one is refused: the number of that one, and the answer."""
     for number in range(first, first + ITEMS_MAX):
@@ -123,8 +129,7 @@ def test_everything_is_confirmed_though_what_it_gives_back_is_taken_by_others_at
 ) -> None:
     with connect(daemon) as raw:
         # Small ones: their confirms take more than what is left of any segment.
-        for _ in range(4):
-            raw.ask(b"set jobs 0 0 1\r\n0\r\n" * 1000, b"STORED\r\n" * 1000)
+        store_small(raw, 4000)
         disk.fill()
         store_until_refused(raw, b"jobs", 0)
 
@@ -141,8 +146,7 @@ def test_everything_is_confirmed_with_however_many_snapshots_and_no_room_for_ano
 ) -> None:
     """A segment that the one snapshot does not include waits for the next one."""
     with connect(daemon) as raw:
-        for _ in range(5):
-            raw.ask(b"set jobs 0 0 1\r\n0\r\n" * 1000, b"STORED\r\n" * 1000)
+        store_small(raw, 5000)
     daemon.stop()
     for snapshot in sorted(disk.folder.glob("data/jobs.*/*.snapshot"))[count:]:
         snapshot.unlink()
@@ -159,8 +163,7 @@ def test_a_start_on_a_full_disk_keeps_the_room_for_the_confirms(
     daemon: DaemonProcess, disk: SmallDisk, end: str
 ) -> None:
     with connect(daemon) as raw:
-        for _ in range(5):
-            raw.ask(b"set jobs 0 0 1\r\n0\r\n" * 1000, b"STORED\r\n" * 1000)
+        store_small(raw, 5000)
         wait_until(lambda: is_at_rest(disk), "the room for the confirms is reserved")
         disk.fill()
     for _ in range(2):
