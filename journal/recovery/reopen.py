@@ -90,8 +90,8 @@ def recovered_journal(
         active.lsn_last, active.is_open = 0, False
         active.recycled = recovery.append_dirty
         active.tally = recovery.tally
-    # Prepared ones first, and the newest of the others first: a segment that is empty or unreadable would
-    # look like a lost beginning if a crash left it alone with nothing before it.
+    # Prepared ones first, and the newest of the others first: a segment that is empty or unreadable
+    # would look like a lost beginning if a crash left it alone with nothing before it.
     recycled, unused = _keep_room(recovery, sizes)
     journal.preallocation.recycled = recycled
     superseded = [found.path for found in recovery.superseded]

@@ -10,6 +10,7 @@ import pytest
 from journal.format.kinds import Kind
 from journal.format.record import HEADER_BYTES, Draft, encode
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
+from journal.write.preallocation import CONFIRM_BYTES
 from journal.write.segment_file import Sizes
 from tests.support.journals import (
     FOLDER,
@@ -164,6 +165,22 @@ def test_the_files_of_prepared_segments_are_used_again(is_clean: bool) -> None:
         assert again.prepare(), "there is room for it"
     assert not again.prepare()
     assert again.journal.disk_bytes() == 2048 * len(segments(disk))
+
+
+def test_a_start_reserves_room_for_the_confirms_of_all_sealed_segments() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, TINY)
+    for _ in range(40):
+        writer.put(b"")
+    writer.commit()
+    writer.close()
+    again = start(disk)
+    again.put_all(b"")
+    fullest = max(segment.live for segment in again.journal.segments[:-1])
+    active, waiting = again.journal.active, again.journal.preallocation.waiting
+    assert active is not None and fullest > active.live
+    room = active.capacity - active.at + sum(segment.capacity for segment in waiting)
+    assert room >= CONFIRM_BYTES * (fullest + active.live)
 
 
 def test_a_file_of_a_size_that_no_segment_has_now_is_removed() -> None:
