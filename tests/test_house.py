@@ -40,6 +40,7 @@ FLOORS = {
     "kestrelpy.access": 1,
     "kestrelpy.dial": 1,
     "kestrelpy.durations": 1,
+    "kestrelpy.keepalive": 1,
     "kestrelpy.kestrel": 1,
     "kestrelpy.errors": 2,
     "kestrelpy.message_keys": 2,

@@ -91,7 +91,7 @@ class ServerConfig(_Section):
     max_connection_memory_bytes: Bytes = Field(default=128 * MIB, alias="max_connection_memory")
     # Room for the confirms is reserved apart from this: only the operator knows what others need.
     min_disk_free_bytes: BytesOrZero = Field(default=0, alias="min_disk_free")
-    idle_timeout_ms: MsOrNone = Field(default=3_600_000, alias="idle_timeout")
+    idle_timeout_ms: MsOrNone = Field(default=None, alias="idle_timeout")
     max_open_reads: Count = 1
     allow_delete: Truth = True
     allow_flush_all: Truth = True

@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
 
 from kestrelpy.http.answers import JSON, SAFETY_HEADERS, error_body
 from kestrelpy.http.memory import HttpMemory, Share
+from kestrelpy.keepalive import keep_alive
 from kestrelpy.operations import ConnectionFacts, held_items, waited_for
 
 if TYPE_CHECKING:
@@ -100,6 +101,9 @@ class HttpConnection(HttpToolsProtocol):
         self.number = self._admission.new_number()
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock)
         super().connection_made(cast(asyncio.Transport, transport))
         if not self._is_in:
             self._end(503, "too many HTTP connections: try again later")

@@ -8,12 +8,12 @@ back.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from typing import Final, Protocol, cast
 
 from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
+from kestrelpy.keepalive import keep_alive
 from kestrelpy.operations import ConnectionFacts, held_items, waited_for
 from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, LoginPort, Wire
 from kestrelpy.server import clock
@@ -94,9 +94,8 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "unix"
         sock = transport.get_extra_info("socket")
-        if sock is not None and isinstance(peer, tuple):
-            with contextlib.suppress(OSError):
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if sock is not None:
+            keep_alive(sock)
         self.is_local = sock is not None and sock.family == socket.AF_UNIX
         if not self._daemon.admit(self):
             if not self._daemon.is_leaving:

@@ -102,7 +102,9 @@ LIBRARIES: Final = (
     ),
     Library(
         "Python aiomcache", programs.python("aiomcache", "aiomcache"),
-        "`pool_size=1`, or leases by token",
+        "`pool_size=1`, or leases by token; **never cancel its calls** (`asyncio.wait_for`, "
+        "`asyncio.timeout`): the next call then reads the answer of the cancelled one, so give up "
+        "by `t=`, or make a new client",
         RAISES_HANGS_UP, RAISES_HANGS_UP, **_BYTES_ONLY,
     ),
     Library(

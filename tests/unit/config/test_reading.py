@@ -46,7 +46,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
         "max_memory_bytes": 268_435_456,
         "max_connection_memory_bytes": 134_217_728,
         "min_disk_free_bytes": 0,
-        "idle_timeout_ms": 3_600_000,
+        "idle_timeout_ms": None,
         "max_open_reads": 1,
         "allow_delete": True,
         "allow_flush_all": True,
