@@ -82,6 +82,19 @@ def flush(at: At, queue: str, yes: bool) -> None:
     print(f"flushed {queue}: {_items(waiting)}")
 
 
+def acknowledge(at: At, queue: str, yes: bool) -> None:
+    """Give up the items that cannot be read; raise CommandError without a yes."""
+    with connected(at) as client:
+        lost = number(_facts(client, queue), "unreadable")
+        question = f"{_items(lost)} of {queue} {_go(lost)} for good: unreadable. Give up?"
+        if lost and not yes and not asked(question):
+            raise CommandError("nothing was changed", NOTHING)
+        answer = client.raw_command(f"acknowledge {queue}")
+        if answer == b"NOT_FOUND":
+            raise no_queue(queue)
+    print(f"gave up {_items(int(answer))} of {queue}")
+
+
 def delete(at: At, queue: str, yes: bool) -> None:
     """Delete a queue with all its items; raise CommandError without a yes."""
     with connected(at) as client:

@@ -105,6 +105,21 @@ def queues_resume(
     single.pause(at(server, timeout), queue, False)
 
 
+@queues.command("acknowledge")
+def queues_acknowledge(
+    queue: Queue, yes: Yes = False, server: Server = DEFAULT_SERVER,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:  # fmt: skip
+    """Give up the items of a queue that cannot be read.
+
+    Their bodies on the disk are damaged. The queue is healthy again after it. Asks first, with the
+    number of items.
+    """
+    from kestrelpy.cli import queues as commands
+
+    commands.acknowledge(at(server, timeout), queue, yes)
+
+
 @queues.command("flush")
 def queues_flush(
     queue: Queue, yes: Yes = False, server: Server = DEFAULT_SERVER,

@@ -29,6 +29,7 @@ _STYLES: Final[Mapping[str, str]] = {
     "failed": "bold red",
     "disk_full": "bold red",
     "out_of_files": "bold red",
+    "damaged": "bold red",
     "abandoned": "yellow",
     "paused": "yellow",
     "readonly": "yellow",

@@ -55,6 +55,7 @@ from kestrelpy.operations.reading import PAGE_BYTES_MAX, LogReader, Page
 from kestrelpy.operations.removal import Removal
 from kestrelpy.operations.rests import Awaited, Gate, Rests
 from kestrelpy.operations.stats_facts import (
+    HEALTH_STATES,
     LeaseFacts,
     QueueFacts,
     ScheduleFacts,
@@ -74,7 +75,8 @@ from kestrelpy.operations.storing import Storing, Terms
 from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
-    "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS", "Action", "Actions",
+    "HEALTH_STATES", "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS",
+    "Action", "Actions",
     "Awaited", "Caller", "Children", "Claiming", "Client", "ConnectionFacts", "DamageFacts",
     "DamageFound", "DeathFilter", "DeathGroup", "Deaths", "DelayedFacts", "Gate", "GoneFacts",
     "HeldItem", "Hit", "Inspection", "ItemFacts", "ItemLife", "ItemList", "ItemPage",

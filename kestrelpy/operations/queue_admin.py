@@ -1,4 +1,5 @@
-"""What an operator does to queues: flush, sweep, pause, retry, redrive, declare, delete.
+"""What an operator does to queues: flush, sweep, pause, retry, redrive, acknowledge a loss,
+declare, delete.
 
     check the server's mode and the queue's journal ──▶ act ──▶ `Rests`, or None: there is none
 
@@ -21,6 +22,7 @@ from kestrelpy.operations.rests import Rests
 
 _SWEEP_STEPS: Final = 1000
 _REDRIVEN_PER_SLICE: Final = 500
+_GIVEN_UP_PER_SLICE: Final = 500
 
 
 class Declared(NamedTuple):
@@ -111,6 +113,26 @@ class QueueAdmin:
             yield PAUSE
         if queue.log.no_room and not count:
             raise ServerError(queue.log.no_room)
+        return count, Rests(queue.log, queue.log.lsn_appended)
+
+    def to_acknowledge(self, name: bytes) -> AnyQueue | None:
+        """Return the queue whose loss may be acknowledged; None: there is none. Raise Refused."""
+        self.check_mode("removes")
+        queue = self._broker.queues.get(name)
+        if queue is not None and queue.log.failure is not None:
+            queue.raise_failed()
+        return queue
+
+    @staticmethod
+    def acknowledge(queue: AnyQueue, now_ms: int) -> Generator[bytes, None, tuple[int, Rests]]:
+        """End the items that cannot be read; return how many."""
+        count, admin, ids = 0, Admin(queue), queue.reader.unreadable
+        while ids.count and not queue.deleted and queue.log.failure is None:
+            for _ in range(min(ids.count, _GIVEN_UP_PER_SLICE)):
+                admin.give_up(ids.first_from(1), now_ms)
+                count += 1
+            yield PAUSE
+            ids = queue.reader.unreadable
         return count, Rests(queue.log, queue.log.lsn_appended)
 
     # -- queues -----------------------------------------------------------------------------

@@ -6,6 +6,8 @@ Health has these states, for each queue and, as the worst of them, for the serve
                         is lost, and it ends by itself
         ->  disk_full   no room to prepare a segment or less than min_disk_free: nothing new is
                         stored, fetching and confirming go on, and it ends by itself
+        ->  damaged     items cannot be read, for the disk gives other bytes or an error: they are
+                        not offered, and it ends when an operator acknowledges their loss
         ->  abandoned   a child has items, and no client asked for any for a day: they stay on disk
         ->  failed      a write or a sync failed: nothing is acknowledged until a restart
 
@@ -17,13 +19,16 @@ One rule: every number is read from its owner at the time of the request.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
+from journal.sets import IdSet
 from kestrelpy.core import AnyQueue, Broker, Browse, Lease, Log, Running, Subscription
 from kestrelpy.operations.ports import Site
 
-State = Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
-WORST_FIRST: Final[tuple[State, ...]] = ("failed", "disk_full", "out_of_files", "abandoned")
+State = Literal["ok", "abandoned", "damaged", "out_of_files", "disk_full", "failed"]
+HEALTH_STATES: Final[tuple[State, ...]] = get_args(State)
+WORST_FIRST: Final = HEALTH_STATES[:0:-1]
+_RANGES_MAX: Final = 5  # of unreadable items in a reason
 
 
 class Totals(NamedTuple):
@@ -93,6 +98,7 @@ class QueueFacts(NamedTuple):
     closes_without_open: int
     gaps: int
     children: int
+    unreadable: int
     paused: bool
     failed: bool
     state: State
@@ -150,6 +156,8 @@ def queue_state(queue: AnyQueue, now_ms: int) -> State:
     state = state_of(queue.log)
     if state == "ok" and queue.reader.unread:
         state = "out_of_files"
+    if state == "ok" and queue.reader.unreadable.count:
+        state = "damaged"
     child = queue.child
     if state == "ok" and child is not None and child.is_abandoned(now_ms):
         state = "abandoned"
@@ -160,9 +168,26 @@ def _reason(queue: AnyQueue, now_ms: int) -> str:
     """Return why it is not ok."""
     log = queue.log
     text = str(log.failure) if log.failure is not None else log.no_room or queue.reader.unread
+    if not text and (lost := queue.reader.unreadable).count:
+        text = unreadable_in_words(lost)
     if not text and queue.child is not None:
         text = queue.child.why_abandoned(now_ms)
     return text
+
+
+def unreadable_in_words(lost: IdSet) -> str:
+    """Return a sentence about items, one at least, that cannot be read."""
+    ranges, last = list[str](), 0
+    while first := lost.first_from(last + 1):
+        if len(ranges) == _RANGES_MAX:
+            ranges.append("more")
+            break
+        last = first
+        while last + 1 in lost:
+            last += 1
+        ranges.append(str(first) if first == last else f"{first} to {last}")
+    items = "item" if lost.count == 1 else "items"
+    return f"{lost.count} {items} cannot be read: {', '.join(ranges)}"
 
 
 def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> ServerFacts:
@@ -229,6 +254,7 @@ def queue_facts(queue: AnyQueue, now_ms: int) -> QueueFacts:
         closes_without_open=counters.closes_without_open,
         gaps=counters.gaps,
         children=len(queue.children),
+        unreadable=reader.unreadable.count,
         paused=reader.paused,
         failed=state == "failed",
         state=state,

@@ -36,7 +36,9 @@ from kestrelpy.protocol.ports import Talk
 # The largest body before a login.
 LOGIN_BYTES_MAX: Final = 2 << 10
 _OPEN: Final = frozenset({b"quit", b"version", b"mn"})
-_ADMIN_OF_ONE: Final = frozenset({b"flush", b"flush_expired", b"pause", b"resume", b"retry"})
+_ADMIN_OF_ONE: Final = frozenset(
+    {b"acknowledge", b"flush", b"flush_expired", b"pause", b"resume", b"retry"}
+)
 _STORED: Final = b"STORED\r\n"
 
 

@@ -4,6 +4,7 @@
     DELAYED        ---retry----> READY
     DEAD           ---purge----> gone
     DEAD           ---redrive--> READY, at a new place
+    not readable   ---give up--> gone
 
 A paused queue stores, confirms, nacks and shows items as ever; it leases none, nor dead letters.
 
@@ -91,6 +92,18 @@ class Admin:
             return None
         unix_ms = now_ms + self._queue.clock.offset_ms
         return reader.append(records.cancelled(id_, reader.take_out(id_), unix_ms))
+
+    def give_up(self, id_: int, now_ms: int) -> None:
+        """End an item that cannot be read; nothing if it can be, or is gone."""
+        reader = self._queue.reader
+        if id_ not in reader.unreadable:
+            return
+        size = 0
+        if reader.where(id_) in (Where.LOST, Where.GONE):
+            reader._apply_done(id_, size)  # no list has it any more
+        else:
+            size = reader.take_out(id_)
+        reader.append(records.cancelled(id_, size, now_ms + self._queue.clock.offset_ms))
 
     def redrive(self, id_: int, now_ms: int) -> int | None:
         """Make a dead letter ready again, after all other items and with no attempts.

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from journal.format import Record, decode_meta, item_header_of, said_of_put
+from journal.sets import IdSet
 from kestrelpy.core.index import ITEM_COST, NO_FRONTIER, Lease, pack
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.subscription.state import SubscriptionState
@@ -259,7 +260,8 @@ class ReadyLine:
             lost = self.count_unlent(first, last)
         if lost:
             ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
-            state.name_unreadable(lost, state.live.first_from(first), last)
+            if (ids := self._plain_between(first, last)).count:
+                state.name_unreadable(ids)
             self._gate.drop_lost(first, last, self._is_plain)  # items that wait for them go on
         ready.advance(last + 1)
 
@@ -275,6 +277,14 @@ class ReadyLine:
         out_of_order += state.dead.ids.count_between(first, last)
         out_of_order += state.out_of_order.count_between(first, last)
         return live.count_between(first, last) - out_of_order
+
+    def _plain_between(self, first: int, last: int) -> IdSet:
+        """Return the items from `first` to `last` that are live and plain."""
+        state = self._state
+        leases = state.leases
+        loose = IdSet.of(lease.item.id for lease in leases.without_token())
+        others = [loose, leases.token_ids, state.dead.ids, state.out_of_order]
+        return state.live.between(first, last).without(IdSet.union(others))
 
     def _is_plain(self, id_: int) -> bool:
         """True if this item, when it is live, is plain."""
@@ -331,7 +341,7 @@ class ReadyLine:
         dead = self._state.dead
         if id_ == dead.sought:
             dead.hide(id_)
-            self._state.name_unreadable(1, id_, id_)
+            self._state.name_unreadable(IdSet.of([id_]))
 
     # -- out-of-order items -----------------------------------------------------------------
 
@@ -398,7 +408,7 @@ class ReadyLine:
         state = self._state
         self._gate.drop_unread(id_, 0)  # items that wait for its key go on
         if state.ready.disk_refs.fetched(id_) and state.log.failure is None:
-            state.name_unreadable(1, id_, id_)  # if the log has failed, it most likely never had it
+            state.name_unreadable(IdSet.of([id_]))  # a failed log most likely never had it
 
 
 def item_of(record: Record, marker: int = 0) -> Item:

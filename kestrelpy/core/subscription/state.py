@@ -72,7 +72,7 @@ class SubscriptionState:
         "live_bytes", "log", "markers", "moving", "name", "needs", "needs_read", "notes", "number",
         "out_of_order", "outgoing", "paused", "placings", "policy", "read_ahead", "ready",
         "residency", "to_read", "to_resume", "token_holder", "tokens", "tokens_lsn", "unread",
-        "waiters", "watch",
+        "unreadable", "waiters", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +122,8 @@ class SubscriptionState:
         self.to_read = to_read
         self.needs_read = False
         self.unread = ""  # why nothing can be read back at the moment; "": no read gave a reason
+        # Items that the log does not give any more: no client gets them until the next start.
+        self.unreadable = IdSet()
         self.damages: list[Damage] = []
         self.counters = QueueCounters()
         self.token_holder = Holder("token")
@@ -159,10 +161,13 @@ class SubscriptionState:
         if not self.live.count:
             self.placings.clear()
 
-    def name_unreadable(self, count: int, first: int, last: int) -> None:
-        """Report items that are live by the log's records and that it does not hold any more."""
-        where, what = f"queue {self.name.decode('ascii')}", f"{count} not readable"
-        self.damages.append(Damage("corrupt", where, 0, 0, what, 1, 1, first, last))
+    def name_unreadable(self, ids: IdSet) -> None:
+        """Report items, one at least, that are live by the log's records and that it does not hold
+        any more."""
+        self.unreadable = IdSet.union([self.unreadable, ids])
+        where, what = f"queue {self.name.decode('ascii')}", f"{ids.count} not readable"
+        first = ids.first_from(0)
+        self.damages.append(Damage("corrupt", where, 0, 0, what, 1, 1, first, ids.last))
 
     def _reserve_tokens(self, unix_ms: int) -> None:
         self._next_token = self.tokens.take(TOKENS_RESERVED)
@@ -288,6 +293,8 @@ class SubscriptionState:
                 self.tidy()
         if self.watch.watched:
             self.watch.forget(id_)
+        if self.unreadable.count:
+            self.unreadable.discard(id_)
 
     def _apply_returned(self, id_: int, attempts: int) -> None:
         if attempts:
@@ -312,6 +319,7 @@ class SubscriptionState:
         out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))
         self.markers.keep_only(stay)
         self.keep_held_keys(spared)
+        self.unreadable = self.unreadable.both(self.live)
         self.live_bytes = live_bytes
 
     def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
@@ -330,6 +338,7 @@ class SubscriptionState:
                 held.pop(id_, None)
         if self.expiries:
             self.expiries = {id_: ms for id_, ms in self.expiries.items() if id_ in live}
+        self.unreadable = self.unreadable.both(live)
         self.live_bytes = live_bytes if live else 0
         self.tidy()
 

@@ -1,13 +1,13 @@
-"""Actions on whole queues: pause, resume, flush, delete.
+"""Actions on whole queues: pause, resume, flush, acknowledge a loss, delete.
 
 One rule: an action answers when it is on disk, and leaves one line in the log.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -51,6 +51,24 @@ async def flush_queue(request: Request, queue: str) -> Response:
     assert rests is not None, "it was found in this turn"
     await call.until(rests)
     note(call, "flush", found.name, count)
+    return answer({"count": count})
+
+
+@router.post("/queues/{queue}/acknowledge", summary="Give up what cannot be read",
+             response_model=models.Count)  # fmt: skip
+async def acknowledge_loss(
+    request: Request, queue: str,
+    dry_run: Annotated[bool, Query(description="Only count them.")] = False,
+) -> Response:  # fmt: skip
+    """End the items whose bodies the disk does not give any more; health is ok again then."""
+    call = call_of(request)
+    found, admin = find_queue(call, queue), QueueAdmin(call.broker, call.host)
+    if dry_run:
+        return answer({"count": found.reader.unreadable.count})
+    admin.to_acknowledge(found.name)
+    count, rests = await call.run(admin.acknowledge(found, call.now_ms()))
+    await call.until(rests)
+    note(call, "acknowledge", found.name, count)
     return answer({"count": count})
 
 

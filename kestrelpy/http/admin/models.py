@@ -27,6 +27,7 @@ from kestrelpy.operations import (
     SegmentBucket,
     SegmentTotals,
     ServerFacts,
+    State,
 )
 
 IDS_MAX: Final = 10_000
@@ -62,7 +63,7 @@ def model_of(facts: type[NamedTuple], title: str, /, **more: Any) -> Any:
 class Health(BaseModel):
     """How the server is; `unwell` names the first queues that are not ok."""
 
-    status: Literal["ok", "abandoned", "out_of_files", "disk_full", "failed"]
+    status: State
     unwell: list[str]
     uptime_seconds: int
 

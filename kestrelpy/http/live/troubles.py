@@ -1,6 +1,6 @@
 """What is wrong with a queue: each trouble with its level, a sentence, and where to look.
 
-    its journal failed, its disk is full                        bad
+    its journal failed, its disk is full, items are not readable    bad
     paused, a key blocked, a lease that lasts, nobody asks,
     dead letters that grow, a child abandoned                   warn
 
@@ -26,7 +26,7 @@ LEASED_MS: Final = 10 * 60_000
 UNASKED_MS: Final = 5 * 60_000
 DIED_MS: Final = 10 * 60_000
 _SECOND_MS: Final = 1000
-_BAD: Final = ("failed", "disk_full", "out_of_files")
+_BAD: Final = ("failed", "disk_full", "out_of_files", "damaged")
 
 
 class Trouble(NamedTuple):
@@ -78,6 +78,7 @@ _STATES: Final = {
     "failed": "its journal failed, nothing is acknowledged until a restart",
     "disk_full": "its disk is full, nothing new is stored",
     "out_of_files": "a file of its journal cannot be opened now",
+    "damaged": "its journal is damaged",
     "abandoned": "nobody asks for its items any more",
 }
 

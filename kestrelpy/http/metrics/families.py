@@ -23,6 +23,7 @@ from prometheus_client.core import (
 from kestrelpy.core import Broker
 from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, STATES, Figures, Row
 from kestrelpy.http.ports import HttpHost
+from kestrelpy.operations import HEALTH_STATES
 
 _QUEUE: Final = ("queue",)
 _MILLI: Final = 1000
@@ -30,7 +31,6 @@ _MICRO: Final = 1_000_000
 _MS_BITS: Final = range(0, 30, 2)  # 1 ms to 3 days
 _US_BITS: Final = range(6, 27, 2)  # 64 us to 67 s
 _RECORD_BITS: Final = range(1, 14)  # 1 to 8191
-HEALTH_STATES: Final = ("ok", "abandoned", "out_of_files", "disk_full", "failed")
 _MODES: Final = ("up", "readonly", "quiescent")
 
 # By column: the name of the family, and what it counts.
@@ -52,6 +52,7 @@ _GAUGES: Final = {
     "waiters": ("waiters", "Requests that wait for an item."),
     "keys_blocked": ("keys_blocked", "Keys that an item waits for."),
     "keys_in_flight": ("keys_in_flight", "Keys of leased items."),
+    "unreadable": ("items_unreadable", "Items that the disk does not give any more."),
     "segments": ("journal_segments", "Segments of the journal."),
     "journal_bytes": ("journal_bytes", "Bytes of the files of the journal."),
 }
@@ -104,8 +105,8 @@ def server_families(
         mode.add_metric((word,), int(host.mode == word))
     yield mode
     queues = GaugeMetricFamily("kestrelpy_queues", "Queues by state.", labels=("state",))
-    for state in HEALTH_STATES:
-        queues.add_metric((state,), figures.states.get(state, 0))
+    for health in HEALTH_STATES:
+        queues.add_metric((health,), figures.states.get(health, 0))
     yield queues
     yield from _traffic(broker, host)
     yield histogram("item_waiting_seconds", "From being stored to the first delivery.",

@@ -32,8 +32,8 @@ COUNTERS: Final = (
     "discarded", "dead_total", "duplicates", "gaps",
 )  # fmt: skip
 GAUGES: Final = (
-    *STATES, "bytes", "waiters", "keys_blocked", "keys_in_flight", "segments", "journal_bytes",
-    "age_ms",
+    *STATES, "bytes", "waiters", "keys_blocked", "keys_in_flight", "unreadable", "segments",
+    "journal_bytes", "age_ms",
 )  # fmt: skip
 COLUMNS: Final = {name: number for number, name in enumerate((*COUNTERS, *GAUGES))}
 _COUNTED: Final = len(COUNTERS)
@@ -58,6 +58,7 @@ def row_of(queue: AnyQueue, now_ms: int) -> Row:
         counters.dead, counters.duplicates, counters.gaps,
         ready.count, reader.delays.count, len(reader.leases), len(reader.dead),
         ready.bytes, reader.waiters.count, keyed.keys.blocked_values, keyed.in_flight,
+        reader.unreadable.count,
         len(disk.journal.segments) if disk is not None and is_own else 0,
         queue.log.disk_bytes() if is_own else 0, age_ms,
     ]  # fmt: skip

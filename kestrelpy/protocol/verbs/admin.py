@@ -1,4 +1,4 @@
-"""The verbs beside get and set: flush, stats, status, pause, retry and others.
+"""The verbs beside get and set: flush, stats, status, pause, retry, acknowledge and others.
 
 One rule: a long reply leaves in slices, one per turn.
 """
@@ -96,6 +96,25 @@ def _flush_all_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
 def _sweep_each(queues: list[AnyQueue], noreply: bool, now_ms: int) -> Iterator[bytes]:
     count = yield from QueueAdmin.sweep(queues, now_ms)
     yield b"" if noreply else b"%d\r\n" % count
+
+
+def _acknowledge(conversation: Talk, command: Plain, now_ms: int) -> None:
+    """`acknowledge <queue>`: end the items that cannot be read."""
+    name = _one_name(command)
+    queue = _admin(conversation).to_acknowledge(name)
+    if queue is None:
+        _say(conversation, command, b"NOT_FOUND\r\n")
+    else:
+        conversation.stream = _give_up(conversation, queue, command.noreply, now_ms)
+
+
+def _give_up(
+    conversation: Talk, queue: AnyQueue, noreply: bool, now_ms: int
+) -> Iterator[bytes]:
+    count, rests = yield from QueueAdmin.acknowledge(queue, now_ms)
+    _note(conversation, "acknowledge", now_ms, queue.name, count, rests)
+    if not noreply:
+        conversation.replies.hold(b"%d\r\n" % count, *rests)
 
 
 def _stats(conversation: Talk, command: Plain, now_ms: int) -> None:
@@ -262,6 +281,7 @@ _VERBS: Final[dict[bytes, Callable[[Talk, Plain, int], None]]] = {
     b"pause": _pause,
     b"resume": _pause,
     b"retry": _retry,
+    b"acknowledge": _acknowledge,
     b"move": move,
     b"redrive": redrive,
     b"dump_stats": _dump_stats,

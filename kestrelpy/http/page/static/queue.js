@@ -9,7 +9,7 @@ import { Items, Keys, Leases } from "./lists.js";
 import { Asking } from "./live.js";
 import { depth, flow, oldest } from "./overview.js";
 import { Past } from "./past.js";
-import { deleteQueue, flushQueue, moveReady, pauseQueue } from "./queue_actions.js";
+import { acknowledgeLoss, deleteQueue, flushQueue, moveReady, pauseQueue } from "./queue_actions.js";
 import { Actions, Figures } from "./verdict.js";
 import { bytes, number, pathOf, sentence, span } from "./words.js";
 
@@ -52,8 +52,9 @@ export class Queue {
     this.part = new TABS[kind][1](name, parameters, change);
     this.query = this.part.query;
     this.pauseButton = actionButton("Pause…", () => pauseQueue(name, this.state.paused));
+    this.lossButton = actionButton("Give up unreadable…", () => acknowledgeLoss(name), { danger: true });
     this.removeButton = actionButton("Delete…", () => deleteQueue(name), { danger: true });
-    this.tools = [this.pauseButton, actionButton("Move…", () => moveReady(name)), actionButton("Flush…", () => flushQueue(name), { danger: true }), this.removeButton];
+    this.tools = [this.lossButton, this.pauseButton, actionButton("Move…", () => moveReady(name)), actionButton("Flush…", () => flushQueue(name), { danger: true }), this.removeButton];
     const tabs = el("nav", { class: "tabs", "aria-label": "Parts of the queue" }, ...Object.entries(TABS).map(([id, [word]]) =>
       el("a", { href: queueAt(name, id), "aria-current": id === kind ? "page" : null }, word)));
     this.elements = [tabs, ...this.part.elements];
@@ -61,6 +62,7 @@ export class Queue {
 
   update(view) {
     if (this.removeButton) this.removeButton.hidden = view.server.allow_delete === false;
+    if (this.lossButton) this.lossButton.hidden = view.queue?.state !== "damaged";
     if (view.queue) this.state.paused = view.queue.paused;
     if (view.queue && this.pauseButton) this.pauseButton.textContent = view.queue.paused ? "Resume…" : "Pause…";
     this.part.update(view);

@@ -5,7 +5,7 @@ import { confirm, field, tell } from "./dialogs.js";
 import { el, tools } from "./dom.js";
 import { begin } from "./jobs.js";
 import { ask } from "./server.js";
-import { counted, number, pathOf } from "./words.js";
+import { counted, number, pathOf, sentence } from "./words.js";
 
 // Ask for the facts of a queue, then open the dialog that needs them.
 async function withFacts(name, open) {
@@ -25,6 +25,20 @@ export function pauseQueue(name) {
       async run() {
         await ask(`${pathOf(name)}/${verb}`, { method: "POST" });
         return paused ? `${name} leases items again.` : `${name} is paused.`;
+      },
+    });
+  });
+}
+
+export function acknowledgeLoss(name) {
+  withFacts(name, ({ unreadable, reason }) => {
+    confirm({
+      title: `Give up items of ${name}?`, label: "Give up", danger: true,
+      text: `${sentence(reason ?? "")} This ends ${counted(unreadable, "item")} for good. To try to read them again, mend the disk and restart the daemon instead.`,
+      commands: () => [kestrelpy(`queues acknowledge ${sh(name)}`), ...nc(`acknowledge ${name}`)],
+      async run() {
+        const { count } = await ask(`${pathOf(name)}/acknowledge`, { method: "POST" });
+        return `${counted(count, "item")} of ${name} given up.`;
       },
     });
   });

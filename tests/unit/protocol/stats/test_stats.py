@@ -14,7 +14,7 @@ OF_A_QUEUE = (  # noqa: SIM905
     "items bytes total_items logsize expired_items mem_items mem_bytes age discarded waiters "
     "open_transactions transactions canceled_transactions total_flushes delayed leased dead "
     "redelivered lease_expired duplicates keys_in_flight keys_blocked closes_without_open gaps "
-    "children paused failed state"
+    "children unreadable paused failed state"
 ).split()
 
 

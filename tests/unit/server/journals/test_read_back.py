@@ -8,8 +8,11 @@ import pytest
 
 from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.ack_up_to import AckUpTo
+from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.queue.queue import NOT_STORED
 from kestrelpy.core.subscription.subscription import ABORTED
+from kestrelpy.operations import QueueAdmin, queue_state
 from tests.support.disk_harness import DiskHarness
 from tests.support.memory_disk import Fault
 
@@ -148,6 +151,116 @@ def test_when_no_item_is_readable_each_file_and_the_queue_are_logged_at_once(
     *in_files, in_queue = life.damages
     assert (in_files[0].id_first, in_files[-1].id_last) == (1, ITEMS), "each file, also the last"
     assert (in_queue.id_first, in_queue.id_last) == (1, ITEMS)
+
+
+def unreadable(life: DiskHarness) -> list[int]:
+    """The items that the queue says it cannot read; then its state is no other than damaged."""
+    found = list(life.reader.unreadable)
+    assert queue_state(life.jobs, life.now_ms) == ("damaged" if found else "ok")
+    return found
+
+
+def lose(life: DiskHarness) -> None:
+    """From now on the disk gives no segment."""
+    life.disk.faults = [Fault("read", "*.segment", times=1 << 20, error=errno.EIO)]
+
+
+def give_up(life: DiskHarness) -> int:
+    """Acknowledge the loss; return of how many items."""
+    steps = QueueAdmin.acknowledge(life.jobs, life.now_ms)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value[0])
+
+
+def test_ready_items_that_cannot_be_read_count_until_they_are_given_up(life: DiskHarness) -> None:
+    first = life.open()
+    lose(life)
+    came = 1 + len(life.take_all())  # with those that memory had
+    lost = unreadable(life)
+    assert lost == list(range(came + 1, ITEMS + 1)), "not the leased one"
+    assert give_up(life) == ITEMS - came
+    life.commit()
+    assert unreadable(life) == []
+    assert list(life.reader.live) == [1]
+    assert life.reader.ready.count == 0
+    assert first is not None
+    life.reader.confirm(first, life.now_ms)
+    life.disk.faults = []
+    life.put(b"new")
+    assert life.take_all() == [b"new"]
+    life.commit()
+    life.kill()
+    assert life.take_all() == []
+    assert life.jobs.is_empty
+
+
+def test_a_crash_before_the_loss_is_on_disk_has_the_items_again(life: DiskHarness) -> None:
+    lose(life)
+    assert life.take_all() == []
+    give_up(life)
+    life.disk.faults = []
+    life.kill()
+    assert unreadable(life) == []
+    assert life.take_all() == [body(n) for n in range(ITEMS)]
+
+
+def test_an_out_of_order_item_that_cannot_be_read_counts_until_it_is_given_up(
+    life: DiskHarness,
+) -> None:
+    lease = life.open()
+    assert lease is not None
+    life.reader.ready_line.said(lease)
+    life.reader.nack(lease, life.now_ms, ABORTED)
+    life.commit()
+    lose(life)
+    came = len(life.take_all())
+    assert unreadable(life) == [1, *range(came + 2, ITEMS + 1)]
+    assert give_up(life) == ITEMS - came
+    assert unreadable(life) == []
+    assert life.reader.ready.count == 0
+
+
+def test_a_dead_letter_that_cannot_be_read_counts_until_it_is_given_up(life: DiskHarness) -> None:
+    for _ in range(2):
+        lease = life.open()
+        assert lease is not None
+        life.reader.ready_line.said(lease)
+        life.reader.nack(lease, life.now_ms, ABORTED)
+    life.commit()
+    lose(life)
+    assert life.peek(dead=True) is None
+    assert unreadable(life) == [1]
+    assert give_up(life) == 1
+    assert unreadable(life) == []
+    assert 1 not in life.reader.dead.deaths
+    life.disk.faults = []
+    assert life.take_all() == [body(n) for n in range(1, ITEMS)]
+
+
+@pytest.mark.parametrize("end", ["flush", "upto", "purge"])
+def test_an_item_that_ended_otherwise_is_no_loss_any_more(life: DiskHarness, end: str) -> None:
+    if end == "purge":
+        for _ in range(2):
+            lease = life.open()
+            assert lease is not None
+            life.reader.ready_line.said(lease)
+            life.reader.nack(lease, life.now_ms, ABORTED)
+        life.commit()
+    lose(life)
+    if end == "purge":
+        life.peek(dead=True)
+        Admin(life.jobs).purge(1, life.now_ms)
+    else:
+        life.take_all()
+        assert unreadable(life)
+        if end == "flush":
+            life.jobs.flush(life.now_ms)
+        else:
+            AckUpTo(life.jobs, life.jobs.last_number).finish(life.now_ms)
+    assert unreadable(life) == []
 
 
 def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: DiskHarness) -> None:
