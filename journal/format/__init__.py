@@ -90,6 +90,7 @@ from journal.format.segment import (
     usable_bytes,
 )
 from journal.format.subscription_state import (
+    AGAIN,
     GONE,
     STOPS,
     TAKES,
@@ -117,11 +118,11 @@ from journal.format.transfer import (
 )
 
 __all__ = [
-    "ALIGN_BYTES", "BODY_BYTES_SHOWN", "CHUNK", "COMPACTED", "CRC_BYTES", "DELIVERY_MAX", "ENDS",
-    "ENDS_DELIVERY", "FILE_HEADER_BYTES", "FOOTER_SPACE_BYTES", "FRAME", "FRAME_BYTES_MAX", "GONE",
-    "HEADER_BYTES", "IN_LOG", "KEY_BYTES_MAX", "LOG", "META_BYTES_MAX", "NUMBER_TAG", "OF_MANY",
-    "PLACING", "PUTS", "SNAPSHOT", "STOPS", "SUFFIX", "SUFFIX_RECYCLED", "TABLE", "TAKES",
-    "TEXT_TAG", "TOKENS_SKIPPED", "UNNUMBERED", "WITH_METADATA", "Beginning", "Checkpoint",
+    "AGAIN", "ALIGN_BYTES", "BODY_BYTES_SHOWN", "CHUNK", "COMPACTED", "CRC_BYTES", "DELIVERY_MAX",
+    "ENDS", "ENDS_DELIVERY", "FILE_HEADER_BYTES", "FOOTER_SPACE_BYTES", "FRAME", "FRAME_BYTES_MAX",
+    "GONE", "HEADER_BYTES", "IN_LOG", "KEY_BYTES_MAX", "LOG", "META_BYTES_MAX", "NUMBER_TAG",
+    "OF_MANY", "PLACING", "PUTS", "SNAPSHOT", "STOPS", "SUFFIX", "SUFFIX_RECYCLED", "TABLE",
+    "TAKES", "TEXT_TAG", "TOKENS_SKIPPED", "UNNUMBERED", "WITH_METADATA", "Beginning", "Checkpoint",
     "DeadEntry", "DelayedEntry", "Draft", "Effect", "ItemHeader", "Kind", "LeaseEntry", "Meta",
     "Origin", "PlacedEntry", "RawDraft", "ReaderState", "Record", "SegmentHeader", "Tag", "Tally",
     "Watermark", "as_text", "attempts_of", "dead_of", "declared_by", "declared_draft", "decode",
@@ -132,6 +133,6 @@ __all__ = [
     "origin_of", "padded", "parse_folder_name", "placed_entries", "raise_watermark",
     "reader_states", "retained_of", "said_of_put", "says_only_expiry", "segment_name",
     "segment_number", "segment_path", "sentence", "settled", "settled_by", "settled_many", "shown",
-    "split", "text_of", "texts", "texts_in", "usable_bytes", "value_of",
-    "watermark_drafts", "watermark_of_ids", "watermark_of_put", "watermarks_in",
+    "split", "text_of", "texts", "texts_in", "usable_bytes", "value_of", "watermark_drafts",
+    "watermark_of_ids", "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from journal.format.kinds import Kind, Tag
 from journal.format.meta import Meta, decode_meta
 from journal.format.record import Record
 from journal.format.segment import decode_counts
+from journal.format.subscription_state import AGAIN
 from journal.format.transfer import settled_by
 
 BODY_BYTES_SHOWN: Final = 40
@@ -93,6 +94,8 @@ def _particulars(kind: Kind, record: Record, body_bytes_max: int) -> list[str]:
         spared = [f"sparing {_listed(flush_spared(record))}"] if record.body else []
         return [f"marker {record.number}", *spared]
     if kind == Kind.READER:
+        if record.small == AGAIN:
+            return [f"made again behind marker {record.number}"]
         return ["takes nothing more" if record.small else f"behind marker {record.number}"]
     if kind == Kind.PAUSED:
         return ["on" if record.small else "off"]

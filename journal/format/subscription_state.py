@@ -55,6 +55,7 @@ _DELAYED: Final = struct.Struct("<3Q")  # item, due, bytes
 # What `small` of a READER says.
 TAKES: Final = 0  # what is put from now on is for it too
 GONE: Final = 2  # the queue was deleted, and is there for its children alone
+AGAIN: Final = 3  # the deleted queue was made again: its own line sees items after the floor
 STOPS: Final = 1  # it takes nothing more: a child is gone, the queue's own line only passes on
 
 

@@ -254,7 +254,7 @@ class LiveSet:
         number = record.reader
         if not number and record.small == GONE:
             self.lines[0] = ReaderItems()
-        elif not number:
+        elif not number:  # also for a queue that is made again: then its line is empty
             self._passes_on = record.small == STOPS
         elif record.small == STOPS:
             self.lines.pop(number, None)

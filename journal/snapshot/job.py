@@ -82,6 +82,7 @@ class State:
     readers: list[ReaderState] = field(default_factory=list)
     passes_on: bool = False
     is_tombstone: bool = False
+    floor: int = 0
     retained: IdSet | None = None
     memory: Memory | None = None
 

@@ -28,6 +28,7 @@ from typing import Final
 
 from journal.errors import JournalError, NewerFormat
 from journal.format import (
+    AGAIN,
     FILE_HEADER_BYTES,
     GONE,
     HEADER_BYTES,
@@ -119,7 +120,8 @@ class Snapshot:
     `delayed` and `placed` may be iterated more than once. `held` are the keys, by item, of items
     that were given back for later and are still first for their key, due or not. `origins` are
     open, by the item that was made of them. `readers` are the children; `passes_on`: the queue
-    itself takes none of the items put for all; `is_tombstone`: it was deleted. `scopes` are in the
+    itself takes none of the items put for all; `is_tombstone`: it was deleted; `floor`: it was made
+    again after that, and its own subscription sees the items after this one. `scopes` are in the
     order of their last use; `chunks` hold the remembered ids and versions. `retained` are ids whose
     puts are in the log, done or not (None: those of live items).
     """
@@ -149,6 +151,7 @@ class Snapshot:
     chunks: list[Chunk] = field(default_factory=list)
     is_tombstone: bool = False
     metadata: bytes = b""
+    floor: int = 0
 
     def needed(self) -> IdSet:
         """Return the items whose puts some reader needs; not to be changed."""
@@ -226,6 +229,8 @@ class Snapshot:
             yield declared_draft(self.declared, self.metadata, time_ms)
         if self.passes_on:
             yield named(0, b"", 0, STOPS, time_ms)
+        if self.floor:
+            yield named(0, b"", self.floor, AGAIN, time_ms)
         if self.is_tombstone:
             yield named(0, b"", 0, GONE, time_ms)
         for reader in self.readers:
@@ -345,4 +350,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         passes_on=any(frame.kind == Kind.READER and frame.small == STOPS for frame in own),
         is_tombstone=any(frame.kind == Kind.READER and frame.small == GONE for frame in own),
         retained=retained_of(own),
+        floor=max(
+            (f.number for f in own if f.kind == Kind.READER and f.small == AGAIN), default=0
+        ),
     )

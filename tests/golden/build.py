@@ -5,18 +5,20 @@
     v3/...                 what version 3 wrote: the same
     v4/...                 what version 4 wrote: the same
     v5/...                 what version 5 wrote: the same
-    v6/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
+    v6/...                 what version 6 wrote: the same
+    v7/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
                            whose end is torn, two snapshots
-    v6/delays.1            and of what is delayed and released (`delays`)
-    v6/keys.1              and of keys (`keys`)
-    v6/moves.1             and of what is moved (`moves`)
-    v6/handed.1            and of what is handed off (`handed`)
-    v6/readers.1           and of fan-out children (`readers`)
-    v6/once.1              and of ids, scopes and versions, with their chunks (`once`)
-    v6/retained.1          and of what is retained (`retained`)
-    v6/clients.1           and of metadata, clients and lives (`clients`)
-    v6/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
-    v6/dump.txt, v6/verify.txt   what `python -m journal` says of them
+    v7/delays.1            and of what is delayed and released (`delays`)
+    v7/keys.1              and of keys (`keys`)
+    v7/moves.1             and of what is moved (`moves`)
+    v7/handed.1            and of what is handed off (`handed`)
+    v7/readers.1           and of fan-out children (`readers`)
+    v7/once.1              and of ids, scopes and versions, with their chunks (`once`)
+    v7/retained.1          and of what is retained (`retained`)
+    v7/clients.1           and of metadata, clients and lives (`clients`)
+    v7/again.1             and of a queue that is deleted and made again (`made_again`)
+    v7/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
+    v7/dump.txt, v6/verify.txt   what `python -m journal` says of them
 
 `python -m tests.golden.build` writes the newest anew, which is right only together with a new
 format version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards.
@@ -56,6 +58,7 @@ from tests.golden.layout import (
     draft,
     ids,
 )
+from tests.golden.made_again import made_again
 from tests.golden.moves import moves
 from tests.golden.once import Remembered, once
 from tests.golden.readers import readers
@@ -220,11 +223,11 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 
 
 PLANNED = "%4Fp%2Baudit.3"
-NEWEST = "v6"
+NEWEST = "v7"
 JOURNALS: dict[str, Callable[[], Sequence[SegmentBuilder | Snapshot | Remembered]]] = {
     "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "moves.1": moves, "handed.1": handed,
     "once.1": once, "readers.1": readers, "retained.1": retained, "clients.1": clients,
-    "schedules.1": schedules, PLANNED: planned,
+    "schedules.1": schedules, "again.1": made_again, PLANNED: planned,
 }  # fmt: skip
 
 

@@ -34,11 +34,12 @@ class DedupeWindow:
     `fresh` are the entries that no file has yet; `due_ms` is when the next part is swept.
     """
 
-    __slots__ = ("_alarm", "_clock", "due_ms", "fresh", "ids", "versions")
+    __slots__ = ("_alarm", "_clock", "_secret", "due_ms", "fresh", "ids", "versions")
 
     def __init__(self, alarm: Alarm[Any], clock: ClockOffset) -> None:
         self._alarm = alarm
         self._clock = clock
+        self._secret = b""
         self.due_ms = NOT_DUE
         self.fresh = Fresh()
         self.ids = Ids(self.fresh)
@@ -49,13 +50,25 @@ class DedupeWindow:
         """True if nothing is remembered."""
         return self.ids.is_empty and self.versions.is_empty
 
-    def set_secret(self, secret: bytes) -> None:
-        """Hash ids and keys with this secret.
+    def set_secret(self, secret: bytes, floor: int = 0) -> None:
+        """Hash ids and keys with this secret, and with the `floor` of a queue that was made again.
 
         Set it before any is remembered, or to the secret that those were hashed with.
         """
-        self.ids.set_secret(secret)
-        self.versions.set_secret(secret)
+        self._secret = secret
+        hashed_with = secret + floor.to_bytes(8, "little") if floor else secret
+        self.ids.set_secret(hashed_with)
+        self.versions.set_secret(hashed_with)
+
+    def begin_anew(self, floor: int) -> None:
+        """Forget every id, scope and version: the queue was made again after the item `floor`.
+
+        Entries of before have other hashes from now on, so none is found; they go when their window
+        is over.
+        """
+        for scope in [*self.ids.scopes]:
+            self.ids._apply_forgotten(scope)
+        self.set_secret(self._secret, floor)
 
     def renew(self, header: ItemHeader, policy: Policy, log: Log, unix_ms: int) -> None:
         """Begin the scope anew if its time is over, before an id of it is stored."""

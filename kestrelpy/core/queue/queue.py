@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from journal.format import (
+    AGAIN,
     GONE,
     Checkpoint,
     ItemHeader,
@@ -39,7 +40,7 @@ from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.record_reserve import RecordReserve
 from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
-from kestrelpy.core.subscription import Placed
+from kestrelpy.core.subscription import Placed, Subscription
 from kestrelpy.core.timers import Timers
 from kestrelpy.errors import ServerError
 
@@ -292,7 +293,7 @@ class Queue(QueueState):
         A log takes an origin with its own name for an item of its own; this origin would be an item
         of another queue.
         """
-        is_one = not self.is_tombstone if target is None else target is self
+        is_one = not self.is_replaced if target is None else target is self
         if is_one or not have_one_log(name, other):
             return ""
         here, there = name.decode("ascii"), other.decode("ascii")
@@ -313,6 +314,33 @@ class Queue(QueueState):
         self.deleted_lsn = self.log.lsn_appended
         self.log.wait_durable(self.deleted_lsn)
         return self.deleted_lsn
+
+    def make_again(self, declared: bytes, policy: Policy, now_ms: int) -> None:
+        """Begin anew after a deletion: with a subscription of its own that has no items yet.
+
+        The children go on in the same log. The settings that clients declared for the deleted queue
+        go.
+        """
+        old, log, unix_ms = self.reader, self.log, now_ms + self.clock.offset_ms
+        self._apply_again(self.last_number)
+        self.reader = reader = Subscription(
+            self.name, self.policy, log, self.clock, old.to_resume, self.alarm, self.memory,
+            old.to_read, 0, old.tokens,
+        )  # fmt: skip
+        reader.needs = self
+        if self.unseen is not None:
+            reader.delays.shared = self.unseen.due
+        log.append(named(0, b"", self.floor, AGAIN, unix_ms))
+        if self.declared or self.metadata:
+            self._apply_declared(b"", b"")
+            log.append_standing(declared_draft(b"", b"", unix_ms))
+        if old.paused:
+            log.append_standing(reader.own(records.paused(False, unix_ms)))
+        self.declared = declared
+        self.created_ms = now_ms
+        self.deleted_lsn = 0
+        self.retained = None
+        self.set_policy(policy, now_ms)
 
     # -- its subscriptions --------------------------------------------------------------------
 
@@ -437,7 +465,7 @@ class Queue(QueueState):
 
         Set it before any is remembered, or to the secret that those were hashed with.
         """
-        self.dedupe.set_secret(secret)
+        self.dedupe.set_secret(secret, self.floor)
 
     def _first_open(self) -> int:
         """Return the lsn of the first record that no start would know before two snapshots have it:
@@ -535,7 +563,7 @@ class Queue(QueueState):
             delayed=reader.delays.entries(self.clock.offset_ms), placed=Placed.of(reader),
             held=dict(reader.held_keys),
             readers=[child.state(self.clock.offset_ms) for child in self.children.values()],
-            passes_on=self.passes_on, is_tombstone=self.is_tombstone,
+            passes_on=self.passes_on, is_tombstone=self.is_tombstone, floor=self.floor,
             memory=self.dedupe.remembered(self.policy),
             retained=self.readable.copy() if self.retained else None,
         )  # fmt: skip

@@ -35,8 +35,10 @@ class QueueState:
         "deleted",
         "deleted_lsn",
         "eager",
+        "floor",
         "generation",
         "is_gone",
+        "is_replaced",
         "is_tombstone",
         "log",
         "memory",
@@ -83,6 +85,8 @@ class QueueState:
         self.put_bytes = 0  # of the items put for all, since there are children
         self.passes_on = False  # True if its own consumers get none of the items put for all
         self.is_tombstone = False  # True if it is deleted, and stays for its children alone
+        self.is_replaced = False  # True for a tombstone whose name a later log has
+        self.floor = 0  # its own consumers get items after this one; it was deleted before
         self.next_number = 1  # of an item, or of a place that is no item's id
         self.total_items = 0  # that were ever put
         self.created_ms = now_ms
@@ -155,6 +159,12 @@ class QueueState:
 
     def _apply_nominal(self, nominal: Watermark) -> None:
         raise_watermark(self.watermarks, nominal)
+
+    def _apply_again(self, number: int) -> None:
+        """Note that this deleted queue was made again after the item `number`."""
+        self.is_tombstone = self.deleted = self.passes_on = False
+        self.floor = number
+        self.dedupe.begin_anew(number)
 
     def _apply_opened(self, id_: int, origin: Origin) -> None:
         self.origins[id_] = origin

@@ -1,15 +1,17 @@
 """How queues and children are created and deleted.
 
     create ──▶ registered ──▶ delete ──▶ its files are removed
-                                └─ its children have items: a tombstone, read from the old log;
-                                   an empty child goes, and after the last child the files do
+                   ▲            └─ it has children: a tombstone, in the log that they read
+                   │                 │   └─ the last child is deleted: the files are removed
+                   └──── create ─────┘       the same log goes on: the children get the new items
 
     first mention of a child ──▶ READER, synced before its answer ──▶ sees every later item
     from=<marker>            ──▶ the same record names the earlier items that it begins with
     delete                   ──▶ READER, takes no more items: items that it alone needed may go
 
-A child of a tombstone receives only the items that clients set on it. A new queue may have a child
-of the same name: that one is registered when the old one has gone.
+Until its queue is made again, a child of a tombstone receives only the items that clients set on
+it. Older versions gave the next queue of the name a log of its own: such a tombstone is *replaced*,
+its children go when they are empty, and then a child of the next queue takes the name.
 
 One rule: the log alone says which items a child has; a tombstone occupies nothing but the names of
 its children.
@@ -87,6 +89,9 @@ class Lifecycle(Registry):
         if name in self.aliases:
             raise ClientError(f"{name.decode('ascii')} is an alias of several queues, and none")
         self.refuse_more()
+        for tombstone in self.tombstones:
+            if tombstone.name == name and not tombstone.is_replaced:
+                return self._make_again(tombstone, now_ms, declared)
         # The second of its creation, and higher than that of any deleted queue, over restarts.
         made = (now_ms + self.clock.offset_ms) // 1000
         generation = max(made, self.generation_deleted + 1)
@@ -98,9 +103,28 @@ class Lifecycle(Registry):
         self.counters.queue_creates += 1
         return queue
 
+    def _make_again(self, queue: Queue, now_ms: int, declared: bytes) -> Queue:
+        """Make a deleted queue again, in the log that its children have; return it."""
+        if queue.log.failure is not None:
+            queue.raise_failed()
+        if queue.log.no_room:
+            raise ServerError(queue.log.no_room)
+        self.tombstones.remove(queue)
+        queue.make_again(declared, self.policy_of(queue.name, declared), now_ms)
+        self.counters.queue_creates += 1
+        self.adopt(queue, now_ms)
+        for child_queue in ChildQueue.all_of(queue):  # what was declared before holds no more
+            policy = self.policy_of(child_queue.name, child_queue.declared)
+            child_queue.set_policy(policy, now_ms)
+        return queue
+
     def adopt(self, queue: Queue, now_ms: int) -> None:
         """Register a queue, with the clients that wait for it; its leases by token go on."""
         name = queue.name
+        for each in self.tombstones:
+            if each.name == name and each.generation < queue.generation:
+                each.is_replaced = True
+                each.alarm.need(AT_ONCE_MS)
         if queue.is_tombstone:
             self.generation_deleted = max(self.generation_deleted, queue.generation)
             for child_queue in ChildQueue.all_of(queue):
@@ -130,11 +154,9 @@ class Lifecycle(Registry):
         self.empty(queue.reader)
         queue.retained = None
         self.counters.queue_deletes += 1
-        if any(child_queue.reader.live for child_queue in ChildQueue.all_of(queue)):
+        if queue.children:
             self._leave(queue, now_ms)
         else:
-            for child_queue in ChildQueue.all_of(queue):
-                self._drop(child_queue)
             self.deleted.append(queue)
         return queue
 
@@ -293,13 +315,13 @@ class Lifecycle(Registry):
     # -- tombstones -------------------------------------------------------------------------
 
     def _leave(self, queue: Queue, now_ms: int) -> None:
-        """Make a tombstone of a deleted, empty queue: some of its children have items."""
+        """Make a tombstone of a deleted, empty queue: its children go on."""
         queue.is_tombstone = True
         queue.tell_deleted(now_ms)
         self._keep(queue, now_ms)
 
     def _keep(self, queue: Queue, now_ms: int) -> None:
-        """Add a tombstone, new or found by a start; drop its empty children."""
+        """Add a tombstone, new or found by a start."""
         queue.deleted = True
         self.tombstones.append(queue)
         # Both generations take tokens from now on, and must never take the same one.
@@ -321,10 +343,12 @@ class Lifecycle(Registry):
         )
 
     def clear_away(self, queue: Queue, now_ms: int) -> bool:
-        """Drop children without items, and after the last child the tombstone; True if that is
-        dropped."""
+        """Drop the tombstone if it has no children any more; True if it has none.
+
+        The children of a tombstone that a later queue has replaced go when they are empty.
+        """
         for child_queue in ChildQueue.all_of(queue):
-            if child_queue.reader.live:
+            if child_queue.reader.live or not queue.is_replaced:
                 continue
             self._drop(child_queue)
             del queue.children[child_queue.child.part]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from journal.errors import NewerFormat
 from journal.format import (
+    AGAIN,
     GONE,
     PLACING,
     STOPS,
@@ -42,6 +43,7 @@ from journal.format import (
 from journal.sets import IdSet
 from journal.store import Segment, Snapshot
 from kestrelpy.core.fanout import Child
+from kestrelpy.core.index import MarkerIndex
 from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log import records
 from kestrelpy.core.queue import ChildQueue, Queue, found
@@ -83,6 +85,7 @@ class Replay:
         queue._apply_declared(snapshot.declared, snapshot.metadata)
         queue.watermarks = snapshot.watermarks
         queue.passes_on, queue.is_tombstone = snapshot.passes_on, snapshot.is_tombstone
+        queue.floor = snapshot.floor
         self._own.restore(snapshot)
         queue.origins.update(snapshot.origins)
         for state in snapshot.readers:
@@ -156,7 +159,10 @@ class Replay:
 
     def readable(self, segments: Sequence[Segment]) -> IdSet:
         """Return all items in these segments, done or not; to be called once, after `finish`."""
-        return found(self._snapshot, self._numbered, self._queue.needed_now(), segments)
+        ids = found(self._snapshot, self._numbered, self._queue.needed_now(), segments)
+        if self._queue.floor:
+            ids.discard_range(1, self._queue.floor)  # of the queue that was deleted
+        return ids
 
     def _count(self, item_lost: int) -> int:
         """Return the number of items ever put: counted by a checkpoint, met since then, or lost."""
@@ -287,6 +293,11 @@ class Replay:
         if not record.reader and record.small == GONE:
             queue.is_tombstone = True
             self._own.leave_all()
+            return
+        if not record.reader and record.small == AGAIN:
+            queue._apply_again(record.number)
+            queue.reader.markers = MarkerIndex()
+            queue.reader.markers.retains = True
             return
         if not record.reader:
             queue.passes_on = record.small == STOPS

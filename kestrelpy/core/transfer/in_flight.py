@@ -157,7 +157,7 @@ class InFlight:
             is_going, last = files.is_going, files.log.lsn_appended
             transfer.lsn = files.tell_deleted(now_ms) if is_going else last
             transfer.source.log.wait_durable(transfer.lsn)
-        elif effect is Effect.RETURN_ORIGINAL and not transfer.source.deleted:
+        elif effect is Effect.RETURN_ORIGINAL and not transfer.is_cut_off:
             Source.of(transfer.original).give_back(transfer.original, now_ms)
         if transfer.state not in OVER:
             self._wait(transfer)

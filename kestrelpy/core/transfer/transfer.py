@@ -119,6 +119,14 @@ class Transfer:
         return self.lease
 
     @property
+    def is_cut_off(self) -> bool:
+        """True if the source was deleted, or made again since: with another subscription."""
+        source, lease = self.source, self.lease
+        if source.deleted or lease is None:
+            return source.deleted
+        return lease.owner is not (source.child if source.child is not None else source.reader)
+
+    @property
     def awaits(self) -> AnyQueue:
         """The queue whose log, or whose files, the transfer waits for."""
         state = self.state
@@ -146,7 +154,7 @@ class Transfer:
         if self.state is COPYING:
             if not is_on_disk:
                 return Event.COPY_LOST
-            if not source.deleted:
+            if not self.is_cut_off:
                 is_open = source.log.failure is None
                 return Event.COPY_STORED if is_open else Event.SOURCE_FAILED
         elif is_on_disk:

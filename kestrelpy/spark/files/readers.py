@@ -3,6 +3,7 @@
     READER number 1 "audit" ──▶ records with the reader 1 are those of `orders+audit`
     READER number 1, stops  ──▶ the child is gone, with all that it had
     READER number 0, stops  ──▶ from here on the queue's own consumers get no new items
+    READER number 0, again  ──▶ it was deleted and made again: they get new items
 
 A number may be given again once no record that a start reads names its first child. So the child of
 a record follows from its number and from the READER record before it (`ReaderNumbers`).

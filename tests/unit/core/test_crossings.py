@@ -218,13 +218,17 @@ def test_what_is_delayed_for_all_can_be_released_through_the_queue_itself() -> N
         assert stage.say("bob", b"get %b" % queue) == value(queue, b"1")
 
 
-def test_a_deleted_queue_goes_when_the_child_that_held_it_is_flushed() -> None:
+def test_a_deleted_queue_stays_for_an_empty_child_and_goes_when_that_is_deleted() -> None:
     stage = with_child(b"1")
     stage.say("eve", b"delete jobs")
     assert len(stage.broker.tombstones) == 1
 
     stage.say("eve", b"flush jobs+a")
     stage.pass_time(10)
+    assert len(stage.broker.tombstones) == 1
+    stage.say("eve", b"delete jobs+a")
+    stage.pass_time(10)
+    stage.work()
 
     assert stage.broker.tombstones == []
     assert not [name for name in stage.disk.names("data") if name.startswith("jobs.")]

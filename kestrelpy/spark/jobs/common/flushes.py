@@ -2,7 +2,7 @@
 
     flush           all items up to `last`, except dead letters and the `spared`
     upto            all items up to the marker `last`; spares delayed items as well
-    a child's end   all that it had
+    a child's end   all that it had; the same if the queue is deleted and its children are left
 
 One rule: flushes are few, and come to the driver one by one.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from journal.errors import ITEM_MAX, JournalError
-from journal.format import STOPS, Kind
+from journal.format import GONE, STOPS, Kind
 from kestrelpy.spark.errors import one_sentence
 from kestrelpy.spark.files import History, Part, ReaderNumbers, plan_events
 from kestrelpy.spark.files import partitions as journals
@@ -76,7 +76,7 @@ def _flush(row: dict[str, object], jid: int, ms: int) -> Flush | None:
     assert isinstance(lsn, int), "every event has one"
     assert isinstance(value, bytes)
     if row["op"] == _READER:
-        is_end = row["reader_number"] and row["flags"] == STOPS
+        is_end = row["flags"] == (STOPS if row["reader_number"] else GONE)
         return Flush(jid, lsn, ITEM_MAX, ms, ()) if is_end else None
     is_upto = row["op"] == _UPTO
     last = row["number"] if is_upto else row["item"]

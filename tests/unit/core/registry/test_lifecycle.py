@@ -14,7 +14,13 @@ from tests.support.server_harness import ServerHarness
 from tests.support.transfer_harness import TransferHarness, both_deleted_and_the_first_failed
 
 
-def test_a_child_of_the_configuration_reads_the_new_queue_once_the_old_one_is_read() -> None:
+def replace_deleted(stage: ServerHarness) -> None:
+    """Have the next queue of the name write a log of its own, as older versions did."""
+    for tombstone in stage.broker.tombstones:
+        tombstone.is_replaced = True
+
+
+def test_a_child_of_the_configuration_reads_the_items_of_the_new_queue_after_the_old() -> None:
     stage = ServerHarness()
     stage.set_queue("jobs+audit", lease="1m")
     stage.say("eve", b"set jobs 0 0 1", b"1")
@@ -25,7 +31,9 @@ def test_a_child_of_the_configuration_reads_the_new_queue_once_the_old_one_is_re
     stage.pass_time(1000)
     stage.say("eve", b"set jobs 0 0 1", b"3")
 
-    assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n3\r\nEND\r\n"
+    for body in (b"2", b"3"):
+        read = stage.say("bob", b"get jobs+audit")
+        assert read == b"VALUE jobs+audit 0 1\r\n%b\r\nEND\r\n" % body
     stage.restart()
     stage.say("eve", b"set jobs 0 0 1", b"4")
     assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n4\r\nEND\r\n"
@@ -61,6 +69,7 @@ def test_a_start_keeps_nothing_of_deleted_queues_whose_children_are_empty(
         stage.say("eve", b"get jobs+%b/peek" % name)
         stage.say("eve", b"set jobs/key=k 0 0 1", b"1")
         stage.say("eve", b"delete jobs")
+        replace_deleted(stage)
     if is_replaced:
         stage.say("eve", b"set jobs 0 0 1", b"2")
     stage.removes = False
@@ -78,6 +87,7 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None
     stage = ServerHarness()
     stage.set_queue("jobs+audit", lease="1m")
     stage.say("eve", b"get jobs+other", b"set jobs 0 0 1", b"1", b"delete jobs")
+    replace_deleted(stage)
     stage.say("eve", b"set jobs 0 0 1", b"2")
     assert stage.say("bob", b"delete jobs+other") == b"DELETED\r\n"
     assert stage.say("bob", b"get jobs+audit/peek") == b"VALUE jobs+audit/peek 0 1\r\n1\r\nEND\r\n"
@@ -107,6 +117,7 @@ def test_a_new_queue_on_disk_before_the_delete_takes_nothing_from_a_child_of_the
     town.put("jobs", b"1")
     town.hold_writes()
     assert town.say("eve", b"delete jobs") == b""
+    replace_deleted(town)
     assert town.say("bob", b"set jobs 0 0 1", b"2") == b""
     town.write_queue("jobs")
     town.sync_queue("jobs")
@@ -128,6 +139,7 @@ def test_after_a_restart_too_a_new_queue_has_another_folder_than_a_remnant_of_it
     stage.set_queue("jobs+audit", lease="1m")
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"delete jobs")
+    replace_deleted(stage)
     stage.restart()
     stage.say("eve", b"set jobs 0 0 1", b"2")
     assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n1\r\nEND\r\n"
@@ -167,9 +179,11 @@ def test_a_delete_is_answered_when_an_earlier_queue_that_was_in_its_way_has_gone
     town.say("eve", b"get jobs+audit/peek")
     town.put("jobs", b"old")
     town.say("eve", b"delete jobs")
+    replace_deleted(town)
     town.put("jobs", b"new")
     town.removes = False
     assert town.say("eve", b"delete jobs") == b""
+    replace_deleted(town)
     assert town.say("bob", b"delete jobs+audit") == b"DELETED\r\n", "the earlier one goes, too"
     town.removes = True
     town.work()
@@ -188,6 +202,7 @@ def after_a_delete(town: TransferHarness) -> None:
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"old")
     town.say("eve", b"delete jobs")
+    replace_deleted(town)
     town.put("jobs", b"new")
     town.stored.add(b"old")
 
@@ -214,6 +229,7 @@ def test_before_the_later_queue_is_made_a_remnant_hands_nothing_off_to_its_name(
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"old")
     town.say("eve", b"delete jobs")
+    replace_deleted(town)
     assert town.take("jobs+audit") == b"old"
     answer = town.pass_on("jobs", b"old")
     assert answer == b"CLIENT_ERROR " + MISTAKEN % (b"jobs+audit", b"jobs") + b"\r\n"
@@ -243,6 +259,7 @@ def test_a_child_is_deleted_when_that_of_the_earlier_queue_cannot_come_back(othe
         town.say("eve", b"get %b/peek" % other)
     town.put("jobs", b"old")
     town.say("eve", b"delete jobs")
+    replace_deleted(town)
     town.put("jobs", b"new")
     town.hold_syncs()
     assert town.say("bob", b"delete jobs+audit") == b""
@@ -263,6 +280,7 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restar
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"old")
     town.say("eve", b"delete jobs")
+    replace_deleted(town)
     town.put("jobs", b"new")
     if restarts:
         town.restart()
@@ -280,6 +298,7 @@ def two_with_a_child_of_one_name(*later: bytes) -> TransferHarness:
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"first")
     town.say("eve", b"delete jobs")
+    replace_deleted(town)
     town.put("jobs", b"for nobody")
     town.hold_writes()
     assert town.say("eve", b"delete jobs+audit") == b"", "frees the name: the later queue has one"
@@ -298,12 +317,13 @@ def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
     town = two_with_a_child_of_one_name(b"second")
     town.put("jobs", b"third")
     assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
+    replace_deleted(town)
     if restarts:
         town.restart()
     assert len(town.broker.tombstones) == 2
     for body in (b"first", b"second", b"third"):
         assert town.finish("jobs+audit") == body
-    assert town.broker.tombstones == []
+    assert len(town.broker.tombstones) == restarts, "a start keeps the newest for its child"
 
 
 @pytest.mark.parametrize("has_file", [False, True])
@@ -337,6 +357,7 @@ def test_a_child_that_is_there_is_not_made_again_when_one_of_its_name_goes() -> 
     town.hold_syncs()
     assert town.say("bob", b"set next/confirm=jobs+audit:%d 0 0 1" % town.token, b"2") == b""
     town.say("eve", b"delete jobs")  # and the later one's child, empty
+    replace_deleted(town)
     assert b"_leased 1\r\n" in town.say("ann", b"stats jobs+audit")
     assert len([*town.queue("jobs+audit").reader.leases]) == 1
     town.say("ann", b"delete jobs+audit")
@@ -394,6 +415,7 @@ def test_what_was_handed_off_to_a_child_that_was_deleted_stays_gone_when_its_que
 def test_a_child_that_a_start_found_deleted_stays_so_while_what_came_to_it_is_settled() -> None:
     town = TransferHarness()
     town.say("eve", b"get jobs+audit/peek", b"set jobs 0 0 1", b"1", b"delete jobs")
+    replace_deleted(town)
     town.put("jobs", b"2")
     town.put("next", b"0")
     town.take("next")

@@ -660,11 +660,11 @@ def test_a_newer_format_is_refused_and_nothing_is_touched() -> None:
     disk, _ = three_segments()
     whole = disk.read(path_of(3))
     raw = bytearray(whole[:FILE_HEADER_BYTES])
-    raw[8] = 7
+    raw[8] = 8
     raw[60:] = __import__("zlib").crc32(bytes(raw[:60])).to_bytes(4, "little")
     disk.damage(path_of(3), 0, bytes(raw))
 
-    with pytest.raises(NewerFormat, match="journal format 7, this kestrelpy reads up to 6"):
+    with pytest.raises(NewerFormat, match="journal format 8, this kestrelpy reads up to 7"):
         recovered(disk)
 
 
