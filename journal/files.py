@@ -16,10 +16,25 @@ import fcntl
 import io
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from journal.errors import DirectoryLocked
+from journal.held_folder import (
+    FOLDER_FLAGS,
+    FolderChanged,
+    HeldFolder,
+    has_moved,
+    identity_of,
+    is_locked,
+    locked,
+)
+
+__all__ = [
+    "FILE_MODE", "FOLDER_MODE", "MEDIUM_ERRORS", "SHORTAGE_ERRORS", "SUFFIX_NEW", "Disk",
+    "DiskHandle", "Files", "FolderChanged", "Handle", "Lock", "full_sync", "is_shortage",
+    "read_around", "sync_call_name",
+]  # fmt: skip
 
 # Zeros are written in pieces of this size, so that preparing a segment costs no memory.
 _ZEROS: Final = bytes(1 << 20)
@@ -53,6 +68,25 @@ class Handle(Protocol):
 
     def close(self) -> None:
         """Release the descriptor; promises nothing about the disk."""
+
+    @property
+    def is_in_place(self) -> bool:
+        """False if its path names another file by now, or none. Blocks; any thread may ask, and a
+        file that is renamed meanwhile may seem to be gone."""
+
+
+class Lock(Protocol):
+    """A data directory that this process owns."""
+
+    def check(self) -> str:
+        """Return a sentence if the lock file was gone and is there again, else "".
+
+        Raise FolderChanged if the directory's path names another one by now, or none, or if the
+        lock is somebody else's. Blocks.
+        """
+
+    def close(self) -> None:
+        """Give the directory up."""
 
 
 class Files(Protocol):
@@ -112,8 +146,16 @@ class Files(Protocol):
     def remove_folder(self, folder: str) -> None:
         """Remove a folder and what is in it. Not synced."""
 
-    def lock(self, path: str) -> Handle:
-        """Own `path` until the handle is closed or the process ends; else DirectoryLocked."""
+    def lock(self, path: str) -> Lock:
+        """Own the folder of `path`, and `path` in it, until the lock is closed or the process ends;
+        else DirectoryLocked.
+
+        From here on every path in the folder is looked up in this very folder, whatever its own
+        path names by then: if another folder takes its place, no file is made there.
+        """
+
+    def is_owned(self, path: str) -> bool:
+        """True if a process owns the folder of `path`, or `path`. It makes no file."""
 
 
 def is_shortage(error: OSError) -> bool:
@@ -157,10 +199,10 @@ def read_around(files: Files, path: str, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _set_mode(file: str | int, mode: int) -> None:
+def _set_mode(file: str | int, mode: int, held: HeldFolder | None = None) -> None:
     """Set permissions exactly; a file system that knows none keeps its own."""
     with contextlib.suppress(PermissionError):
-        os.chmod(file, mode)
+        os.chmod(file, mode, dir_fd=_folder_of(held))
 
 
 def full_sync(descriptor: int) -> None:
@@ -179,11 +221,16 @@ def sync_call_name() -> str:
 class DiskHandle:
     """A descriptor of the real disk."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_identity", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._identity = identity_of(os.fstat(descriptor))
+
+    @property
+    def is_in_place(self) -> bool:
+        return not has_moved(self.path, self._identity)
 
     def write(self, offset: int, data: bytes) -> None:
         try:
@@ -221,17 +268,28 @@ class Disk:
 
     def __init__(self) -> None:
         self._sure: set[str] = set()  # folders in which others are made, whose names are on disk
+        self._held: dict[str, HeldFolder] = {}  # by the folder's path
 
     def names(self, folder: str) -> list[str]:
         try:
-            return sorted(os.listdir(folder))
+            place, held = self._place(folder)
+            if held is None:
+                return sorted(os.listdir(place))
+            descriptor = os.open(place, FOLDER_FLAGS, dir_fd=held.descriptor)
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise _named(error, folder) from None
+        try:
+            return sorted(os.listdir(descriptor))
+        finally:
+            os.close(descriptor)
 
     def make_folder(self, folder: str) -> None:
+        held = self._checked(folder)
         missing = []
-        at = os.path.abspath(folder)
-        while not os.path.isdir(at):
+        at = os.path.abspath(folder) if held is None else folder
+        while not self._is_folder(at):
             missing.append(at)
             at = os.path.dirname(at)
         if at not in self._sure:
@@ -239,18 +297,20 @@ class Disk:
             with contextlib.suppress(PermissionError):
                 _sync_folder(os.path.dirname(at))
         for path in reversed(missing):
-            with _changing(os.path.dirname(path)), contextlib.suppress(FileExistsError):
-                os.mkdir(path, FOLDER_MODE)
-                _set_mode(path, FOLDER_MODE)
+            place, held = self._place(path)
+            with self._changing(os.path.dirname(path)), contextlib.suppress(FileExistsError):
+                os.mkdir(place, FOLDER_MODE, dir_fd=_folder_of(held))
+                _set_mode(place, FOLDER_MODE, held)
         if missing:
             self._sure.add(at)
         else:
-            _sync_folder(folder)
+            with self._changing(folder):
+                pass
 
     def create(self, path: str, data: bytes, size: int) -> Handle:
+        held = self._checked(path)
         fresh = path + SUFFIX_NEW
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(fresh, flags, FILE_MODE)
+        descriptor = self._open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         handle = DiskHandle(path, descriptor)
         try:
             _set_mode(descriptor, FILE_MODE)
@@ -263,12 +323,14 @@ class Disk:
                 handle.sync()
                 at += piece
                 is_whole = at >= size
-            with _changing(os.path.dirname(path)):
-                os.rename(fresh, path)
+            self._rename(fresh, path)
+            if held is not None:
+                held.check_path()
         except BaseException:
             handle.close()
             with contextlib.suppress(OSError):
-                os.unlink(fresh)
+                place, held = self._place(fresh)
+                os.unlink(place, dir_fd=_folder_of(held))
             raise
         return handle
 
@@ -279,7 +341,7 @@ class Disk:
         if self.links(fresh) > 1 or room < len(data):
             self.rename(fresh, old)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        descriptor = os.open(fresh, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = self._open(fresh, os.O_RDWR)
         handle = DiskHandle(fresh, descriptor)
         try:
             handle.write(0, data)
@@ -290,80 +352,155 @@ class Disk:
         self.rename(fresh, path)
 
     def open(self, path: str) -> Handle:
-        return DiskHandle(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        self._checked(path)
+        return DiskHandle(path, self._open(path, os.O_RDWR))
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        with open(path, "rb", buffering=0) as file:  # nothing is read twice: no buffer is filled
+        # Nothing is read twice: no buffer is filled.
+        with open(self._open(path, os.O_RDONLY), "rb", buffering=0) as file:
             if offset:
                 file.seek(offset)
             return file.readall() if size < 0 else _read_up_to(file, size)
 
     def size(self, path: str) -> int:
-        return os.stat(path).st_size
+        return self._stat(path).st_size
 
     def mode(self, path: str) -> int:
-        return os.lstat(path).st_mode
+        return self._stat(path, follows=False).st_mode
 
     def free(self, path: str) -> int:
-        disk = os.statvfs(path)
+        held = self._place(path)[1]
+        disk = os.statvfs(path if held is None else held.descriptor)
         return disk.f_bavail * disk.f_frsize
 
     def rename(self, old: str, new: str) -> None:
-        with _changing(os.path.dirname(new)):
-            os.rename(old, new)
+        self._checked(old)
+        self._rename(old, new)
 
     def link(self, old: str, new: str) -> None:
-        with _changing(os.path.dirname(new)):
+        self._checked(new)
+        source, held = self._place(old)
+        target, other = self._place(new)
+        with self._changing(os.path.dirname(new)):
             try:
-                os.link(old, new)
-            except FileExistsError:  # a process that was killed may not have synced it
-                if not os.path.samefile(old, new):
-                    raise
+                os.link(
+                    source, target, src_dir_fd=_folder_of(held), dst_dir_fd=_folder_of(other)
+                )
+            except FileExistsError as error:  # a process that was killed may not have synced it
+                if identity_of(self._stat(old)) != identity_of(self._stat(new)):
+                    raise _named(error, old, new) from None
+            except OSError as error:
+                raise _named(error, old, new) from None
 
     def links(self, path: str) -> int:
-        return os.stat(path).st_nlink
+        return self._stat(path).st_nlink
 
     def remove(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError), _changing(os.path.dirname(path)):
-            os.unlink(path)
+        place, held = self._place(path)
+        with contextlib.suppress(FileNotFoundError), self._changing(os.path.dirname(path)):
+            try:
+                os.unlink(place, dir_fd=_folder_of(held))
+            except OSError as error:
+                raise _named(error, path) from None
 
     def remove_folder(self, folder: str) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
+        place, held = self._place(folder)
+        if held is not None:
+            held.forget(folder)
+        shutil.rmtree(place, ignore_errors=True, dir_fd=_folder_of(held))
 
-    def lock(self, path: str) -> Handle:
+    def lock(self, path: str) -> Lock:
+        if os.path.dirname(path) in self._held:
+            raise locked(os.path.dirname(path))
+        held = HeldFolder(path, self._release)
+        self._held[held.folder] = held
+        return held
+
+    def is_owned(self, path: str) -> bool:
+        return is_locked(os.path.dirname(path)) or is_locked(path)
+
+    def _release(self, folder: str) -> None:
+        self._held.pop(folder, None)
+
+    # -- places -----------------------------------------------------------------------------
+
+    def _place(self, path: str) -> tuple[str, HeldFolder | None]:
+        """Return the path as it is looked up, and the folder in which, if this process owns it."""
+        for held in self._held.values():
+            if path.startswith(held.prefix):
+                return path[len(held.prefix) :], held
+            if path == held.folder:
+                return os.curdir, held
+        return path, None
+
+    def _checked(self, path: str) -> HeldFolder | None:
+        """Return the folder that this process owns and `path` is in, if it is still the same;
+        raise FolderChanged."""
+        _, held = self._place(path)
+        if held is not None:
+            held.check_path()
+            if path != held.folder:
+                held.check_inside(path)
+        return held
+
+    def _open(self, path: str, flags: int) -> int:
+        place, held = self._place(path)
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            descriptor = os.open(path, flags, FILE_MODE)
-            _set_mode(descriptor, FILE_MODE)
-        except FileExistsError:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return os.open(place, flags | os.O_CLOEXEC, FILE_MODE, dir_fd=_folder_of(held))
         except OSError as error:
+            raise _named(error, path) from None
+
+    def _stat(self, path: str, follows: bool = True) -> os.stat_result:
+        place, held = self._place(path)
+        try:
+            return os.stat(place, dir_fd=_folder_of(held), follow_symlinks=follows)
+        except OSError as error:
+            raise _named(error, path) from None
+
+    def _is_folder(self, path: str) -> bool:
+        try:
+            return stat.S_ISDIR(self._stat(path).st_mode)
+        except (OSError, ValueError):
+            return False
+
+    def _rename(self, old: str, new: str) -> None:
+        source, held = self._place(old)
+        target, other = self._place(new)
+        if held is not None:
+            held.forget(old)
+        with self._changing(os.path.dirname(new)):
+            try:
+                os.rename(
+                    source, target, src_dir_fd=_folder_of(held), dst_dir_fd=_folder_of(other)
+                )
+            except OSError as error:
+                raise _named(error, old, new) from None
+
+    @contextlib.contextmanager
+    def _changing(self, folder: str) -> Iterator[None]:
+        """Names in `folder` change inside the block, and are on disk at its end.
+
+        The folder is opened first: where it cannot be, nothing has changed.
+        """
+        descriptor = self._open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                raise _for_good(error, folder) from None
+        finally:
             os.close(descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise DirectoryLocked(
-                    f"{os.path.dirname(path)}: another kestrelpy is using this data directory"
-                ) from None
-            raise
-        return DiskHandle(path, descriptor)
 
 
-@contextlib.contextmanager
-def _changing(folder: str) -> Iterator[None]:
-    """Names in `folder` change inside the block, and are on disk at its end.
+def _folder_of(held: HeldFolder | None) -> int | None:
+    return None if held is None else held.descriptor
 
-    The folder is opened first: where it cannot be, nothing has changed.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            raise _for_good(error, folder) from None
-    finally:
-        os.close(descriptor)
+
+def _named(error: OSError, path: str, other: str | None = None) -> OSError:
+    """Return the error with whole paths, whatever they were looked up in."""
+    error.filename, error.filename2 = path, other
+    return error
 
 
 def _read_up_to(file: io.FileIO, size: int) -> bytes:
@@ -374,5 +511,10 @@ def _read_up_to(file: io.FileIO, size: int) -> bytes:
 
 
 def _sync_folder(folder: str) -> None:
-    with _changing(folder):
-        pass
+    descriptor = os.open(folder, FOLDER_FLAGS)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise _for_good(error, folder) from None
+    finally:
+        os.close(descriptor)

@@ -38,6 +38,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = {
     "journal": 1,
     "kestrelpy.access": 1,
+    "kestrelpy.aside": 1,
     "kestrelpy.dial": 1,
     "kestrelpy.durations": 1,
     "kestrelpy.keepalive": 1,

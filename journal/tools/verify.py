@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from journal.errors import Damage, DirectoryLocked, JournalError
+from journal.errors import Damage, JournalError
 from journal.files import Files
 from journal.format import (
     COMPACTED,
@@ -47,6 +47,7 @@ from journal.snapshot import (
 from journal.tools.view import RESTARTS_MAX, JournalView
 
 LOCK: Final = "lock"
+_MARKS: Final = frozenset({LOCK, "server-id"})  # of a data directory; one may be gone
 _PROGRESS_RECORDS: Final = 5_000
 
 # Called with the bytes checked and those there are.
@@ -92,8 +93,11 @@ def silent(done: int, total: int) -> None:
 def owning_folder(files: Files, folder: str) -> str:
     """Return the data directory: `folder`, or the one above when this is one queue's."""
     is_queue = any(segment_number(name) is not None for name in files.names(folder))
+    if not is_queue:
+        return folder
     above = os.path.dirname(os.path.abspath(folder))
-    return above if is_queue and LOCK in files.names(above) else folder
+    is_data = not _MARKS.isdisjoint(files.names(above))
+    return above if is_data or files.is_owned(os.path.join(above, LOCK)) else folder
 
 
 def is_running(files: Files, folder: str) -> bool | None:
@@ -102,11 +106,9 @@ def is_running(files: Files, folder: str) -> bool | None:
     """
     with suppress(OSError):
         data_dir = owning_folder(files, folder)
+        if files.is_owned(os.path.join(data_dir, LOCK)):
+            return True
         if LOCK in files.names(data_dir):
-            try:
-                files.lock(os.path.join(data_dir, LOCK)).close()
-            except DirectoryLocked:
-                return True
             return False
     return None
 

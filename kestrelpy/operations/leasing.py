@@ -35,6 +35,8 @@ class Leasing:
                 queue.raise_failed()
             if by_token:
                 self.check_room(queue)
+        elif self._broker.refusal:
+            raise ServerError(self._broker.refusal)
         return queue
 
     @staticmethod

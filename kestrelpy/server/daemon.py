@@ -9,9 +9,8 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from heapq import nsmallest
-from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +36,13 @@ from kestrelpy.server.connections import (
     Listeners,
 )
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
-from kestrelpy.server.directory import DataDirectory, Found, last_backup_ms, name_what_is_open
+from kestrelpy.server.directory import (
+    DataDirectory,
+    DirectoryWatch,
+    Found,
+    last_backup_ms,
+    name_what_is_open,
+)
 from kestrelpy.server.exposure import Exposed, Tls, refuse_exposed
 from kestrelpy.server.http_door import HttpDoor
 from kestrelpy.server.journals import Committer, JournalJobs
@@ -45,7 +50,7 @@ from kestrelpy.server.logins import Logins
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
 from kestrelpy.server.queue_deletion import QueueDeletions
-from kestrelpy.server.reloading import Reload, refuse_at_start
+from kestrelpy.server.reloading import Reload, left_out, refuse_at_start, taken_at_start
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.supervisor import BadInheritance, Supervisor
 from kestrelpy.server.turn import Turn
@@ -58,12 +63,7 @@ log = logging.getLogger("kestrelpy")
 DRAIN_SECONDS: Final = 5.0
 BACKLOG: Final = 1024
 OPERATOR: Final = "the operator"  # who starts and ends the process
-# Settings of [server] that no reload applies.
-_AT_START: Final = (
-    "host", "port", "socket", "text_port", "http_host", "http_port", "http_allowed_hosts",
-    "default_project", "data_dir", "tls_client_ca",
-)  # fmt: skip
-_NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
+_NAMED_MAX: Final = 10  # queues whose journals have failed, in the last line of the log
 
 
 class StartError(Exception):
@@ -180,6 +180,7 @@ class Daemon:
             self._loop.add_signal_handler(number, self._end_by, number.name)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload, f"{OPERATOR} by SIGHUP")
         self._start_task(self._sweep().run())
+        self._start_task(self._watch().run())
         self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
@@ -292,7 +293,8 @@ class Daemon:
                 try:
                     queue.log.journal.close(unix_ms, pause)
                 except JournalError as error:
-                    log.error("%s", error)
+                    if str(error) != self.broker.refusal:  # said before, for all queues
+                        log.error("%s", error)
 
     # -- connections ------------------------------------------------------------------------
 
@@ -377,6 +379,11 @@ class Daemon:
             self.broker, self.memory, self._connections,
             lambda: self.config.server.idle_timeout_ms, self.log_limit,
         )  # fmt: skip
+
+    def _watch(self) -> DirectoryWatch:
+        return DirectoryWatch(
+            self.directory, self.turn.files.written, self.turn.lose_all, self.turn.lose
+        )
 
     # -- the host of conversations ----------------------------------------------------------
 
@@ -488,11 +495,11 @@ class Daemon:
         self._taken(config)
         self._log(logging.INFO, "reload", "configuration reloaded")
         self.actions.note(who, "reload", clock.now_ms(), note=changed or "nothing has changed")
-        if later := ", ".join(_taken_at_start(self._began_with, config)):
+        if later := ", ".join(taken_at_start(self._began_with, config)):
             text = f"{later}: applied at the next start, not by a reload"
             self._log(logging.WARNING, text, text)
         if reload.failed:
-            raise ServerError(_left_out(reload.failed))
+            raise ServerError(left_out(reload.failed))
 
     def _exposing(self, config: Config) -> Config:
         """Return the addresses of the start with the users of this configuration."""
@@ -538,6 +545,8 @@ class Daemon:
     # -- queues -----------------------------------------------------------------------------
 
     def _make_log(self, queue: Queue) -> Log:
+        if self.broker.refusal:
+            raise ServerError(self.broker.refusal)
         if not queue.policy.durable:
             return MemoryLog()
         for target in self.committer.without_room:
@@ -546,30 +555,11 @@ class Daemon:
         return self.directory.new_log(queue, self._dirty)
 
 
-def _taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
-    """Return the changed settings that no reload applies."""
-    for key in _AT_START:
-        if getattr(config.server, key) != getattr(began_with.server, key):
-            yield f"[server] {key}"
-    if config.journal != began_with.journal:
-        yield "[journal]"
-
-
 def _directory(config: Config, files: Files) -> DataDirectory:
     """Return the data directory that the configuration names; nothing is opened yet."""
     journal = config.journal
     sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
     return DataDirectory(files, str(config.server.data_dir), sizes)
-
-
-def _left_out(failed: dict[bytes, Exception]) -> str:
-    """Log the first queues that a reload could not reach; return the sentence for the client."""
-    for name, error in islice(failed.items(), _NAMED_MAX):
-        trace = None if isinstance(error, ServerError) else error
-        log.error("queue %s: not reloaded: %s", name.decode("ascii"), error, exc_info=trace)
-    first, more = next(iter(failed)).decode("ascii"), len(failed) - 1
-    others = f" and {more} more" if more else ""
-    return f"configuration reloaded, but not for queue {first}{others}: the log says why"
 
 
 def _why_not(error: Exception, path: str) -> str:

@@ -11,19 +11,30 @@ One rule: every queue takes all of a configuration, or no queue takes any of it.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import AnyQueue, Broker, Policy, Queue
+from kestrelpy.errors import ServerError
 from kestrelpy.server.policies import Policies, policy_in
+
+log = logging.getLogger("kestrelpy")
 
 # Queues and children per turn: 3 to 5 ms of work.
 STEPS_MAX: Final = 100
 # At most this many queues are checked at the moment of the take; if there are more, the thread
 # checks them first.
 LATE_MAX: Final = 100
+# Settings of [server] that no reload applies.
+_AT_START: Final = (
+    "host", "port", "socket", "text_port", "http_host", "http_port", "http_allowed_hosts",
+    "default_project", "data_dir", "tls_client_ca",
+)  # fmt: skip
+_NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
 
 
 class _Known(NamedTuple):
@@ -184,3 +195,22 @@ def refuse_at_start(policies: Policies, broker: Broker) -> None:
     policies.refuse_cycles(policies.config, names, declared_of)
     policies.refuse_alias_names(policies.config, broker.queues)
     policies.refuse_aliases(policies.config, names, declared_of)
+
+
+def taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
+    """Return the changed settings that no reload applies."""
+    for key in _AT_START:
+        if getattr(config.server, key) != getattr(began_with.server, key):
+            yield f"[server] {key}"
+    if config.journal != began_with.journal:
+        yield "[journal]"
+
+
+def left_out(failed: dict[bytes, Exception]) -> str:
+    """Log the first queues that a reload could not reach; return the sentence for the client."""
+    for name, error in islice(failed.items(), _NAMED_MAX):
+        trace = None if isinstance(error, ServerError) else error
+        log.error("queue %s: not reloaded: %s", name.decode("ascii"), error, exc_info=trace)
+    first, more = next(iter(failed)).decode("ascii"), len(failed) - 1
+    others = f" and {more} more" if more else ""
+    return f"configuration reloaded, but not for queue {first}{others}: the log says why"

@@ -45,6 +45,7 @@ READS_MAX: Final = 16
 WRITE_SECONDS: Final = 0.003
 # A journal without work for this long records that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
+_DISPLACED: Final = "the file or its folder was removed, renamed or replaced under the server"
 
 
 class TurnSharer(Sharer, Protocol):
@@ -280,6 +281,27 @@ class Turn:
             if self.journal_jobs is not None:
                 self.journal_jobs.let_go(target)
             log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
+
+    def lose(self, target: JournalLog, path: str) -> None:
+        """Let a journal fail: the file of this path, to which it writes, is not there any more."""
+        if target.failure is None and not target.is_ending:
+            target.fail(JournalFailed(f"{path}: {_DISPLACED}"))
+            self._touch_waiting(target)
+            self._report_failure(target)
+
+    def lose_all(self, why: str) -> None:
+        """Let every queue fail: the data directory is not there any more."""
+        failure = JournalFailed(f"{why}; nothing is stored or handed out until a restart")
+        self._broker.fail(failure)
+        log.critical("%s", failure)
+        for queue in self._broker.logged:
+            target = queue.log
+            if isinstance(target, JournalLog):
+                target.is_reported = True
+                if self.journal_jobs is not None:
+                    self.journal_jobs.let_go(target)
+                self._touch_waiting(target)
+        self.schedule()
 
     def _sync(self, target: JournalLog) -> None:
         """Start a sync now if a connection waits for it, otherwise defer it."""

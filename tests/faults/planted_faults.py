@@ -215,17 +215,33 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "the folder of a new file is not synced",
         FILES,
-        "            with _changing(os.path.dirname(path)):\n"
-        "                os.rename(fresh, path)\n",
-        "            os.rename(fresh, path)\n",
+        "        with self._changing(os.path.dirname(new)):\n"
+        "            try:\n"
+        "                os.rename(",
+        "        if True:\n            try:\n                os.rename(",
         TESTS_OF_FILES,
     ),
     Fault(
         "removals are not synced, so they may lose their order",
         FILES,
-        "(FileNotFoundError), _changing(os.path.dirname(path)):\n",
+        "(FileNotFoundError), self._changing(os.path.dirname(path)):\n",
         "(FileNotFoundError):\n",
         TESTS_OF_FILES,
+    ),
+    Fault(
+        "another folder at the path of the data directory is taken for it",
+        "journal/held_folder.py",
+        "        if has_moved(self.folder, self.identity):\n"
+        '            raise FolderChanged(self.folder, "it was removed,',
+        '        if False:\n            raise FolderChanged(self.folder, "it was removed,',
+        ("tests/unit/journal/test_held_folder.py",),
+    ),
+    Fault(
+        "only the lock file is locked",
+        "journal/held_folder.py",
+        "            self._is_locked = _lock_folder(self.descriptor)\n",
+        "            self._is_locked = True\n",
+        ("tests/unit/journal/test_held_folder.py",),
     ),
     Fault(
         "a short write counts as a whole one",

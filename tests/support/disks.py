@@ -52,3 +52,7 @@ class HeldHandle:
 
     def close(self) -> None:
         self._handle.close()
+
+    @property
+    def is_in_place(self) -> bool:
+        return self._handle.is_in_place

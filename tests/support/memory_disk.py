@@ -218,6 +218,14 @@ class MemoryHandle:
         if fault is not None:
             raise _os_error(fault, self.path)
 
+    @property
+    def is_in_place(self) -> bool:
+        return self._disk._find(self.path) is self._file
+
+    def check(self) -> str:
+        """As a lock: nobody takes a memory disk away."""
+        return ""
+
     def close(self) -> None:
         self.closed = True
         self._disk.unlock(self)
@@ -418,6 +426,10 @@ class MemoryDisk:
             folder.change("", name, _File())
         self._locks[path] = handle = MemoryHandle(self, path, self._file(path))
         return handle
+
+    def is_owned(self, path: str) -> bool:
+        self._step("is_owned", path)
+        return path in self._locks
 
     def unlock(self, handle: MemoryHandle) -> None:
         """Its handle was closed."""

@@ -448,18 +448,18 @@ _VALUES: Final[dict[str, str]] = {
         journal.errors.JournalFailed journal.errors.NewerFormat
         journal.snapshot.snapshot.SnapshotDamaged protocol.parse.options.UnknownOption
         server.daemon.StartError server.connections.listeners.CannotListen
-        server.supervisor.BadInheritance
+        server.supervisor.BadInheritance journal.held_folder.FolderChanged
     """,
     "a file, or what is known of one": """
         journal.snapshot.dedupe_file.Chunk journal.files.Disk journal.files.DiskHandle
-        journal.patience._Patient
+        journal.patience._Patient journal.held_folder.HeldFolder
     """,
     "what a child asked for last, kept for the next one that asks the same (UNSEEN_MAX)": """
         core.fanout.unseen.Digest
     """,
     "only methods, or what others fill in": """
         journal.recovery.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
-        journal.files.Files journal.files.Handle
+        journal.files.Files journal.files.Handle journal.files.Lock
         core.key_rule.KeyRule core.schedules.Times
         core.fanout.child.Parent core.subscription.state.Needs core.subscription.ready_line.Gate
         operations.ports.Site operations.ports.ItemReader
@@ -476,7 +476,7 @@ _VALUES: Final[dict[str, str]] = {
         operations.damage.DamageFound
     """,
     "held by its task alone; it keeps the names that it found at its last look": """
-        server.connections.sweep.ConnectionSweep
+        server.connections.sweep.ConnectionSweep server.directory.watch.DirectoryWatch
     """,
 }
 

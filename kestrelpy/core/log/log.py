@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from journal.errors import JournalFailed
 from journal.format import RawDraft
 from journal.sets import IdSet
 from journal.store import Journal, ReadAhead, State, Store
@@ -135,6 +136,11 @@ class JournalLog:
         self.lsn_stored = commit.lsn_durable if waits else commit.lsn_written
         self.item_stored = commit.item_durable if waits else commit.item_written
         self.lsn_appended = commit.lsn_appended
+
+    def fail(self, failure: JournalFailed) -> None:
+        """Write nothing any more."""
+        self._journal.commit.fail(failure)
+        self.advance()
 
     def stall(self, cause: str, why: str, is_short: bool = False) -> None:
         """Store no new items, for the reason `why`; "": this cause has ended.

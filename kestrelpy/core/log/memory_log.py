@@ -37,6 +37,11 @@ class MemoryLog:
         self.waiting_stored: set[object] = set()
         self.waiting_written: set[object] = set()
 
+    def fail(self, failure: Exception) -> None:
+        """Keep nothing any more."""
+        self.failure = failure
+        self.lsn_written = self.lsn_stored = self.lsn_durable = self.item_stored = -1
+
     def another_read_ahead(self) -> ReadAhead | None:
         return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from journal.errors import JournalFailed
 from journal.sets import IdCounts, IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import ServerCounters
@@ -47,6 +48,7 @@ class Registry:
         self.queues_max = queues_max
         self.aliases: dict[bytes, tuple[bytes, ...]] = {}  # names of several queues each
         self.server_id = b""
+        self.refusal = ""  # why no queue stores or hands out anything any more
         self.tokens = TokenFloor()
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}
@@ -119,6 +121,18 @@ class Registry:
         reader.live_bytes, reader.attempts = 0, IdCounts()
         reader.out_of_order.discard_range(1, reader.out_of_order.last)
         reader.residency.release()
+
+    def fail(self, failure: JournalFailed) -> None:
+        """Let no queue store or hand out anything any more, for this reason; answer all waiters."""
+        self.refusal = str(failure)
+        for queue in self.logged:
+            queue.log.fail(failure)
+        lines = [queue.reader.waiters for queue in self.queues.values()]
+        lines += [waiting for name in list(self._absent) if (waiting := self.take_absent(name))]
+        for line in lines:
+            for waiter in line.take_all():
+                waiter.refused = self.refusal
+                self._answer_nothing(waiter)
 
     def take_absent(self, name: bytes) -> Waiters | None:
         """Remove and return the waiters for a queue or child of this name that did not exist."""

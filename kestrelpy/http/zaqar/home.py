@@ -80,7 +80,7 @@ async def health(request: Request) -> Response:
     mode = call.host.mode
     return answer({
         "catalog_reachable": True,
-        "storage_reachable": mode == "up",
+        "storage_reachable": mode == "up" and not call.broker.refusal,
         "mode": mode,
         "queues": len(call.broker.queues),
     })  # fmt: skip

@@ -24,6 +24,8 @@ def survey(broker: Broker, now_ms: int) -> Generator[bytes, None, Totals]:
     names = list(broker.queues)
     items = stored = size = 0
     states, unwell = set[State](), list[str]()
+    if broker.refusal:
+        states.add("failed")
     for start in range(0, len(names), QUEUES_PER_SLICE):
         if start:
             yield PAUSE

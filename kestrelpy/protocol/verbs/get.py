@@ -175,7 +175,10 @@ class GetHandler:
     ) -> Lease | None:
         """Refuse the request before it changes anything; return the lease that it would end."""
         holder = self.holder
-        if queue is not None and not target.peeks and queue.log.failure is not None:
+        if queue is None:
+            if self.broker.refusal:
+                raise ServerError(self.broker.refusal)
+        elif not target.peeks and queue.log.failure is not None:
             queue.raise_failed()
         if token:
             lease = LeaseEnd.named(queue, token, now_ms)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
-from journal.files import Files, Handle
+from journal.files import Files, Lock
 from journal.format import TOKENS_SKIPPED, Checkpoint, folder_name, parse_folder_name
 from journal.patience import patient_files, pause
 from journal.recovery import Recovery, recovered_journal, set_aside
@@ -59,7 +59,7 @@ class DataDirectory:
         self.server_id = ""
         self._damaged_id = ""  # a sentence on the damaged file of the id
         self.tokens = TokenFile(self.patient, path)
-        self._lock: Handle | None = None
+        self._lock: Lock | None = None
         self._tombstones: list[Queue] = []  # the broker's deleted queues whose folders stay
 
     def lock(self) -> None:
@@ -86,6 +86,13 @@ class DataDirectory:
         handle.close()
         self.patient.remove(path)
         return min(took)
+
+    def check(self) -> str:
+        """Return a sentence if the lock file was gone and is there again, else "". Blocks.
+
+        Raise FolderChanged if the directory is not the one that was locked.
+        """
+        return self._lock.check() if self._lock is not None else ""
 
     def unlock(self) -> None:
         """Release the lock."""

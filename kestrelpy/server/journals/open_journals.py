@@ -14,6 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
+from journal.files import Handle
 from kestrelpy.core import JournalLog
 from kestrelpy.server.journals.shortage import Shortage
 
@@ -47,11 +48,26 @@ class OpenJournals:
         self._waiting: dict[JournalLog, asyncio.TimerHandle] = {}
         self._stalled: set[JournalLog] = set()  # until they could open theirs
         self._is_stuck = False  # none could rest in this turn
+        self._seen = 0  # how far `written` has come
 
     @property
     def count(self) -> int:
         """The number of journals that hold descriptors."""
         return len(self._open)
+
+    def written(self, most: int) -> list[tuple[JournalLog, Handle]]:
+        """Return journals with the files that they write to: others each time, if there are
+        more."""
+        found = [
+            (target, active.handle)
+            for target in self._open
+            if (active := target.journal.active) is not None and active.handle is not None
+        ]
+        if len(found) <= most:
+            return found
+        begin = self._seen = self._seen % len(found)
+        self._seen += most
+        return (found[begin:] + found[:begin])[:most]
 
     def begin_turn(self) -> None:
         """Begin a turn: others may have become able to rest."""

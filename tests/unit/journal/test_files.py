@@ -372,10 +372,12 @@ def test_without_a_descriptor_for_the_folder_no_name_is_changed(
     disk.create(str(tmp_path / "x"), b"there", 5).close()
     (tmp_path / "sub").mkdir()
 
-    def none_left(path: str, flags: int, mode: int = 0o777) -> int:
+    def none_left(
+        path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
         if flags & os.O_DIRECTORY:
             raise OSError(errno.EMFILE, "Too many open files", path)
-        return opens(path, flags, mode)
+        return opens(path, flags, mode, dir_fd=dir_fd)
 
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setattr("os.open", none_left)
@@ -417,7 +419,7 @@ def test_no_shortage_excuses_a_write_or_a_sync_that_failed(
 def test_a_link_to_another_disk_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def elsewhere(*_: object) -> None:
+    def elsewhere(*_: object, **__: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr("os.link", elsewhere)

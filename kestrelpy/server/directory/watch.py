@@ -1,0 +1,89 @@
+"""The periodic look at the data directory: is it still the one that was locked?
+
+    its path names another folder, or none    ──▶ everything fails: whoever owns that folder may
+                                                  serve the same queues by now
+    a queue's folder or file is not there     ──▶ that queue fails
+    the file `lock` is not there              ──▶ it is made again: the folder itself is locked
+
+A daemon that only appends to open files would not notice: the descriptors go on reaching the old
+files, wherever these are by now.
+
+One rule: nothing is mended but the lock file. A folder that is gone is never made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from journal.files import FolderChanged, Handle
+from kestrelpy.aside import TookTooLong, run_aside
+from kestrelpy.core import JournalLog
+from kestrelpy.server.directory.data_directory import DataDirectory
+
+log = logging.getLogger("kestrelpy")
+
+LOOK_SECONDS: Final = 0.25
+# A look takes microseconds; on a disk that does not answer no sync ends either.
+_PATIENCE_SECONDS: Final = 10.0
+# Files in one look: a server with more open ones takes several looks for all of them.
+FILES_MAX: Final = 256
+Written = Sequence[tuple[JournalLog, Handle]]
+
+
+class DirectoryWatch:
+    """Looks at one data directory until it is lost, or its task is cancelled."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        written: Callable[[int], Written],
+        lost: Callable[[str], None],
+        displaced: Callable[[JournalLog, str], None],
+    ) -> None:
+        """`written` returns some journals with the files that they write to; `lost` gets the
+        sentence on a lost directory, `displaced` a journal and the path of its missing file."""
+        self._directory = directory
+        self._written = written
+        self._lost, self._displaced = lost, displaced
+        self._suspects: set[Handle] = set()
+
+    async def run(self) -> None:
+        """Look every so often."""
+        is_slow = False
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            written = self._written(FILES_MAX)
+            try:
+                note, missing = await run_aside(partial(self.look, written), _PATIENCE_SECONDS)
+            except FolderChanged as error:
+                self._lost(f"{error.filename}: {error.strerror}")
+                return
+            except TookTooLong:
+                if not is_slow:
+                    log.warning("%s: the disk does not answer", self._directory.path)
+                is_slow = True
+                continue
+            except OSError as error:  # a shortage: the next look is soon
+                log.debug("%s: %s", self._directory.path, error)
+                continue
+            is_slow = False
+            if note:
+                log.warning("%s", note)
+            self.judge(written, missing)
+
+    def look(self, written: Written) -> tuple[str, set[Handle]]:
+        """Return a note and the files that are not in their place; raise FolderChanged. Blocks."""
+        return self._directory.check(), {file for _, file in written if not file.is_in_place}
+
+    def judge(self, written: Written, missing: set[Handle]) -> None:
+        """Report the files that two looks did not find, if they are still written to: one that is
+        renamed, as the next segment is, seems to be gone for a moment."""
+        for target, file in written:
+            active = target.journal.active
+            if file in missing & self._suspects and active is not None and active.handle is file:
+                self._displaced(target, file.path)
+        self._suspects = missing

@@ -1,0 +1,194 @@
+"""A folder that a process owns: nobody else does, and another one in its place is noticed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from journal.errors import DirectoryLocked
+from journal.files import Disk, FolderChanged, Lock
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with the folder of one queue."""
+    (tmp_path / "data" / "jobs.1").mkdir(parents=True)
+    (tmp_path / "data" / "jobs.1" / "1.segment").write_bytes(b"old")
+    return tmp_path / "data"
+
+
+def locked(data: Path) -> tuple[Disk, Lock]:
+    disk = Disk()
+    return disk, disk.lock(str(data / "lock"))
+
+
+def test_without_the_lock_file_the_folder_is_owned_still(data: Path) -> None:
+    _, lock = locked(data)
+    (data / "lock").unlink()
+    with pytest.raises(DirectoryLocked, match="another kestrelpy"):
+        Disk().lock(str(data / "lock"))
+    assert Disk().is_owned(str(data / "lock"))
+    lock.close()
+    assert not Disk().is_owned(str(data / "lock"))
+    Disk().lock(str(data / "lock")).close()
+
+
+def test_a_tool_that_knows_the_lock_file_alone_keeps_others_out(data: Path) -> None:
+    with open(data / "lock", "wb") as old:
+        fcntl.flock(old, fcntl.LOCK_EX)
+        with pytest.raises(DirectoryLocked):
+            Disk().lock(str(data / "lock"))
+        assert Disk().is_owned(str(data / "lock"))
+    Disk().lock(str(data / "lock")).close()
+
+
+def test_the_question_who_owns_it_makes_no_file(data: Path) -> None:
+    assert not Disk().is_owned(str(data / "lock"))
+    assert not (data / "lock").exists()
+
+
+def test_a_folder_under_another_name_is_the_same_folder(data: Path) -> None:
+    _, lock = locked(data)
+    os.symlink(data, data.with_name("alias"))
+    with pytest.raises(DirectoryLocked):
+        Disk().lock(str(data.with_name("alias") / "lock"))
+    lock.close()
+
+
+def test_a_lock_file_that_is_gone_is_made_and_locked_again(data: Path) -> None:
+    _, lock = locked(data)
+    assert lock.check() == ""
+    (data / "lock").unlink()
+    assert "is there again" in lock.check()
+    assert lock.check() == ""
+    with open(data / "lock", "rb") as again, pytest.raises(BlockingIOError):
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock.close()
+
+
+def test_a_lock_file_that_somebody_else_made_and_locked_is_a_lost_folder(data: Path) -> None:
+    _, lock = locked(data)
+    (data / "lock").unlink()
+    with open(data / "lock", "wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(FolderChanged, match="another kestrelpy has locked it"):
+            lock.check()
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def replaced(path: Path) -> None:
+    moved(path)
+    shutil.copytree(path.with_name("elsewhere"), path)
+
+
+CHANGES = (moved, replaced, shutil.rmtree)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_file_is_made_in_or_for_a_folder_that_was_taken_away(
+    data: Path, change: Callable[[Path], None]
+) -> None:
+    disk, lock = locked(data)
+    change(data)
+    before = sorted(data.parent.rglob("*"))
+    with pytest.raises(FolderChanged, match="removed, renamed, replaced or unmounted"):
+        lock.check()
+    new = str(data / "mail.2")
+    for act in (
+        lambda: disk.make_folder(new),
+        lambda: disk.create(f"{new}/1.segment", b"new", 3),
+        lambda: disk.create(str(data / "jobs.1" / "2.segment"), b"new", 3),
+        lambda: disk.open(str(data / "jobs.1" / "1.segment")),
+        lambda: disk.rename(str(data / "jobs.1"), str(data / "jobs.3")),
+    ):
+        with pytest.raises(FolderChanged):
+            act()
+    assert sorted(data.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_file_is_made_in_a_queues_folder_that_was_taken_away(
+    data: Path, change: Callable[[Path], None]
+) -> None:
+    disk, lock = locked(data)
+    handle = disk.open(str(data / "jobs.1" / "1.segment"))
+    assert handle.is_in_place
+    change(data / "jobs.1")
+    assert not handle.is_in_place
+    before = sorted(data.parent.rglob("*"))
+    for act in (
+        lambda: disk.create(str(data / "jobs.1" / "2.segment"), b"new", 3),
+        lambda: disk.open(str(data / "jobs.1" / "1.segment")),
+        lambda: disk.make_folder(str(data / "jobs.1")),
+    ):
+        with pytest.raises(FolderChanged):
+            act()
+    assert sorted(data.parent.rglob("*")) == before
+    lock.close()
+
+
+def test_a_folder_that_its_owner_renames_and_makes_anew_is_another_one(data: Path) -> None:
+    disk, lock = locked(data)
+    jobs = str(data / "jobs.1")
+    disk.create(f"{jobs}/2.segment", b"", 1).close()
+    disk.rename(jobs, f"{jobs}~removed")
+    disk.make_folder(jobs)
+    disk.create(f"{jobs}/1.segment", b"new", 3).close()
+    disk.remove_folder(jobs)
+    disk.make_folder(jobs)
+    assert disk.names(jobs) == []
+    assert disk.names(f"{jobs}~removed") == ["1.segment", "2.segment"]
+    lock.close()
+
+
+def test_a_path_that_may_not_be_walked_for_the_moment_says_nothing(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, lock = locked(data)
+
+    def refused(path: str, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.stat", refused)
+        assert lock.check() == ""
+    lock.close()
+
+
+def test_a_file_system_that_cannot_lock_a_folder_locks_the_file_alone(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fcntl.flock
+
+    def only_files(descriptor: int, what: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        real(descriptor, what)
+
+    monkeypatch.setattr("fcntl.flock", only_files)
+    _, lock = locked(data)
+    with pytest.raises(DirectoryLocked):
+        Disk().lock(str(data / "lock"))
+    (data / "lock").unlink()
+    with pytest.raises(FolderChanged, match="its file lock was removed"):
+        lock.check()
+
+
+def test_errors_name_whole_paths(data: Path) -> None:
+    disk, lock = locked(data)
+    path = str(data / "jobs.1" / "none")
+    for act in (lambda: disk.open(path), lambda: disk.read(path), lambda: disk.size(path)):
+        with pytest.raises(FileNotFoundError) as caught:
+            act()
+        assert caught.value.filename == path
+    lock.close()

@@ -1,0 +1,73 @@
+"""What the periodic look at the data directory reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+from journal.files import Disk, Handle
+from journal.store import Sizes
+from kestrelpy.core import JournalLog
+from kestrelpy.server.directory import DataDirectory, DirectoryWatch
+
+
+class Watched:
+    """A watch over one file of one queue, and what it reports."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.data = tmp_path / "data"
+        self.directory = DataDirectory(Disk(), str(self.data), Sizes())
+        self.directory.lock()
+        files = self.directory.files
+        files.make_folder(str(self.data / "jobs.1"))
+        self.path = self.data / "jobs.1" / "1.segment"
+        self.handle: Handle = files.create(str(self.path), b"", 1)
+        self.active = SimpleNamespace(handle=self.handle)
+        self.target = cast(JournalLog, SimpleNamespace(
+            journal=SimpleNamespace(active=self.active)
+        ))  # fmt: skip
+        self.lost, self.displaced = list[str](), list[str]()
+        self.watch = DirectoryWatch(
+            self.directory, lambda most: [], self.lost.append,
+            lambda target, path: self.displaced.append(path),
+        )  # fmt: skip
+
+    def look(self) -> None:
+        written = [(self.target, self.handle)]
+        _, missing = self.watch.look(written)
+        self.watch.judge(written, missing)
+
+
+def test_a_file_that_two_looks_do_not_find_is_reported(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.look()
+    watched.path.unlink()
+    watched.look()
+    assert not watched.displaced
+    watched.look()
+    assert watched.displaced == [str(watched.path)]
+
+
+def test_a_file_that_is_back_or_not_written_any_more_is_not_reported(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    other = watched.path.with_name("other")
+    watched.path.rename(other)
+    watched.look()
+    other.rename(watched.path)
+    watched.look()
+    watched.path.unlink()
+    watched.look()
+    watched.active.handle = None  # the queue went on in the next segment
+    watched.look()
+    assert not watched.displaced
+
+
+async def test_a_directory_that_is_gone_is_reported_once_and_the_watch_ends(
+    tmp_path: Path,
+) -> None:
+    watched = Watched(tmp_path)
+    watched.data.rename(tmp_path / "elsewhere")
+    await watched.watch.run()
+    [sentence] = watched.lost
+    assert sentence == f"{watched.data}: it was removed, renamed, replaced or unmounted"
