@@ -1,6 +1,7 @@
 """The header of an item in its put, apart from expiry, due time and key: its id, version, origin.
 
     PUT  ... ID SCOPE EPOCH        the id it was stored under, in a scope's epoch or in none
+             OF_KEY                the id counts for its key alone, not for the queue
              VERSION PREVIOUS      its version under its key, and the number of the item before it
              ORIGIN GENERATION     the item it was made of
              CLIENT                its producer, as the client names itself
@@ -29,13 +30,14 @@ _EPOCH: Final = int(Tag.EPOCH)
 _VERSION: Final = int(Tag.VERSION)
 _PREVIOUS: Final = int(Tag.PREVIOUS)
 _CLIENT: Final = int(Tag.CLIENT)
+_OF_KEY: Final = int(Tag.OF_KEY)
 _VERSION_TAGS: Final = Struct("<BHQBHQ")  # a version and a previous, as two number tags
 
 
 class ItemHeader(NamedTuple):
     """The header of one item. `id` b"": none, else `scope` and `epoch` are its; `version` 0: the
     item has no key; `previous` 0: no item under that key before it is remembered; `client` b"": the
-    producer did not name itself.
+    producer did not name itself; `of_key`: the id counts for the key of the item alone.
     """
 
     id: bytes = b""
@@ -45,6 +47,7 @@ class ItemHeader(NamedTuple):
     previous: int = 0
     origin: Origin | None = None
     client: bytes = b""
+    of_key: bool = False
 
     @property
     def meta(self) -> bytes:
@@ -53,7 +56,7 @@ class ItemHeader(NamedTuple):
 
     def said(self, body_bytes: int) -> bytes:
         """Return `meta` of an item with this body size, which its origin's body need not have."""
-        id_, scope, epoch, version, previous, origin, client = self
+        id_, scope, epoch, version, previous, origin, client, of_key = self
         if version and not id_ and origin is None and not client:  # most of those that have a key
             tags = _VERSION_TAGS.pack(_VERSION, 8, version, _PREVIOUS, 8, previous)
             return tags if previous else tags[: NUMBER_TAG.size]
@@ -75,6 +78,8 @@ class ItemHeader(NamedTuple):
                 meta = encode_meta(dict(sorted(decode_meta(meta).items())))
         if previous:
             meta += NUMBER_TAG.pack(_PREVIOUS, 8, previous)
+        if of_key:
+            meta += NUMBER_TAG.pack(_OF_KEY, 8, 1)
         return meta
 
 
@@ -100,7 +105,7 @@ def item_header_of(meta: bytes, body_bytes: int = 0, said: Meta | None = None) -
     epoch = said.get(Tag.EPOCH, 0) if scope else 0
     previous = said.get(Tag.PREVIOUS, 0)
     return ItemHeader(_text(id_), _text(scope), _number(epoch), _number(version), _number(previous),
-                 origin, client)  # fmt: skip
+                 origin, client, bool(id_ and said.get(Tag.OF_KEY, 0)))  # fmt: skip
 
 
 def _text(value: int | bytes) -> bytes:

@@ -174,6 +174,7 @@ class Tag(IntEnum):
     DEAD_MS = 31  # u64, when a rewritten item died
     BYTES = 32  # u64, of the body of the item that a record is about; or of all items there
     PREVIOUS = 33  # u64, the item before this one under its key
+    OF_KEY = 34  # u64, 1: the id counts for the key of its put alone
 
 
 TAGS: Final = {int(tag): tag for tag in Tag}  # quicker than asking the enumeration
@@ -202,5 +203,6 @@ NUMBER_TAGS: Final = frozenset(
         Tag.DEAD_MS,
         Tag.BYTES,
         Tag.PREVIOUS,
+        Tag.OF_KEY,
     }
 )

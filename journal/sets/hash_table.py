@@ -1,6 +1,6 @@
 """Remembered entries by hash: ids that were stored, and versions written under keys. No I/O.
 
-    an entry   hash 16 | time_ms u64 | item u64 | of a key: version u64
+    an entry   hash 16 | time_ms u64 | item u64 | of a key: version u64; of an id: fingerprint u64
 
     by the upper bits of the hash, into buckets of about 32 entries, one after the other
     [ bucket ][ bucket ][ bucket ][ bucket ]      one more bucket is split for every 32 entries
@@ -24,7 +24,8 @@ from hashlib import blake2b
 from typing import Final
 
 HASH_BYTES: Final = 16
-ID: Final = struct.Struct("<16sQQ")
+ID: Final = struct.Struct("<16sQQQ")
+BARE_ID: Final = struct.Struct("<16sQQ")  # an id as earlier versions wrote it: no fingerprint
 KEY: Final = struct.Struct("<16sQQQ")
 _TIME: Final = struct.Struct("<Q")
 _prefix: Final = struct.Struct(">I").unpack_from
@@ -37,9 +38,12 @@ _BUCKETS_BITS_MAX: Final = 28
 _GONE: Final = bytearray()
 
 
-def keyed(secret: bytes) -> blake2b:
-    """Return the prefix for `hash_of`: only the owner of the secret can make two hashes meet."""
-    return blake2b(key=secret, digest_size=HASH_BYTES)
+def keyed(secret: bytes, what: bytes = b"") -> blake2b:
+    """Return the prefix for `hash_of`: only the owner of the secret can make two hashes meet.
+
+    Hashes of another `what`, up to 16 bytes, never meet.
+    """
+    return blake2b(key=secret, digest_size=HASH_BYTES, person=what)
 
 
 def hash_of(base: blake2b, text: bytes) -> bytes:
@@ -47,6 +51,11 @@ def hash_of(base: blake2b, text: bytes) -> bytes:
     made = base.copy()
     made.update(text)
     return made.digest()
+
+
+def with_fingerprints(entries: bytes) -> bytes:
+    """Return ids that earlier versions wrote as entries of an unknown fingerprint, 0."""
+    return b"".join(ID.pack(*entry, 0) for entry in BARE_ID.iter_unpack(entries))
 
 
 class Table:

@@ -54,7 +54,8 @@ _DIGITS: Final = 20
 # `small` of IDS and KEYS records.
 SCOPE: Final = 2  # in a snapshot: the newest epoch of a scope; number: last used; item: the first
 LISTED: Final = 3  # in a snapshot: a chunk; item and number: its first and last lsn
-ENTRIES: Final = 4  # in a chunk
+ENTRIES: Final = 4  # in a chunk: keys; of ids those that earlier versions wrote, without prints
+PRINTED: Final = 5  # in a chunk: ids, each with the fingerprint of its put
 _PIECE_BYTES: Final = 1 << 20
 # Entries sorted at once: about 2 ms, in which no other thread runs. (Of more than half a million
 # that came since the last snapshot, more at once.)
@@ -181,8 +182,9 @@ class Part:
         for piece, at in ((p, at) for p in self.pieces for at in range(0, len(p), step)):
             body = piece[at : at + step]
             latest = max(memoryview(body).cast("Q")[_TIME_AT :: self.entry.size // 8])
+            small = PRINTED if self.kind == Kind.IDS else ENTRIES
             yield Draft(
-                self.kind, first, len(body) // self.entry.size, ENTRIES, latest, meta, body, 0, 0
+                self.kind, first, len(body) // self.entry.size, small, latest, meta, body, 0, 0
             )
 
 

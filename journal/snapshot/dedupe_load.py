@@ -18,11 +18,24 @@ from journal.errors import Damage, JournalError
 from journal.files import MEDIUM_ERRORS, Files
 from journal.format import CHUNK, FILE_HEADER_BYTES, Kind, Record, SegmentHeader
 from journal.read import Cursor
-from journal.sets import ID, KEY
-from journal.snapshot.dedupe_file import SUFFIX, SUFFIX_PART, Chunk, Summary, chunk_range, epoch_of
+from journal.sets import BARE_ID, ID, KEY, with_fingerprints
+from journal.snapshot.dedupe_file import (
+    ENTRIES,
+    PRINTED,
+    SUFFIX,
+    SUFFIX_PART,
+    Chunk,
+    Summary,
+    chunk_range,
+    epoch_of,
+)
 
 _WINDOW_BYTES: Final = 2 << 20  # holds the longest frame
 _LEFT_OVER: Final = SUFFIX + SUFFIX_PART
+# The entries of a frame, by its kind and `small`.
+_WIDTHS: Final = {
+    (int(Kind.IDS), ENTRIES): BARE_ID, (int(Kind.IDS), PRINTED): ID, (int(Kind.KEYS), ENTRIES): KEY,
+}  # fmt: skip
 
 
 class ChunkDamaged(JournalError):
@@ -40,7 +53,8 @@ def check_chunk(
     files: Files, folder: str, name: str, identity: bytes, take: Callable[[Record], None]
 ) -> Chunk:
     """Return the chunk if it is whole. `take` is given every frame of entries, before that is
-    known. Raises ChunkDamaged, NewerFormat or OSError.
+    known; those of earlier versions with fingerprints of 0. Raises ChunkDamaged, NewerFormat or
+    OSError.
     """
     path = os.path.join(folder, name)
     size = files.size(path)
@@ -59,11 +73,14 @@ def check_chunk(
             if frame.item != count or end != size:
                 break
             return made.chunk(size)
-        width = (KEY if frame.kind == Kind.KEYS else ID).size
-        if frame.kind not in (Kind.IDS, Kind.KEYS) or len(frame.body) != frame.number * width:
+        entry = _WIDTHS.get((frame.kind, frame.small))
+        if entry is None or len(frame.body) != frame.number * entry.size:
             raise ChunkDamaged(f"{path}: damaged at byte {frame.offset}")
         made.see(frame.kind, frame.number, frame.time_ms, epoch_of(frame))
-        take(frame)
+        if entry is BARE_ID:
+            take(frame._replace(small=PRINTED, body=with_fingerprints(frame.body)))
+        else:
+            take(frame)
     raise ChunkDamaged(f"{path}: it ends at byte {end}, before its end")
 
 

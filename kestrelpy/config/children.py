@@ -10,8 +10,8 @@ from typing import Final
 SHARED: Final = frozenset({
     "max_item_bytes", "max_queue_age_ms", "sync", "sync_in_turn", "durable", "key_format",
     "key",
-    "key_matches_any", "key_unordered", "key_is_free", "dedupe_window_ms", "scope_window_ms",
-    "retain", "fanout_only", "fanout_create", "archive_to",
+    "key_matches_any", "key_unordered", "key_is_free", "dedupe_same_body", "dedupe_window_ms",
+    "scope_window_ms", "retain", "fanout_only", "fanout_create", "archive_to",
 })  # fmt: skip
 
 

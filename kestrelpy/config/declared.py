@@ -39,6 +39,7 @@ _TWO_WORDS: Final = {
     "confirms_synced": ("written", "synced"),
     "key_matches_any": ("pair", "any"),
     "key_is_free": ("reject", "free"),
+    "dedupe_same_body": ("id", "same body"),
 }
 _FOREVER: Final = ("dedupe_window_ms", "scope_window_ms")  # no limit is called that there
 # The operator chooses these, not every client that can reach the server's port.

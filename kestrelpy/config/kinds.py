@@ -146,6 +146,7 @@ _CONFIRMS_SYNCED: Final = {"written": False, "synced": True}
 _KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
 _KEY_MATCHES_ANY: Final = {"pair": False, "any": True}
 _KEY_IS_FREE: Final = {"reject": False, "free": True}
+_SAME_BODY: Final = {"id": False, "same body": True}
 
 Sync = Literal["always", "never"] | int  # or the largest number of milliseconds between two syncs
 Count = Annotated[int, _number(1)]
@@ -168,6 +169,7 @@ KeyFormat = Annotated[
 KeyFields = Annotated[tuple[str, ...] | None, kind(FIELDS_FORM, _read_fields, none=True)]
 KeyMatch = Annotated[bool, kind('"pair" or "any"', _KEY_MATCHES_ANY.__getitem__)]
 KeyMissing = Annotated[bool, kind('"reject" or "free"', _KEY_IS_FREE.__getitem__)]
+Dedupe = Annotated[bool, kind('"id" or "same body"', _SAME_BODY.__getitem__)]
 Truth = Annotated[bool, kind("true or false", _read_truth)]
 QueueOrNone = Annotated[
     str | None,

@@ -26,6 +26,7 @@ from kestrelpy.config.kinds import (
     Confirms,
     Count,
     CountOrNone,
+    Dedupe,
     HostName,
     HostNames,
     ItemBytes,
@@ -153,6 +154,7 @@ class QueueSettings:
     expire_to: str | None = None
     dead_letter_to: str | None = None
     dead_letter_age_ms: int | None = None
+    dedupe_same_body: bool = False
     dedupe_window_ms: int | None = 86_400_000
     scope_window_ms: int | None = 30 * 86_400_000
     retain: Retain = NOT_RETAINED
@@ -200,6 +202,7 @@ class QueueBlock(_Section):
     dead_letter_age_ms: MsOrNone = Field(
         default=_DEFAULTS.dead_letter_age_ms, alias="dead_letter_age"
     )
+    dedupe_same_body: Dedupe = Field(default=_DEFAULTS.dedupe_same_body, alias="dedupe")
     dedupe_window_ms: MsOrForever = Field(
         default=_DEFAULTS.dedupe_window_ms, alias="dedupe_window"
     )

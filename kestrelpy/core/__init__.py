@@ -18,6 +18,7 @@ from kestrelpy.core.queue import (
     DUPLICATE,
     EXISTS,
     NOT_FOUND,
+    REUSED,
     AckUpTo,
     Admin,
     AnyQueue,
@@ -45,8 +46,8 @@ from kestrelpy.core.transfer import TransferRequest
 
 __all__ = [
     "ABORTED", "ANY_VERSION", "DEFERRED", "DELAYED", "DONE", "DUPLICATE", "EXISTS", "LENT",
-    "NOT_FOUND", "NO_KEY", "READY", "TOKENS_PER_MS", "AckUpTo", "Admin", "AnyQueue", "Broker",
-    "Browse", "CatchUp", "Child", "ChildQueue", "ChildStart", "ClockOffset", "Delay",
+    "NOT_FOUND", "NO_KEY", "READY", "REUSED", "TOKENS_PER_MS", "AckUpTo", "Admin", "AnyQueue",
+    "Broker", "Browse", "CatchUp", "Child", "ChildQueue", "ChildStart", "ClockOffset", "Delay",
     "Histogram", "Holder", "Item", "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog",
     "Policy", "Queue", "QueueCounters", "Replay", "Running", "Schedule", "ServerCounters",
     "Subscription", "Timetable", "TransferRequest", "Waiter", "Want", "Where", "WireCounters",

@@ -47,6 +47,7 @@ class Policy:
     dead_letter_to: bytes = b""  # the queue for dead letters; empty: they stay in this one
     dead_letter_age_ms: int | None = None  # their life there; None: what they have left
     archive_to: str = ""  # a directory for removed segments; "": they are deleted
+    dedupe_same_body: bool = False  # a repeated id with another body is an error on every wire
     dedupe_window_ms: int | None = DEDUPE_WINDOW_MS  # None: ids are remembered for good
     scope_window_ms: int | None = SCOPE_WINDOW_MS  # since a scope's last use; None: for good
     retain_ms: int | None = 0  # how long done items stay readable; 0: not by time, None: for good

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from journal.format import text_of
-from kestrelpy.core import ABORTED, DEFERRED, DUPLICATE, Delay, Lease
+from kestrelpy.core import ABORTED, DEFERRED, DUPLICATE, REUSED, Delay, Lease
 from kestrelpy.errors import InvalidToken
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Call, Gone
@@ -29,6 +29,7 @@ from kestrelpy.http.lease_taker import LeaseTaker, Taken
 from kestrelpy.http.models import (
     BYTES,
     IDEMPOTENCY_KEY,
+    WHY,
     Duplicate,
     Leases,
     Stored,
@@ -39,7 +40,7 @@ from kestrelpy.http.models import (
 )
 from kestrelpy.http.short_way import BusyRoute
 from kestrelpy.http.values import duration_ms, queue_name, whole
-from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms
+from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms, why_reused
 
 COUNT_MAX: Final = 100
 WAIT_MS_MAX: Final = 60_000
@@ -65,7 +66,10 @@ _QUEUE: Final = "/queues/{queue}"
 @router.post(
     _QUEUE + "/items", status_code=201, summary="Store the body as one item",
     response_model=Stored,
-    responses={200: {"model": Duplicate, "description": "Its id was seen before."}},
+    responses={
+        200: {"model": Duplicate, "description": "Its id was seen before."},
+        422: {"description": WHY[422]},
+    },
     openapi_extra=told(IDEMPOTENCY_KEY, body=BYTES, kind=_RAW),
 )  # fmt: skip
 async def post_item(
@@ -78,7 +82,8 @@ async def post_item(
     expires: str = Query("", description="Its life, for instance 1h."),
     flags: str = Query("0", description="memcache's flags."),
 ) -> Response:
-    """Answer 201 when the item is on disk; 200 if its id was seen before."""
+    """Answer 201 when the item is on disk; 200 if its id was seen before; 422 if that was with
+    another body or key."""
     call: Call = request.scope["call"]
     name = queue_name(queue)
     now_ms = call.now_ms()
@@ -105,7 +110,10 @@ async def post_item(
     if lsn >= 0:
         return answer({"id": number}, 201)
     if lsn == DUPLICATE:
-        return answer({"duplicate": True})
+        first = target.dedupe.ids.item_of(terms.id, target.policy, unix_ms)
+        return answer({"duplicate": True, "id": first or None})
+    if lsn == REUSED:
+        raise HttpError(422, why_reused(name, terms.id))
     raise HttpError(503, f"queue {queue} is full")
 
 

@@ -26,6 +26,7 @@ WHY: Final = {
     413: "The body is too large.",
     414: "The URL is too long.",
     415: "The body has another media type.",
+    422: "Its id was stored before, with another body or key.",
     417: "An expectation other than 100-continue.",
     421: "The Host header names another server.",
     431: "The headers are too large.",
@@ -97,7 +98,8 @@ def described(openapi: dict[str, Any]) -> dict[str, Any]:
     """Take out of the description what no route answers: FastAPI's own 422, a body to HEAD."""
     for methods in openapi["paths"].values():
         for method, operation in methods.items():
-            operation["responses"].pop("422", None)
+            if "ValidationError" in str(operation["responses"].get("422", "")):
+                operation["responses"].pop("422")
             if method == "head":
                 for said in operation["responses"].values():
                     said.pop("content", None)
@@ -124,9 +126,12 @@ class Stored(BaseModel):
 
 
 class Duplicate(BaseModel):
-    """Its id was seen before: nothing is stored."""
+    """Its id was seen before: nothing is stored. `id` is the item that was stored then, `version`
+    the version that it made of its stream, if that is still known."""
 
     duplicate: bool
+    id: int | None = None
+    version: int | None = None
 
 
 class LeasedItem(BaseModel):

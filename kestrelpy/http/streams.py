@@ -27,7 +27,16 @@ from starlette.responses import Response
 
 from journal.format import as_text, named_text, text_of
 from journal.store import Put
-from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NOT_FOUND, AnyQueue, Item, Want
+from kestrelpy.core import (
+    ANY_VERSION,
+    DUPLICATE,
+    EXISTS,
+    NOT_FOUND,
+    REUSED,
+    AnyQueue,
+    Item,
+    Want,
+)
 from kestrelpy.errors import ClientError
 from kestrelpy.http.answers import JSON, HttpError, answer
 from kestrelpy.http.call import Call
@@ -55,6 +64,7 @@ from kestrelpy.operations import (
     StreamWalk,
     Terms,
     check_stream,
+    why_reused,
 )
 
 EVENTS_MAX: Final = 1000
@@ -118,6 +128,7 @@ def is_of_member(key: bytes, member: int, size: int) -> bool:
     responses={
         200: {"model": Duplicate, "description": "Its id was seen before."},
         201: {"headers": {"ETag": _ETAG}}, 412: {"model": Conflict, "description": WHY[412]},
+        422: {"description": WHY[422]},
     },
     openapi_extra=told(
         parameter("If-Match", {"type": "string"}, 'Only after this version, as `"4"`.', "header"),
@@ -131,12 +142,13 @@ async def post_event(
     id_: str = Query("", alias="id", description="Its id: stored once within the queue's window."),
 ) -> Response:
     """Answer 201 with the version when the event is on disk; 412 if the version is another one;
-    200 if its id was seen before."""
+    200 with the version of the first if its id was seen before in this stream, 422 if that was
+    with another body."""
     call: Call = request.scope["call"]
     stream = stream_of(name)
     expects = _expected(request)
     once = id_ or request.headers.get("idempotency-key", "")
-    terms = Terms(key=stream.key, id=once.encode(), expects=expects)
+    terms = Terms(key=stream.key, id=once.encode(), expects=expects, id_of_key=bool(once))
     body = await request.body()
     store = StreamStore(call.broker, call.host)
     limit = store.limit_of(stream.queue)
@@ -149,13 +161,28 @@ async def post_event(
         headers = {"ETag": f'"{done.version}"'}
         return answer({"version": done.version, "id": done.number}, 201, headers)
     if done.lsn == DUPLICATE:
-        return answer({"duplicate": True})
+        return await _repeated(call, stream, done.number, done.version)
+    if done.lsn == REUSED:
+        raise HttpError(422, why_reused(name.encode("ascii", "backslashreplace"), terms.id))
     if done.lsn not in (EXISTS, NOT_FOUND):
         raise HttpError(503, f"queue {stream.queue.decode('ascii')} is full")
     wanted = "*" if expects == ANY_VERSION else expects
     raise HttpError(
         412, f"the version of {name} is {done.version}", expected=wanted, actual=done.version
     )
+
+
+async def _repeated(call: Call, stream: Stream, number: int, version: int) -> Response:
+    """Answer that the event was stored before, as this item, with the version that it made then;
+    0: its record says which."""
+    queue = call.broker.queues.get(stream.queue)
+    call.last_command_ms = call.now_ms()
+    if queue is not None and number and not version:
+        walk = StreamWalk(call, LogReader(call))
+        version = await call.run(walk.version_of(queue, number))
+    headers = {"ETag": f'"{version}"'} if version else None
+    said = {"duplicate": True, "id": number or None, "version": version or None}
+    return answer(said, 200, headers)
 
 
 @router.get(

@@ -71,7 +71,7 @@ from kestrelpy.operations.stats_facts import (
     server_facts,
     state_of,
 )
-from kestrelpy.operations.storing import Storing, Terms
+from kestrelpy.operations.storing import Storing, Terms, why_reused
 from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
@@ -90,5 +90,5 @@ __all__ = [
     "death_facts", "ended", "find", "held_items", "journal_facts", "lease_facts", "left_ms",
     "list_delayed", "list_keys", "list_leases", "list_queues", "marker_facts", "parent_of",
     "queue_facts", "queue_state", "readable", "schedule_facts", "seen_of", "server_facts",
-    "state_of", "survey", "survey_segments", "waited_for",
+    "state_of", "survey", "survey_segments", "waited_for", "why_reused",
 ]  # fmt: skip

@@ -22,9 +22,9 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 class Terms(NamedTuple):
     """On which conditions an item is stored, and what stands beside its body.
 
-    `key` has the values that the producer names. `expects` goes with a key, and is the version that
-    it must have, ANY_VERSION: one at least; None: any will do. `expires_ms` is on the wall clock,
-    0: never.
+    `key` has the values that the producer names; with `id_of_key` the id counts for that key alone,
+    and not for the queue. `expects` goes with a key, and is the version that it must have,
+    ANY_VERSION: one at least; None: any will do. `expires_ms` is on the wall clock, 0: never.
     """
 
     flags: int = 0
@@ -38,6 +38,7 @@ class Terms(NamedTuple):
     only_if_empty: bool = False
     origin: Origin | None = None
     client: bytes = b""
+    id_of_key: bool = False
 
     @property
     def needs_version(self) -> bool:
@@ -96,8 +97,18 @@ class Storing:
         if terms.id or terms.client or terms.origin is not None:
             header = _new(ItemHeader, (
                 terms.id, terms.scope, terms.epoch, 0, 0, terms.origin, terms.client,
+                terms.id_of_key,
             ))  # fmt: skip
         flags, expires_ms, delay = terms.flags, terms.expires_ms, terms.delay
         if terms.only_if_empty:
             return queue.add(body, flags, expires_ms, now_ms, key, delay=delay, header=header)
         return queue.put(body, flags, expires_ms, now_ms, key, None, delay, header, terms.expects)
+
+
+def why_reused(name: bytes, id_: bytes) -> str:
+    """Return why an item is refused whose id was stored with another body or key."""
+    word = id_.decode("utf-8", "backslashreplace")
+    return (
+        f"id {word} was stored in {name.decode('ascii')} before, with another body or key: nothing "
+        "was stored now; repeat a request unchanged, or use a new id"
+    )

@@ -16,7 +16,16 @@ from collections import deque
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from kestrelpy.core import ANY_VERSION, NOT_FOUND, AnyQueue, Broker, Browse, Item, Policy
+from kestrelpy.core import (
+    ANY_VERSION,
+    DUPLICATE,
+    NOT_FOUND,
+    AnyQueue,
+    Broker,
+    Browse,
+    Item,
+    Policy,
+)
 from kestrelpy.errors import ClientError, ServerError
 from kestrelpy.operations.names import parent_of
 from kestrelpy.operations.ports import PAUSE, Client, ItemReader, Site
@@ -38,7 +47,10 @@ class Written(NamedTuple):
 
 class Appended(NamedTuple):
     """The result of an append. `lsn` is its record, or says why there is none, as `Queue.put`
-    does; `version` is the version of the stream now."""
+    does; `version` is the version of the stream now. `number` is that of the item.
+
+    Of a repetition `number` is that of the first item, and `version` the one that it made; 0: only
+    its record says."""
 
     lsn: int
     version: int
@@ -79,6 +91,11 @@ class StreamWalk:
             return None
         id_ = yield from self._back(queue, written.item, written.version - version)
         return (yield from self._item(queue, id_)) if id_ else None
+
+    def version_of(self, queue: AnyQueue, id_: int) -> Generator[bytes, None, int]:
+        """Return the version that this item made of its key; 0: that is not known any more."""
+        item = yield from self._item(queue, id_)
+        return item.header.version if item is not None and item.header is not None else 0
 
     def page(
         self, queue: AnyQueue, key: bytes, first: int, most: int
@@ -165,7 +182,7 @@ class StreamStore:
     def append(self, name: bytes, body: bytes, terms: Terms, now_ms: int) -> Appended:
         """Store an item under the key of `terms`; raise Refused, and nothing has changed.
 
-        The lsn is NOT_STORED, DUPLICATE, EXISTS or NOT_FOUND if nothing was stored.
+        The lsn is NOT_STORED, DUPLICATE, REUSED, EXISTS or NOT_FOUND if nothing was stored.
         """
         self._storing.check_mode()
         self._check_name(name)
@@ -184,7 +201,10 @@ class StreamStore:
         lsn = Storing.put(queue, body, terms, now_ms)
         self._broker.counters.cmd_set += 1
         unix_ms = now_ms + queue.clock.offset_ms
-        version = queue.dedupe.versions.of(key, queue.policy, unix_ms).version
+        version, last, _ = queue.dedupe.versions.of(key, queue.policy, unix_ms)
+        if lsn == DUPLICATE:
+            number = queue.dedupe.ids.item_of(terms.id, queue.policy, unix_ms, key, last)
+            version = version if number == last else 0
         rests = Rests(queue.log, lsn if lsn >= 0 else queue.log.lsn_appended)
         return Appended(lsn, version, number, rests)
 

@@ -168,6 +168,7 @@ def policy_of(settings: QueueSettings, children: tuple[bytes, ...] = ()) -> Poli
         max_memory_bytes=settings.max_memory_bytes,
         keys=_keys_of(settings),
         archive_to=str(settings.archive_to or ""),
+        dedupe_same_body=settings.dedupe_same_body,
         dedupe_window_ms=settings.dedupe_window_ms,
         scope_window_ms=settings.scope_window_ms,
         retain_ms=settings.retain.ms,

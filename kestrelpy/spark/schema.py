@@ -91,7 +91,7 @@ EXTRA: Final[dict[Mode, tuple[Column, ...]]] = {
         "expires timestamp, bytes bigint, key string, number bigint, journal string,"
         "origin string, of_generation bigint, target string, id string, scope string,"
         "epoch bigint, version bigint, previous bigint, due timestamp, reader_number bigint,"
-        "key_bytes binary, id_bytes binary, scope_bytes binary"
+        "key_bytes binary, id_bytes binary, scope_bytes binary, of_key bigint"
     ),
 }
 

@@ -18,7 +18,7 @@
     v7/clients.1           and of metadata, clients and lives (`clients`)
     v7/again.1             and of a queue that is deleted and made again (`made_again`)
     v7/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
-    v7/dump.txt, v6/verify.txt   what `python -m journal` says of them
+    v7/dump.txt, v7/verify.txt   what `python -m journal` says of them
 
 `python -m tests.golden.build` writes the newest anew, which is right only together with a new
 format version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards.

@@ -43,15 +43,15 @@ def once() -> list[SegmentBuilder | Snapshot | Remembered]:
     ]
     second = [
         _put(4, b"four", ItemHeader(b"part 1", b"writer", 8)),
-        _put(5, b"five", ItemHeader(b"order-2", version=2, previous=3), ACCOUNT),
+        _put(5, b"five", ItemHeader(b"order-2", version=2, previous=3, of_key=True), ACCOUNT),
     ]
     done = draft(Kind.DONE, 1, TIME_MS + 5, ended(1, 3)[0], time_ms=TIME_MS + 9)
     written = one.batch(*first, *second, done)
     tally = Tally()
     tally.see_all(written)
     chunks = [
-        Chunk(1, 3, 448, ids=1, keys=1, ids_ms=TIME_MS + 1, keys_ms=TIME_MS + 3),
-        Chunk(4, 6, 448, ids=1, keys=1, ids_ms=TIME_MS + 5, keys_ms=TIME_MS + 5),
+        Chunk(1, 3, 464, ids=1, keys=1, ids_ms=TIME_MS + 1, keys_ms=TIME_MS + 3),
+        Chunk(4, 6, 464, ids=1, keys=1, ids_ms=TIME_MS + 5, keys_ms=TIME_MS + 5),
     ]
     between = Snapshot(
         6, 1, one.at, Checkpoint(b"once", 6, 6, 1, 5, 4, 1, SERVER, as_of=6), ids(2, 3, 4, 5), 16,
@@ -74,13 +74,17 @@ def _put(item: int, body: bytes, stamp: ItemHeader, key: bytes = b"") -> Draft:
 
 
 def _remembered(puts: list[Draft], first: int, last: int) -> Remembered:
-    fresh, base = Fresh(), keyed(IDENTITY)
+    fresh, base, of_key = Fresh(), keyed(IDENTITY), keyed(IDENTITY, b"of key")
     for put in puts:
         said = decode_meta(put.meta)
         id_, scope, key = said.get(Tag.ID), said.get(Tag.SCOPE), said.get(Tag.KEY)
         epoch, version = said.get(Tag.EPOCH, 0), said.get(Tag.VERSION, 0)
         if isinstance(id_, bytes):
-            entry = ID.pack(hash_of(base, id_), put.time_ms, put.item)
+            hash_, of = hash_of(base, id_), key if isinstance(key, bytes) else b""
+            if Tag.OF_KEY in said:
+                hash_ = hash_of(of_key, len(of).to_bytes(4, "little") + of + id_)
+            parts = hash_of(base, of)[:4] + hash_of(base, put.body)[:4]
+            entry = ID.pack(hash_, put.time_ms, put.item, int.from_bytes(parts, "little"))
             if isinstance(scope, bytes) and isinstance(epoch, int):
                 fresh.add_scoped(scope, epoch, entry)
             else:

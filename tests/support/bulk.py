@@ -108,6 +108,7 @@ def expected(record: Record, version: int = 2) -> tuple[Any, ...]:
         "key_bytes": meta.get(Tag.KEY),
         "id_bytes": meta.get(Tag.ID),
         "scope_bytes": meta.get(Tag.SCOPE),
+        "of_key": meta.get(Tag.OF_KEY),
     }
     return tuple(said[name] for name in OWN)
 

@@ -50,6 +50,8 @@ NOT_STORED: Final = -1
 DUPLICATE: Final = -2
 EXISTS: Final = -3
 NOT_FOUND: Final = -4
+# Its id was seen before, with another body or key.
+REUSED: Final = -5
 # A put that expects this is stored if its key has any version.
 ANY_VERSION: Final = -1
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
@@ -86,8 +88,8 @@ class Queue(QueueState):
     ) -> int:  # fmt: skip
         """Store an item (`expires_ms` wall clock, 0: never); return the record to wait for.
 
-        Return NOT_STORED when the queue is full; DUPLICATE, EXISTS or NOT_FOUND when its id was
-        seen before, or the version of its key is not the one that `expects` names.
+        Return NOT_STORED when the queue is full; DUPLICATE, REUSED, EXISTS or NOT_FOUND when its id
+        was seen before, or the version of its key is not the one that `expects` names.
 
         `key` is canonical; `nominal` is the run time of the schedule that puts the item; `header`
         is the item header: an origin in it is open from then on. Raise ServerError when the item is
@@ -101,7 +103,7 @@ class Queue(QueueState):
         written = self.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
         is_known = key != NO_KEY or (header is not None and bool(header.id))
         if is_known and (expects is not None or header is not None):
-            refusal = self._refusal(header, written, expects, unix_ms)
+            refusal = self._refusal(header, key, body, written, expects, unix_ms)
             if refusal:
                 return refusal
         if policy.bounded and not self.make_room(size, now_ms):
@@ -110,7 +112,7 @@ class Queue(QueueState):
             return log.lsn_appended  # no subscription gets it: nothing is stored or remembered
         number, passes_on = self.next_number, self.passes_on
         if is_known:
-            header = self._remember(header, key, written, unix_ms)
+            header = self._remember(header, key, body, written, unix_ms)
         if delay is not None and delay.due_ms(unix_ms) > unix_ms:
             item = Item(number, 0, body, flags, unix_ms, expires_ms, 0, key, header)
             return self._put_later(item, delay, now_ms)
@@ -170,16 +172,19 @@ class Queue(QueueState):
         return lsn
 
     def _refusal(
-        self, header: ItemHeader | None, written: Written, expects: int | None, unix_ms: int
-    ) -> int:
+        self, header: ItemHeader | None, key: bytes, body: bytes, written: Written,
+        expects: int | None, unix_ms: int,
+    ) -> int:  # fmt: skip
         """Return why an item is not stored, by its id and the version of its key; 0: it may be.
 
         Raise ServerError when the version is needed and was lost.
         """
         ids = self.dedupe.ids
-        if header is not None and header.id and ids.has_seen(header, self.policy, unix_ms):
+        if header is not None and header.id and ids.has_seen(
+            header, self.policy, unix_ms, key, written.item
+        ):
             self.reader.counters.duplicates += 1
-            return DUPLICATE
+            return REUSED if ids.is_altered(key, body) else DUPLICATE
         versions = self.dedupe.versions
         if expects is not None and versions.lost_item and not versions.is_known(
             written, self.policy, unix_ms
@@ -194,7 +199,7 @@ class Queue(QueueState):
         return EXISTS if version else NOT_FOUND
 
     def _remember(
-        self, header: ItemHeader | None, key: bytes, written: Written, unix_ms: int
+        self, header: ItemHeader | None, key: bytes, body: bytes, written: Written, unix_ms: int
     ) -> ItemHeader:
         """Remember the next item by its id and key; return its header, with its version."""
         versions = self.dedupe.versions
@@ -202,14 +207,14 @@ class Queue(QueueState):
             written = versions.unused()
         version, previous, _ = written
         if header is None:  # the item has a key, and no other header
-            header = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None, b""))
+            header = _new(ItemHeader, (b"", b"", 0, version + 1, previous, None, b"", False))
             versions._apply_written(key, version + 1, self.next_number, unix_ms)
         else:
             if key:
                 header = _new(ItemHeader, (*header[:3], version + 1, previous, *header[5:]))
             if header.scope:
                 self.dedupe.renew(header, self.policy, self.log, unix_ms)
-            self._apply_header(header, key, self.next_number, unix_ms)
+            self._apply_header(header, key, self.next_number, unix_ms, body)
         if self.dedupe.due_ms == NOT_DUE:
             self.dedupe.begin_sweeping(self.policy, unix_ms - self.clock.offset_ms)
         return header

@@ -145,11 +145,11 @@ class QueueState:
         self.reader._apply_run(first, count, body_bytes)
 
     def _apply_header(
-        self, header: ItemHeader, key: bytes, id_: int, stored_ms: int, reader: int = 0
+        self, header: ItemHeader, key: bytes, id_: int, stored_ms: int, body: bytes
     ) -> None:
-        if header.id and not reader:
-            self.dedupe.ids._apply_seen(header, id_, stored_ms)
-        if key and not reader:
+        if header.id:
+            self.dedupe.ids._apply_seen(header, id_, stored_ms, key, body)
+        if key:
             self.dedupe.versions._apply_written(key, header.version, id_, stored_ms)
 
     def _apply_passed(self, id_: int) -> None:

@@ -44,7 +44,6 @@ from journal.sets import IdSet
 from journal.store import Segment, Snapshot
 from kestrelpy.core.fanout import Child
 from kestrelpy.core.index import MarkerIndex
-from kestrelpy.core.key_rule import NO_KEY
 from kestrelpy.core.log import records
 from kestrelpy.core.queue import ChildQueue, Queue, found
 from kestrelpy.core.replay.subscription_replay import ReplayLine, Sizes
@@ -212,11 +211,12 @@ class Replay:
             header = (header or ItemHeader())._replace(version=version)
         if header is None:
             return
-        if key and not record.reader and not queue.dedupe.versions.is_newer(key, record.item):
-            key = NO_KEY
-        if header.id and not queue.dedupe.ids.is_newer(header, record.item):
-            header = header._replace(id=b"")
-        queue._apply_header(header, key, record.item, record.time_ms, record.reader)
+        if not record.reader:
+            ids, versions, item = queue.dedupe.ids, queue.dedupe.versions, record.item
+            if header.id and ids.is_newer(header, item, key):
+                ids._apply_seen(header, item, record.time_ms, key, record.body)
+            if key and versions.is_newer(key, item):
+                versions._apply_written(key, header.version, item, record.time_ms)
         if header.origin is not None and header.origin.is_of(queue.name):
             self._hand_on(record.item, header.origin)
         elif header.origin is not None:

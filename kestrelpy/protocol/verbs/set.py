@@ -12,6 +12,8 @@ The replies when nothing was stored:
     cas             STORED            EXISTS                       NOT_FOUND          NOT_STORED
     replace         STORED            -                            NOT_STORED         NOT_STORED
 
+With `dedupe = "same body"` an id that was seen with another body or key is a CLIENT_ERROR.
+
 One rule: a reply that rests on a stored item leaves when that item is on disk.
 """
 
@@ -20,9 +22,18 @@ from __future__ import annotations
 from typing import Final
 
 from journal.format import Origin
-from kestrelpy.core import ANY_VERSION, DUPLICATE, EXISTS, NO_KEY, NOT_FOUND, AnyQueue, Log
+from kestrelpy.core import (
+    ANY_VERSION,
+    DUPLICATE,
+    EXISTS,
+    NO_KEY,
+    NOT_FOUND,
+    REUSED,
+    AnyQueue,
+    Log,
+)
 from kestrelpy.errors import ClientError, Refused
-from kestrelpy.operations import Storing, Terms
+from kestrelpy.operations import Storing, Terms, why_reused
 from kestrelpy.protocol.parse import Parser, Store, StoreLine
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, HELD_REPLIES_MAX, JointReply
@@ -124,6 +135,9 @@ class SetHandler:
                 self.replies.hold(STORED, queue.log, lsn)
         elif found is not None and lsn == DUPLICATE and _refusal(line, lsn) is STORED:
             confirm_repeated(self._talk, command, found, queue, now_ms)
+        elif lsn == REUSED:
+            word = ClientError(why_reused(queue.name, line.id)).line() + b"\r\n"
+            self._say_refused(word, command.noreply, queue.log)
         else:
             self._say_refused(_refusal(line, lsn), command.noreply, queue.log)
 
@@ -166,7 +180,7 @@ class SetHandler:
         terms = self._terms(line, now_ms)
         for name in names:
             Storing.refuse_in_child(name, terms)
-        done, did, errors = JointReply(), 0, list[Refused]()
+        done, did, errors, is_reused = JointReply(), 0, list[Refused](), False
         for name in names:
             try:
                 queue = self._storing.queue(name, terms, body, now_ms)
@@ -175,15 +189,21 @@ class SetHandler:
             except Refused as refused:
                 errors.append(refused)
                 continue
+            if lsn == REUSED:
+                is_reused = True
+                errors.append(ClientError(why_reused(name, line.id)))
             did += lsn >= 0 or _refusal(line, lsn) is STORED
             done.hold(b"", queue.log, lsn if lsn >= 0 else queue.log.lsn_appended)
             if command.noreply and lsn >= 0:
                 self._bound_noreply(len(body), 1, queue.log, lsn)
-        if len(errors) == len(names):
+        if len(errors) == len(names) and not is_reused:
             raise errors[0]
         self.stored_bytes += len(body) * len(names)
         if not command.noreply:
-            self.replies.hold(STORED if did == len(names) else NOT_STORED, done, 1)
+            word = STORED if did == len(names) else NOT_STORED
+            if len(errors) == len(names):
+                word = errors[0].line() + b"\r\n"
+            self.replies.hold(word, done, 1)
         elif did < len(names):
             broker.counters.refused_quietly += 1
 
@@ -232,6 +252,8 @@ class SetHandler:
         if found is not None and lsn >= 0 and not (queue.passes_on and is_for_nobody(queue)):
             moves = self.broker.moves
             moves.in_flight.hand_off(found.source, found.lease, queue, number, lsn, now_ms)
+        if lsn == REUSED and not queue.policy.dedupe_same_body:
+            return DUPLICATE
         return lsn
 
     def _terms(self, line: StoreLine, now_ms: int, origin: Origin | None = None) -> Terms:
@@ -241,7 +263,7 @@ class SetHandler:
             (
                 line.flags, _expires_ms(line, unix_ms) if line.expiry else 0, line.key,
                 line.target.delay, line.id, line.scope, line.epoch, _expected_version(line),
-                line.only_if_empty, origin, b"",
+                line.only_if_empty, origin, b"", False,
             ),
         )  # fmt: skip
 

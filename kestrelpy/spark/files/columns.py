@@ -312,6 +312,7 @@ EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "key_bytes": lambda source: source.raw(Tag.KEY),
     "id_bytes": lambda source: source.raw(Tag.ID),
     "scope_bytes": lambda source: source.raw(Tag.SCOPE),
+    "of_key": lambda source: source.counted(Tag.OF_KEY),
 }
 ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     **_COMMON,

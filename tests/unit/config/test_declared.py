@@ -135,6 +135,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "expire_to": st.sampled_from(["old", "none"]),
     "dead_letter_to": st.sampled_from(["failed", "a.b", "none"]),
     "dead_letter_age": MS.map(lambda ms: f"{ms}ms") | st.just("none"),
+    "dedupe": st.sampled_from(["id", "same body"]),
     "dedupe_window": MS.map(lambda ms: f"{ms}ms") | st.just("forever"),
     "scope_window": MS.map(lambda ms: f"{ms}ms") | st.just("forever"),
     "retain": st.sampled_from(["none", "forever"])

@@ -72,6 +72,7 @@ WRONG_VALUES = [
     ("queue_defaults", 'expire_to = "a b"', "a queue's name (1 to 128 printable ASCII characters"),
     ("queue_defaults", 'dead_letter_to = "a/b"', 'no blank, / or +), or "none"'),
     ("queue_defaults", 'dead_letter_age = 5', 'a duration from 1ms to 36500d'),
+    ("queue_defaults", 'dedupe = "body"', '"id" or "same body"'),
     ("queue_defaults", 'dedupe_window = "none"', 'or "forever"'),
     ("queue_defaults", "scope_window = 30", "a duration from 1ms to 36500d"),
     ("queue_defaults", "retain = 5", 'a duration (say "7d"), a size with a unit (say "10GiB"), '),

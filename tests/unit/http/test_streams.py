@@ -176,7 +176,7 @@ async def test_a_category_names_the_streams_and_items_without_one(tmp_path: Path
         odd = "/streams/a-x%2Fy%20z"
         await server.client.post(f"{odd}?id=once", content=b"2")
         again = await server.client.post(f"{odd}?id=once", content=b"2")
-        assert again.json() == {"duplicate": True}
+        assert again.json() == {"duplicate": True, "id": 2, "version": 1}
         await server.client.post("/queues/a/items", content=b"3")
         events = (await server.client.get("/categories/a")).json()["events"]
         assert [each["stream"] for each in events] == ["a-b-c", "a-x/y z", None]

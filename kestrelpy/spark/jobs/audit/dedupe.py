@@ -35,7 +35,8 @@ _READ: Final = (
     "journal string, server string, queue string, generation bigint, op string, item bigint, "
     "lsn bigint, timestamp timestamp, origin string, of_generation bigint, target string, "
     "id string, scope string, epoch bigint, version bigint, previous bigint, key string, "
-    "reader_number bigint, number bigint, key_bytes binary, id_bytes binary, scope_bytes binary"
+    "reader_number bigint, number bigint, key_bytes binary, id_bytes binary, scope_bytes binary, "
+    "of_key bigint"
 )
 _ENDED: Final = tuple(OPS[kind] for kind in ENDS - {Kind.MOVED})
 # The defaults of the settings, as a test holds them.
@@ -155,9 +156,11 @@ def _versions(puts: DataFrame) -> list[tuple[Row, str]]:
 
 
 def _again(puts: DataFrame) -> DataFrame:
-    """Return ids that were stored before, `since_ms` ago, within the same scope and epoch."""
-    named = puts.where(fn.col("id").isNotNull())
-    within = ("journal", "scope_bytes", "epoch", "id_bytes")
+    """Return ids that were stored before, `since_ms` ago, within the same scope and epoch, or
+    within the same stream."""
+    of = fn.when(fn.col("of_key").isNotNull(), fn.col("key_bytes"))
+    named = puts.where(fn.col("id").isNotNull()).withColumn("of_bytes", of)
+    within = ("journal", "scope_bytes", "epoch", "id_bytes", "of_bytes")
     steps = named.select(
         "journal", "lsn", "item", "id", "scope",
         _before("item", *within).alias("item_before"),

@@ -277,12 +277,12 @@ def test_the_golden_journal_is_remembered_as_it_was_meant(tmp_path: Path) -> Non
     queue = town.broker.queues[b"once"]
     assert found.damages == []
     for header in (
-        ItemHeader(b"order-1"), ItemHeader(b"order-2"), ItemHeader(b"part 1", b"writer", 8),
-        ItemHeader(b"part 2", b"writer", 7),
+        ItemHeader(b"order-1"), ItemHeader(b"part 1", b"writer", 8),
+        ItemHeader(b"part 2", b"writer", 7), ItemHeader(b"order-2", of_key=True),
     ):  # fmt: skip
-        assert queue.dedupe.ids.has_seen(header, queue.policy, TIME_MS + 10), header
+        assert queue.dedupe.ids.has_seen(header, queue.policy, TIME_MS + 10, ACCOUNT), header
     part = ItemHeader(b"part 2", b"writer", 8)
-    for header in (ItemHeader(b"part 1"), part, ItemHeader(b"order-3")):
+    for header in (ItemHeader(b"part 1"), part, ItemHeader(b"order-3"), ItemHeader(b"order-2")):
         assert not queue.dedupe.ids.has_seen(header, queue.policy, TIME_MS + 10), header
     assert queue.dedupe.versions.last(ACCOUNT)[:2] == (3, 7)
 

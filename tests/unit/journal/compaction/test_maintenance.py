@@ -277,7 +277,7 @@ def test_a_chunk_of_which_nothing_is_remembered_goes_with_the_last_snapshot_that
     disk = MemoryDisk()
     writer = fresh(disk, ROOMY)
     seen = Fresh()
-    seen.add_id(ID.pack(bytes(16), TIME_MS, 1))
+    seen.add_id(ID.pack(bytes(16), TIME_MS, 1, 0))
     there = []
     for time_ms in (TIME_MS, *[TIME_MS + 1000] * 3):
         writer.put_all(b"x")
@@ -299,7 +299,7 @@ def test_after_a_merge_there_may_be_another_and_chunks_go_again(
     writer = fresh(disk, ROOMY)
     maintenance = writer.store.maintenance
     seen = Fresh()
-    seen.add_id(ID.pack(bytes(16), TIME_MS, 1))
+    seen.add_id(ID.pack(bytes(16), TIME_MS, 1, 0))
     memory = Memory(seen, [], 0, 1000, None)
     writer.put_all(b"x")
     job = maintenance.begin_snapshot(replace(state_of(writer), memory=memory), TIME_MS)

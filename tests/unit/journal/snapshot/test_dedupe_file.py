@@ -32,7 +32,7 @@ TIME_MS = 1_700_000_000_000
 
 
 def id_entry(number: int, time_ms: int = TIME_MS) -> bytes:
-    return ID.pack(number.to_bytes(4, "little") + b"." * 12, time_ms, number)
+    return ID.pack(number.to_bytes(4, "little") + b"." * 12, time_ms, number, number << 8)
 
 
 def key_entry(number: int, version: int, time_ms: int = TIME_MS) -> bytes:
