@@ -21,8 +21,9 @@ class TookTooLong(Exception):
     """The work is not over in its time; its thread is left behind."""
 
 
-async def run_aside(work: Callable[[], _T], seconds: float) -> _T:
-    """Run it on a thread and return its result; raise what it raises, or TookTooLong."""
+async def run_aside(work: Callable[[], _T], seconds: float | None) -> _T:
+    """Run it on a thread and return its result; raise what it raises, or TookTooLong. None: wait
+    for as long as it takes."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 

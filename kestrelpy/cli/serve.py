@@ -14,9 +14,11 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from getpass import getpass
 from pathlib import Path
+from typing import Final
 
 import uvloop
 
@@ -29,6 +31,8 @@ from kestrelpy.server import Daemon, StartError, Supervisor
 
 log = logging.getLogger("kestrelpy")
 
+# All is closed: from here on only threads are waited for.
+_EXIT_SECONDS: Final = 5.0
 Flags = Mapping[tuple[str, str], object]
 
 
@@ -71,6 +75,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
         _ignore_signals()
+        _end_in_any_case()
 
     try:
         uvloop.run(live())
@@ -111,6 +116,18 @@ def _ignore_signals() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
+
+
+def _end_in_any_case() -> None:
+    """End the process even if a thread waits for a disk that does not answer."""
+
+    def end() -> None:
+        log.error("a disk does not answer: the process ends without its answer")
+        os._exit(NOTHING)
+
+    timer = threading.Timer(_EXIT_SECONDS, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _log_as_it_says(config: Config) -> None:

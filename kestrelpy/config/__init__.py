@@ -3,6 +3,7 @@
       declared     settings that a client declares for a queue: to the same models, and back to text
       changed      which settings a reload changes
       reading      file, environment and flags, to one `Config`; every mistake at once
+        plain_file a file that an operator names, if it is a regular one
         archives   where segments may be archived
         keying     the key settings: which fields, and their contradictions
         chains     where items go from queue to queue
@@ -22,6 +23,7 @@ from kestrelpy.config.chains import Cycle, find_cycle, targets_of
 from kestrelpy.config.changed import changed_settings
 from kestrelpy.config.declared import as_toml, read_declaration, settings_in_force, stored_block
 from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.plain_file import read_plain
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
 from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.config.settings import Config, JournalConfig, QueueBlock, QueueSettings, ServerConfig
@@ -30,5 +32,5 @@ __all__ = [
     "FILE_NAME", "SYSTEM_FILE", "Config", "ConfigError", "Cycle", "JournalConfig", "QueueBlock",
     "QueueSettings", "ScheduleBlock", "ServerConfig", "as_toml", "changed_settings",
     "find_config_file", "find_cycle", "load_config", "make_archives", "read_declaration",
-    "settings_in_force", "stored_block", "targets_of",
+    "read_plain", "settings_in_force", "stored_block", "targets_of",
 ]  # fmt: skip

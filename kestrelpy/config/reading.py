@@ -23,6 +23,7 @@ from kestrelpy.config.chains import KEYS, find_cycle
 from kestrelpy.config.children import parent_of, why_no_child
 from kestrelpy.config.kinds import Words
 from kestrelpy.config.mistakes import ConfigError, as_written
+from kestrelpy.config.plain_file import read_plain
 from kestrelpy.config.schedules import NAME, NAME_FORM, NEEDED
 from kestrelpy.config.settings import KNOWN, Config, Place
 
@@ -85,7 +86,7 @@ def load_config(
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return parse_toml(path.read_bytes())
+        return parse_toml(read_plain(path))
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
     except ValueError as error:

@@ -10,6 +10,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine
+from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, is_shortage, sync_call_name
 from journal.patience import pause
 from journal.store import Sizes
+from kestrelpy.aside import TookTooLong, run_aside
 from kestrelpy.compiled import KIND
 from kestrelpy.config import Config, ConfigError, changed_settings
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
@@ -50,7 +52,13 @@ from kestrelpy.server.logins import Logins
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
 from kestrelpy.server.queue_deletion import QueueDeletions
-from kestrelpy.server.reloading import Reload, left_out, refuse_at_start, taken_at_start
+from kestrelpy.server.reloading import (
+    Reload,
+    in_time,
+    left_out,
+    refuse_at_start,
+    taken_at_start,
+)
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.supervisor import BadInheritance, Supervisor
 from kestrelpy.server.turn import Turn
@@ -61,6 +69,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
+CLOSE_SECONDS: Final = 30.0
 BACKLOG: Final = 1024
 OPERATOR: Final = "the operator"  # who starts and ends the process
 _NAMED_MAX: Final = 10  # queues whose journals have failed, in the last line of the log
@@ -225,7 +234,7 @@ class Daemon:
             handed = self._supervisor.sockets()
             self._handed = handed
             await refuse_exposed(self.config, handed)
-            await wrap(self.tls.begin)(server)
+            await in_time(partial(self.tls.begin, server))
             tls = self.tls.context
             listeners = self._listeners = Listeners(
                 self._new_connection, max(min(BACKLOG, most), 1), tls
@@ -244,7 +253,7 @@ class Daemon:
                 )
             for line in lines:
                 self._say(line)
-        except (BadInheritance, CannotListen, Exposed) as error:
+        except (BadInheritance, CannotListen, ConfigError, Exposed) as error:
             raise StartError(str(error)) from error
 
     async def stop(self) -> None:
@@ -270,7 +279,10 @@ class Daemon:
         self.journal_jobs.close()
         await self.committer.drain(DRAIN_SECONDS)
         self.turn.stop()
-        await wrap(self._close_journals)()
+        try:
+            await run_aside(self._close_journals, CLOSE_SECONDS)
+        except TookTooLong:
+            log.error("%s: the disk does not answer: not all is closed", self.directory.path)
         self.directory.unlock()
         self.logins.close()
         self._listeners.remove_socket()
@@ -449,7 +461,7 @@ class Daemon:
             self._supervisor.reloading()
             status = "configuration reloaded"
             try:
-                await self._take_configuration(await wrap(self._load)(), who)
+                await self._take_configuration(await in_time(self._load), who)
             except ConfigError as error:
                 text = f"configuration not reloaded: {error}"
                 self._log(logging.ERROR, text, text)
@@ -476,7 +488,7 @@ class Daemon:
         """
         try:
             await refuse_exposed(self._exposing(config), self._handed)
-            await wrap(self.tls.check)(config.server)
+            tls_files = await in_time(partial(self.tls.check, config.server))
         except Exposed as error:
             raise ConfigError([f"{error}."]) from None
         changed = ", ".join(changed_settings(self.config, config))
@@ -485,7 +497,7 @@ class Daemon:
         while not reload.take():
             await wrap(reload.check)()
         self._limit()
-        self.tls.renew(config.server)
+        self.tls.renew(tls_files)
         self._share_files()
         self.broker.queues_max = config.server.max_queues
         while not reload.go_on(clock.now_ms()):

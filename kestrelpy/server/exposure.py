@@ -5,13 +5,20 @@ One rule: a server that others can reach has users, or its operator has said tha
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
+import os
 import socket
 import ssl
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, NamedTuple
 
-from kestrelpy.config import Config, ServerConfig
+from kestrelpy.aside import TookTooLong, run_aside
+from kestrelpy.config import Config, ServerConfig, read_plain
+
+_LOOKUP_SECONDS: Final = 5.0
 
 
 class Exposed(Exception):
@@ -49,10 +56,20 @@ async def _is_loopback(host: str) -> bool:
     except ValueError:
         pass
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None)
+        found = await run_aside(partial(socket.getaddrinfo, host, None), _LOOKUP_SECONDS)
+    except TookTooLong:
+        raise Exposed(f"the name {host}: nobody says which address that is") from None
     except OSError:
         return True  # nothing listens there: that is said when it is tried
     return all(ipaddress.ip_address(each[4][0]).is_loopback for each in found)
+
+
+class TlsFiles(NamedTuple):
+    """What the files of a certificate held when they were read."""
+
+    cert: bytes
+    key: bytes | None
+    names: str
 
 
 class Tls:
@@ -64,41 +81,73 @@ class Tls:
         self.context: ssl.SSLContext | None = None
 
     def begin(self, server: ServerConfig) -> None:
-        """Load the files that the configuration names, if it does; raise Exposed."""
-        self.context = _context(server) if server.tls_cert is not None else None
+        """Load the files that the configuration names, if it does; raise Exposed. Blocks."""
+        found = _read(server)
+        self.context = _context(server, found) if found is not None else None
 
     @staticmethod
-    def check(server: ServerConfig) -> None:
-        """Raise Exposed if the files cannot be used."""
-        if server.tls_cert is not None:
-            _context(server)
+    def check(server: ServerConfig) -> TlsFiles | None:
+        """Return what is in the files, for `renew`; raise Exposed if they cannot be used.
+        Blocks."""
+        found = _read(server)
+        if found is not None:
+            _context(server, found)
+        return found
 
-    def renew(self, server: ServerConfig) -> None:
-        """Load the certificate again, if there was one at the start; raise Exposed."""
-        if self.context is not None and server.tls_cert is not None:
-            _load(self.context, server)
+    def renew(self, found: TlsFiles | None) -> None:
+        """Take another certificate, if there was one at the start; raise Exposed."""
+        if self.context is not None and found is not None:
+            _load(self.context, found)
 
 
-def _context(server: ServerConfig) -> ssl.SSLContext:
+def _read(server: ServerConfig) -> TlsFiles | None:
+    if server.tls_cert is None:
+        return None
+    names, key = f"tls_cert {server.tls_cert} and tls_key {server.tls_key}", None
+    try:
+        cert = read_plain(server.tls_cert)
+        if server.tls_key is not None:
+            key = read_plain(server.tls_key)
+    except (OSError, ValueError) as error:
+        raise Exposed(f"[server] {names}: {_why(error)}") from error
+    return TlsFiles(cert, key, names)
+
+
+def _context(server: ServerConfig, found: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load(context, server)
+    _load(context, found)
     if (authority := server.tls_client_ca) is not None:
         try:
-            context.load_verify_locations(authority)
+            with _as_file(read_plain(authority)) as path:
+                context.load_verify_locations(path)
         except (OSError, ValueError) as error:
             raise Exposed(f"[server] tls_client_ca {authority}: {_why(error)}") from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 
-def _load(context: ssl.SSLContext, server: ServerConfig) -> None:
-    assert server.tls_cert is not None
+def _load(context: ssl.SSLContext, found: TlsFiles) -> None:
     try:
-        context.load_cert_chain(server.tls_cert, server.tls_key, password=lambda: "")
+        with _as_file(found.cert) as cert, _as_file(found.key or b"") as key:
+            is_apart = found.key is not None
+            context.load_cert_chain(cert, key if is_apart else None, password=lambda: "")
     except (OSError, ValueError) as error:
-        files = f"tls_cert {server.tls_cert} and tls_key {server.tls_key}"
-        raise Exposed(f"[server] {files}: {_why(error)}") from error
+        raise Exposed(f"[server] {found.names}: {_why(error)}") from error
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """A path of these bytes for OpenSSL, which takes paths alone: the bytes were read with a limit
+    of time, and the files behind them may be others by now, or not answer any more."""
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("kestrelpy-tls", os.MFD_CLOEXEC), "wb", buffering=0) as file:
+            file.write(data)
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:  # no such files on this system: one that its owner alone may read, for the moment
+        with tempfile.NamedTemporaryFile(buffering=0) as named:
+            named.write(data)
+            yield named.name
 
 
 def _why(error: Exception) -> str:

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from kestrelpy.aside import TookTooLong, run_aside
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import AnyQueue, Broker, Policy, Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.server.policies import Policies, policy_in
 
 log = logging.getLogger("kestrelpy")
+_T = TypeVar("_T")
 
 # Queues and children per turn: 3 to 5 ms of work.
 STEPS_MAX: Final = 100
@@ -34,6 +36,8 @@ _AT_START: Final = (
     "host", "port", "socket", "text_port", "http_host", "http_port", "http_allowed_hosts",
     "default_project", "data_dir", "tls_client_ca",
 )  # fmt: skip
+# The files of a configuration are small; a start or a reload is not held up for longer.
+READ_SECONDS: Final = 10.0
 _NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
 
 
@@ -186,6 +190,17 @@ def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:
         pass
     for error in enforcement.failed.values():
         raise error
+
+
+async def in_time(read: Callable[[], _T]) -> _T:
+    """Return what `read` does, on a thread; raise ConfigError if the files do not come."""
+    try:
+        return await run_aside(read, READ_SECONDS)
+    except TookTooLong:
+        raise ConfigError([
+            f"the configuration and its files could not be read within {READ_SECONDS:.0f} s: does "
+            "one of them lie on a disk that does not answer?"
+        ]) from None
 
 
 def refuse_at_start(policies: Policies, broker: Broker) -> None:

@@ -440,7 +440,7 @@ _VALUES: Final[dict[str, str]] = {
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
         core.schedules.CatchUp core.schedules.Schedule server.descriptors.Shares
-        server.directory.token_file._Numbers
+        server.directory.token_file._Numbers server.exposure.TlsFiles
     """,
     "an error, or a sentence about the disk": """
         journal.compaction.compaction.DamagedInput journal.snapshot.dedupe_load.ChunkDamaged

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from journal.files import FolderChanged, Handle
-from kestrelpy.aside import TookTooLong, run_aside
+from kestrelpy.aside import run_aside
 from kestrelpy.core import JournalLog
 from kestrelpy.server.directory.data_directory import DataDirectory
 
@@ -53,27 +53,26 @@ class DirectoryWatch:
 
     async def run(self) -> None:
         """Look every so often."""
-        is_slow = False
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             written = self._written(FILES_MAX)
+            slow = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._name_slow_disk)
             try:
-                note, missing = await run_aside(partial(self.look, written), _PATIENCE_SECONDS)
+                note, missing = await run_aside(partial(self.look, written), None)
             except FolderChanged as error:
                 self._lost(f"{error.filename}: {error.strerror}")
                 return
-            except TookTooLong:
-                if not is_slow:
-                    log.warning("%s: the disk does not answer", self._directory.path)
-                is_slow = True
-                continue
             except OSError as error:  # a shortage: the next look is soon
                 log.debug("%s: %s", self._directory.path, error)
                 continue
-            is_slow = False
+            finally:
+                slow.cancel()
             if note:
                 log.warning("%s", note)
             self.judge(written, missing)
+
+    def _name_slow_disk(self) -> None:
+        log.warning("%s: the disk does not answer", self._directory.path)
 
     def look(self, written: Written) -> tuple[str, set[Handle]]:
         """Return a note and the files that are not in their place; raise FolderChanged. Blocks."""

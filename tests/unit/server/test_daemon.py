@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from kestrelpy.compiled import KIND
+from kestrelpy.config import Config
 from kestrelpy.server import clock
 from kestrelpy.server.daemon import StartError
 from tests.support.disks import HeldDisk
@@ -282,3 +284,29 @@ async def test_a_client_that_reads_nothing_is_cut_off_when_the_drain_is_over(
         assert daemon is not None
         await daemon.stop()
         assert not daemon._connections, "its transport was aborted"
+
+
+async def test_a_reload_whose_files_do_not_answer_ends_and_a_later_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.server.reloading.READ_SECONDS", 0.05)
+    gate = threading.Event()
+    async with running(tmp_path) as server:
+        daemon = server.daemon
+        assert daemon is not None
+        peer, load = await server.client(), daemon._load
+
+        def dead_mount() -> Config:
+            gate.wait(30)
+            return load()
+
+        daemon._load = dead_mount
+        for _ in range(2):
+            answer = await peer.ask(b"reload\r\n")
+            assert answer.startswith(b"SERVER_ERROR configuration not reloaded: "), answer
+            assert b"could not be read within" in answer
+        monkeypatch.setattr("kestrelpy.server.reloading.READ_SECONDS", 10.0)
+        daemon._load = load
+        assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
+        gate.set()  # what comes late changes nothing
+        assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
