@@ -17,7 +17,7 @@ from kestrelpy.durations import shown
 NAME_BYTES_MAX: Final = 128
 _DIGITS_MAX: Final = 18
 _WHOLE: Final = re.compile(f"-?[0-9]{{1,{_DIGITS_MAX}}}")
-_NAME: Final = re.compile(f"[!-.0-~]{{1,{NAME_BYTES_MAX}}}")
+_NAME: Final = re.compile(rf"(?!\.{{1,2}}(\+|\Z))[!-.0-~]{{1,{NAME_BYTES_MAX}}}")
 _NAME_FORM: Final = f"1 to {NAME_BYTES_MAX} printable ASCII characters without blanks"
 
 

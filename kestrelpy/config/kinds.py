@@ -120,7 +120,7 @@ def _read_sync(value: str) -> str | int:
 
 
 def _read_queue(value: str) -> str:
-    if not re.fullmatch("[!-*,-.0-~]{1,128}", value):
+    if not re.fullmatch(r"(?!\.{1,2}\Z)[!-*,-.0-~]{1,128}", value):
         raise ValueError
     return str(value)
 

@@ -16,8 +16,9 @@ from pydantic import PlainValidator
 
 from kestrelpy.cron import Cron, read_zone, why_no_cron
 
-NAME: Final = "[!-.0-~]{1,128}"  # of a queue, and of a schedule
-NAME_FORM: Final = "1 to 128 printable ASCII characters, no blank and no /"
+# Of a queue, and of a schedule. A URL with . or .. in place of a name is of another path.
+NAME: Final = r"(?!\.{1,2}(\+|\Z))[!-.0-~]{1,128}"
+NAME_FORM: Final = "1 to 128 printable ASCII characters, no blank and no /, and not . or .."
 NEEDED: Final = ("cron", "queue")  # these have no default
 
 

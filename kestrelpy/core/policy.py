@@ -61,6 +61,10 @@ class Policy:
         """True if a set can find the queue full."""
         return self.max_items is not None or self.max_bytes is not None
 
+    def never_fits(self, size: int) -> bool:
+        """True if a body of this size has no room even in an empty queue."""
+        return size > self.max_item_bytes or (self.max_bytes is not None and size > self.max_bytes)
+
     @property
     def retains(self) -> bool:
         """True if done items stay readable."""

@@ -101,6 +101,18 @@ def check_assigned(queue: AnyQueue, id_: int) -> int:
     return log.lsn_appended if id_ > log.item_stored else 0
 
 
+def _why_gone(queue: AnyQueue, id_: int) -> str:
+    """Return why there is no item of this number, which may be a place that an item was given."""
+    holder = Browse(queue).id_of(id_)
+    if holder and holder != id_:
+        return f"no item has this number: it is the marker of item {holder}"
+    why = "confirmed, expired or removed"
+    files = queue.files
+    if files.total_items < files.last_number:
+        why += "; or never an item: one that is released or redriven takes a number as well"
+    return why
+
+
 class Inspection:
     """The inspection of one item of a queue, by `mode` of the server."""
 
@@ -150,7 +162,7 @@ class Inspection:
         reader, unix_ms = queue.reader, now_ms + queue.clock.offset_ms
         is_over = stored is not None and readable.has_expired(id_, stored.expires_ms, unix_ms)
         if not readable.has(id_) or is_over:
-            return GoneFacts(id_, "gone", "confirmed, expired or removed")
+            return GoneFacts(id_, "gone", _why_gone(queue, id_))
         state, attempts = readable.state(id_)
         lease, death = reader.leases.of(id_), reader.dead.deaths.get(id_)
         key = stored.key if stored is not None else NO_KEY

@@ -11,6 +11,7 @@ from kestrelpy.errors import ClientError
 
 NAME_BYTES_MAX: Final = 128
 PLUS: Final = b"+"
+_PATHS: Final = (b".", b"..")
 
 
 def check_name(name: bytes) -> None:
@@ -21,6 +22,11 @@ def check_name(name: bytes) -> None:
         raise ClientError(f"queue name too long ({len(name)} bytes, limit {NAME_BYTES_MAX})")
     if not name.isascii() or any(not 0x21 <= byte <= 0x7E for byte in name):
         raise ClientError("bad queue name: printable ASCII without blanks is allowed")
+    if name.partition(PLUS)[0] in _PATHS:
+        raise ClientError(
+            "bad queue name: . and .. are no names, because a URL with one of them is of another "
+            "path"
+        )
     if PLUS in name:
         parent, _, child = name.partition(PLUS)
         if PLUS in child:

@@ -157,6 +157,8 @@ class ChildQueue:
                 "that instead"
             )
         if child.policy.bounded and not child.make_room(size, now_ms):
+            if child.policy.never_fits(size):
+                child.refuse_put(size)
             return NOT_STORED
         if delay is not None and delay.due_ms(unix_ms) <= unix_ms:
             delay = None

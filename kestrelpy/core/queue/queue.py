@@ -107,6 +107,8 @@ class Queue(QueueState):
             if refusal:
                 return refusal
         if policy.bounded and not self.make_room(size, now_ms):
+            if policy.never_fits(size):
+                self.refuse_put(size)
             return NOT_STORED
         if self.passes_on and not self.children and self.retained is None:
             return log.lsn_appended  # no subscription gets it: nothing is stored or remembered

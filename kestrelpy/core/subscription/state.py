@@ -223,6 +223,11 @@ class SubscriptionState:
         limit = self.policy.max_item_bytes
         if size > limit:
             raise ItemRefused(f"item too large ({size} bytes, limit {limit})")
+        if self.policy.never_fits(size):
+            name, most = self.name.decode("ascii"), self.policy.max_bytes
+            raise ItemRefused(
+                f"object too large for cache ({size} bytes, max_bytes of {name} is {most})"
+            )
         raise ServerError(self.log.no_room)
 
     def expiry(self, expires_ms: int, delay: Delay | None, unix_ms: int) -> int:

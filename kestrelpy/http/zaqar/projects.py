@@ -17,7 +17,7 @@ from re import compile as pattern
 from typing import Final
 from urllib.parse import quote_from_bytes
 
-NAME: Final = pattern(r"[A-Za-z0-9_.\-]{1,64}")
+NAME: Final = pattern(r"(?!\.{1,2}\Z)[A-Za-z0-9_.\-]{1,64}")  # . and .. are of another path
 PROJECT_BYTES_MAX: Final = 256
 _PREFIX_BYTES_MAX: Final = 63
 _HASH_LETTERS: Final = 26

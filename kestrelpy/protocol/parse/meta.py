@@ -15,14 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.durations import MAX_DURATION_MS
+from kestrelpy.errors import ClientError
 from kestrelpy.operations import readable
 from kestrelpy.protocol.parse.commands import Fetch, Formed, Touch
 from kestrelpy.protocol.parse.options import parse_deletion, parse_lease, parse_naming
 
 META: Final = frozenset({b"mg", b"md", b"ma"})  # those without a body
 NOT_SUPPORTED: Final = "not supported by a queue"
+SECONDS_MAX: Final = MAX_DURATION_MS // 1000
 OPAQUE_BYTES_MAX: Final = 32
+_DIGITS_MAX: Final = 20  # more are no number that anybody means
 _FLAGS: Final = {b"mg": b"cfhklOqstTv", b"ms": b"cCFkMOqT", b"md": b"kOq"}
 _IGNORED: Final = b"LP"  # hints for a proxy
 _WITH_VALUE: Final = b"OTFCM"
@@ -146,7 +149,7 @@ def parse_meta_set(words: list[bytes]) -> tuple[bytes, list[bytes], MetaForm]:
             f"flag M is {readable(mode)}: S (set), E (add) and R (replace) are allowed"
         )
     if verb in (b"append", b"prepend"):
-        raise ServerError(NOT_SUPPORTED)
+        raise ClientError(NOT_SUPPORTED)
     line = [verb, key, flags.get(b"F", b"0"), flags.get(b"T", b"0"), words[2]]
     if b"C" in flags:
         if verb != b"set":
@@ -216,6 +219,6 @@ def _touch(key: bytes, flags: Mapping[bytes, bytes]) -> Touch:
 
 def parse_seconds(word: bytes) -> int:
     """Return the seconds of a touch; raise ClientError."""
-    if not word.isdigit() or len(word) > 10 or not int(word):
-        raise ClientError("bad seconds: a whole number above 0 is allowed")
+    if not word.isdigit() or len(word) > _DIGITS_MAX or not 0 < int(word) <= SECONDS_MAX:
+        raise ClientError(f"bad seconds: a whole number from 1 to {SECONDS_MAX} is allowed")
     return int(word)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kestrelpy.errors import ClientError, Refused, ServerError
+from kestrelpy.errors import ClientError, Refused
 from kestrelpy.operations import check_name
 from kestrelpy.protocol.parse.commands import (
     Bad,
@@ -339,7 +339,7 @@ class Parser(Requests):
     def _store_line(self, verb: bytes, words: list[bytes], size: int, noreply: bool) -> StoreLine:
         """Return the parsed line; raise Refused, and the body is skipped."""
         if verb in (b"append", b"prepend"):
-            raise ServerError(NOT_SUPPORTED)
+            raise ClientError(NOT_SUPPORTED)
         target = parse_target(words[1], STORING)
         declares = "declare" in target.options and verb == b"set"
         odd = target.options - STORES
@@ -451,7 +451,7 @@ class Parser(Requests):
         except Refused as refused:
             return bad(refused, noreply)
         if verb in (b"incr", b"decr"):
-            return Bad(b"SERVER_ERROR " + NOT_SUPPORTED.encode(), noreply=noreply)
+            return Bad(b"CLIENT_ERROR " + NOT_SUPPORTED.encode(), noreply=noreply)
         if verb in _PLAIN:
             return Plain(verb, words[1 : len(words) - noreply], noreply)
         if verb[0] in FOREIGN:

@@ -13,7 +13,7 @@ import pylibmc
 import pytest
 from pymemcache.client.base import Client
 from pymemcache.client.hash import HashClient
-from pymemcache.exceptions import MemcacheClientError, MemcacheServerError
+from pymemcache.exceptions import MemcacheClientError
 from pymemcache.serde import pickle_serde
 
 import kestrelpy
@@ -71,7 +71,7 @@ def test_pymemcache_other_verbs(pymem: Client, queue: str) -> None:
     assert pymem.stats(queue)[f"queue_{queue}_leased".encode()] == 1
     assert pymem.delete(queue) is True
     assert pymem.delete(queue) is False
-    with pytest.raises(MemcacheServerError, match="not supported by a queue"):
+    with pytest.raises(MemcacheClientError, match="not supported by a queue"):
         pymem.incr(queue, 1)
     assert pymem.get(queue) is None
 
@@ -200,11 +200,9 @@ def test_pylibmc_conditional_store_is_refused_in_step(libmc: Any, queue: str) ->
     with pytest.raises(pylibmc.ClientError):
         libmc.cas(queue, "you", 0)
     assert libmc.get(f"{queue}/peek") == "me"
-    with pytest.raises(pylibmc.ServerError):
+    with pytest.raises(pylibmc.ClientError):
         libmc.append(queue, "x")
-    # libmemcached holds a server that said SERVER_ERROR for down, and asks no more for a while.
-    with pytest.raises(pylibmc.ServerDown):
-        libmc.get(queue)
+    assert libmc.get(f"{queue}/peek") == "me", "the server is not taken for one that is down"
 
 
 def test_pylibmc_goes_on_after_a_token_that_is_over(libmc: Any, queue: str) -> None:

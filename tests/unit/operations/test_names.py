@@ -9,7 +9,11 @@ from kestrelpy.operations.names import NAME_BYTES_MAX, check_name, parent_of, re
 
 
 @pytest.mark.parametrize(
-    "name", [b"q", b"a:b.c-d_e", b"!~", b"orders+audit", b"q" * NAME_BYTES_MAX, b"a=b?"]
+    "name",
+    [
+        b"q", b"a:b.c-d_e", b"!~", b"orders+audit", b"q" * NAME_BYTES_MAX, b"a=b?", b"...", b".a",
+        b"a+..",
+    ],
 )
 def test_printable_ascii_is_a_name(name: bytes) -> None:
     check_name(name)
@@ -27,6 +31,9 @@ def test_printable_ascii_is_a_name(name: bytes) -> None:
         (b"a+b+c", "a child has no children: a child's name is <queue>+<child>, with one +"),
         (b"+b", "bad queue name: + names a fan-out child, <queue>+<child>"),
         (b"a+", "bad queue name: + names a fan-out child, <queue>+<child>"),
+        (b".", "bad queue name: . and .. are no names"),
+        (b"..", "bad queue name: . and .. are no names"),
+        (b"..+b", "bad queue name: . and .. are no names"),
     ],
 )
 def test_anything_else_is_refused_with_the_reason(name: bytes, reason: str) -> None:

@@ -35,7 +35,7 @@ from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.options import Options
 
 _AT_ONCE: Final = 400  # of one request: this many numbers fit into a line
-_NAME: Final = re.compile(r"[!-.0-~]{1,128}")  # printable, without blank and slash
+_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[!-.0-~]{1,128}")  # printable, without blank and slash
 _RATE: Final = re.compile("([1-9][0-9]{0,8})(?:/s)?")
 _DEATH: Final = re.compile(r"([0-9]+)_([a-z_]+)")
 _NONE: Final = "-"
