@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +20,7 @@ import kestrelpy
 from kestrelpy.errors import Refused
 from kestrelpy.http import admin, docs, items_and_leases, live, metrics, page, streams, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
+from kestrelpy.http.checks import Declared, checked, of_pydantic
 from kestrelpy.http.door import Admission, App, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
 from kestrelpy.http.models import described
@@ -49,7 +51,10 @@ class Shared(NamedTuple):
 
 def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str]) -> Door:
     """Return the door of this server, which does not listen yet."""
-    app = with_short_way(cast(App, make_app()), (*zaqar.BUSY, *items_and_leases.BUSY))
+    app = with_short_way(
+        cast(App, make_app()), (*zaqar.BUSY, *items_and_leases.BUSY),
+        lambda busy: declarations()[busy.method, busy.path].check,
+    )  # fmt: skip
     shared = Shared(admin.Jobs(), metrics.Scrapes(), admin.Readiness(), live.Live(host))
 
     async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,6 +94,9 @@ def make_app() -> FastAPI:
         app.router.routes += router.routes
     app.router.routes += [*admin.ROUTES, *live.router.routes]
     app.router.routes += [*docs.router.routes, *page.ROUTES]
+    for route in app.router.routes:
+        if isinstance(route, APIRoute):  # the others refuse whatever is asked
+            route.app = cast(Any, checked(Declared(route), route.app))
     return app
 
 
@@ -119,17 +127,24 @@ def all_routes() -> tuple[Route, ...]:
     return tuple(cast(list[Route], routes))
 
 
+@cache
+def declarations() -> dict[tuple[str, str], Declared]:
+    """Return what the routes declare, by method and path."""
+    return {
+        (method, route.path): Declared(route)
+        for route in all_routes() if isinstance(route, APIRoute) for method in route.methods or ()
+    }  # fmt: skip
+
+
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused | HttpError)
     return refused(error)
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(each) for each in first["loc"][1:]) or str(first["loc"][0])
-    where = where.encode("utf-8", "backslashreplace").decode()  # the client named it
-    return Response(error_body(400, f"{where}: {first['msg']}"), 400, None, JSON)
+    text = of_pydantic(error.errors()[0], Declared(request.scope["route"]).model)
+    return Response(error_body(400, text), 400, None, JSON)
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:

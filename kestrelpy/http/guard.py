@@ -90,7 +90,7 @@ class Guard:
                 _header(scope, b"x-project-id"), call.holder.name,
             )  # fmt: skip
             body = await self._body(scope, receive)
-            scope["call"] = call
+            scope["call"], scope["body"] = call, body
 
             async def replay() -> MutableMapping[str, Any]:
                 return {"type": "http.request", "body": body, "more_body": False}

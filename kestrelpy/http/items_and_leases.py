@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from math import ceil
-from typing import Any, Final
+from re import compile as pattern
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Query
@@ -22,6 +23,7 @@ from starlette.responses import Response
 
 from journal.format import text_of
 from kestrelpy.core import ABORTED, DEFERRED, DUPLICATE, REUSED, Delay, Lease
+from kestrelpy.durations import shown
 from kestrelpy.errors import InvalidToken
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Call, Gone
@@ -39,7 +41,7 @@ from kestrelpy.http.models import (
     told,
 )
 from kestrelpy.http.short_way import BusyRoute
-from kestrelpy.http.values import duration_ms, queue_name, whole
+from kestrelpy.http.values import above_0_ms, duration_ms, id_of, queue_name, whole
 from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms, why_reused
 
 COUNT_MAX: Final = 100
@@ -48,6 +50,7 @@ _FLAGS_MAX: Final = (1 << 32) - 1
 _TOKEN_MAX: Final = (1 << 53) - 1
 _REASON_BYTES_MAX: Final = 1024
 _DATE_MS_BELOW: Final = 1 << 53
+_SECONDS: Final = pattern(r"[0-9]{1,13}(?:\.[0-9]{1,9})?")
 _LEASE: Final = "30s"
 _RAW: Final = "application/octet-stream"
 _ONE_RAW: Final[dict[str, Any]] = {
@@ -58,6 +61,10 @@ _ONE_RAW: Final[dict[str, Any]] = {
         for name in ("Lease-Token", "Item-Id", "Item-Attempts", "Item-Flags")
     },
 }
+
+_Abort = Annotated[
+    Literal["", "true", "1"] | None, Query(description="Give the item back instead: it counts.")
+]
 
 router: Final = APIRouter(tags=["queues"], responses=refusals(413))
 _QUEUE: Final = "/queues/{queue}"
@@ -75,7 +82,11 @@ _QUEUE: Final = "/queues/{queue}"
 async def post_item(
     request: Request,
     queue: str,
-    key: str = Query("", description="Values of its key, with commas between them."),
+    key: str = Query(
+        "",
+        description="Values of its key, with commas between them.",
+        json_schema_extra={"x-bytes": True},
+    ),
     id_: str = Query("", alias="id", description="Its id: stored once within the queue's window."),
     delay: str = Query("", description="Available after this time, for instance 5s."),
     at: str = Query("", description="Available at this time, in unix seconds."),
@@ -88,11 +99,10 @@ async def post_item(
     name = queue_name(queue)
     now_ms = call.now_ms()
     unix_ms = now_ms + call.broker.clock.offset_ms
-    once = id_ or request.headers.get("idempotency-key", "")
     terms = Terms(
         flags=whole("flags", flags, 0, _FLAGS_MAX),
-        expires_ms=unix_ms + duration_ms("expires", expires) if expires else 0,
-        key=_key_values(request), delay=_delay(delay, at), id=once.encode(),
+        expires_ms=unix_ms + above_0_ms("expires", expires) if expires else 0,
+        key=_key_values(request), delay=_delay(delay, at), id=id_of(request, id_),
     )  # fmt: skip
     body = await request.body()
     storing = Storing(call.broker, call.host)
@@ -132,11 +142,10 @@ async def post_leases(
     body of one item, its token in `Lease-Token`, or 204."""
     call: Call = request.scope["call"]
     name = queue_name(queue)
-    lease_ms = duration_ms("lease", lease)
-    if not lease_ms:
-        raise HttpError(400, "lease: a duration above 0 is allowed")
+    lease_ms, most = above_0_ms("lease", lease), whole("count", count, 1, COUNT_MAX)
     is_raw = _RAW in request.headers.get("accept", "")
-    most = 1 if is_raw else whole("count", count, 1, COUNT_MAX)
+    if is_raw and most > 1:
+        raise HttpError(400, f"count is {most}: with Accept: {_RAW} the answer is one item")
     taker = LeaseTaker(call, name, lease_ms)
     taken = await taker.take(most, duration_ms("wait", wait, WAIT_MS_MAX))
     if taken is None:
@@ -155,20 +164,20 @@ async def patch_lease(
     request: Request,
     queue: str,
     token: str,
-    lease: str = Query(_LEASE, description="The lease lasts for this time from now."),
+    lease: str = Query("", description=f"The lease lasts for this time from now: {_LEASE}."),
     delay: str = Query("", description="End the lease; the item is available after this time."),
 ) -> Response:
     """Renew the lease; with `delay` give the item back for later, without counting an attempt."""
     call: Call = request.scope["call"]
-    name, lease_ms = queue_name(queue), duration_ms("lease", lease)
+    if lease and delay:
+        raise HttpError(400, "lease and delay contradict each other: delay ends the lease")
+    name, lease_ms = queue_name(queue), above_0_ms("lease", lease or _LEASE)
     later = Delay(duration_ms("delay", delay)) if delay else None
     ends = LeaseEnd(call.broker)
     now_ms = call.now_ms()
     found, held = _named(ends, name, token, now_ms)
     if later is not None:
         await call.until(ends.give_back(found, held, now_ms, DEFERRED, later))
-    elif not lease_ms:
-        raise HttpError(400, "lease: a duration above 0 is allowed")
     else:
         await call.until(ends.renew(found, held, lease_ms, now_ms))
     return nothing()
@@ -180,7 +189,7 @@ async def delete_lease(
     request: Request,
     queue: str,
     token: str,
-    abort: str | None = Query(None, description="Give the item back instead: it counts."),
+    abort: _Abort = None,
     bury: str | None = Query(None, description="Make it a dead letter instead, for this reason."),
 ) -> Response:
     """Confirm the item; with `abort` give it back, with `bury=<why>` make it a dead letter."""
@@ -212,7 +221,7 @@ BUSY: Final = (
         "count": ("count", "1"), "wait": ("wait", "0"), "lease": ("lease", _LEASE),
     }),
     BusyRoute("PATCH", f"{_QUEUE}/leases/{{token}}", patch_lease, {
-        "lease": ("lease", _LEASE), "delay": ("delay", ""),
+        "lease": ("lease", ""), "delay": ("delay", ""),
     }),
     BusyRoute("DELETE", f"{_QUEUE}/leases/{{token}}", delete_lease, {
         "abort": ("abort", None), "bury": ("bury", None),
@@ -255,12 +264,11 @@ def _delay(delay: str, at: str) -> Delay | None:
         return Delay(duration_ms("delay", delay))
     if not at:
         return None
-    try:
-        due_ms = ceil(float(at) * 1000)
-    except (ValueError, OverflowError):
-        due_ms = -1
-    if not 0 <= due_ms < _DATE_MS_BELOW:
-        raise HttpError(400, "at: unix seconds are allowed, for instance 1789000000.5")
+    due_ms = ceil(float(at) * 1000) if _SECONDS.fullmatch(at) else _DATE_MS_BELOW
+    if due_ms >= _DATE_MS_BELOW:
+        raise HttpError(
+            400, f"at is {shown(at)}: unix seconds are allowed, for instance 1789000000.5"
+        )
     return Delay(due_ms, True)
 
 

@@ -59,7 +59,7 @@ def errors(*statuses: int) -> Responses:
 
 
 # What stands before the routes answers so, whatever the route.
-_ALWAYS: Final = errors(400, 401, 403, 408, 414, 417, 421, 431, 503)
+_ALWAYS: Final = errors(400, 401, 403, 408, 414, 415, 417, 421, 431, 503)
 
 
 def refusals(*statuses: int) -> Responses:
@@ -100,6 +100,9 @@ def described(openapi: dict[str, Any]) -> dict[str, Any]:
         for method, operation in methods.items():
             if "ValidationError" in str(operation["responses"].get("422", "")):
                 operation["responses"].pop("422")
+            for each in operation.get("parameters", ()):
+                if each["in"] == "query":
+                    _refuse_empty(each["schema"])
             if method == "head":
                 for said in operation["responses"].values():
                     said.pop("content", None)
@@ -110,9 +113,18 @@ def described(openapi: dict[str, Any]) -> dict[str, Any]:
     return openapi
 
 
+def _refuse_empty(schema: dict[str, Any]) -> None:
+    """Say of a text that it is not empty, unless its route declares that it may be."""
+    for each in (schema, *schema.get("anyOf", ())):
+        if each.get("type") == "string" and "enum" not in each:
+            each.setdefault("minLength", 1)
+            if each.get("minLength") and each.get("default") == "":
+                del each["default"]  # it stands for nothing
+
+
 BYTES: Final = {"type": "string", "format": "binary"}
 IDEMPOTENCY_KEY: Final = parameter(
-    "Idempotency-Key", {"type": "string"}, "The same as `id`, which goes first.", "header"
+    "Idempotency-Key", {"type": "string"}, "The same as `id`: say one of them.", "header"
 )
 
 

@@ -5,7 +5,8 @@
 FastAPI's layers, matching and parameters cost more than the work of a busy route. So a request for
 one of these is handed to its handler at once.
 
-One rule: the short way calls the handler that FastAPI would call, with the same arguments.
+One rule: the short way calls the handler that FastAPI would call, with the same arguments, after
+the same check of what the request says.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kestrelpy.errors import Refused
 from kestrelpy.http.answers import HttpError, refused
 from kestrelpy.http.door import App, Receive, Scope, Send
 
+Check = Callable[[Scope], None]
 Handler = Callable[..., Awaitable[Response]]
 _NAME: Final = re.compile(r"\{(\w+)\}")
 
@@ -35,29 +37,39 @@ class BusyRoute(NamedTuple):
     query: dict[str, tuple[str, str | None]]
 
 
-def with_short_way(app: App, routes: Iterable[BusyRoute]) -> App:
-    """Return the application, with the short way to these routes before it."""
+class _Way(NamedTuple):
+    pattern: re.Pattern[str]
+    route: BusyRoute
+    check: Check
+
+
+def with_short_way(
+    app: App, routes: Iterable[BusyRoute], check_of: Callable[[BusyRoute], Check]
+) -> App:
+    """Return the application, with the short way to these routes before it. `check_of` returns the
+    check of what a request to a route says; it raises HttpError."""
     ways = [
-        (route.method, re.compile(_NAME.sub(r"(?P<\1>[^/]+)", route.path)), route)
+        _Way(re.compile(_NAME.sub(r"(?P<\1>[^/]+)", route.path)), route, check_of(route))
         for route in routes
     ]
 
-    def found(method: str, path: str) -> tuple[BusyRoute, dict[str, str]] | None:
-        for wanted, pattern, route in ways:
-            if method == wanted and (match := pattern.fullmatch(path)) is not None:
-                return route, match.groupdict()
+    def found(method: str, path: str) -> tuple[_Way, dict[str, str]] | None:
+        for way in ways:
+            if method == way.route.method and (match := way.pattern.fullmatch(path)) is not None:
+                return way, match.groupdict()
         return None
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         busy = found(scope["method"], scope["path"])
         if busy is None:
             return await app(scope, receive, send)
-        route, parameters = busy
+        (_, route, check), parameters = busy
         scope["path_params"] = parameters
         request = Request(scope, cast(Any, receive))
-        said = request.query_params if route.query and scope["query_string"] else {}
-        values = {own: said.get(name, default) for name, (own, default) in route.query.items()}
         try:
+            check(scope)
+            said = request.query_params if route.query and scope["query_string"] else {}
+            values = {own: said.get(name, default) for name, (own, default) in route.query.items()}
             response = await route.handler(request, **parameters, **values)
         except (Refused, HttpError) as error:
             response = refused(error)

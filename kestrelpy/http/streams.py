@@ -54,7 +54,7 @@ from kestrelpy.http.models import (
     refusals,
     told,
 )
-from kestrelpy.http.values import duration_ms, queue_name, whole
+from kestrelpy.http.values import duration_ms, id_of, queue_name, whole
 from kestrelpy.operations import (
     PAGE_BYTES_MAX,
     PAUSE,
@@ -147,8 +147,8 @@ async def post_event(
     call: Call = request.scope["call"]
     stream = stream_of(name)
     expects = _expected(request)
-    once = id_ or request.headers.get("idempotency-key", "")
-    terms = Terms(key=stream.key, id=once.encode(), expects=expects, id_of_key=bool(once))
+    once = id_of(request, id_)
+    terms = Terms(key=stream.key, id=once, expects=expects, id_of_key=bool(once))
     body = await request.body()
     store = StreamStore(call.broker, call.host)
     limit = store.limit_of(stream.queue)

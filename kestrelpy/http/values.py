@@ -12,8 +12,10 @@ One rule: a bad value is refused with its name, the value and what is allowed.
 from __future__ import annotations
 
 import json
+from math import isfinite
+from re import DOTALL
 from re import compile as pattern
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 from starlette.requests import Request
 
@@ -22,9 +24,15 @@ from kestrelpy.errors import ClientError
 from kestrelpy.http.answers import HttpError
 from kestrelpy.operations import check_name
 
+# A truth value of the query. FastAPI alone would take `yes`, `T` and `on`.
+Truth = Literal["", "true", "1", "false", "0"]
 _DIGITS_MAX: Final = 16
 _INT64_DIGITS: Final = 19
 _MEMBERS_MAX: Final = 100
+_SURROGATE: Final = pattern(rb"\\u[dD][89a-fA-F]")
+_ESCAPE: Final = pattern(rb"\\(?:u([0-9a-fA-F]{4})|.)", DOTALL)
+_FIRST_HALVES: Final = frozenset((b"d8", b"d9", b"da", b"db"))
+_SECOND_HALVES: Final = frozenset((b"dc", b"dd", b"de", b"df"))
 _BLANKS: Final = pattern(r"[ \t\r\n]*")
 _decode: Final = json.JSONDecoder().raw_decode
 
@@ -54,6 +62,29 @@ def duration_ms(name: str, text: str, most_ms: int | None = None) -> int:
     return value
 
 
+def above_0_ms(name: str, text: str, most_ms: int | None = None) -> int:
+    """Return the milliseconds of a duration that must not be 0."""
+    value = duration_ms(name, text, most_ms)
+    if not value:
+        raise HttpError(400, f"{name} is {shown(text)}: a duration above 0 is allowed")
+    return value
+
+
+def is_true(text: str) -> bool:
+    """Return a `Truth`: `?dry_run` says the same as `?dry_run=true`."""
+    return text in ("", "true", "1")
+
+
+def id_of(request: Request, said: str) -> bytes:
+    """Return the id of what is stored: the parameter `id`, or the header Idempotency-Key."""
+    key: str | None = request.headers.get("idempotency-key")
+    if key is None:
+        return said.encode()
+    if said:
+        raise HttpError(400, "id and the header Idempotency-Key are both there: say one of them")
+    return key.encode("latin-1")
+
+
 def whole(name: str, text: str, least: int, most: int) -> int:
     """Return a whole number within limits."""
     if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:
@@ -69,6 +100,7 @@ def whole(name: str, text: str, least: int, most: int) -> int:
 
 def parsed(body: bytes) -> Any:
     """Return what the body says; raise HttpError."""
+    refuse_half_characters(body)
     try:
         return _strict(body.decode("utf-8"))
     except UnicodeDecodeError:
@@ -79,14 +111,34 @@ def parsed(body: bytes) -> Any:
         raise HttpError(400, f"the body is not JSON: {error}") from None
 
 
-async def refuse_unclear(request: Request) -> None:
+def refuse_unclear(body: bytes) -> None:
     """Raise HttpError unless the body of a request is JSON that can be read in one way, soon."""
-    body = await request.body()
-    found = parsed(body) if body else None
+    found = parsed(body)
     if isinstance(found, dict):
         for each in (found, *found.values()):
             if isinstance(each, dict) and len(each) > _MEMBERS_MAX:  # each would be an error
                 raise HttpError(400, f"an object has {len(each)} members (limit {_MEMBERS_MAX})")
+
+
+def refuse_half_characters(body: bytes) -> None:
+    """Raise HttpError if an escape of the body is half of a surrogate pair: no text has that."""
+    if _SURROGATE.search(body) is None:
+        return
+    first, end = b"", -1  # a first half that waits for the second
+    lone = b""
+    for each in _ESCAPE.finditer(body):
+        half = (each[1] or b"").lower()
+        is_second = half[:2] in _SECOND_HALVES
+        if first and is_second and each.start() == end:
+            first = b""
+            continue
+        lone = first or (half if is_second else b"")
+        if lone:
+            break
+        if half[:2] in _FIRST_HALVES:
+            first, end = half, each.end()
+    if lone := lone or first:
+        raise HttpError(400, f"the body has half a character: \\u{lone.decode()} has no other half")
 
 
 def members(text: str) -> list[str]:
@@ -132,10 +184,16 @@ def _whole(text: str) -> int:
     raise HttpError(400, f"{shown(text)} does not fit into 64 bits")
 
 
+def _float(text: str) -> float:
+    if isfinite(number := float(text)):
+        return number
+    raise HttpError(400, f"{shown(text)} is too large for a number")
+
+
 def _constant(text: str) -> NoReturn:
     raise HttpError(400, f"the body is not JSON: it has {text}")
 
 
 _strict: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_whole, parse_constant=_constant
+    object_pairs_hook=_object, parse_int=_whole, parse_float=_float, parse_constant=_constant
 ).decode

@@ -47,15 +47,18 @@ def every_route() -> list[tuple[str, str]]:
     """Each method and path of the application, its parameters filled in."""
     found = list[tuple[str, str]]()
     for route in all_routes():
-        path = route.path
-        for name, value in (
-            ("{queue}", "jobs"), ("{token}", "17"), ("{name:path}", "jobs-1"), ("{name}", "jobs"),
-        ):
-            path = path.replace(name, value)
-        path = re.sub(r"\{[a-z:]+\}", "1", path)
-        found += [(method, path) for method in sorted(route.methods or ())]
+        found += [(method, filled(route.path)) for method in sorted(route.methods or ())]
     assert len(found) > 60
     return found
+
+
+def filled(path: str) -> str:
+    """A path of the application, its parameters filled in."""
+    for name, value in (
+        ("{queue}", "jobs"), ("{token}", "17"), ("{name:path}", "jobs-1"), ("{name}", "jobs"),
+    ):  # fmt: skip
+        path = path.replace(name, value)
+    return re.sub(r"\{[a-z:]+\}", "1", path)
 
 
 @contextlib.asynccontextmanager

@@ -131,7 +131,9 @@ async def inspect(call: Call, queue: AnyQueue, id_: int) -> tuple[ItemFacts, byt
 async def get_dead(
     request: Request,
     queue: str,
-    reason: Annotated[str | None, Query(max_length=1024, description="Exactly this.")] = None,
+    reason: Annotated[
+        str | None, Query(min_length=0, max_length=1024, description="Exactly this; empty: none.")
+    ] = None,
     limit: _Limit = 100,
     after: After = 0,
 ) -> Response:

@@ -22,7 +22,7 @@ from kestrelpy.core import ABORTED, DEFERRED, AnyQueue, Lease
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, find_queue, note
 from kestrelpy.http.answers import HttpError, answer
-from kestrelpy.http.values import duration_ms
+from kestrelpy.http.values import above_0_ms
 from kestrelpy.operations import LeaseEnd
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: actions"], responses=ERRORS)
@@ -52,9 +52,7 @@ async def renew_lease(
     """Let the lease end so long from now; its holder is not told."""
     call = call_of(request)
     found = find_queue(call, queue)
-    lease_ms, now_ms = duration_ms("lease", lease, _LEASE_MS_MAX), call.now_ms()
-    if not lease_ms:
-        raise HttpError(400, "lease: a duration above 0 is allowed")
+    lease_ms, now_ms = above_0_ms("lease", lease, _LEASE_MS_MAX), call.now_ms()
     held = _lease(found, number, by, began_ms, now_ms)
     if held.deadline_ms is None:
         text = f"item {held.item.id} of {queue} is leased until its holder hangs up"

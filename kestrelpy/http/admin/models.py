@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, create_model
 
 from kestrelpy.operations import (
     ConnectionFacts,
@@ -311,8 +311,9 @@ class FoundThings(BaseModel):
     is_whole: bool
 
 
-Number = Annotated[int, Field(ge=1, le=_NUMBER_MAX)]
-UnixMs = Annotated[int, Field(ge=0, le=_NUMBER_MAX)]
+# Strict: a number that is text, `1.0` or `true` is a mistake.
+Number = Annotated[int, Field(strict=True, ge=1, le=_NUMBER_MAX)]
+UnixMs = Annotated[int, Field(strict=True, ge=0, le=_NUMBER_MAX)]
 
 
 class Which(BaseModel):
@@ -322,7 +323,7 @@ class Which(BaseModel):
     reason: Annotated[str, Field(max_length=1024)] | None = None
     died_from_ms: UnixMs = 0
     died_before_ms: UnixMs | None = None
-    attempts_least: Annotated[int, Field(ge=0, le=_NUMBER_MAX)] = 0
+    attempts_least: Annotated[int, Field(strict=True, ge=0, le=_NUMBER_MAX)] = 0
 
 
 class Selection(BaseModel):
@@ -331,9 +332,9 @@ class Selection(BaseModel):
     model_config = ConfigDict(extra="forbid")
     ids: Annotated[list[Number], Field(min_length=1, max_length=IDS_MAX)] | None = None
     filter: Which | None = None
-    all: bool = False
-    rate: Annotated[int, Field(ge=1, le=RATE_MAX)] | None = None
-    dry_run: bool = False
+    all: StrictBool = False
+    rate: Annotated[int, Field(strict=True, ge=1, le=RATE_MAX)] | None = None
+    dry_run: StrictBool = False
 
 
 class Redrive(Selection):

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,7 +25,7 @@ from kestrelpy.http.admin.common import ERRORS, call_of, find_queue
 from kestrelpy.http.admin.health import pause
 from kestrelpy.http.admin.jobs import Job, Steps, jobs_of
 from kestrelpy.http.answers import HttpError, answer
-from kestrelpy.http.values import queue_name, refuse_unclear
+from kestrelpy.http.values import queue_name
 from kestrelpy.operations import (
     DeathFilter,
     Deaths,
@@ -39,7 +39,7 @@ from kestrelpy.operations import (
 )
 
 router: Final = APIRouter(
-    prefix="/admin", tags=["admin: actions"], dependencies=[Depends(refuse_unclear)],
+    prefix="/admin", tags=["admin: actions"],
     responses={**ERRORS, 202: {"model": models.Job, "description": "It goes on as a job."}},
 )  # fmt: skip
 BATCH: Final = 500

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,7 +29,6 @@ from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import errors
-from kestrelpy.http.values import refuse_unclear
 from kestrelpy.operations import ConnectionFacts, Rests, SegmentTotals, survey_segments
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
@@ -96,8 +95,7 @@ async def get_mode(request: Request) -> Response:
     return answer({"mode": call_of(request).host.mode})
 
 
-@router.patch("/mode", summary="Change the mode", response_model=models.Mode,
-              dependencies=[Depends(refuse_unclear)])  # fmt: skip
+@router.patch("/mode", summary="Change the mode", response_model=models.Mode)  # fmt: skip
 async def patch_mode(request: Request, mode: models.Mode) -> Response:
     """Set the mode; it lasts until the next change or the end of the process."""
     call = call_of(request)

@@ -17,9 +17,10 @@ from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.http.answers import Parts, answer
+from kestrelpy.http.answers import HttpError, Parts, answer
 from kestrelpy.http.call import Call
-from kestrelpy.http.live.views import ROWS_MAX, Kind, Sort, Span, State, View
+from kestrelpy.http.checks import allowed
+from kestrelpy.http.live.views import ROWS_MAX, TAKES, Kind, Sort, Span, State, View
 from kestrelpy.http.live.watching import Live
 from kestrelpy.http.models import errors, refusals
 
@@ -33,7 +34,7 @@ _Number = Annotated[int, Query(ge=0, le=_NUMBER_MAX)]
 
 
 class _Asked(BaseModel):
-    """The parameters of a view; those that a view does not know are ignored."""
+    """The parameters of all views; each takes some of them."""
 
     model_config = ConfigDict(extra="forbid")
     view: Kind
@@ -45,7 +46,7 @@ class _Asked(BaseModel):
     offset: Annotated[int, Query(ge=0, le=_OFFSET_MAX)] = 0
     limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = ROWS_MAX
     state: State | None = None
-    key: Annotated[str | None, Query(max_length=1024)] = None
+    key: Annotated[str | None, Query(min_length=0, max_length=1024)] = None
     after: _Number = 0
     died_from_ms: _Number = 0
     died_before_ms: _Number | None = None
@@ -71,8 +72,21 @@ async def get_view(request: Request, asked: Annotated[_Asked, Query()]) -> Respo
     """Answer with the whole view as it is now."""
     call: Call = request.scope["call"]
     live = _live_of(request)
-    rendered = await live.render(View(**asked.model_dump()), call)
+    rendered = await live.render(_view(asked), call)
     return answer(live.whole(rendered))
+
+
+def _view(asked: _Asked) -> View:
+    """Return the view that is asked for; raise HttpError for a parameter that it does not take."""
+    takes = TAKES[asked.view]
+    for name in sorted(asked.model_fields_set - {"view", *takes}):
+        what = allowed(takes) if takes else "it takes none"
+        raise HttpError(400, f"the view {asked.view} does not take {name}: {what}")
+    if asked.key == "" and asked.view != "dead":  # a dead letter may have no reason
+        raise HttpError(400, "key has no value in the URL: leave it out, or say one")
+    if asked.view == "keys" and asked.state not in (None, "done"):
+        raise HttpError(400, f"state is {asked.state}: of keys, done is allowed, for all of them")
+    return View(**asked.model_dump())
 
 
 @router.get(
@@ -85,6 +99,7 @@ async def get_events(request: Request, asked: Annotated[_Asked, Query()]) -> Res
     """Send the view whole, then what changes, at most once a second."""
     call: Call = request.scope["call"]
     live = _live_of(request)
+    view = _view(asked)
     live.refuse_more()
-    return Parts(live.events(View(**asked.model_dump()), call), STREAM)
+    return Parts(live.events(view, call), STREAM)
 

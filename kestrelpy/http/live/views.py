@@ -56,7 +56,7 @@ Members = dict[str, Any]
 
 
 class View(NamedTuple):
-    """Which view; what it does not need is ignored."""
+    """Which view; `TAKES` has what it needs."""
 
     view: Kind
     range: Span = "1h"
@@ -239,6 +239,21 @@ async def _journal(view: View, call: Call, sources: Sources) -> Rendered:
     }, ring)  # fmt: skip
 
 
+# The parameters that each view takes; others are refused.
+TAKES: Final[dict[str, tuple[str, ...]]] = {
+    "overview": ("range",),
+    "queues": ("search", "sort", "order", "offset", "limit"),
+    "queue": ("queue",),
+    "items": ("queue", "state", "key", "after", "limit"),
+    "leases": ("queue", "after", "limit"),
+    "keys": ("queue", "state", "after", "limit"),
+    "dead": (
+        "queue", "key", "died_from_ms", "died_before_ms", "attempts_least", "after", "limit",
+    ),
+    "connections": ("after", "limit"),
+    "schedules": (),
+    "journal": ("range",),
+}  # fmt: skip
 _Render = Callable[[View, Call, Sources], Awaitable[Rendered]]
 _RENDER: Final[dict[str, _Render]] = {
     "overview": _overview, "queues": _queues, "queue": _queue, "items": _items,

@@ -19,7 +19,8 @@ from starlette.requests import Request
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call
-from kestrelpy.http.values import parsed
+from kestrelpy.http.checks import of_msgspec
+from kestrelpy.http.values import parsed, refuse_half_characters
 from kestrelpy.http.zaqar.projects import NAME, PROJECT_BYTES_MAX, prefix_of
 
 LIMIT: Final = 10
@@ -150,9 +151,11 @@ def decoded(body: bytes, kind: type[Any] | Any, *, may_repeat: bool = False) -> 
             parsed(body)
         if _MANY_DIGITS.search(body):
             _check_numbers(msgspec.json.decode(body))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise HttpError(400, f"the body is not as it should be: {why}") from None
+    except RecursionError:
+        raise HttpError(400, "the body is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        refuse_half_characters(body)  # msgspec does not name them
+        raise HttpError(400, of_msgspec(str(error), kind)) from None
     return value
 
 

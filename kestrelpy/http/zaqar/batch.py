@@ -21,7 +21,7 @@ _CHECKED_PER_SLICE: Final = 2000
 _ESCAPED_LETTERS: Final = (b"\\u006", b"\\u007")
 
 
-class Posted(msgspec.Struct):
+class Posted(msgspec.Struct, forbid_unknown_fields=True):
     """One message as it is posted."""
 
     body: msgspec.Raw = msgspec.Raw()
@@ -29,7 +29,7 @@ class Posted(msgspec.Struct):
     delay: int | None = None
 
 
-class Batch(msgspec.Struct):
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a post."""
 
     messages: list[Posted]

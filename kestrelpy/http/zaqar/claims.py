@@ -37,7 +37,7 @@ router: Final = APIRouter(tags=["messaging"], responses=models.ERRORS)
 _CLAIMS: Final = "/v2/queues/{queue}/claims"
 
 
-class Times(msgspec.Struct):
+class Times(msgspec.Struct, forbid_unknown_fields=True):
     """How long a claim lasts, and its messages after it; null is the default."""
 
     ttl: int | None = None

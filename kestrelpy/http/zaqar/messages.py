@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from journal.store import Put
 from kestrelpy.core import AnyQueue, Delay, Lease, Want
+from kestrelpy.durations import shown
 from kestrelpy.errors import ServerError
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
@@ -147,6 +148,9 @@ async def listing(request: Request, queue: str) -> Response:
     name = ask.name
     ids = ask.many("ids")
     if ids is not None:
+        for each in ask.query:
+            if each != "ids":
+                raise HttpError(400, f"ids and {each} contradict each other: ids name the messages")
         return await _by_ids(ask, name, ids)
     limit, wait_ms, begin = ask.limit(), ask.wait_ms(), ask.query.get("marker")
     is_echo, sight = ask.flag("echo"), Sight(ask.flag("include_claimed"),
@@ -158,8 +162,6 @@ async def listing(request: Request, queue: str) -> Response:
     while True:
         found = LeaseEnd(call.broker).queue(name)
         at = _begin(found, begin)
-        if at is None:
-            return answer({"messages": [], "links": []})
         if found is not None:
             unix_ms = call.now_ms() + call.broker.clock.offset_ms
             observing = Observing(found, reader, sight, unix_ms)
@@ -175,27 +177,32 @@ async def listing(request: Request, queue: str) -> Response:
             due_ms = 0  # the time is over: the last look
 
 
-def _begin(queue: AnyQueue | None, text: str | None) -> Marker | None:
-    """Return where a listing begins; None: nowhere, the marker is rubbish."""
+def _begin(queue: AnyQueue | None, text: str | None) -> Marker:
+    """Return where a listing begins; raise HttpError if no listing of this queue has that
+    marker."""
     generation = queue.generation if queue is not None else 0
     if text is None:
         return Marker(generation, 0)
     at = marker(text)
-    if at is None or queue is None:
+    if at is None:
+        raise HttpError(400, f"marker is {shown(text)}: take it from the link `next` of a listing")
+    if queue is None:
         return at
     if at.generation < generation:
         return Marker(generation, 0)
-    return at if at.generation == generation else None
+    if at.generation > generation:
+        raise HttpError(400, f"marker is {shown(text)}: it is of another queue")
+    return at
 
 
 def _page(ask: Ask, queue: AnyQueue, look: Look, at: Marker) -> Response:
     unix_ms = ask.call.now_ms() + ask.call.broker.clock.offset_ms
-    shown = [message(queue, ask.path, each, unix_ms) for each in look.seen]
+    listed = [message(queue, ask.path, each, unix_ms) for each in look.seen]
     links = []
-    if shown or look.is_cut:
+    if listed or look.is_cut:
         where = ask.next_href(f"{ask.path}/messages", str(at._replace(generation=queue.generation)))
         links = [{"rel": "next", "href": where}]
-    return answer({"messages": shown, "links": links})
+    return answer({"messages": listed, "links": links})
 
 
 async def _by_ids(ask: Ask, name: bytes, ids: list[str]) -> Response:
@@ -320,6 +327,8 @@ async def delete_many(request: Request, queue: str) -> Response:
     if (ids is None) == ("pop" not in ask.query):
         raise HttpError(400, "either ids or pop is needed")
     if ids is None:
+        if claims is not None:
+            raise HttpError(400, "pop and claim_ids contradict each other: pop takes what is free")
         return await _pop(ask, name, ask.limit("pop"))
     held = [claim_id(each) for each in claims or ()]
     if None in held:
@@ -358,13 +367,13 @@ async def _pop(ask: Ask, name: bytes, count: int) -> Response:
         raise
     now_ms = call.now_ms()
     unix_ms = now_ms + call.broker.clock.offset_ms
-    rests, shown = list[Rests](), list[dict[str, Any]]()
+    rests, popped = list[Rests](), list[dict[str, Any]]()
     for lease, body in zip(taken.leases, taken.bodies, strict=True):
         if lease not in lease.holder.leases:
             continue  # it ended meanwhile: the queue was deleted
         item = lease.item
         seen = Seen(item.id, item.stored_ms, item.expires_ms, body, lease.attempts + 1)
-        shown.append(message(taken.queue, ask.path, seen, unix_ms))
+        popped.append(message(taken.queue, ask.path, seen, unix_ms))
         rests.append(LeaseEnd.confirm(taken.queue, lease, now_ms))
     await call.until(*rests)
-    return answer({"messages": shown})
+    return answer({"messages": popped})

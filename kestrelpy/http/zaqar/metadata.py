@@ -20,6 +20,7 @@ import msgspec
 
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError
+from kestrelpy.http.checks import meant
 from kestrelpy.http.zaqar.ask import POST_BYTES_MAX, decoded
 from kestrelpy.http.zaqar.projects import NAME
 
@@ -45,6 +46,7 @@ _WHOLE: Final = {
     _CLAIMS: (1, _CLAIMS_MAX), _DEAD_TTL: (TTL_MIN, TTL_MAX),
 }  # fmt: skip
 _OURS: Final = frozenset({"_settings", "_key"})
+_RESERVED: Final = (*DEFAULTS, *sorted(_OURS), "_flavor")
 _TO_QUEUES: Final = frozenset({"dead_letter_to", "expire_to"})
 _BARE: Final = pattern(r"[A-Za-z0-9_]{1,64}")
 _KEY_PARTS: Final = MappingProxyType({
@@ -57,7 +59,7 @@ _BAD_TILDE: Final = pattern(r"~(?![01])")
 Metadata = dict[str, Any]
 
 
-class Operation(msgspec.Struct):
+class Operation(msgspec.Struct, forbid_unknown_fields=True):
     """One operation of a PATCH."""
 
     op: str
@@ -91,11 +93,17 @@ def stored_form(meta: Metadata) -> bytes:
     return data
 
 
-def checked(meta: Metadata) -> Metadata:
-    """Return metadata without reserved keys that are null; raise HttpError for a bad value."""
+def checked(meta: Metadata, before: Metadata | None = None) -> Metadata:
+    """Return metadata without reserved keys that are null; raise HttpError for a bad value, and for
+    a reserved key that is unknown and that the metadata `before` do not have."""
     for key, value in meta.items():
         if not key:
             raise HttpError(400, "a key of the metadata is empty")
+        if key.startswith("_") and key not in _RESERVED and key not in (before or ()):
+            raise HttpError(
+                400, f"{shown(key)} is no reserved key: those that begin with _ are "
+                f"{', '.join(_RESERVED)}{meant(key, _RESERVED)}"
+            )  # fmt: skip
         if value is None and (key in DEFAULTS or key in _OURS):
             continue
         if key in _WHOLE:
@@ -186,7 +194,7 @@ def patched(meta: Metadata, body: bytes) -> Metadata:
     after = dict(meta)
     for each in operations:
         _apply(after, each)
-    return checked(after)
+    return checked(after, meta)
 
 
 def _apply(meta: Metadata, operation: Operation) -> None:

@@ -64,19 +64,26 @@ WAIT: Final = parameter(
     "wait", {"type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MAX, "default": 0},
     "Seconds to wait for the first.",
 )  # fmt: skip
+METADATA_FILTER: Final = parameter(
+    "metadata", {"type": "object", "additionalProperties": _TEXT},
+    "Any other name: the queues whose metadata have this value.",
+)  # fmt: skip
 _SECONDS: Final = {"type": ["integer", "null"]}
 BATCH: Final = {
-    "type": "object", "required": ["messages"],
+    "type": "object", "required": ["messages"], "additionalProperties": False,
     "properties": {"messages": {"type": "array", "minItems": 1, "items": {
-        "type": "object", "required": ["body"],
+        "type": "object", "required": ["body"], "additionalProperties": False,
         "properties": {"body": {}, "ttl": _SECONDS, "delay": _SECONDS},
     }}},
 }  # fmt: skip
-TIMES: Final = {"type": "object", "properties": {"ttl": _SECONDS, "grace": _SECONDS}}
+TIMES: Final = {
+    "type": "object", "additionalProperties": False,
+    "properties": {"ttl": _SECONDS, "grace": _SECONDS},
+}  # fmt: skip
 METADATA: Final = _OBJECT
 PATCH: Final = {
     "type": "array", "items": {
-        "type": "object", "required": ["op", "path"],
+        "type": "object", "required": ["op", "path"], "additionalProperties": False,
         "properties": {
             "op": {"enum": ["add", "replace", "remove"]},
             "path": {"type": "string", "pattern": "^/metadata/."}, "value": {},
@@ -84,7 +91,7 @@ PATCH: Final = {
     },
 }  # fmt: skip
 PURGE: Final = {
-    "type": "object",
+    "type": "object", "additionalProperties": False,
     "properties": {"resource_types": {
         "type": ["array", "null"], "items": {"enum": ["messages", "subscriptions"]},
     }},

@@ -53,7 +53,7 @@ _PATTERN: Final = pattern(r"\^?([A-Za-z0-9_.*\-]{0,80})\$?")
 _RESOURCES: Final = frozenset({"messages", "subscriptions"})
 
 
-class Purge(msgspec.Struct):
+class Purge(msgspec.Struct, forbid_unknown_fields=True):
     """What is to be purged; absent: all."""
 
     resource_types: list[str] | None = None
@@ -68,7 +68,7 @@ class Purge(msgspec.Struct):
         models.count(), models.text("marker", "After this name."),
         models.text("name", "The beginning of a name; `.*` stands for anything."),
         models.flag("detailed", "With metadata."),
-        models.flag("with_count", "With how many match."),
+        models.flag("with_count", "With how many match."), models.METADATA_FILTER,
     ),
 )  # fmt: skip
 async def listing(request: Request) -> Response:

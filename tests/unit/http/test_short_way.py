@@ -16,7 +16,7 @@ from kestrelpy.errors import ServerError
 from kestrelpy.http import items_and_leases, zaqar
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.door import Receive, Scope, Send
-from kestrelpy.http.short_way import BusyRoute, with_short_way
+from kestrelpy.http.short_way import BusyRoute, Check, with_short_way
 from kestrelpy.http.zaqar import claims, messages
 
 BUSY = (*zaqar.BUSY, *items_and_leases.BUSY)
@@ -34,7 +34,14 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def ask(routes: tuple[BusyRoute, ...], method: str, path: str, query: bytes = b"") -> Any:
+def anything(scope: Scope) -> None:
+    """Find nothing wrong with a request."""
+
+
+def ask(
+    routes: tuple[BusyRoute, ...], method: str, path: str, query: bytes = b"",
+    check: Check = anything,
+) -> Any:  # fmt: skip
     """Return status and body of the answer; the application behind it answers with 299."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,7 +58,7 @@ def ask(routes: tuple[BusyRoute, ...], method: str, path: str, query: bytes = b"
     scope: Scope = {
         "type": "http", "method": method, "path": path, "headers": [], "query_string": query,
     }  # fmt: skip
-    asyncio.run(with_short_way(app, routes)(scope, receive, send))
+    asyncio.run(with_short_way(app, routes, lambda busy: check)(scope, receive, send))
     return said[0]["status"], said[1]["body"]
 
 
@@ -87,10 +94,20 @@ def test_the_short_way_calls_what_fastapi_would_call(busy: BusyRoute) -> None:
 def test_the_query_is_read() -> None:
     busy = items_and_leases.BUSY
     route, calls = noted(next(each for each in busy if each.path.endswith("/items")))
-    ask((route,), "POST", "/queues/jobs/items", b"id=a%20b&delay=5s&nosuch=1&id=c")
+    ask((route,), "POST", "/queues/jobs/items", b"id=a%20b&delay=5s")
     [said] = calls
-    assert (said["id_"], said["delay"], said["queue"]) == ("c", "5s", "jobs")
-    assert "nosuch" not in said
+    assert (said["id_"], said["delay"], said["queue"]) == ("a b", "5s", "jobs")
+
+
+def test_the_handler_is_not_called_if_the_check_refuses() -> None:
+    def refuse(scope: Scope) -> None:
+        assert scope["path_params"] == {"queue": "jobs"}
+        raise HttpError(400, "no")
+
+    route, calls = noted(items_and_leases.BUSY[0])
+    status, body = ask((route,), "POST", "/queues/jobs/items", b"nosuch=1", refuse)
+    assert (status, calls) == (400, [])
+    assert b'"description":"no"' in body
 
 
 @pytest.mark.parametrize(("method", "path"), OTHERS)

@@ -1,7 +1,7 @@
 // Queues: a hundred a page, sorted and searched by the server; all of it is in the address.
 
 import { sparkline } from "./charts.js";
-import { button, choice, el, exact, itemAt, note, nothing, queueAt, statusLine, tools } from "./dom.js";
+import { button, choice, el, exact, given, itemAt, note, nothing, queueAt, statusLine, tools } from "./dom.js";
 import { Asking } from "./live.js";
 import { numberColumn, Table } from "./tables.js";
 import { sign } from "./verdict.js";
@@ -48,7 +48,7 @@ export class Queues {
     const { search = "", sort = "trouble" } = parameters;
     this.offset = offsetOf(parameters);
     const known = SORTS.some(([value]) => value === sort) ? sort : "trouble";
-    this.query = { view: "queues", search: search.slice(0, 128), sort: known, order: known === "name" ? "up" : "down", offset: this.offset, limit: PAGE };
+    this.query = { view: "queues", ...given({ search: search.slice(0, 128) }, "search"), sort: known, order: known === "name" ? "up" : "down", offset: this.offset, limit: PAGE };
     this.title = "Queues";
     const box = el("input", { id: "search", type: "search", value: search, maxlength: 128, onchange: () => change({ search: box.value, offset: null }) });
     const by = choice(known, SORTS, (value) => change({ sort: value, offset: null }), { id: "sort" });

@@ -94,7 +94,7 @@ ROWS: list[Row] = [
     ("POST", "/jobs/messages", b" " * (2 << 20), 400),
     ("GET", "/jobs/messages", None, 200),
     ("GET", "/unknown/messages", None, 200),
-    ("GET", "/jobs/messages?marker=rubbish", None, 200),
+    ("GET", "/jobs/messages?marker=rubbish", None, 400),
     ("GET", "/jobs/messages?limit=0", None, 400),
     ("GET", "/jobs/messages?limit=21", None, 400),
     ("GET", "/jobs/messages?limit=-1", None, 400),

@@ -77,3 +77,12 @@ def test_a_patch_applies_its_operations_in_order_and_changes_nothing_it_was_give
     ]""")
     assert after == {"a": 1, "d": 3}
     assert before == {"a": 1, "b/c": 2, "_max_claim_count": 5}
+
+
+def test_a_reserved_key_that_nobody_knows_is_refused_unless_it_is_there_already() -> None:
+    with pytest.raises(HttpError, match="did you mean _max_claim_count"):
+        checked({"_max_claims_count": 3})
+    stored = {"_old": 1}
+    assert checked({**stored, "b": 1}, stored) == {"_old": 1, "b": 1}
+    with pytest.raises(HttpError, match="_new"):
+        checked({**stored, "_new": 1}, stored)
