@@ -32,16 +32,18 @@ from kestrelpy.http.models import (
     BYTES,
     IDEMPOTENCY_KEY,
     WHY,
+    DryRun,
     Duplicate,
     Leases,
     Stored,
+    WouldEnd,
     errors,
     header,
     refusals,
     told,
 )
 from kestrelpy.http.short_way import BusyRoute
-from kestrelpy.http.values import above_0_ms, duration_ms, id_of, queue_name, whole
+from kestrelpy.http.values import above_0_ms, duration_ms, id_of, is_true, queue_name, whole
 from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms, why_reused
 
 COUNT_MAX: Final = 100
@@ -183,14 +185,17 @@ async def patch_lease(
     return nothing()
 
 
-@router.delete(_QUEUE + "/leases/{token}", status_code=204, summary="Confirm an item",
-               responses=errors(404))  # fmt: skip
+@router.delete(
+    _QUEUE + "/leases/{token}", status_code=204, summary="Confirm an item",
+    responses={200: {"model": WouldEnd, "description": "Of a dry run."}, **errors(404)},
+)  # fmt: skip
 async def delete_lease(
     request: Request,
     queue: str,
     token: str,
     abort: _Abort = None,
     bury: str | None = Query(None, description="Make it a dead letter instead, for this reason."),
+    dry_run: DryRun = "false",
 ) -> Response:
     """Confirm the item; with `abort` give it back, with `bury=<why>` make it a dead letter."""
     call: Call = request.scope["call"]
@@ -202,6 +207,9 @@ async def delete_lease(
         raise HttpError(400, f"bury: the reason has {len(why)} bytes (limit {_REASON_BYTES_MAX})")
     now_ms = call.now_ms()
     found, held = _named(ends, name, token, now_ms)
+    if is_true(dry_run):
+        end = "dead" if bury is not None else "confirmed" if abort is None else "given back"
+        return answer({"item": held.item.id, "would_be": end, "is_dry_run": True})
     if bury is not None:
         rests = ends.bury(found, held, why, now_ms)
     elif abort is not None:
@@ -224,7 +232,7 @@ BUSY: Final = (
         "lease": ("lease", ""), "delay": ("delay", ""),
     }),
     BusyRoute("DELETE", f"{_QUEUE}/leases/{{token}}", delete_lease, {
-        "abort": ("abort", None), "bury": ("bury", None),
+        "abort": ("abort", None), "bury": ("bury", None), "dry_run": ("dry_run", "false"),
     }),
 )  # fmt: skip
 

@@ -8,9 +8,12 @@ One rule: a route declares every status that it answers with.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from fastapi import Query
 from pydantic import BaseModel
+
+from kestrelpy.http.values import Truth
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -122,6 +125,8 @@ def _refuse_empty(schema: dict[str, Any]) -> None:
                 del each["default"]  # it stands for nothing
 
 
+# Of what destroys something.
+DryRun = Annotated[Truth, Query(description="Change nothing: say what would be done.")]
 BYTES: Final = {"type": "string", "format": "binary"}
 IDEMPOTENCY_KEY: Final = parameter(
     "Idempotency-Key", {"type": "string"}, "The same as `id`: say one of them.", "header"
@@ -144,6 +149,14 @@ class Duplicate(BaseModel):
     duplicate: bool
     id: int | None = None
     version: int | None = None
+
+
+class WouldEnd(BaseModel):
+    """What the end of a lease would do to its item."""
+
+    item: int
+    would_be: Literal["confirmed", "given back", "dead"]
+    is_dry_run: bool
 
 
 class LeasedItem(BaseModel):

@@ -111,13 +111,15 @@ def parsed(body: bytes) -> Any:
         raise HttpError(400, f"the body is not JSON: {error}") from None
 
 
-def refuse_unclear(body: bytes) -> None:
-    """Raise HttpError unless the body of a request is JSON that can be read in one way, soon."""
+def refuse_unclear(body: bytes) -> Any:
+    """Return the body of a request; raise HttpError unless it is JSON that can be read in one way,
+    soon."""
     found = parsed(body)
     if isinstance(found, dict):
         for each in (found, *found.values()):
             if isinstance(each, dict) and len(each) > _MEMBERS_MAX:  # each would be an error
                 raise HttpError(400, f"an object has {len(each)} members (limit {_MEMBERS_MAX})")
+    return found
 
 
 def refuse_half_characters(body: bytes) -> None:

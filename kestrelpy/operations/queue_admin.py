@@ -144,17 +144,22 @@ class QueueAdmin:
             return None
         return Rests(queue.log, Admin(queue).pause(paused, now_ms))
 
-    def delete(self, name: bytes, now_ms: int) -> list[Rests] | None:
-        """Delete a queue or a child; None: there is none. The result rests on all of the list.
-
-        Raise Refused.
-        """
+    def to_delete(self, name: bytes) -> AnyQueue | None:
+        """Return the queue or child, if it may be deleted; None: there is none. Raise Refused."""
         if not self._site.allow_delete:
             raise ClientError("delete is not allowed on this server (allow_delete)")
         self.check_mode("deletes")
         queue = self._broker.queues.get(name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
+        return queue
+
+    def delete(self, name: bytes, now_ms: int) -> list[Rests] | None:
+        """Delete a queue or a child; None: there is none. The result rests on all of the list.
+
+        Raise Refused.
+        """
+        queue = self.to_delete(name)
         if queue is not None and queue.child is not None:
             return self._delete_child(queue.files, queue.child, now_ms)
         deleted = self._broker.delete(name, now_ms)

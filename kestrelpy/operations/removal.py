@@ -60,6 +60,27 @@ class Removal:
         log = self._queue.log
         return Rests(log, log.lsn_appended) if id_ > log.item_stored else None
 
+    def would_remove(self, id_: int) -> Generator[bytes, None, bool]:
+        """Return whether `purge` or `cancel` would remove this item now; nothing is changed."""
+        queue, where = self._queue, self._queue.reader.where(id_)
+        if where is Where.DEAD:
+            return True
+        expires_ms = 0
+        if where is Where.LOGGED:
+            put = yield from self._reader.find(queue, id_)
+            if put is None and self.is_logged(id_):
+                self._raise_unreadable(id_)
+            expires_ms = put[4] if put is not None else 0
+            where = queue.reader.where(id_)
+        if where is Where.LOST:
+            self._raise_unreadable(id_)
+        if where not in _WAITS or queue.deleted:
+            return False
+        if where is Where.IN_MEMORY and (item := queue.reader.item(id_)) is not None:
+            expires_ms = item.expires_ms
+        unix_ms = self._clock() + queue.clock.offset_ms
+        return not (expires_ms and Browse(queue).has_expired(id_, expires_ms, unix_ms))
+
     def read_and_cancel(self, id_: int) -> Generator[bytes, None, Rests | None]:
         """Read an item and remove it; None: it does not wait any more."""
         queue = self._queue

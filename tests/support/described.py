@@ -63,6 +63,15 @@ BODIES: dict[str, list[Any]] = {
     "PUT /v2/queues/{queue}": [{"team": "mail"}, {"_max_claim_count": 3}],
     "POST /v2/queues/{queue}/claims": [{"ttl": 60, "grace": 60}, {}],
 }  # fmt: skip
+# Parameters that go together: most of what is declared contradicts the rest.
+QUERIES: dict[str, list[dict[str, str]]] = {
+    "GET /views": [
+        {"view": "overview", "range": "5m"}, {"view": "queues", "sort": "dead", "limit": "1"},
+        {"view": "queue", "queue": "jobs"}, {"view": "items", "queue": "jobs", "state": "dead"},
+        {"view": "dead", "queue": "jobs", "key": ""}, {"view": "schedules"}, {"view": "journal"},
+    ],
+    "DELETE /v2/queues/{queue}/messages": [{"pop": "1"}, {"ids": "1-1"}],
+}  # fmt: skip
 
 
 @schemathesis.serializer(PATCH_TYPE)
@@ -167,6 +176,8 @@ def cases(draw: Callable[..., Any], label: str, operation: Any, named: dict[str,
             case.path_parameters[name] = draw(st.sampled_from(named[name]))
     if label in BODIES and draw(is_like_ours):
         case.body = draw(st.sampled_from(BODIES[label]))
+    if label in QUERIES and draw(is_like_ours):
+        case.query = dict(draw(st.sampled_from(QUERIES[label])))
     if "/v2/queues" in label and draw(is_like_ours):
         case.headers = {**(case.headers or {}), **HEADERS}
     for (where, name), (_, values) in INSTEAD.items():

@@ -12,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, call_of, find_queue, note
+from kestrelpy.http.admin.common import ERRORS, call_of, counted, find_queue, is_dry_run, note
 from kestrelpy.http.answers import HttpError, answer
-from kestrelpy.operations import QueueAdmin
+from kestrelpy.http.models import DryRun
+from kestrelpy.operations import QueueAdmin, Removal
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: actions"], responses=ERRORS)
 
@@ -42,16 +43,22 @@ async def _pause(request: Request, queue: str, *, paused: bool) -> Response:
 
 
 @router.post("/queues/{queue}/flush", summary="Remove what waits", response_model=models.Count)
-async def flush_queue(request: Request, queue: str) -> Response:
+async def flush_queue(
+    request: Request, queue: str, dry_run: DryRun = "false",
+    said: models.DryRunBody | None = None,
+) -> Response:  # fmt: skip
     """Remove everything ready and delayed; leased items and dead letters stay."""
     call = call_of(request)
     found = find_queue(call, queue)
     count = found.reader.ready.count + found.reader.delays.count
+    if is_dry_run(request, dry_run, said):
+        Removal.check(call.broker, call.host, found.name)
+        return counted(count, True)
     rests = QueueAdmin(call.broker, call.host).flush(found.name, call.now_ms())
     assert rests is not None, "it was found in this turn"
     await call.until(rests)
     note(call, "flush", found.name, count)
-    return answer({"count": count})
+    return counted(count, False)
 
 
 @router.post("/queues/{queue}/acknowledge", summary="Give up what cannot be read",
@@ -73,14 +80,17 @@ async def acknowledge_loss(
 
 
 @router.delete("/queues/{queue}", summary="Delete a queue", response_model=models.Count)
-async def delete_queue(request: Request, queue: str) -> Response:
+async def delete_queue(request: Request, queue: str, dry_run: DryRun = "false") -> Response:
     """Delete the queue and its items; its children keep theirs."""
     call = call_of(request)
     found = find_queue(call, queue)
-    count = len(found.reader.live)
-    rests = QueueAdmin(call.broker, call.host).delete(found.name, call.now_ms())
+    count, admin = len(found.reader.live), QueueAdmin(call.broker, call.host)
+    if is_dry_run(request, dry_run):
+        admin.to_delete(found.name)
+        return counted(count, True)
+    rests = admin.delete(found.name, call.now_ms())
     if rests is None:
         raise HttpError(404, f"there is no queue {queue}")
     await call.until(*rests)
     note(call, "delete", found.name, count)
-    return answer({"count": count})
+    return counted(count, False)

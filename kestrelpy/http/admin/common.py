@@ -10,14 +10,16 @@ from typing import Annotated, Final, cast
 from urllib.parse import quote, urlencode
 
 from fastapi import Query
+from pydantic import BaseModel
 from starlette.requests import Request
+from starlette.responses import Response
 
 from kestrelpy.access import with_user
 from kestrelpy.core import AnyQueue
-from kestrelpy.http.answers import HttpError
+from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.call import Call
-from kestrelpy.http.models import refusals
-from kestrelpy.http.values import queue_name
+from kestrelpy.http.models import DryRun, refusals
+from kestrelpy.http.values import is_true, queue_name
 
 log = logging.getLogger("kestrelpy.admin")
 
@@ -54,6 +56,22 @@ def next_page(request: Request, cursor: object) -> str | None:
         return None
     parameters = {**request.query_params, "after": cursor}
     return f"{quote(request.scope['path'])}?{urlencode(parameters)}"
+
+
+def is_dry_run(request: Request, asked: DryRun, body: BaseModel | None = None) -> bool:
+    """Return whether to change nothing, as the URL or the body says; raise HttpError if both
+    do."""
+    said = body is not None and "dry_run" in body.model_fields_set
+    if "dry_run" not in request.query_params:
+        return said and bool(getattr(body, "dry_run", False))
+    if said:
+        raise HttpError(400, "dry_run is in the URL and in the body: say it once")
+    return is_true(asked)
+
+
+def counted(count: int, is_dry_run: bool, **more: object) -> Response:
+    """Return the answer of an action: how many items it concerned, or would concern."""
+    return answer({"count": count, **more, **({"is_dry_run": True} if is_dry_run else {})})
 
 
 def text_of(data: bytes | None) -> str | None:

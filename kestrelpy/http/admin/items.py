@@ -20,7 +20,9 @@ from kestrelpy.http.admin.common import (
     NUMBER_MAX,
     After,
     call_of,
+    counted,
     find_queue,
+    is_dry_run,
     next_page,
     note,
     text_of,
@@ -28,6 +30,7 @@ from kestrelpy.http.admin.common import (
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.call import Call
+from kestrelpy.http.models import DryRun
 from kestrelpy.operations import (
     ITEM_STATES,
     DeathFilter,
@@ -170,12 +173,23 @@ async def get_reasons(
 
 @router.delete("/queues/{queue}/items/{item}", summary="Remove one item",
                response_model=models.Count)  # fmt: skip
-async def delete_item(request: Request, queue: str, item: _Id) -> Response:
+async def delete_item(
+    request: Request, queue: str, item: _Id, dry_run: DryRun = "false"
+) -> Response:
     """Cancel an item that waits, or purge a dead letter; 404 if it is leased or gone."""
     call = call_of(request)
     found = find_queue(call, queue)
     Removal.check(call.broker, call.host, found.name)
     removal = Removal(found, LogReader(call), call.now_ms)
+    neither = HttpError(
+        404, f"item {item} of {queue} neither waits nor is dead: nothing is gone"
+    )
+    if is_dry_run(request, dry_run):
+        if removal.is_logged(item) and (unstored := removal.unstored(item)) is not None:
+            await call.until(unstored)
+        if not await call.run(removal.would_remove(item)):
+            raise neither
+        return counted(1, True)
     rests = removal.purge(item)
     if rests is None and removal.is_logged(item):
         if (unstored := removal.unstored(item)) is not None:
@@ -184,10 +198,10 @@ async def delete_item(request: Request, queue: str, item: _Id) -> Response:
     elif rests is None:
         rests = removal.cancel(item)
     if rests is None:
-        raise HttpError(404, f"item {item} of {queue} neither waits nor is dead: nothing is gone")
+        raise neither
     await call.until(rests)
     note(call, "remove", found.name, 1, f"item {item}")
-    return answer({"count": 1})
+    return counted(1, False)
 
 
 @router.post("/queues/{queue}/items/{item}/retry", summary="Make a delayed item available",

@@ -24,9 +24,10 @@ from starlette.responses import Response
 from kestrelpy.core import TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, note
+from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, is_dry_run, note
 from kestrelpy.http.answers import MISTAKE, HttpError, answer, status_of, without_paths
 from kestrelpy.http.call import Call, Gone
+from kestrelpy.http.models import DryRun
 from kestrelpy.http.ports import HttpHost
 
 log = logging.getLogger("kestrelpy.admin")
@@ -210,10 +211,13 @@ async def get_job(request: Request, job: _Number) -> Response:
 
 
 @router.delete("/jobs/{job}", summary="Stop a job", response_model=models.Job)
-async def stop_job(request: Request, job: _Number) -> Response:
-    """Stop it after its present step; items that it has handled stay so."""
+async def stop_job(request: Request, job: _Number, dry_run: DryRun = "false") -> Response:
+    """Stop it after its present step; items that it has handled stay so. A dry run answers with
+    its progress."""
     call = call_of(request)
     found = jobs_of(request).of(call.host, job)
+    if is_dry_run(request, dry_run):
+        return answer(found.facts())
     was_running = found.state == "running"
     found.stop()
     if found.task is not None:

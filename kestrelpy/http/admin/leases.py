@@ -5,6 +5,7 @@
     DELETE /admin/queues/q/leases/7?bury=why        its item is a dead letter
     ... ?by=token                                   7 is a token
     ... ?began_ms=1789000000000                     only if this delivery began then
+    ... ?dry_run=true                               nothing is changed
 
 One rule: a lease is taken from its holder as if it had expired: what the holder confirms later is
 refused, and confirms nothing.
@@ -20,8 +21,17 @@ from starlette.responses import Response
 
 from kestrelpy.core import ABORTED, DEFERRED, AnyQueue, Lease
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, NUMBER_MAX, call_of, find_queue, note
-from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.admin.common import (
+    ERRORS,
+    NUMBER_MAX,
+    call_of,
+    counted,
+    find_queue,
+    is_dry_run,
+    note,
+)
+from kestrelpy.http.answers import HttpError
+from kestrelpy.http.models import DryRun
 from kestrelpy.http.values import above_0_ms
 from kestrelpy.operations import LeaseEnd
 
@@ -59,7 +69,7 @@ async def renew_lease(
         raise HttpError(400, f"{text}: there is no time to renew")
     await call.until(LeaseEnd.renew(found, held, lease_ms, now_ms))
     note(call, "renew lease", found.name, 1, f"item {held.item.id}, {lease}")
-    return answer(_told(held, _UNTOLD))
+    return _told(held, _UNTOLD)
 
 
 @router.delete("/queues/{queue}/leases/{number}", summary="End a lease",
@@ -72,6 +82,7 @@ async def end_lease(
     began_ms: _Began = 0,
     bury: Annotated[str | None, Query(description="Make it a dead letter, for this.")] = None,
     counts: Annotated[bool, Query(description="The delivery counts as an attempt.")] = False,
+    dry_run: DryRun = "false",
 ) -> Response:
     """Give the item back, or make it a dead letter with `bury=<why>`; what its holder confirms
     later is refused."""
@@ -85,6 +96,8 @@ async def end_lease(
     now_ms = call.now_ms()
     held = _lease(found, number, by, began_ms, now_ms)
     holder, is_by_token, id_ = held.holder.name, held.by_token, held.item.id
+    if is_dry_run(request, dry_run):
+        return _told(held, _BY_TOKEN if is_by_token else _BY_CONNECTION, is_dry_run=True)
     if bury is not None:
         rests = LeaseEnd.revoke(found, held, now_ms, why, buries=True)
     else:
@@ -92,7 +105,7 @@ async def end_lease(
     await call.until(rests)
     action = "end lease" if bury is None else "bury leased"
     note(call, action, found.name, 1, f"item {id_} of {holder}")
-    return answer(_told(held, _BY_TOKEN if is_by_token else _BY_CONNECTION))
+    return _told(held, _BY_TOKEN if is_by_token else _BY_CONNECTION)
 
 
 def _lease(queue: AnyQueue, number: int, by: str, began_ms: int, now_ms: int) -> Lease:
@@ -111,5 +124,5 @@ def _lease(queue: AnyQueue, number: int, by: str, began_ms: int, now_ms: int) ->
     return found
 
 
-def _told(lease: Lease, told: str) -> dict[str, object]:
-    return {"count": 1, "item": lease.item.id, "holder": lease.holder.name, "told": told}
+def _told(lease: Lease, told: str, *, is_dry_run: bool = False) -> Response:
+    return counted(1, is_dry_run, item=lease.item.id, holder=lease.holder.name, told=told)

@@ -178,9 +178,10 @@ PastPage: Any = page_of(
 
 
 class Count(BaseModel):
-    """How many it concerned."""
+    """How many it concerned; `is_dry_run`: it would, and nothing is changed."""
 
     count: int
+    is_dry_run: bool = False
 
 
 class LeaseTold(Count):
@@ -314,6 +315,13 @@ class FoundThings(BaseModel):
 # Strict: a number that is text, `1.0` or `true` is a mistake.
 Number = Annotated[int, Field(strict=True, ge=1, le=_NUMBER_MAX)]
 UnixMs = Annotated[int, Field(strict=True, ge=0, le=_NUMBER_MAX)]
+
+
+class DryRunBody(BaseModel):
+    """`dry_run`: change nothing, and say what would be done."""
+
+    model_config = ConfigDict(extra="forbid")
+    dry_run: StrictBool = False
 
 
 class Which(BaseModel):

@@ -21,10 +21,11 @@ from starlette.responses import Response
 
 from kestrelpy.core import AnyQueue, TransferRequest
 from kestrelpy.http.admin import models
-from kestrelpy.http.admin.common import ERRORS, call_of, find_queue
+from kestrelpy.http.admin.common import ERRORS, call_of, find_queue, is_dry_run
 from kestrelpy.http.admin.health import pause
 from kestrelpy.http.admin.jobs import Job, Steps, jobs_of
 from kestrelpy.http.answers import HttpError, answer
+from kestrelpy.http.models import DryRun
 from kestrelpy.http.values import queue_name
 from kestrelpy.operations import (
     DeathFilter,
@@ -48,9 +49,12 @@ AT_ONCE_MAX: Final = 1000
 
 
 @router.post("/queues/{queue}/redrive", summary="Redrive dead letters", response_model=models.Job)
-async def redrive(request: Request, queue: str, selection: models.Redrive) -> Response:
+async def redrive(
+    request: Request, queue: str, selection: models.Redrive, dry_run: DryRun = "false"
+) -> Response:
     """Put dead letters back to the end of their queue, or move them to `target`."""
     found = find_queue(call_of(request), queue)
+    selection.dry_run = is_dry_run(request, dry_run, selection)
     chosen, target = Chosen(found, selection), found.name
     if selection.target is not None:
         target = queue_name(selection.target)
@@ -61,22 +65,28 @@ async def redrive(request: Request, queue: str, selection: models.Redrive) -> Re
 
 
 @router.post("/queues/{queue}/purge", summary="Purge dead letters", response_model=models.Job)
-async def purge(request: Request, queue: str, selection: models.Selection) -> Response:
+async def purge(
+    request: Request, queue: str, selection: models.Selection, dry_run: DryRun = "false"
+) -> Response:
     """Remove dead letters for good."""
     call = call_of(request)
     found = find_queue(call, queue)
     Removal.check(call.broker, call.host, found.name)
+    selection.dry_run = is_dry_run(request, dry_run, selection)
     chosen = Chosen(found, selection)
     return await _begin(request, "purge", chosen, _purge(chosen))
 
 
 @router.post("/queues/{queue}/move", summary="Move items to a queue", response_model=models.Job)
-async def move(request: Request, queue: str, selection: models.Move) -> Response:
+async def move(
+    request: Request, queue: str, selection: models.Move, dry_run: DryRun = "false"
+) -> Response:
     """Move ready items (`count` or `all`), or dead letters, to `target`."""
     found, target = find_queue(call_of(request), queue), queue_name(selection.target)
     if target == found.name:
         raise HttpError(400, "target: items move to another queue")
     _check_target(request, found, target)
+    selection.dry_run = is_dry_run(request, dry_run, selection)
     if selection.state == "dead":
         if selection.count is not None:
             raise HttpError(400, "count is for ready items: say ids, filter or all")

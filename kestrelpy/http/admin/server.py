@@ -20,6 +20,8 @@ from kestrelpy.http.admin.common import (
     After,
     Limit,
     call_of,
+    counted,
+    is_dry_run,
     line,
     next_page,
     note,
@@ -28,7 +30,7 @@ from kestrelpy.http.admin.health import totals_of
 from kestrelpy.http.admin.models import shown
 from kestrelpy.http.answers import HttpError, answer, without_paths
 from kestrelpy.http.call import Call
-from kestrelpy.http.models import errors
+from kestrelpy.http.models import DryRun, errors
 from kestrelpy.operations import ConnectionFacts, Rests, SegmentTotals, survey_segments
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: server"], responses=LIMITED)
@@ -52,14 +54,21 @@ async def get_connections(request: Request, limit: Limit = 100, after: After = 0
 @router.delete("/connections/{connection}", summary="Close a connection",
                response_model=models.Count, responses=errors(404))  # fmt: skip
 async def delete_connection(
-    request: Request, connection: Annotated[int, Path(ge=1, le=NUMBER_MAX)]
-) -> Response:
+    request: Request, connection: Annotated[int, Path(ge=1, le=NUMBER_MAX)],
+    dry_run: DryRun = "false",
+) -> Response:  # fmt: skip
     """Close it at once: its leases by connection are given back."""
     call = call_of(request)
-    if not call.host.close_connection(connection):
+    if is_dry := is_dry_run(request, dry_run):
+        some = call.host.connection_facts(connection - 1, 1, call.now_ms())
+        is_there = any(each.id == connection for each in some)
+    else:
+        is_there = call.host.close_connection(connection)
+    if not is_there:
         raise HttpError(404, f"there is no connection {connection}")
-    note(call, "close connection", more=str(connection))
-    return answer({"count": 1})
+    if not is_dry:
+        note(call, "close connection", more=str(connection))
+    return counted(1, is_dry)
 
 
 @router.get("/journal", summary="Journals", response_model=models.JournalState)
@@ -114,13 +123,18 @@ async def post_reload(request: Request) -> Response:
 
 
 @router.post("/drain", summary="Drain and end the process", status_code=202,
-             response_model=models.Count)  # fmt: skip
-async def post_drain(request: Request) -> Response:
+             response_model=models.Count,
+             responses={200: {"model": models.Count, "description": "Of a dry run."}})  # fmt: skip
+async def post_drain(
+    request: Request, dry_run: DryRun = "false", said: models.DryRunBody | None = None
+) -> Response:
     """Answer what is under way, close the journals, end the process; `allow_shutdown` must be
     true."""
     call = call_of(request)
     if not call.host.allow_shutdown:
         raise HttpError(403, "drain is not allowed on this server (allow_shutdown)")
+    if is_dry_run(request, dry_run, said):
+        return counted(1, True)
     note(call, "drain")
     call.host.shutdown(f"drain by {with_user(call.holder.name, call.user)}")
     return answer({"count": 1}, 202)

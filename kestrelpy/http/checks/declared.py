@@ -23,7 +23,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from kestrelpy.durations import shown
 from kestrelpy.http.answers import HttpError, refused
-from kestrelpy.http.checks.sentences import allowed, meant, model_of
+from kestrelpy.http.checks.sentences import allowed, meant, model_of, worded
 from kestrelpy.http.door import App, Receive, Scope, Send
 from kestrelpy.http.values import refuse_unclear
 
@@ -213,7 +213,8 @@ class Declared:
             raise HttpError(415, f"Content-Type {what}: {' or '.join(self.kinds)} is allowed here")
         if more not in ("", "charset=utf-8", "charset=utf8"):
             raise HttpError(415, f"Content-Type has {shown(more)}: JSON is UTF-8")
-        refuse_unclear(body)
+        if not isinstance(found := refuse_unclear(body), dict):
+            raise HttpError(400, f"the body is {worded(found)}: an object is allowed")
 
 
 def checked(declared: Declared, app: App) -> App:

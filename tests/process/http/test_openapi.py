@@ -26,7 +26,7 @@ OPERATIONS = [
 ]  # fmt: skip
 # No answer of these says that it was done.
 REFUSED = {
-    "POST /admin/drain": {403}, "DELETE /admin/connections/{connection}": {400, 404},
+    "POST /admin/drain": {400, 403}, "DELETE /admin/connections/{connection}": {400, 404},
 }  # fmt: skip
 
 

@@ -133,5 +133,9 @@ async def test_no_route_answers_with_the_words_of_a_library(tmp_path: Path) -> N
                     method, path.replace("{queue}", "jobs"), content=json.dumps(value),
                     headers={"Content-Type": "application/json"},
                 )  # fmt: skip
+                if value == {} and not any(
+                    each.is_required() for each in declared.model.model_fields.values()
+                ):
+                    continue  # it says nothing, which some routes allow
                 assert said.status_code == 400, (path, value, said.text)
                 assert FOREIGN.search(said.text) is None, said.text
