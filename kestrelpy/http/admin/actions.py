@@ -5,9 +5,9 @@ One rule: an action answers when it is on disk, and leaves one line in the log.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -64,19 +64,19 @@ async def flush_queue(
 @router.post("/queues/{queue}/acknowledge", summary="Give up what cannot be read",
              response_model=models.Count)  # fmt: skip
 async def acknowledge_loss(
-    request: Request, queue: str,
-    dry_run: Annotated[bool, Query(description="Only count them.")] = False,
+    request: Request, queue: str, dry_run: DryRun = "false",
+    said: models.DryRunBody | None = None,
 ) -> Response:  # fmt: skip
     """End the items whose bodies the disk does not give any more; health is ok again then."""
     call = call_of(request)
     found, admin = find_queue(call, queue), QueueAdmin(call.broker, call.host)
-    if dry_run:
-        return answer({"count": found.reader.unreadable.count})
     admin.to_acknowledge(found.name)
+    if is_dry_run(request, dry_run, said):
+        return counted(found.reader.unreadable.count, True)
     count, rests = await call.run(admin.acknowledge(found, call.now_ms()))
     await call.until(rests)
     note(call, "acknowledge", found.name, count)
-    return answer({"count": count})
+    return counted(count, False)
 
 
 @router.delete("/queues/{queue}", summary="Delete a queue", response_model=models.Count)

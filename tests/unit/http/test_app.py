@@ -33,7 +33,7 @@ def test_the_interface_declares_what_stands_before_the_routes() -> None:
             statuses = {int(each) for each in said["responses"]}
             assert statuses >= {400, 401, 403, 408, 414, 417, 421, 431, 503}, f"{method} {path}"
             assert (413 in statuses) != path.startswith("/v2"), path
-            assert 422 not in statuses
+            assert "ValidationError" not in str(said["responses"]), "that is FastAPI's own"
 
 
 def test_only_items_may_be_large() -> None:

@@ -40,6 +40,9 @@ GOOD: dict[tuple[str, str], tuple[bytes, bytes]] = {
     ("POST", "/admin/queues/{queue}/redrive"): (b'"all": true', b', "dry_run": true'),
     ("POST", "/admin/queues/{queue}/purge"): (b'"ids": [1]', b', "dry_run": true'),
     ("POST", "/admin/queues/{queue}/move"): (b'"count": 1', b', "target": "new", "dry_run": true'),
+    ("POST", "/admin/queues/{queue}/flush"): (b'"dry_run": true', b""),
+    ("POST", "/admin/queues/{queue}/acknowledge"): (b'"dry_run": true', b""),
+    ("POST", "/admin/drain"): (b'"dry_run": true', b""),
     ("PATCH", "/admin/mode"): (b'"mode": "up"', b""),
 }
 # What is stored as it is: an item, an event.
@@ -68,7 +71,7 @@ async def test_a_member_that_is_there_twice_is_refused_where_the_rest_is_allowed
     tmp_path: Path,
 ) -> None:
     assert {(method, path) for method, path, _ in JSON} == GOOD.keys()
-    async with web(tmp_path) as server:
+    async with web(tmp_path, "[server]\nallow_shutdown = true\n") as server:
         headers = {"Client-ID": CLIENT, "X-Project-ID": "acme"}
         await server.client.post("/queues/jobs/items", content=b"x")
         for method, path, kind in JSON:

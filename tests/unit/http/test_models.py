@@ -22,9 +22,12 @@ def test_parameters_and_a_body_are_told() -> None:
 
 def test_what_no_route_answers_is_not_described() -> None:
     content = {"application/json": {}}
+    validation = {"content": {"application/json": {"schema": {"$ref": "HTTPValidationError"}}}}
     openapi = {
         "paths": {"/a": {
-            "head": {"responses": {"422": {}, "404": {"description": "x", "content": content}}},
+            "head": {"responses": {
+                "422": validation, "404": {"description": "x", "content": content},
+            }},
             "get": {"responses": {"200": {"content": content}}},
         }},
         "components": {"schemas": {"HTTPValidationError": {}, "ValidationError": {}}},
