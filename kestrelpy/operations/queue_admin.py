@@ -87,7 +87,7 @@ class QueueAdmin:
             if queue.deleted or queue.log.failure is not None:
                 continue
             before = queue.reader.counters.expired
-            while queue.reader.sweep(now_ms, _SWEEP_STEPS):
+            while queue.reader.sweep(now_ms, _SWEEP_STEPS) or queue.reader.is_seeking:
                 yield PAUSE
             count += queue.reader.counters.expired - before
         return count

@@ -3,8 +3,8 @@
 Written from the spec, not from the code. An item is READY, DELAYED, LENT or DEAD (or dead and
 lent); its place is its number, or the one it took when it was released. Where the spec is silent it
 says so here: of leases found over in one tick the earlier deadline ends first, then the earlier
-place; of items due together the one that was put first; a delayed item that has expired is gone
-when it is due; one that is retried then, though it has expired, when its body is read (`unread`).
+place; of items due together the one that was put first. A delayed item ends at its expiry, if that
+comes first. A restart knows no expiry (`known`) until a body is read (`unread`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Thing:
     marker: int = 0  # its first place; 0: it was never available
     due_ms: int = -1  # wall clock, as the log knows it; of a delayed item
     steady_ms: int = -1  # when it is due on the other clock; of a duration, until a restart
+    known: bool = True  # its expiry is in memory
 
     @property
     def is_delayed(self) -> bool:
@@ -143,6 +144,7 @@ class QueueModel:
             if t.expires_ms and not (t.id in self.unread and self.is_expired(t))
         ]
         due += [self.due_of(t) for t in self.delayed]
+        due += [t.expires_ms - self.offset_ms for t in self.delayed if t.known and t.expires_ms]
         return min(due, default=None)
 
     # -- storing ----------------------------------------------------------------------------
@@ -167,6 +169,8 @@ class QueueModel:
         policy = self.policy
         items_max = policy.max_items if policy.max_items is not None else 1 << 60
         bytes_max = policy.max_bytes if policy.max_bytes is not None else 1 << 60
+        if policy.bounded and self.delayed:
+            self.sweep()
         stays = self.delayed  # what is dropped to make room is ready
         if (
             len(stays) + 1 > items_max
@@ -207,6 +211,7 @@ class QueueModel:
 
     def add(self, body: bytes, expires_ms: int, delay: Delay | None = None) -> bool:
         self.exists = True
+        self.sweep()
         if self.ready or self.lent or self.delayed:
             return False
         return self.put(body, expires_ms, delay)
@@ -224,7 +229,7 @@ class QueueModel:
         if self.paused or not line or (limit is not None and len(self.lent) >= limit):
             return None
         thing = line[0]
-        thing.holder = "token" if by_token_ms else who
+        thing.holder, thing.known = "token" if by_token_ms else who, True
         thing.since_ms, thing.length_ms = self.unix_ms if by_token_ms else -1, by_token_ms
         lease_ms = by_token_ms or self.policy.lease_ms
         thing.deadline_ms = None if lease_ms is None else self.now_ms + lease_ms
@@ -269,6 +274,9 @@ class QueueModel:
                 thing.died, thing.reason = self.deaths, reason
                 return
             delay = delay or self.retry_delay(thing.attempts)
+        if delay is not None and thing.known and 0 < thing.expires_ms < self.due(delay):
+            delay = Delay(thing.expires_ms, True)
+        thing.known = True
         if delay is not None and self.due(delay) > self.unix_ms:
             self.put_off(thing, delay)
             thing.held = True
@@ -370,10 +378,12 @@ class QueueModel:
             if thing.by_token:
                 left_ms = thing.since_ms + thing.length_ms - self.unix_ms
                 left_ms = max(0, min(left_ms, thing.length_ms))
-                self.things[item] = replace(thing, deadline_ms=self.now_ms + left_ms)
+                self.things[item] = replace(
+                    thing, deadline_ms=self.now_ms + left_ms, known=False
+                )
             else:
                 self.things[item] = replace(
-                    thing, holder="", deadline_ms=None, steady_ms=-1
+                    thing, holder="", deadline_ms=None, steady_ms=-1, known=False
                 )
         self.next_id, self.paused, self.total = next_id, paused, total
         self.deaths = max((t.died for t in self.things.values()), default=0)
@@ -387,7 +397,15 @@ class QueueModel:
             self.tick()
         self.now_ms = until_ms
 
+    def sweep(self) -> None:
+        """End the delayed ones that are past an expiry that is known."""
+        for thing in self.delayed:
+            if thing.known and self.is_expired(thing):
+                del self.things[thing.id]
+                self.counts["expired"] += 1
+
     def tick(self) -> None:
+        self.sweep()
         due = [t for t in self.delayed if self.due_of(t) <= self.now_ms]
         for thing in sorted(due, key=lambda t: (self.due_of(t), t.id)):
             self.release(thing)

@@ -340,7 +340,10 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(ms=st.one_of(SHORT_MS, LONG_MS))
     def pass_time(self, ms: int) -> None:
         self.q.pass_time(ms)
-        self.model.unread = set(self.q.reader.ready.disk_refs.ids) if self.model.exists else set()
+        self.model.unread = set()
+        if self.model.exists:
+            reader = self.q.reader
+            self.model.unread = {*reader.ready.disk_refs.ids}.difference(reader.ends.ids)
         self.model.pass_time(ms)
 
     @rule()

@@ -120,9 +120,13 @@ class CoreHarness:
         self.holders: dict[str, Holder] = {}
         self.dirty: list[JournalLog] = []
         self.broker = Broker(
-            lambda name, declared: self.policy, self._make_log, ClockOffset(unix_ms - now_ms),
-            queues_max,
+            lambda name, declared: self.policy_of(name), self._make_log,
+            ClockOffset(unix_ms - now_ms), queues_max,
         )
+
+    def policy_of(self, name: bytes) -> Policy:
+        """The policy of a queue or a child; a test may have others by name."""
+        return self.policy
 
     def _make_log(self, queue: Queue) -> Log:
         return JournalLog(

@@ -171,6 +171,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "created_ms": CLOCK,
     },
     "core.index.expiry_watch.ExpiryWatch": {},
+    "core.index.expiry_watch.LoggedExpiries": {},
+    "core.subscription.expiry_sweep.ExpirySweep": {},
     "core.subscription.subscription.Subscription": {},
     "core.subscription.state.SubscriptionState": {
         "name number": NAME,

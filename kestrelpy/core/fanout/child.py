@@ -180,6 +180,8 @@ class Child(Subscription):
             self.out_of_order.add_above(unseen.delayed)
             self.delays.ids.add_above(unseen.delayed)
             self.delays.bytes += unseen.delayed_bytes
+            if self.policy.max_age_ms is not None:
+                self.look_up_all(unseen.delayed)  # they may expire here before they are due
         if unseen.released:
             self._take_released(unseen)
 
@@ -195,6 +197,8 @@ class Child(Subscription):
             delays.remove_all(unseen.released_ids, unseen.released_bytes)
             self.ready.disk_refs.push_last(unseen.disk_refs, here)
         self.markers.give_all(here)
+        for each in here if self.restored.count else ():
+            self.stands(each.id)
         if here and here[-1].lsn > self.log.lsn_stored:
             for place, _, _, lsn in here:
                 self.ready_line.placed(place, lsn)

@@ -4,7 +4,7 @@ from kestrelpy.core.index.dead_letters import DeadLetters
 from kestrelpy.core.index.dedupe import Ids, Scope
 from kestrelpy.core.index.delayed import Delay, Delays
 from kestrelpy.core.index.disk_refs import pack
-from kestrelpy.core.index.expiry_watch import ExpiryWatch
+from kestrelpy.core.index.expiry_watch import ExpiryWatch, LoggedExpiries
 from kestrelpy.core.index.key_locks import Blocked, KeyLocks
 from kestrelpy.core.index.leases import Holder, Lease, Leases
 from kestrelpy.core.index.markers import MarkerIndex, Release
@@ -19,6 +19,7 @@ from kestrelpy.core.index.waiters import Waiter, Waiters, Want
 __all__ = [
     "ENTRY", "ITEM_COST", "NEVER", "NO_FRONTIER", "UNLIMITED", "Blocked", "DeadLetters",
     "Delay", "Delays", "DueTimes", "ExpiryWatch", "Holder", "Ids", "KeyLocks", "Lease",
-    "Leases", "MarkerIndex", "Memory", "MemoryShare", "Ready", "Release", "RetainedIds",
-    "Scope", "TokenRange", "Versions", "Waiter", "Waiters", "Want", "Written", "pack",
+    "Leases", "LoggedExpiries", "MarkerIndex", "Memory", "MemoryShare", "Ready", "Release",
+    "RetainedIds", "Scope", "TokenRange", "Versions", "Waiter", "Waiters", "Want", "Written",
+    "pack",
 ]  # fmt: skip

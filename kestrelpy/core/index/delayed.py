@@ -11,6 +11,8 @@ the items themselves. If several subscriptions have an item that was never avail
 entry for all of them, in delays that belong to no subscription (`shared`); each subscription has
 its id.
 
+An item may leave before it is due and never return; its entry stays for a while and is passed over.
+
 One rule: each of `ids` has one entry, among the dates or the durations, its own or the shared ones.
 """
 
@@ -29,6 +31,8 @@ from kestrelpy.core.trash import Trash
 # Due times, the offset from them to the wall clock, and the ids to include (None: all).
 _Part = tuple[DueTimes, int, IdSet | None]
 _LOOKED_MAX: Final = 10_000  # entries of a part, a few milliseconds
+_PASSED_MAX: Final = 256  # entries of items that left, dropped from the front in one call
+_COMPACT_ABOVE: Final = 64
 
 
 class Delay(NamedTuple):
@@ -67,7 +71,7 @@ class Delays:
 
     @property
     def entry_count(self) -> int:
-        """The number of own entries."""
+        """The number of own entries, including those of items that left."""
         return self._dates.count + self._durations.count
 
     def __contains__(self, id_: int) -> bool:
@@ -106,7 +110,7 @@ class Delays:
 
     def first(self, offset_ms: int) -> tuple[int, int] | None:
         """Return the due time and the id of the next own entry."""
-        date, duration = self._dates.first(), self._durations.first()
+        date, duration = self._first(self._dates), self._first(self._durations)
         if date is None:
             return None if duration is None else duration[:2]
         found = (date[0] - offset_ms, date[1])
@@ -114,26 +118,50 @@ class Delays:
 
     def pop_due(self, now_ms: int, offset_ms: int) -> tuple[int, int] | None:
         """Remove the first own entry if it is due; return its id and size, else None."""
-        times, first, other = self._dates, self._dates.first(), self._durations.first()
+        times, first = self._dates, self._first(self._dates)
+        other = self._first(self._durations)
         if other and (not first or other[:2] < (first[0] - offset_ms, first[1])):
             times, first, offset_ms = self._durations, other, 0
         if first is None or first[0] - offset_ms > now_ms:
             return None
         times.pop()
         _, id_, size = first
-        self.ids.discard(id_)
+        if not self.ids.discard(id_):
+            return None  # one of many that left: the next call goes on
         self.bytes -= size
         return id_, size
 
     def remove(self, id_: int, size: int) -> None:
         """Remove an item if it is delayed. Searches the entries."""
+        is_there = id_ in self.ids
+        self._forget(id_, size)
+        if is_there and not self._dates.remove(id_):
+            self._durations.remove(id_)
+
+    def leave(self, id_: int, size: int) -> None:
+        """Remove an item that never returns. Its entry is passed over later: this searches none."""
+        self._forget(id_, size)
+        if self.entry_count > _COMPACT_ABOVE and self.entry_count > 2 * self.ids.count:
+            self._dates.tidy(self.ids)
+            self._durations.tidy(self.ids)
+
+    def _forget(self, id_: int, size: int) -> None:
         if not self.ids.discard(id_):
             return
         self.bytes -= size
         self.items.pop(id_, None)
         self.unlogged.discard(id_)
-        if not self._dates.remove(id_):
-            self._durations.remove(id_)
+
+    def _first(self, times: DueTimes) -> tuple[int, int, int] | None:
+        """Return the first entry, after dropping those of items that left; only if there are many
+        of these it is one of them."""
+        first = times.first()
+        for _ in range(_PASSED_MAX):
+            if first is None or first[1] in self.ids:
+                break
+            times.pop()
+            first = times.first()
+        return first
 
     def remove_all(self, ids: IdSet, size: int) -> None:
         """Remove all these items; `size` is the sum of their bodies."""
@@ -166,9 +194,12 @@ class Delays:
         """Return all entries as a copy that a thread may iterate over, more than once."""
         if not self.ids.count:
             return ()
-        parts, shared = self._parts(offset_ms, None), self.shared
-        if shared is not None and self.ids.count != self.entry_count:
-            parts += shared._parts(offset_ms, self.ids.copy())
+        if self.shared is None and self.ids.count == self.entry_count:
+            return _Entries(self._parts(offset_ms, None))
+        ids = self.ids.copy()
+        parts = self._parts(offset_ms, ids)
+        if self.shared is not None:
+            parts += self.shared._parts(offset_ms, ids)
         return _Entries(parts)
 
     def soonest(self, most: int, offset_ms: int) -> list[tuple[int, int]]:

@@ -3,6 +3,8 @@
     place u64 | id u64 | size u32      20 bytes in order of places (`DueTimes`, of places here)
     in order ──▶ fetching: their puts are being read ──▶ in memory, at their place
 
+A put may also be read for what it says of an item that is no disk reference, or not next: `unsure`.
+
 One rule: a disk reference counts as ready until it is taken, fetched or removed. An entry that
 leaves from the middle is taken out of `ids` at once and passed over later. It never returns,
 because a place is given once.
@@ -38,14 +40,19 @@ def unpack(packed: int) -> tuple[int, int, int]:
 
 
 class DiskRefs:
-    """Disk references in order. `ids` are the present items, `bytes` the sum of their sizes."""
+    """Disk references in order. `ids` are the present items, `bytes` the sum of their sizes.
 
-    __slots__ = ("_fetching", "_waiting", "bytes", "ids")
+    `unsure` are items whose expiry, or key, only the log knows; their puts are read soon.
+    """
+
+    __slots__ = ("_fetching", "_is_looking", "_waiting", "bytes", "ids", "unsure")
 
     def __init__(self) -> None:
         self._waiting = DueTimes()
         self._fetching: dict[int, int] = {}  # by id, in the order of their places
+        self._is_looking = False  # True while puts of `unsure` are being read
         self.ids = IdSet()
+        self.unsure = IdSet()
         self.bytes = 0
 
     @property
@@ -56,7 +63,7 @@ class DiskRefs:
     @property
     def is_fetching(self) -> bool:
         """True if some are being read."""
-        return bool(self._fetching)
+        return bool(self._fetching) or self._is_looking
 
     def push(self, packed: int) -> None:
         """Add a disk reference."""
@@ -123,7 +130,7 @@ class DiskRefs:
         """Remove all disk references."""
         self._waiting.clear()
         self._fetching.clear()
-        self.ids = IdSet()
+        self.ids, self.unsure = IdSet(), IdSet()
         self.bytes = 0
 
     def copy(self) -> DiskRefs:
@@ -156,6 +163,20 @@ class DiskRefs:
             self._fetching[first[1]] = pack(*self._waiting.pop())
         return list(self._fetching)
 
+    def begin_look(self, most: int) -> list[int]:
+        """Begin to read the puts of up to `most` of `unsure`; return their ids."""
+        found, id_ = list[int](), self.unsure.first_from(1)
+        while id_ and len(found) < most:
+            if id_ not in self._fetching:
+                found.append(id_)
+            id_ = self.unsure.first_from(id_ + 1)
+        self._is_looking = bool(found)
+        return found
+
+    def end_look(self) -> None:
+        """End the look: the puts that were read are known, the others are read again."""
+        self._is_looking = False
+
     def first_in_line(self) -> int:
         """Return the place of the next one that is not being read."""
         waiting, ids = self._waiting, self.ids
@@ -171,7 +192,8 @@ class DiskRefs:
         return packed >> PLACE_SHIFT
 
     def put_back(self) -> None:
-        """Cancel the fetch: the items being read wait again."""
+        """End the fetch: the items that were being read, and were not, wait again."""
+        self._is_looking = False
         for packed in self._fetching.values():
             self._waiting.add(*unpack(packed))
         self._fetching.clear()

@@ -74,6 +74,17 @@ class DueTimes:
         chunks[number : number + 1] = [whole[:middle], whole[middle:]]
         lasts.insert(number, whole[middle - _ENTRY_BYTES : middle])
 
+    def add_once(self, due: int, id_: int, size: int) -> None:
+        """Add an entry unless it is there."""
+        entry = ENTRY.pack(due, id_, size)
+        number = bisect_left(self._lasts, entry)
+        if number < len(self._lasts):
+            self._trim(number)
+            at = _place(self._chunks[number], entry)
+            if self._chunks[number][at : at + _ENTRY_BYTES] == entry:
+                return
+        self.add(due, id_, size)
+
     def add_behind(self, entries: bytes) -> None:
         """Append packed entries that all sort after the present ones."""
         for start in range(0, len(entries), _CHUNK_BYTES):

@@ -53,7 +53,7 @@ class FanOut:
                 queue.eager.remove(child)
         queue.unseen.delay(item.id, item.size)
         if item.expires_ms or self._idle_sweep.age_ms:
-            self._idle_sweep.delay(item)
+            self._idle_sweep.delay(item, delay.due_ms(item.stored_ms))
         self.tell_soon()
 
     def forward(self, item: Item, now_ms: int) -> None:

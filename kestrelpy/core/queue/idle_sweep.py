@@ -3,6 +3,7 @@
     put for all, expires at 9 ──▶ due 9 ──▶ round: a few children in each tick catch up and read
     child with a `max_age` ─────▶ due: put + max_age        back; items in memory are watched
     put with a delay, expires at 9 ──▶ (released) ──▶ due 9
+    put with a delay that is longer than a child's `max_age` ──▶ due: put + max_age
 
 A put costs one comparison; only a put that expires before `due_ms` sets the alarm. After the look
 the child's ready list works like any other: an item in memory rings when it expires, and the items
@@ -51,11 +52,14 @@ class IdleSweep:
         if expires_ms < self.due_ms:
             self.need(expires_ms)
 
-    def delay(self, item: Item) -> None:
-        """Note an item that was put for all with a delay: until it is released for all, no child
-        has to be looked at for it."""
+    def delay(self, item: Item, due_ms: int) -> None:
+        """Note an item that was put for all and is due at `due_ms`, wall clock: until it is
+        released for all, no child has to be looked at for it, unless it expires there before."""
         assert self._queue.unseen is not None
-        seconds = min(self._expires_ms(item) // 1000, _SECONDS_MAX)
+        expires_ms = self._expires_ms(item)
+        if expires_ms < due_ms:
+            self.need(expires_ms)
+        seconds = min(expires_ms // 1000, _SECONDS_MAX)
         self._queue.unseen.expiries.add(item.id, item.id, max(seconds, 1))
 
     def released(self, id_: int) -> None:

@@ -497,7 +497,11 @@ class Queue(QueueState):
         if self.retained is not None:
             self.retention.look(now_ms)
         self.idle_sweep.look(now_ms)
-        taken = self.due.release_due(now_ms, steps)
+        taken = 0
+        for reader in self.readers:  # an item that is due and past its expiry is not released
+            if reader.ends.entry_count:
+                taken += reader.sweep(now_ms, max(steps - taken, 0))
+        taken += self.due.release_due(now_ms, max(steps - taken, 0))
         for reader in self.readers:
             taken += reader.tick(now_ms, max(steps - taken, 0))
         self.dedupe.sweep(self.policy, self.log, now_ms)

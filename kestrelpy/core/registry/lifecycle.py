@@ -231,6 +231,8 @@ class Lifecycle(Registry):
             child_queue.child.waiters = waiting
         child_queue.child.outbox.send_on(child_queue.child.dead.deaths)
         child.follow()
+        if child.policy.max_age_ms is not None:
+            child.look_up_all(child.restored)
         if child_queue.child.ready.beyond or child_queue.child.delays.count:
             child_queue.files.idle_sweep.know_nothing()
 

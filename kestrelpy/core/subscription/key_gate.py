@@ -148,6 +148,7 @@ class KeyGate:
             return room - cost
         if state.watch.watched:
             state.watch.forget(id_)
+        state.know_expiry(item)
         return room
 
     def _room(self, popped: Item | None = None) -> int:
@@ -174,6 +175,8 @@ class KeyGate:
         state = self._state
         if item.key:
             self.drop(item)
+        if state.out_of_order.count:
+            state.out_of_order.discard(item.id)
         state.counters.expired += 1
         if state.policy.expire_to:
             self._outbox.dead_letter(item, state.attempts.get(item.id), 0, unix_ms, EXPIRED)
@@ -230,6 +233,7 @@ class KeyGate:
         for id_ in gone:
             self._forget_whole(id_)
             self._state.watch.forget(id_)
+            self._state.sought_keys.pop(id_, None)
         self._count()
         return sum(gone.values()), freed
 

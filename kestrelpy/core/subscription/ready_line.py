@@ -37,6 +37,8 @@ _SLACK_BYTES: Final = 64 << 10
 _SPARE_PART: Final = 8
 # Looking at this number of ids one by one is quicker than looking at all leases.
 _FEW_IDS: Final = 64
+# Puts that one read looks up beside these, to know when their items expire.
+_LOOKED_UP_MAX: Final = 64
 # Bodies of out-of-order items that one read fetches.
 _FETCHED_BYTES_MAX: Final = 4 << 20
 
@@ -126,6 +128,7 @@ class ReadyLine:
         is_out_of_order = place != item.id or item.id in state.out_of_order
         if not item.is_whole and (is_out_of_order or place < ready.frontier):
             state.watch.forget(item.id)
+            state.know_expiry(item)
             self.stand(place, item.id, item.size)
             return
         if is_out_of_order:
@@ -133,6 +136,8 @@ class ReadyLine:
         ready.put_back(place, item)
         if place >= ready.frontier:
             state.watch.forget(item.id)
+            if is_out_of_order:
+                state.know_expiry(item)
         elif item.expires_ms and item.id not in state.watch.watched:
             state.watch.add(item)
         cost, allowed = state.cost, state.residency.allowed
@@ -144,8 +149,11 @@ class ReadyLine:
 
     def _leave(self, gone: list[Item]) -> None:
         """Leave these items to the log; the read-ahead starts anew, as its next item changes."""
+        state = self._state
         for item in gone:
-            self._state.watch.forget(item.id)
+            state.watch.forget(item.id)
+            if item.expires_ms and item.id in state.out_of_order:
+                state.know_expiry(item)
         if self._state.read_ahead is not None:
             self._state.read_ahead.reset()
 
@@ -186,6 +194,8 @@ class ReadyLine:
         trash = self._state.residency.trash
         self._state.ready.clear(trash)
         self._state.watch.clear(trash)
+        self._state.ends.clear()
+        self._state.sought_keys.clear()
         if self._state.read_ahead is not None:
             self._state.read_ahead.reset()
 
@@ -369,17 +379,26 @@ class ReadyLine:
     def look_ahead(self) -> None:
         """Schedule a read for the next disk references if they are needed soon."""
         ready = self._state.ready
-        if ready.disk_refs.is_fetching or ready.disk_refs.first_in_line() >= ready.frontier:
+        if ready.disk_refs.is_fetching:
+            return
+        if ready.disk_refs.unsure.count:
+            self._state.schedule_read()
+        if ready.disk_refs.first_in_line() >= ready.frontier:
             return
         if ready.resident < REFILL_ITEMS or ready.is_held_up:
             self._state.schedule_read()
 
     def begin_fetch(self) -> list[int]:
-        """Return the ids of out-of-order items to read now; the caller gives `fetched` their
-        records."""
-        state, disk_refs = self._state, self._state.ready.disk_refs
-        if not disk_refs.count or disk_refs.is_fetching:
+        """Return the ids of items to read now: out-of-order ones that are next, and others to look
+        up; the caller gives `fetched` their records."""
+        disk_refs = self._state.ready.disk_refs
+        if disk_refs.is_fetching:
             return []
+        wanted = self._begin_fetch() if disk_refs.count else []
+        return wanted + disk_refs.begin_look(_LOOKED_UP_MAX) if disk_refs.unsure.count else wanted
+
+    def _begin_fetch(self) -> list[int]:
+        state, disk_refs = self._state, self._state.ready.disk_refs
         if not (self._may_read() or state.ready.is_held_up):
             return []  # the item is read when it is next
         cost = state.cost
@@ -392,10 +411,13 @@ class ReadyLine:
         """Put these items, which have been read, into memory at their places."""
         state = self._state
         ready = state.ready
+        ready.disk_refs.end_look()
         for record in records:
             place = ready.disk_refs.fetched(record.item)
+            if ready.disk_refs.unsure.count and ready.disk_refs.unsure.discard(record.item):
+                self._looked_up(record)
             if not place:
-                continue  # the item is gone
+                continue  # the item is gone, or stays where it is
             item = state.bound(item_of(record, state.markers.of(record.item, place)))
             item.lsn = max(item.lsn, self._lsn_of(place))
             ready.put_back(place, item)
@@ -403,9 +425,22 @@ class ReadyLine:
                 state.watch.add(item)
         self.look_ahead()
 
+    def _looked_up(self, record: Record) -> None:
+        """Note when an item expires, whose put has been read."""
+        state, id_ = self._state, record.item
+        item = state.bound(item_of(record))
+        if id_ in state.live and id_ not in state.leases and id_ not in state.dead.deaths:
+            if id_ in state.sought_keys:
+                state.sought_keys[id_] = item.key
+            state.ends.add(id_, item.expires_ms, item.size)
+
     def hide_stub(self, id_: int) -> None:
         """Report a ready item with an unreadable body; do not offer it until the next start."""
         state = self._state
+        if state.ready.disk_refs.unsure.discard(id_):
+            state.sought_keys.pop(id_, None)
+            if id_ not in state.ready.disk_refs.ids:
+                return  # the item is named when its turn comes
         self._gate.drop_unread(id_, 0)  # items that wait for its key go on
         if state.ready.disk_refs.fetched(id_) and state.log.failure is None:
             state.name_unreadable(IdSet.of([id_]))  # a failed log most likely never had it

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from journal.format import DelayedEntry, Kind, PlacedEntry, Record, Tag, decode_meta
+from journal.sets import IdSet
 from kestrelpy.core.index import pack
 from kestrelpy.core.subscription.state import SubscriptionState
 
@@ -146,6 +147,10 @@ class OutOfOrder:
             else:
                 own.append(entry)
         reader.delays.restore(own)
+        if reader.number:
+            reader.restored = reader.delays.ids.copy()  # a child may have a `max_age` of its own
+        else:
+            reader.restored = IdSet.of(e.item for e in own if not markers.is_new(e.item))
         disk_refs = []
         for id_, place in self._places.items():
             if id_ in leases.entries:

@@ -31,6 +31,7 @@ from kestrelpy.core.index import (
     ExpiryWatch,
     Holder,
     Leases,
+    LoggedExpiries,
     MarkerIndex,
     Memory,
     MemoryShare,
@@ -68,11 +69,11 @@ class SubscriptionState:
 
     __slots__ = (
         "_complained_ms", "_next_token", "_tokens_below", "alarm", "attempts", "clock", "counters",
-        "damages", "dead", "delays", "expiries", "held_keys", "leased_bytes", "leases", "live",
-        "live_bytes", "log", "markers", "moving", "name", "needs", "needs_read", "notes", "number",
-        "out_of_order", "outgoing", "paused", "placings", "policy", "read_ahead", "ready",
-        "residency", "to_read", "to_resume", "token_holder", "tokens", "tokens_lsn", "unread",
-        "unreadable", "waiters", "watch",
+        "damages", "dead", "delays", "ends", "expiries", "held_keys", "leased_bytes", "leases",
+        "live", "live_bytes", "log", "markers", "moving", "name", "needs", "needs_read", "notes",
+        "number", "out_of_order", "outgoing", "paused", "placings", "policy", "read_ahead", "ready",
+        "residency", "restored", "sought_keys", "to_read", "to_resume", "token_holder", "tokens",
+        "tokens_lsn", "unread", "unreadable", "waiters", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +105,10 @@ class SubscriptionState:
         self.ready = Ready(self.out_of_order)
         self.placings: deque[tuple[int, int]] = deque()
         self.watch = ExpiryWatch(alarm, clock)
+        self.ends = LoggedExpiries(alarm, clock)  # of the other items that are known to expire
+        # Blocked items past their expiry, with their keys, None while those are being read.
+        self.sought_keys: dict[int, bytes | None] = {}
+        self.restored = IdSet()  # delayed since before the start: only the log has their expiries
         self.held_keys: dict[int, bytes] = {}  # the keys of items that were nacked with a delay
         self.leases = Leases()
         self.leased_bytes = 0  # of the bodies of leased items that are in memory
@@ -154,6 +159,11 @@ class SubscriptionState:
     def tokens_below(self) -> int:
         """The first token that has never been issued; nor has any after it."""
         return self.tokens.below
+
+    @property
+    def is_seeking(self) -> bool:
+        """True if expired items are to end as soon as their keys have been read."""
+        return bool(self.sought_keys) and self.log.failure is None and not self.unread
 
     def tidy(self) -> None:
         """Release memory that the ready list does not need after many items, or the last, went."""
@@ -248,6 +258,31 @@ class SubscriptionState:
 
     # -- reading back -----------------------------------------------------------------------
 
+    def know_expiry(self, item: Item) -> None:
+        """Note when an item expires that waits and is not in the ready list in memory."""
+        if item.expires_ms:
+            self.ends.add(item.id, item.expires_ms, item.size)
+        elif not (item.is_whole or item.stored_ms):
+            self.look_up(item.id)  # a bare item, from before the start
+
+    def look_up(self, id_: int) -> None:
+        """Have the put of this item read: only the log knows when the item expires."""
+        if self.read_ahead is not None:
+            self.ready.disk_refs.unsure.add(id_)
+            self.schedule_read()
+
+    def stands(self, id_: int) -> None:
+        """Note that a delayed item is ready, and only the log has its body."""
+        if self.restored.count and self.restored.discard(id_):
+            self.look_up(id_)
+
+    def look_up_all(self, ids: IdSet) -> None:
+        """`look_up` each of these."""
+        if self.read_ahead is not None and ids.count:
+            disk_refs = self.ready.disk_refs
+            disk_refs.unsure = IdSet.union([disk_refs.unsure, ids]).copy()
+            self.schedule_read()
+
     def schedule_read(self) -> None:
         """Mark that something has to be read back."""
         if not self.needs_read:
@@ -263,6 +298,8 @@ class SubscriptionState:
 
     def left(self, expires_ms: int) -> None:
         """Note that an arrival that expires is in the log alone: items before it are read back."""
+        if not self.ready.resident:
+            self.schedule_read()
 
     def bound(self, item: Item) -> Item:
         """Return the item as it is here: its expiry may be another one in this subscription."""
@@ -300,6 +337,8 @@ class SubscriptionState:
             self.watch.forget(id_)
         if self.unreadable.count:
             self.unreadable.discard(id_)
+        if self.ends.ids.count:
+            self.ends.forget(id_)
 
     def _apply_returned(self, id_: int, attempts: int) -> None:
         if attempts:
@@ -311,6 +350,7 @@ class SubscriptionState:
         if self.attempts:
             self.attempts.set(id_, 0)
         self.watch.forget(id_)
+        self.ends.forget(id_)
         self.held_keys.pop(id_, None)
         if self.residency.grains and not self.ready.resident:
             self.tidy()
@@ -338,6 +378,8 @@ class SubscriptionState:
         apart.discard_range(1, marker, apart.between(1, marker).without(gone))
         for id_ in gone.both(self.markers.hidden):
             self.markers.forget(id_)
+        for id_ in gone.both(self.ends.ids) if self.ends.ids.count else ():
+            self.ends.forget(id_)
         if held:
             for id_ in gone:
                 held.pop(id_, None)

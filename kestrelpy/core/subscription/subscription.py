@@ -26,6 +26,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.subscription.expiry_sweep import ExpirySweep
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX, KeyGate
 from kestrelpy.core.subscription.outbox import ATTEMPTS_NOTED, Outbox
 from kestrelpy.core.subscription.ready_line import REFILL_ITEMS
@@ -52,7 +53,7 @@ OVERDUE: Final = b"lease"
 class Subscription(SubscriptionState):
     """The ready list of a queue's consumers with their leases, dead letters and waiters."""
 
-    __slots__ = ("_serving", "by_token", "key_gate", "outbox", "ready_line")
+    __slots__ = ("_expiry", "_serving", "by_token", "key_gate", "outbox", "ready_line")
 
     def __init__(
         self, name: bytes, policy: Policy, log: Log, clock: ClockOffset, to_resume: list[Waiter],
@@ -67,6 +68,7 @@ class Subscription(SubscriptionState):
         self.key_gate = KeyGate(self, self.outbox)
         self.ready_line = self.key_gate.ready_line
         self.by_token = TokenLeases(self)
+        self._expiry = ExpirySweep(self, self.key_gate)
         self._serving = False
 
     # -- leasing ----------------------------------------------------------------------------
@@ -165,7 +167,8 @@ class Subscription(SubscriptionState):
 
     def holds_any(self, now_ms: int) -> bool:
         """True if an item is ready, delayed or leased; an unreadable item counts as one."""
-        self.first(now_ms)  # expired items do not count
+        self.sweep(now_ms, SWEEP_ITEMS_MAX)  # expired items do not count
+        self.first(now_ms)
         if self.ready.count or len(self.leases) or self.out_of_order.count:
             return True
         return len(self.live) > len(self.dead.deaths)  # one is damaged: a start may find it again
@@ -340,6 +343,8 @@ class Subscription(SubscriptionState):
         if delay is None and counts and policy.retry_delay_ms:
             delay = Delay(policy.retry_ms(attempts))
         due_ms = delay.due_ms(unix_ms) if delay is not None else 0
+        if 0 < item.expires_ms < due_ms:  # it ends at the earlier time; a restart knows no other
+            delay, due_ms = Delay(item.expires_ms, True), item.expires_ms
         if delay is None or due_ms <= unix_ms:
             self.ready_line.put_back(item, lease.place)
             draft = records.returned(item, attempts, began_ms, unix_ms, reason)
@@ -373,6 +378,7 @@ class Subscription(SubscriptionState):
         """
         due_ms = delay.ms if delay.is_date else now_ms + delay.ms
         self.watch.forget(item.id)
+        self.know_expiry(item)
         self.out_of_order.add(item.id)
         if is_shared:
             self.delays.add_shared(item.id, item.size)
@@ -390,6 +396,7 @@ class Subscription(SubscriptionState):
         if item is None:
             self.ready_line.stand(place, id_, size)
             self.ready_line.placed(place, lsn)
+            self.stands(id_)
         else:
             item.marker = item.marker or place
             self.ready_line.put_back(item, place)
@@ -471,7 +478,7 @@ class Subscription(SubscriptionState):
     def next_due(self) -> int | None:
         """Return when `tick` has something to do, on the monotonic clock; None: nothing."""
         due = self.leases.next_due()
-        expiry = self.watch.next_due()
+        expiry = self._expiry.next_due()
         if expiry is not None:
             expiry -= self.clock.offset_ms
             due = expiry if due is None else min(due, expiry)
@@ -503,16 +510,7 @@ class Subscription(SubscriptionState):
 
     def sweep(self, now_ms: int, steps: int) -> int:
         """End expired items in at most `steps` steps; return the steps taken."""
-        unix_ms = now_ms + self.clock.offset_ms
-        for taken in range(steps):
-            item = self.watch.pop_due(unix_ms)
-            if item is None:
-                return taken
-            if item.id not in self.leases:
-                if item.id not in self.key_gate.whole:
-                    self.ready.remove(item)
-                self.key_gate.expire(item, unix_ms)
-        return steps
+        return self._expiry.sweep(now_ms, steps)
 
     def release(self, id_: int, size: int, place: int, lsn: int) -> None:
         """Make a delayed item ready at this place, by the record `lsn`."""
@@ -561,13 +559,15 @@ class Subscription(SubscriptionState):
         policy, ready, delays = self.policy, self.ready, self.delays
         items_max = policy.max_items if policy.max_items is not None else _NO_LIMIT
         bytes_max = policy.max_bytes if policy.max_bytes is not None else _NO_LIMIT
+        if delays.count:
+            self.sweep(now_ms, SWEEP_ITEMS_MAX)  # expired items take no room
         items_max -= delays.count
         bytes_max -= delays.bytes
         if items_max < 1 or size > bytes_max:
             return False
         if ready.count < items_max and ready.bytes + size <= bytes_max:
             return True
-        self.sweep(now_ms, SWEEP_ITEMS_MAX)  # expired items take no room
+        self.sweep(now_ms, SWEEP_ITEMS_MAX)
         self.first(now_ms)
         bytes_before = ready.bytes
         for _ in range(DISCARDED_ITEMS_MAX):

@@ -1,0 +1,346 @@
+"""An item that waits ends at its expiry, in every state, and frees its key, room and place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from journal.format.kinds import Kind
+from journal.format.record import Record
+from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.leases import Holder
+from kestrelpy.core.policy import Policy
+from kestrelpy.core.subscription.subscription import ABORTED, OVERDUE, Subscription
+from kestrelpy.operations.queue_admin import QueueAdmin
+from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
+from tests.support.steps import counted
+
+EXPIRES_MS = 10_000  # of the item, on the steady clock
+HOUR = Delay(3_600_000)
+
+
+def put(q: CoreHarness, body: bytes = b"expiring") -> None:
+    q.put(body, expires_ms=WALL_MS + EXPIRES_MS, key="A")
+
+
+def put_back_late(q: CoreHarness) -> None:
+    put(q)
+    q.reader.nack(q.open(), q.now_ms, ABORTED, HOUR)
+
+
+def put_back_after_its_expiry(q: CoreHarness) -> None:
+    put(q)
+    lease = q.open()
+    q.pass_time(EXPIRES_MS)
+    q.reader.nack(lease, q.now_ms, ABORTED, HOUR)
+
+
+def put_back_until_a_date(q: CoreHarness) -> None:
+    put(q)
+    q.reader.nack(q.open(), q.now_ms, ABORTED, Delay(WALL_MS + 3_600_000, True))
+
+
+def retried(q: CoreHarness) -> None:
+    q.reload(retry_delay_ms=3_600_000)
+    put(q)
+    q.abort(q.open())
+
+
+def overdue(q: CoreHarness) -> None:
+    q.reload(retry_delay_ms=3_600_000, lease_ms=1000)
+    put(q)
+    q.open()
+    q.pass_time(2000)
+
+
+def by_token(q: CoreHarness) -> None:
+    put(q)
+    q.reader.nack(q.open(lease_ms=1000), q.now_ms, ABORTED, HOUR)
+
+
+def given_back_twice(q: CoreHarness) -> None:
+    put(q)
+    q.reader.nack(q.open(), q.now_ms, ABORTED, Delay(1000))
+    q.pass_time(2000)
+    q.reader.nack(q.open(), q.now_ms, ABORTED, HOUR)
+
+
+def blocked(q: CoreHarness) -> None:
+    """Its key's first item has left before it expires; it is blocked until then."""
+    q.put(b"first", key="A")
+    q.open("bob")
+    put(q)
+    assert q.may_open() is None
+    assert q.reader.key_gate.keys.blocked.count == 1
+
+
+def paused(q: CoreHarness) -> None:
+    put(q)
+    q.pause()
+
+
+def paused_and_delayed(q: CoreHarness) -> None:
+    put_back_late(q)
+    q.pause()
+
+
+STATES = [
+    put_back_late, put_back_after_its_expiry, put_back_until_a_date, retried, overdue, by_token,
+    given_back_twice, blocked, paused, paused_and_delayed,
+]  # fmt: skip
+
+
+def ends(records: list[Record], id_: int) -> list[int]:
+    return [r.time_ms for r in records if r.kind in (Kind.EXPIRED, Kind.DEAD) and r.item == id_]
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("expire_to", [b"", b"late"])
+@pytest.mark.parametrize("memory", [1 << 26, 0])
+def test_an_item_ends_at_its_expiry(
+    state: Callable[[CoreHarness], None], restarts: bool, expire_to: bytes, memory: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if not memory:
+        monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
+    q = make_queue(expire_to=expire_to, max_memory_bytes=memory)
+    state(q)
+    id_ = q.queue.last_number if state is blocked else 1
+    if restarts:
+        q = q.restarted()
+    q.pass_time(max(EXPIRES_MS - q.now_ms, 0) + 1)
+
+    assert ends(q.records, id_) == [max(WALL_MS + EXPIRES_MS, q.unix_ms - 1)]
+    assert q.reader.counters.expired == 1
+    assert not q.reader.delays.count
+    assert id_ not in q.reader.live or id_ in q.reader.dead.deaths
+
+
+@pytest.mark.parametrize("state", [put_back_late, retried, by_token])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_next_item_of_its_key_goes_on(
+    state: Callable[[CoreHarness], None], restarts: bool
+) -> None:
+    q = make_queue()
+    state(q)
+    q.put(b"next", key="A")
+    if restarts:
+        q = q.restarted()
+    waiter = q.wait("bob", wait_ms=60_000)
+    assert q.answers() == []
+    q.pass_time(EXPIRES_MS + 2)
+
+    assert waiter.lease is not None
+    assert waiter.lease.item.body == b"next"
+
+
+@pytest.mark.parametrize("state", [put_back_late, retried, by_token, blocked])
+@pytest.mark.parametrize("limits", [{"max_items": 1}, {"max_bytes": 8}])
+def test_it_takes_no_room_any_more(
+    state: Callable[[CoreHarness], None], limits: dict[str, Any]
+) -> None:
+    q = make_queue()
+    state(q)
+    q.reload(**limits)
+    assert not q.put(b"other")
+    q.now_ms = EXPIRES_MS  # a put may come before the tick
+    assert q.put(b"other")
+
+
+def test_add_takes_the_queue_for_empty() -> None:
+    q = make_queue()
+    put_back_late(q)
+    assert not q.add(b"lock")
+    q.now_ms = EXPIRES_MS
+    assert q.add(b"lock")
+
+
+@pytest.mark.parametrize("state", [put_back_late, retried, by_token, blocked, paused])
+@pytest.mark.parametrize("memory", [1 << 26, 0])
+def test_flush_expired_counts_it(
+    state: Callable[[CoreHarness], None], memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not memory:
+        monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
+    q = make_queue(max_memory_bytes=memory)
+    state(q)
+    q.pass_time(1)
+    q.now_ms = EXPIRES_MS
+    sweep, count = QueueAdmin.sweep([q.queue], q.now_ms), -1
+    for _ in range(100):
+        try:
+            next(sweep)
+        except StopIteration as end:
+            count = end.value
+            break
+        q.read_back()
+    assert count == 1
+
+
+def test_a_clock_that_is_set_forward_ends_a_delayed_item() -> None:
+    q = make_queue()
+    put(q)
+    q.reader.nack(q.open(), q.now_ms, ABORTED, Delay(5000))
+    q.step_clock(EXPIRES_MS)
+    assert q.reader.counters.expired == 1
+
+
+def test_a_clock_that_is_set_back_does_not_end_it() -> None:
+    q = make_queue()
+    put_back_late(q)
+    q.step_clock(-60_000)
+    q.pass_time(EXPIRES_MS + 1)
+    assert q.reader.counters.expired == 0
+    q.pass_time(60_000)
+    assert q.reader.counters.expired == 1
+
+
+def test_a_leased_item_does_not_expire_and_ends_when_it_is_given_back() -> None:
+    q = make_queue()
+    put(q)
+    q.reader.nack(q.open(), q.now_ms, ABORTED, Delay(1000))
+    q.pass_time(1000)
+    lease = q.open()
+    q.pass_time(EXPIRES_MS)
+    assert q.reader.counters.expired == 0
+    q.reader.nack(lease, q.now_ms, OVERDUE, HOUR)
+    q.pass_time(1)
+    assert q.reader.counters.expired == 1
+
+
+def test_a_dead_letter_does_not_expire() -> None:
+    q = make_queue()
+    put(q)
+    q.reader.nack(q.open(), q.now_ms, ABORTED, Delay(1000))
+    q.pass_time(1000)
+    q.bury(q.open())
+    q.pass_time(2 * EXPIRES_MS)
+    assert q.dead == [b"expiring"]
+
+
+# -- fan-out children -----------------------------------------------------------------------
+
+
+def child_of(q: CoreHarness) -> Subscription:
+    """The child `jobs+audit`."""
+    found = q.broker.mention(b"jobs+audit", q.now_ms)
+    assert found is not None
+    return found.reader
+
+
+def opened(q: CoreHarness, child: Subscription, lease_ms: int = 0) -> Any:
+    holder = Holder("carl")
+    child.catch_up()
+    lease = child.open(holder, q.now_ms, lease_ms=lease_ms)
+    while lease is None and q.read_back():
+        lease = child.open(holder, q.now_ms, lease_ms=lease_ms)
+    assert lease is not None
+    return lease
+
+
+@pytest.mark.parametrize("lease_ms", [0, 1000])
+@pytest.mark.parametrize("delay", [None, HOUR])
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_an_item_given_back_to_a_child_ends_at_its_expiry(
+    lease_ms: int, delay: Delay | None, is_late: bool, restarts: int
+) -> None:
+    q = make_queue()
+    child = child_of(q)
+    put(q)
+    lease = opened(q, child, lease_ms or 60_000 if restarts == 2 else lease_ms)
+    if is_late:
+        q.pass_time(EXPIRES_MS)
+    if restarts == 2:  # it is given back by the token of a lease from before the restart
+        q = q.restarted()
+        child = q.queue.children[b"audit"]
+        found = child.by_token.find(lease.token, q.now_ms)
+        if found is not None:
+            child.nack(found, q.now_ms, ABORTED, delay)
+    elif child.leases.of(1) is not None:
+        child.nack(lease, q.now_ms, ABORTED, delay)
+    if restarts == 1:
+        q = q.restarted()
+        child = q.queue.children[b"audit"]
+    q.pass_time(EXPIRES_MS + 1500)
+
+    assert not child.live
+    assert len(ends([r for r in q.records if r.reader], 1)) == 1
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_delay_beyond_the_max_age_of_a_child_ends_there(
+    is_read: bool, restarts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young = replace(Policy(), max_age_ms=EXPIRES_MS)
+    monkeypatch.setattr(
+        CoreHarness, "policy_of", lambda _, name: young if b"+" in name else Policy()
+    )
+    q = make_queue()
+    child = child_of(q)
+    q.put(b"later", delay=Delay(60_000))
+    if is_read:
+        child.catch_up()
+    if restarts:
+        q = q.restarted()
+        child = q.queue.children[b"audit"]
+    q.pass_time(EXPIRES_MS + 1500)
+
+    assert child.counters.expired == 1
+    assert not child.live.count
+    q.pass_time(60_000)
+    assert q.reader.live.count == 1, "the queue itself has it"
+
+
+# -- how much it costs ----------------------------------------------------------------------
+
+
+def test_the_entries_follow_the_items_that_wait() -> None:
+    q = make_queue()
+    for _ in range(1000):
+        put(q)
+        q.reader.nack(q.open(), q.now_ms, ABORTED, Delay(1))
+        q.pass_time(1)
+        q.close(q.open())
+    assert q.reader.ends.entry_count <= 1
+    assert q.reader.delays.entry_count == 0
+
+
+def test_an_item_that_comes_back_again_and_again_has_one_entry() -> None:
+    q = make_queue(max_attempts=None)
+    put(q)
+    for _ in range(500):
+        q.reader.nack(q.open(), q.now_ms, ABORTED, Delay(1))
+        q.pass_time(1)
+    assert q.reader.ends.entry_count == 1
+
+
+@pytest.mark.parametrize("is_blocked", [False, True])
+def test_a_tick_ends_a_bounded_number_of_them(is_blocked: bool) -> None:
+    q = make_queue(max_attempts=None)
+    if is_blocked:
+        q.put(b"first", key="A")
+        q.open("bob")
+    for _ in range(2000):
+        q.put(b"expiring", expires_ms=WALL_MS + EXPIRES_MS, key="A" if is_blocked else "")
+    for _ in range(0 if is_blocked else 2000):
+        q.reader.nack(q.open(), q.now_ms, ABORTED, HOUR)
+    assert not is_blocked or q.may_open() is None
+    q.now_ms = EXPIRES_MS
+    before = q.reader.counters.expired
+    q.broker.tick(q.now_ms)
+    assert 0 < q.reader.counters.expired - before <= 500
+    q.pass_time(1000)
+    assert q.reader.counters.expired - before == 2000
+    assert not q.reader.delays.entry_count
+
+
+def test_a_flush_expired_of_nothing_takes_one_pass() -> None:
+    q = make_queue()
+    put_back_late(q)
+    assert counted(QueueAdmin.sweep([q.queue], q.now_ms)) == (0, 0)
