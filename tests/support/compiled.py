@@ -30,6 +30,7 @@ PURE_ONLY: Final[dict[str, str]] = {
     "tests/process/kill/test_kill_spark": _NO_SPARK,
     "tests/simulation/test_checker.py::test_a_planted_mistake": _NOT_HEARD,
     "tests/unit/core/index/test_key_locks.py::test_finding_the_oldest_looks": _NO_CALLS,
+    "tests/unit/core/subscription/test_bounded_work.py": _NO_CALLS,
     "tests/unit/core/subscription/test_flush.py::test_a_deletion_makes_no_calls": _NO_CALLS,
     "tests/unit/core/subscription/test_flush.py::test_a_flush_makes_no_calls": _NO_CALLS,
     "tests/unit/protocol/verbs/test_get_wait.py::test_one_key_is_answered_when": _NOT_HEARD,

@@ -181,6 +181,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "tokens_lsn _next_token _tokens_below": NUMBER,
     },
     "core.index.ready_list.Ready": {},
+    "core.index.ready_list.ByPlace": {},
     "core.index.memory_budget.Memory": {"limit": SETTING},
     "core.index.memory_budget.MemoryShare": {"most allowed": SETTING},
     "core.index.retained_ids.RetainedIds": {"_seen": NUMBER, "look_ms": CLOCK},

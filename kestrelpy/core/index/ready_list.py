@@ -1,6 +1,6 @@
 """The ready list: items by place, in memory up to a frontier, and in the log alone beyond it.
 
-    returned   [3 5 31]       a small heap of nacked and released items, by place
+    returned   [3 5 31]       nacked and released items, by place
     disk_refs  (7) (40)       place, id and size of out-of-order items, no body; in order of places
     line       8 9 10 11 ...  a deque of arrivals, places growing
     - - - - - - - - - - - - - frontier: a number
@@ -20,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush, merge
+from heapq import merge
 from itertools import islice
 from operator import attrgetter
 from typing import Final
@@ -36,8 +36,104 @@ NO_FRONTIER: Final = (1 << 63) - 1
 # Removed items are passed over later. Beyond these limits they never outweigh the items in memory.
 _COMPACT_ABOVE: Final = 64
 _COMPACT_ABOVE_BYTES: Final = 64 << 10
+_CHUNK_ITEMS: Final = 256
 _id: Final = attrgetter("id")
 _marker: Final = attrgetter("marker")
+
+
+class ByPlace:
+    """Items in order of their places, in sorted chunks, with cheap access to both ends.
+
+    An item goes into the one chunk that it belongs to; a full chunk becomes two. So each step moves
+    a chunk's references at most, however many items there are, and nothing is sorted as a whole.
+    `_lasts` has the last place of each chunk; all places are different.
+    """
+
+    __slots__ = ("_chunks", "_lasts", "count")
+
+    def __init__(self) -> None:
+        self._chunks: list[list[tuple[int, Item]]] = []
+        self._lasts: list[int] = []
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def add(self, place: int, item: Item) -> None:
+        """Add an item."""
+        self.count += 1
+        chunks, lasts = self._chunks, self._lasts
+        number = bisect_left(lasts, place)
+        if number == len(lasts):
+            if not number or len(chunks[-1]) >= _CHUNK_ITEMS:
+                chunks.append([(place, item)])
+                lasts.append(place)
+            else:
+                chunks[-1].append((place, item))
+                lasts[-1] = place
+            return
+        chunk = chunks[number]
+        low, high = 0, len(chunk)
+        while low < high:
+            middle = (low + high) // 2
+            if chunk[middle][0] < place:
+                low = middle + 1
+            else:
+                high = middle
+        chunk.insert(low, (place, item))
+        if len(chunk) > _CHUNK_ITEMS:
+            half = len(chunk) // 2
+            chunks[number : number + 1] = [chunk[:half], chunk[half:]]
+            lasts.insert(number, chunk[half - 1][0])
+
+    def first_place(self) -> int:
+        """Return the lowest place. The caller knows that there is an item."""
+        return self._chunks[0][0][0]
+
+    def last_place(self) -> int:
+        """Return the highest place. The caller knows that there is an item."""
+        return self._lasts[-1]
+
+    def first(self) -> tuple[int, Item]:
+        """Return the first item with its place. The caller knows that there is one."""
+        return self._chunks[0][0]
+
+    def pop_first(self) -> tuple[int, Item]:
+        """Remove and return the first item with its place. The caller knows that there is one."""
+        chunk = self._chunks[0]
+        found = chunk.pop(0)
+        self.count -= 1
+        if not chunk:
+            del self._chunks[0], self._lasts[0]
+        return found
+
+    def pop_last(self) -> tuple[int, Item]:
+        """Remove and return the last item with its place. The caller knows that there is one."""
+        chunk = self._chunks[-1]
+        found = chunk.pop()
+        self.count -= 1
+        if chunk:
+            self._lasts[-1] = chunk[-1][0]
+        else:
+            del self._chunks[-1], self._lasts[-1]
+        return found
+
+    def without(self, ids: set[int]) -> ByPlace:
+        """Return the same items, except those of `ids`."""
+        other = ByPlace()
+        for place, item in self:
+            if item.id not in ids:
+                other.add(place, item)
+        return other
+
+    def __copy__(self) -> ByPlace:
+        """Return an independent copy."""
+        return self.without(set())
+
+    def __iter__(self) -> Iterator[tuple[int, Item]]:
+        """Yield each item with its place, in order."""
+        for chunk in self._chunks:
+            yield from chunk
 
 
 class Ready:
@@ -59,7 +155,7 @@ class Ready:
         """`out_of_order` are the ids of the out-of-order items, shared with the subscription."""
         self._out_of_order = out_of_order if out_of_order is not None else IdSet()
         self._line: deque[Item] = deque()
-        self._returned: list[tuple[int, Item]] = []
+        self._returned = ByPlace()
         self._back: dict[int, Item] = {}  # the same items by id
         self._removed: set[int] = set()
         self._removed_bytes = 0
@@ -116,7 +212,7 @@ class Ready:
         if place >= self.frontier:
             self._leave(place, item)
             return
-        heappush(self._returned, (place, item))
+        self._returned.add(place, item)
         self._back[item.id] = item
         self.resident += 1
         self.resident_bytes += item.size
@@ -131,10 +227,10 @@ class Ready:
         if self._removed:
             self._pass_over()
         line, returned = self._line, self._returned
-        if returned and (not line or returned[0][0] < line[0].marker):
-            if self.disk_refs.ids.count and self.disk_refs.first_place() < returned[0][0]:
+        if returned.count and (not line or returned.first_place() < line[0].marker):
+            if self.disk_refs.ids.count and self.disk_refs.first_place() < returned.first_place():
                 return None
-            first = heappop(returned)
+            first = returned.pop_first()
             del self._back[first[1].id]
         else:
             if self.disk_refs.ids.count and self.disk_refs.first_place() < line[0].marker:
@@ -154,8 +250,8 @@ class Ready:
         if self._removed:
             self._pass_over()
         line, returned = self._line, self._returned
-        if returned and (not line or returned[0][0] < line[0].marker):
-            place, item = returned[0]
+        if returned.count and (not line or returned.first_place() < line[0].marker):
+            place, item = returned.first()
         else:
             place, item = line[0].marker, line[0]
         return None if self.disk_refs.count and self.disk_refs.first_place() < place else item
@@ -173,8 +269,8 @@ class Ready:
         if self.resident:
             if self._removed:
                 self._pass_over()
-            if self._returned:
-                place = min(place, self._returned[0][0])
+            if self._returned.count:
+                place = min(place, self._returned.first_place())
             if self._line:
                 place = min(place, self._line[0].marker)
         return place
@@ -199,8 +295,8 @@ class Ready:
 
     def clear(self, trash: Trash) -> None:
         """Remove all items."""
-        trash.take(self._line, self._returned, self._back, self._removed)
-        self._line, self._returned, self._back, self._removed = deque(), [], {}, set()
+        trash.take(self._line, [*self._returned], self._back, self._removed)
+        self._line, self._returned, self._back, self._removed = deque(), ByPlace(), {}, set()
         self._removed_bytes = 0
         self.disk_refs.clear()
         self.resident = self.resident_bytes = 0
@@ -272,22 +368,18 @@ class Ready:
             return merge(arrived, sorted(back, key=_marker), key=_marker)
         return merge(islice(line, at, None), sorted(back, key=_marker), key=_marker)
 
-    def evict(self, cost: int) -> list[Item]:
-        """Leave the youngest items to the log until the list costs at most `cost`; return them.
+    def evict(self, cost: int, most: int = NO_FRONTIER) -> list[Item]:
+        """Leave the youngest items to the log until the list costs at most `cost`, `most` items at
+        most; return them.
 
-        The first item stays in any case.
+        The first item stays in any case. Each item takes one step, whatever the list holds.
         """
-        if self._removed:
-            self._compact()
         gone: list[Item] = []
-        is_lined_up = not self._returned or (
-            bool(self._line) and max(self._returned)[0] < self._line[0].marker
-        )
-        while self.resident > 1 and self.cost > cost:
-            if not (self._line and is_lined_up):
-                self._line_up()
-                is_lined_up = True
+        while self.resident > 1 and self.cost > cost and len(gone) < most:
             place, item = self._take_youngest()
+            if self._removed and item.id in self._removed:
+                self._passed(item)
+                continue
             self.resident -= 1
             self.resident_bytes -= item.size
             self._leave(place, item)
@@ -295,29 +387,20 @@ class Ready:
         return gone
 
     def _take_youngest(self) -> tuple[int, Item]:
-        """Remove and return the youngest item, after `_line_up` if `_returned` has younger ones."""
+        """Remove and return the youngest item, which may have been removed before."""
         line, back = self._line, self._returned
-        if back and (not line or back[-1][0] > line[-1].marker):
-            place, item = back.pop()
-            del self._back[item.id]
+        if back.count and (not line or back.last_place() > line[-1].marker):
+            place, item = back.pop_last()
+            self._back.pop(item.id, None)
             return place, item
         item = line.pop()
         return item.marker, item
 
-    def _line_up(self) -> None:
-        """Move nacked items back into the line; leave out-of-order items in `_returned`, sorted."""
-        out_of_order, back = self._out_of_order, sorted(self._returned)
-        plain = [item for _, item in back if item.id not in out_of_order]
-        self._line = deque(sorted([*self._line, *plain], key=_marker))
-        self._returned = [each for each in back if each[1].id in out_of_order]
-        self._back = {item.id: item for _, item in self._returned}
-
     def _compact(self) -> None:
         removed = self._removed
         self._line = deque(i for i in self._line if i.id not in removed)
-        self._returned = [e for e in self._returned if e[1].id not in removed]
+        self._returned = self._returned.without(removed)
         self._back = {item.id: item for _, item in self._returned}
-        heapify(self._returned)
         removed.clear()
         self._removed_bytes = 0
 
@@ -326,8 +409,8 @@ class Ready:
         line, returned, removed = self._line, self._returned, self._removed
         while line and line[0].id in removed:
             self._passed(line.popleft())
-        while returned and returned[0][1].id in removed:
-            self._passed(heappop(returned)[1])
+        while returned.count and returned.first()[1].id in removed:
+            self._passed(returned.pop_first()[1])
 
     def _passed(self, item: Item) -> None:
         self._removed.discard(item.id)

@@ -31,10 +31,11 @@ REFILL_ITEMS: Final = 64
 # Takes in one call, of REFILL_ITEMS each: passing over as many leased, dead or expired items takes
 # about 5 ms; the next turn takes the rest.
 _TAKES_MAX: Final = 16
-# A ready list may cost this much more than it is allowed before it drops its youngest items; then
-# it drops them until an eighth of its memory is free, so that it does not do so again at once.
+# A ready list may cost this much more than it is allowed before it drops its youngest items. An
+# item that comes back makes room for itself, and for a few more: so many calls share the work.
 _SLACK_BYTES: Final = 64 << 10
-_SPARE_PART: Final = 8
+_EVICTED_MORE: Final = 16
+_EVICTED_MAX: Final = 1000
 # Looking at this number of ids one by one is quicker than looking at all leases.
 _FEW_IDS: Final = 64
 # Puts that one read looks up beside these, to know when their items expire.
@@ -144,8 +145,9 @@ class ReadyLine:
         if cost <= allowed + _SLACK_BYTES or state.residency.grow(cost):
             return
         if state.read_ahead is not None:
-            most = allowed - allowed // _SPARE_PART - state.leased_bytes - ready.blocked_cost
-            self._leave(ready.evict(most))
+            cost = allowed - state.leased_bytes - ready.blocked_cost
+            most = min(item.size // ITEM_COST + _EVICTED_MORE, _EVICTED_MAX)
+            self._leave(ready.evict(cost, most))
 
     def _leave(self, gone: list[Item]) -> None:
         """Leave these items to the log; the read-ahead starts anew, as its next item changes."""
