@@ -65,6 +65,8 @@ class SubscriptionState:
     """The data of a subscription. Its verbs are in `Subscription` and in the parts it consists of.
 
     `placings` are places, each with the record that gave it while that may not be stored yet.
+    `sought_keys` are blocked items past their expiry, with their keys, None while those are being
+    read. `restored` are delayed since before the start: only the log has their expiries.
     """
 
     __slots__ = (
@@ -106,9 +108,8 @@ class SubscriptionState:
         self.placings: deque[tuple[int, int]] = deque()
         self.watch = ExpiryWatch(alarm, clock)
         self.ends = LoggedExpiries(alarm, clock)  # of the other items that are known to expire
-        # Blocked items past their expiry, with their keys, None while those are being read.
         self.sought_keys: dict[int, bytes | None] = {}
-        self.restored = IdSet()  # delayed since before the start: only the log has their expiries
+        self.restored = IdSet()
         self.held_keys: dict[int, bytes] = {}  # the keys of items that were nacked with a delay
         self.leases = Leases()
         self.leased_bytes = 0  # of the bodies of leased items that are in memory
