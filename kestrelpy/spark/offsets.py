@@ -15,14 +15,12 @@ that the end of one read is the beginning of the next.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final, Literal, Protocol, TypeVar
 
 from kestrelpy.durations import shown
-from kestrelpy.spark.errors import KestrelError
 
 _S = TypeVar("_S", bound="Sized")
 Mark = int | Literal["earliest", "latest"]
@@ -62,20 +60,6 @@ class Offsets:
             if queues is not None and "*" in queues:
                 return queues["*"]
         return self.everywhere
-
-
-def refuse_unknown_servers(offsets: Mapping[str, Offsets], known: Iterable[str]) -> None:
-    """Raise KestrelError if an option has markers for a server that is not read."""
-    there = set(known)
-    for option, each in offsets.items():
-        for name in each.named:
-            if name not in there:
-                near = get_close_matches(name, there, 1)
-                hint = f"Did you mean {near[0]}?" if near else "Leave it out, or read it as well."
-                raise KestrelError(
-                    f"Option {option} names a server {name}, which is not among those that are "
-                    f"read. {hint}"
-                )
 
 
 EARLIEST: Final = Offsets("earliest")
@@ -180,7 +164,9 @@ def _parsed(text: str, unnamed: Mark) -> Offsets:
     if text.lower() in ("earliest", "latest"):
         return EARLIEST if text.lower() == "earliest" else LATEST
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_named_once)
+    except _NamedTwice as error:
+        raise ValueError(f"{shown(text)} names {error} twice; say one place") from None
     except ValueError:
         raise ValueError(f"{shown(text)} is not a place in a queue; {_FORM}") from None
     if not isinstance(found, dict):
@@ -190,6 +176,18 @@ def _parsed(text: str, unnamed: Mark) -> Offsets:
         each = queues if isinstance(queues, dict) else {"*": queues}
         named[server] = {queue: _mark(mark, server, queue) for queue, mark in each.items()}
     return Offsets(unnamed, named)
+
+
+class _NamedTwice(ValueError):
+    """An object with two members of one name."""
+
+
+def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _NamedTwice(next(name for name in names if names.count(name) > 1))
+    return found
 
 
 def format_offsets(markers: Mapping[str, Mapping[str, int]]) -> str:

@@ -122,7 +122,12 @@ class Options:
             return False
         if queue == NOTES_QUEUE and NOTES_QUEUE not in self.queues and self.mode == "items":
             return False
-        return any(fnmatch.fnmatchcase(queue, glob) for glob in self.queues)
+        return self.fits(queue)
+
+    def fits(self, queue: str, globs: Sequence[str] | None = None) -> bool:
+        """True if a name or wildcard of the option queues, or of `globs`, fits this queue."""
+        globs = self.queues if globs is None else globs
+        return any(fnmatch.fnmatchcase(queue, glob) for glob in globs)
 
 
 def parse_options(given: Mapping[str, str], *, streams: bool | None = None) -> Options:
@@ -235,6 +240,12 @@ def _refuse_contradictions(options: Options, said: Said) -> None:
     for name in () if options.servers else SERVERS_ONLY:
         if name in said:
             raise KestrelError(f"Option {name} goes only with servers. Leave it out with path.")
+    child = next((name for name in options.queues if options.cursor and "+" in name), None)
+    if child is not None:
+        raise KestrelError(
+            f"Options cursor and queues={child} contradict each other: a cursor is a child of a "
+            f"queue, and {child} means children. Name the queue itself, or leave cursor out."
+        )
     consumes = options.consume == "confirm" and not options.cursor
     if consumes and options.starting_markers != EARLIEST:
         raise KestrelError(

@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage, JournalError
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files.split import Limits, Split, SplitGone
-from kestrelpy.spark.offsets import packed, refuse_unknown_servers
+from kestrelpy.spark.named import (
+    Source,
+    marks_in,
+    refuse_unknown_markers,
+    refuse_unknown_queues,
+)
+from kestrelpy.spark.offsets import packed
 from kestrelpy.spark.options import ALL_MARKERS, Options
 
 if TYPE_CHECKING:
@@ -59,13 +65,12 @@ def plan(options: Options) -> list[list[Part]]:
         history = (plan_events if options.mode == "events" else plan_items)(options.path)
     except JournalError as error:
         raise KestrelError(str(error)) from None
-    _refuse_unknown(options, history)
+    refuse_unknown(options, history.journals)
     return parts_of(history, options)
 
 
 def parts_of(history: History, options: Options) -> list[list[Part]]:
     """Return the parts of each partition of a plan. Raises KestrelError for missing data."""
-    refuse_unknown_servers(options.markers, {j.server for j in history.journals if j.server})
     wanted = [journal for journal in history.journals if _is_wanted(journal, options)]
     losses = [problem.sentence for problem in history.problems if problem.is_loss]
     for journal in wanted:
@@ -75,10 +80,11 @@ def parts_of(history: History, options: Options) -> list[list[Part]]:
     for problem in history.problems:
         if not problem.is_loss:
             log.warning("%s", problem.sentence)
+    latest = _latest_markers(wanted)
     parts = [
         Part(split, limits, tuple(journal.folders))
         for journal in wanted
-        if (limits := limits_of(journal.server, journal.queue, options)) is not None
+        if (limits := limits_of(journal.server, journal.queue, options, latest)) is not None
         for split in journal.splits
         if not limits.excludes(split)
     ]
@@ -95,11 +101,16 @@ def _is_wanted(journal: Journal, options: Options) -> bool:
     return options.chooses(journal.queue)
 
 
-def limits_of(server: str | None, queue: str, options: Options) -> Limits | None:
-    """Return the limits of the wanted rows of a journal; None: no row is wanted."""
-    names = (server,) if server else ()
-    starting = options.starting_markers.of(names, queue)
-    ending = options.ending_markers.of(names, queue)
+def limits_of(
+    server: str | None, queue: str, options: Options,
+    latest: Mapping[tuple[str | None, str], int] = MappingProxyType({}),
+) -> Limits | None:  # fmt: skip
+    """Return the limits of the wanted rows of a journal; None: no row is wanted.
+
+    Raises KestrelError for a marker beyond the latest.
+    """
+    names = (server or "an unknown server",)
+    starting, ending = marks_in(options, names, queue, latest.get((server, queue)))
     if starting == "latest" or ending == "earliest":
         return None
     markers = options.wanted.markers
@@ -116,16 +127,30 @@ def limits_of(server: str | None, queue: str, options: Options) -> Limits | None
     )
 
 
-def _refuse_unknown(options: Options, history: History) -> None:
-    there = {journal.queue for journal in history.journals}
-    for name in options.queues:
-        if name in there or any(sign in name for sign in "*?["):
-            continue
-        near = get_close_matches(name, there, 1)
-        hint = f"Did you mean {near[0]}?" if near else "kestrelpy journal verify lists them."
-        raise KestrelError(
-            f"No journal of a queue {name} lies in {', '.join(options.path)}. {hint}"
-        )
+def refuse_unknown(
+    options: Options, journals: Iterable[Journal], known: Collection[str] | None = None
+) -> None:
+    """Raise KestrelError if an option names a queue that is not there; `known` are there as well.
+
+    Markers are checked only without `known`: a read that goes on does not use them.
+    """
+    there = list(journals)
+    queues = {journal.queue for journal in there} | set(known or ())
+    where = f"in the journals of {', '.join(options.path)}"
+    refuse_unknown_queues(options, queues, where, "kestrelpy journal verify lists them.")
+    if known is None:
+        sources = [Source((each.server,), [each.queue]) for each in there if each.server]
+        refuse_unknown_markers(options, sources)
+
+
+def _latest_markers(journals: Iterable[Journal]) -> dict[tuple[str | None, str], int]:
+    """Return the latest marker of each queue over its generations; only a plan of items has it."""
+    found: dict[tuple[str | None, str], int] = {}
+    for each in journals:
+        if each.state is not None and each.state.latest is not None:
+            name = each.server, each.queue
+            found[name] = max(found.get(name, 0), each.state.latest)
+    return found
 
 
 # -- an executor ---------------------------------------------------------------------------

@@ -35,6 +35,7 @@ class State:
     lsn_next: int = 1
     damages: list[Damage] = field(default_factory=list)
     snapshot_lsn: int = 0
+    latest: int | None = None  # the last marker that was given; None: not known
 
     @classmethod
     def read(cls, files: Files, folder: str) -> State:
@@ -53,6 +54,7 @@ class State:
             made.snapshot_lsn = recovery.snapshot.lsn
             made.lsn_next = max(made.lsn_next, made.snapshot_lsn + 1)
         made.own = live_set.lines[0]
+        made.latest = live_set.next_number - 1 if live_set.known else None
         made.damages = [d for d in recovery.damages if d.kind not in ("torn", "foreign")]
         return made
 

@@ -14,17 +14,22 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live.wire import ITEMS_MAX, Lost, Patience, Unreachable, Values, Wire
-from kestrelpy.spark.offsets import Address, Range, packed, range_of, refuse_unknown_servers
+from kestrelpy.spark.named import (
+    Source,
+    range_in,
+    refuse_unknown_markers,
+    refuse_unknown_queues,
+)
+from kestrelpy.spark.offsets import Address, Range, packed
 from kestrelpy.spark.options import Options
 
 log = logging.getLogger("kestrelpy.spark")
@@ -90,8 +95,7 @@ def patience_of(options: Options) -> Patience:
 def plan(options: Options) -> list[list[Slice]]:
     """Return the slices of each partition. Raises KestrelError."""
     seen = look(options)
-    _refuse_unknown(options, seen)
-    refuse_unknown_servers(options.markers, [*map(str, options.servers), *(s.server for s in seen)])
+    refuse_unknown(options, seen)
     slices = []
     wanted = options.wanted
     for server in seen:
@@ -101,12 +105,7 @@ def plan(options: Options) -> list[list[Slice]]:
         for queue, markers in sorted(server.queues.items()):
             if not options.chooses(queue):
                 continue
-            span = range_of(
-                options.starting_markers.of(names, queue),
-                options.ending_markers.of(names, queue),
-                markers.earliest,
-                markers.latest,
-            )
+            span = range_in(options, names, queue, markers.earliest, markers.latest)
             span &= wanted.markers
             if span:
                 slices.append(
@@ -176,17 +175,23 @@ def queue_markers(stats: dict[str, str]) -> dict[str, QueueMarkers]:
     }
 
 
-def _refuse_unknown(options: Options, seen: list[ServerQueues]) -> None:
-    """Raise KestrelError if a name without wildcards is the name of no queue."""
-    there = {queue for server in seen for queue in server.queues}
-    for name in options.queues if seen else ():
-        if name in there or any(sign in name for sign in "*?["):
-            continue
-        near = get_close_matches(name, there, 1)
-        hint = f"Did you mean {near[0]}?" if near else "kestrelpy queues ls shows what there is."
-        raise KestrelError(
-            f"There is no queue {name} on {', '.join(str(s.address) for s in seen)}. {hint}"
-        )
+def refuse_unknown(
+    options: Options, seen: Sequence[ServerQueues], known: Collection[str] | None = None
+) -> None:
+    """Raise KestrelError if an option names a queue that is not there; `known` are there as well.
+
+    Markers are checked only without `known`: a read that goes on does not use them.
+    """
+    if not seen:
+        return
+    is_whole = len(seen) == len(options.servers)
+    where = f"on {', '.join(str(each.address) for each in seen)}"
+    there = {queue for each in seen for queue in each.queues} | set(known or ())
+    remedy = "kestrelpy queues ls shows what there is."
+    refuse_unknown_queues(options, there, where, remedy, is_whole=is_whole)
+    if known is None:
+        sources = [Source((str(each.address), each.server), [*each.queues]) for each in seen]
+        refuse_unknown_markers(options, sources, is_whole=is_whole)
 
 
 # -- an executor ---------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from journal.errors import ITEM_MAX, JournalError
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import Limits as RowLimits
 from kestrelpy.spark.files import PackedItems, Part, Split, plan_events
+from kestrelpy.spark.files.partitions import refuse_unknown
 from kestrelpy.spark.offsets import packed
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.streaming.admission import Limits, admitted
@@ -44,15 +45,28 @@ class Journals:
         self._options = options
         self._seen: dict[tuple[str, str], Journal] = {}
         self._is_used = True  # the last look, by a batch
+        self._is_checked = False  # the names in the options, once a query
+        self._there: list[Journal] = []  # all journals of the last look
         self._target: Position | None = None
 
     def begin(self) -> Position:
         """Return where the first batch begins. Raises KestrelError."""
         self._look()
+        refuse_unknown(self._options, self._there)
+        self._is_checked = True
         places: dict[str, dict[str, Place]] = {}
         for (server, queue), journal in self._seen.items():
+            names = (journal.server,) if journal.server else ()
+            starting = self._options.starting_markers.of(names, journal.queue)
+            if isinstance(starting, int):
+                raise KestrelError(
+                    f"Option startingMarkers says {starting} for the queue {journal.queue} of "
+                    f"{server}, and a stream of journals counts records, not markers. Say earliest "
+                    f"or latest, and filter the stream: where marker > {starting}."
+                )
             first = max(journal.lsn_first - 1, 0)
-            places.setdefault(server, {})[queue] = Place(journal.generation, first)
+            after = max(journal.lsn_synced, first) if starting == "latest" else first
+            places.setdefault(server, {})[queue] = Place(journal.generation, after)
         return Position(places)
 
     def stop_at_present(self) -> None:
@@ -67,6 +81,13 @@ class Journals:
         """
         self._look()
         self._is_used = True
+        if not self._is_checked:
+            # A journal of the checkpoint may be gone since; a name that is nowhere is a mistake.
+            known = {
+                queue.rpartition(".")[0] for queues in start.places.values() for queue in queues
+            }
+            refuse_unknown(self._options, self._there, known)
+            self._is_checked = True
         places = {server: dict(queues) for server, queues in start.places.items()}
         there: list[Planned] = []
         missing_all = 0
@@ -188,6 +209,7 @@ class Journals:
             raise KestrelError(str(error)) from None
         for problem in history.problems:
             log.warning("%s", problem.sentence)
+        self._there = history.journals
         self._seen = {
             (journal.server or journal.identity.hex(), f"{journal.queue}.{journal.generation}"):
             journal

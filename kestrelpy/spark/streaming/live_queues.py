@@ -27,7 +27,8 @@ from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import Slice, Unreachable, Values, Wire, partitions
-from kestrelpy.spark.offsets import Address, Range, packed, range_of
+from kestrelpy.spark.named import range_in
+from kestrelpy.spark.offsets import Address, Range, packed
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.streaming.admission import Limits, admitted
 from kestrelpy.spark.streaming.position import Place, Planned, Position
@@ -45,6 +46,7 @@ class LiveQueues:
         self._addresses: dict[str, Address] = {}
         self._confirmed: dict[tuple[str, str], Place] = {}
         self._is_used = True  # the last look, by a batch
+        self._is_checked = False  # the names in the options, once a query
         self._target: Position | None = None
 
     # -- where batches begin and end -------------------------------------------------------
@@ -52,11 +54,12 @@ class LiveQueues:
     def begin(self) -> Position:
         """Return where the first batch begins. Raises KestrelError."""
         self._look()
+        partitions.refuse_unknown(self._options, self._readable())
+        self._is_checked = True
         places: dict[str, dict[str, Place]] = {}
         for server, queue, markers in self._queues():
             names = (str(self._addresses[server]), server)
-            starting = self._options.starting_markers.of(names, queue)
-            span = range_of(starting, "latest", markers.earliest, markers.latest)
+            span = range_in(self._options, names, queue, markers.earliest, markers.latest)
             places.setdefault(server, {})[queue] = Place(markers.generation, span.after)
         return Position(places)
 
@@ -76,6 +79,11 @@ class LiveQueues:
         self._look()
         self._is_used = True
         self._refuse_another_fleet(start)
+        if not self._is_checked:
+            # A queue of the checkpoint may be gone since; a name that is nowhere is a mistake.
+            known = {queue for queues in start.places.values() for queue in queues}
+            partitions.refuse_unknown(self._options, self._readable(), known)
+            self._is_checked = True
         places = {server: dict(queues) for server, queues in start.places.items()}
         there, lost = [], 0
         for server, queue, markers in self._queues():
@@ -269,6 +277,18 @@ class LiveQueues:
                 markers = seen.queues.get(self._asked(queue))
                 if markers is not None and self._is_read(queue):
                     yield seen.server, queue, markers
+
+    def _readable(self) -> list[partitions.ServerQueues]:
+        """Return the servers without the children that a wildcard does not mean."""
+        return [
+            replace(
+                each, queues={
+                    queue: markers for queue, markers in each.queues.items()
+                    if "+" not in queue or self._is_read(queue)
+                },
+            )
+            for each in self._seen
+        ]  # fmt: skip
 
     def _asked(self, queue: str) -> str:
         return f"{queue}+{self._options.cursor}" if self._options.cursor else queue

@@ -36,6 +36,7 @@ class StandIn:
     def __init__(self, queues: dict[str, Line], server_id: str = "5e12") -> None:
         self.queues = queues
         self.server_id = server_id
+        self.retains = 0
         self.requests: list[str] = []
         self.cut: Callable[[str], int | None] = lambda request: None
         self.refusals: dict[str, bytes] = {}  # by the first words of a request
@@ -118,6 +119,6 @@ class StandIn:
                 f"{name}_marker_latest {line.latest}",
                 f"{name}_generation {line.generation}",
                 f"{name}_kept_bytes {kept}",
-                f"{name}_retains 0",
+                f"{name}_retains {self.retains}",
             ]
         return "".join(f"STAT queue_{each}\r\n" for each in stats).encode() + b"END\r\n"

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import Unreachable, Wire, patience_of, retried
+from kestrelpy.spark.named import refuse_unknown_queues
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.options import Options, parse_options
 
@@ -150,7 +151,13 @@ def look(options: Options) -> list[ServerFigures]:
         }  # fmt: skip
         seen.append(ServerFigures(address, server, chosen))
     _refuse_twice(seen)
-    _refuse_unknown(options, seen)
+    if seen:
+        refuse_unknown_queues(
+            options, {queue for each in seen for queue in each.queues},
+            f"on {', '.join(str(each.address) for each in seen)}",
+            "kestrelpy queues ls shows what there is.",
+            is_whole=len(seen) == len(options.servers),
+        )  # fmt: skip
     return seen
 
 
@@ -179,15 +186,4 @@ def _refuse_twice(seen: Sequence[ServerFigures]) -> None:
             raise KestrelError(
                 f"{other} and {each.address} are one server (its id is {each.server}). Name it "
                 "once."
-            )
-
-
-def _refuse_unknown(options: Options, seen: Sequence[ServerFigures]) -> None:
-    """Raise KestrelError if a name without wildcards is the name of no queue."""
-    there = {queue for server in seen for queue in server.queues}
-    for name in options.queues if seen else ():
-        if name not in there and not any(sign in name for sign in "*?["):
-            raise KestrelError(
-                f"There is no queue {name} on {', '.join(str(s.address) for s in seen)}. "
-                "kestrelpy queues ls shows what there is."
             )

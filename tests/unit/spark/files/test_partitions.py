@@ -140,7 +140,7 @@ def test_queues_and_folders_are_chosen_by_globs(
     with pytest.raises(Exception, match="KestrelError") as caught:
         read(spark, daemon.data_dir, queues="mial").collect()
     assert sentence_of(caught.value) == (
-        f"No journal of a queue mial lies in {daemon.data_dir}. Did you mean mail?"
+        f"There is no queue mial in the journals of {daemon.data_dir}. Did you mean mail?"
     )
 
 

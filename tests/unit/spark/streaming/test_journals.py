@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.files.partitions import plan
 from kestrelpy.spark.options import parse_options
 from kestrelpy.spark.streaming import journals as journals_module
 from kestrelpy.spark.streaming.admission import Limits
 from kestrelpy.spark.streaming.journals import Journals
+from kestrelpy.spark.streaming.position import Position
 from tests.support.daemon import DaemonProcess
 from tests.support.raw import Raw
 
@@ -67,6 +69,48 @@ def test_a_batch_ends_with_the_last_known_sync_and_a_limit(daemon: DaemonProcess
     assert stream.lag(first) == spans[1][1] - 4
     assert stream.advance(rest, Limits()) is rest
     assert stream.lag(rest) == 0
+
+
+def test_names_and_markers_of_journals_are_checked_in_batches_and_streams(
+    daemon: DaemonProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(daemon, range(10))
+    with Raw(("127.0.0.1", daemon.port)) as raw:
+        server = raw.stats()["server_id"]
+    daemon.stop()
+
+    def stream(**options: str) -> Position:
+        return journals(daemon, **options).begin()
+
+    def batch(**options: str) -> object:
+        return plan(parse_options({"path": str(daemon.data_dir), **options}, streams=False))
+
+    mistakes = {
+        "There is no queue jbos in the journals of": {"queues": "jbos"},
+        "names a server x,": {"startingMarkers": '{"x": {"jobs": 3}}'},
+        "names a queue jbos of": {"startingMarkers": f'{{"{server}": {{"jbos": "latest"}}}}'},
+    }
+    for read in (stream, batch):
+        for said, given in mistakes.items():
+            with pytest.raises(KestrelError, match=said):
+                read(**given)
+        caplog.clear()
+        read(queues="jbos*")
+        assert "No queue fits jbos* in the journals of" in caplog.text
+    beyond = f'{{"{server}": {{"jobs": 11}}}}'
+    for option in ("startingMarkers", "endingMarkers"):
+        with pytest.raises(KestrelError, match=f"{option} says 11 .* latest marker is 10"):
+            batch(**{option: beyond})
+    with pytest.raises(KestrelError, match="counts records, not markers"):
+        stream(startingMarkers=beyond)
+
+    latest = journals(daemon, startingMarkers="latest")
+    begin = latest.begin()
+    assert latest.lag(begin) == 0
+    assert latest.advance(begin, Limits()) is begin
+    typo = journals(daemon, queues="jobs,mali")
+    with pytest.raises(KestrelError, match="There is no queue mali"):
+        typo.advance(begin, Limits())
 
 
 def test_a_repeated_batch_has_the_same_parts_when_more_was_written(daemon: DaemonProcess) -> None:
