@@ -305,19 +305,18 @@ def backfill(
     option: ToWords = None,
     as_json: Json = False,
     summary: Summary = None,
-    master: Master = None,
 ) -> None:
-    """Store the rows of files in a queue, each of them once.
+    """Store the rows of files in a queue, each of them once, in their order.
 
-    It may be run again with the same words: rows that are stored already are not stored again.
+    It may be run again with the same words: rows that are stored already are not stored again. A
+    file that cannot be read whole is refused with the line, and nothing is stored. Exit code 1:
+    rows of one id differ, and only the first is stored.
     """
-    _check()
+    _check_packages()
     from kestrelpy.spark.jobs.backfill import backfill as job
 
     files = job.Input(tuple(paths), form, value, id_, key)
-    raise typer.Exit(
-        job.command(files, servers, queue, name, option or [], as_json, summary, master)
-    )
+    raise typer.Exit(job.command(files, servers, queue, name, option or [], as_json, summary))
 
 
 @spark.command()

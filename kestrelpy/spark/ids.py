@@ -113,6 +113,11 @@ def digests(batch: pa.RecordBatch) -> Iterator[bytes]:
         yield blake2b(b"".join(row), digest_size=_DIGEST_BYTES).digest()
 
 
+def digest_of(*row: str | bytes | None) -> bytes:
+    """Return 128 bits of the content of one row, as `digests` does."""
+    return blake2b(b"".join(map(_as_bytes, row)), digest_size=_DIGEST_BYTES).digest()
+
+
 def _plain(column: pa.Array) -> pa.Array:
     """Return a column without what a session's settings change: a time is a number."""
     import pyarrow as pa

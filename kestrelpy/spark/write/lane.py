@@ -4,8 +4,17 @@
               ▲ a window       │ hung up, refused for now
               └── again ◀──────┘ until `writeTimeout` passes without a stored row
 
-A request that got no answer may have been carried out. It is sent again as it was: the server
-knows its id.
+A request that got no answer may have been carried out. It is sent again: the server knows its id.
+
+A `set` with an id answers STORED for a repetition as well, so a row is sent as what tells the two
+apart:
+
+    no id            set        STORED
+    an id            add        STORED: it is new; NOT_STORED: it is there, or the queue is full,
+                                and the next line finds out
+    an id and a key  cas, set   cas with a version that no key has: STORED only for a repetition
+
+A row whose answer was lost counts as a repetition if it was stored.
 
 One rule: at most three windows are in memory, so a slow server slows the task down.
 """
@@ -32,6 +41,7 @@ _LINE_BYTES_MAX: Final = 8 << 10
 _PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 2.0
 _FOR_GOOD: Final = b"SERVER_ERROR item too large"
+_NO_VERSION: Final = (1 << 53) - 1  # the largest number there is, which no key reaches
 
 
 class Refused(Exception):
@@ -45,6 +55,8 @@ class Lane:
         self.address = address
         self.server = server
         self.stored = 0
+        self.repeated = 0
+        self.was_refused = False  # for a while: what came after a refused row may stand before it
         self._options = options
         self._building: list[bytes] = []
         self._building_bytes = 0
@@ -61,7 +73,8 @@ class Lane:
                 waiting.again(str(error))
 
     def put(self, request: bytes) -> None:
-        """Take a request; it may be sent later. Raises KestrelError."""
+        """Take a `set` of a row; it may be sent later. Raises KestrelError."""
+        request = _telling(request)
         self._building.append(request)
         self._building_bytes += len(request)
         if len(self._building) >= WINDOW_ROWS or self._building_bytes >= WINDOW_BYTES:
@@ -108,10 +121,15 @@ class Lane:
             window = self._sent[0]
             try:
                 reason = self._answers(window)
+                if not reason and window:  # is it there, or is the queue full?
+                    self._open().send(b"".join(window))
+                    self._sent.append(list(window))
+                    window.clear()
             except Lost as error:
                 self._insist(str(error))
                 return
             if reason:
+                self.was_refused = True
                 self._insist(reason)
                 return
             self._sent.popleft()
@@ -119,34 +137,49 @@ class Lane:
     def _answers(self, window: list[bytes]) -> str:
         """Read the answers to a window, and take the stored rows out of it.
 
-        Return why the others were refused; empty: all are stored. Raises Lost, KestrelError.
+        Return why others were refused; empty: those that are left are to be asked otherwise. Raises
+        Lost, KestrelError.
         """
         connection = self._open()
         left, reason, done = [], "", 0
         try:
             for request in window:
-                why_not = self._judged(request, connection.line())
+                next_request, why_not = self._judged(request, connection)
                 done += 1
-                if why_not:
-                    left.append(request)
-                    reason = why_not
-                else:
-                    self.stored += 1
+                if next_request:
+                    left.append(next_request)
+                    reason = why_not or reason
         finally:
             window[:done] = left
         return reason
 
-    def _judged(self, request: bytes, answer: bytes) -> str:
-        """Return why a row is not stored now; empty: it is. Raises KestrelError, Lost."""
+    def _judged(self, request: bytes, connection: Connection) -> tuple[bytes, str]:
+        """Return what is to be sent for this row yet, and why it was refused; empty: it is there.
+
+        Raises KestrelError, Lost.
+        """
+        probed = connection.line() if request.startswith(b"cas ") else b""
+        # A queue with keys of its own refuses the key of a probe: then a row is taken for repeated.
+        is_there = probed == b"STORED" or (
+            probed.startswith(b"CLIENT_ERROR") and b"/key=" not in _line(request)
+        )
+        answer = connection.line()
         if answer == b"STORED":
-            return ""
+            if is_there:
+                self.repeated += 1
+            else:
+                self.stored += 1
+            return b"", ""
         if answer == b"NOT_STORED":
-            return f"the queue {_name(request).partition('/')[0]} is full"
+            if request.startswith(b"add "):
+                line = _line(request) + b"/key=0"
+                return _probe(line) + b"set " + request[4:], ""
+            return request, f"the queue {_name(request).partition('/')[0]} is full"
         if dial.is_logged_out(answer):
             raise Lost("the login is over")
         text = answer.decode("ascii", "backslashreplace")
         if answer.startswith(b"SERVER_ERROR ") and not answer.startswith(_FOR_GOOD):
-            return text.removeprefix("SERVER_ERROR ")
+            return request, text.removeprefix("SERVER_ERROR ")
         if answer.startswith((b"CLIENT_ERROR ", b"SERVER_ERROR ")):
             raise KestrelError(
                 f"The server {self.address} refused the row {_name(request)}: "
@@ -167,15 +200,16 @@ class Lane:
         waiting = _Waiting(self)
         self.close()  # answers that are still on the way are for requests that are sent again
         while self._sent:
-            waiting.again(reason)
-            window, stored = self._sent[0], self.stored
+            if reason:
+                waiting.again(reason)
+            window, done = self._sent[0], self.stored + self.repeated
             try:
                 self._open().send(b"".join(window))
                 reason = self._answers(window)
             except Lost as error:
                 reason = str(error)
                 self.close()
-            if self.stored > stored:
+            if self.stored + self.repeated > done:
                 waiting.begin()
             if not window:
                 self._sent.popleft()
@@ -279,7 +313,26 @@ def server_id(address: Address, options: WriteOptions) -> str:
     return Wire(address, patience).server_id()
 
 
+def _telling(request: bytes) -> bytes:
+    """Return the requests for the `set` of a row whose answers tell a repetition."""
+    line = _line(request)
+    if b"/id=" not in line:
+        return request
+    return _probe(line) + request if b"/key=" in line else b"add " + request[4:]
+
+
+def _probe(line: bytes) -> bytes:
+    """Return a `cas` that stores nothing, and is answered STORED if the id is there."""
+    return b"cas %b 0 0 0 %d\r\n\r\n" % (line, _NO_VERSION)
+
+
+def _line(request: bytes) -> bytes:
+    """Return the queue and the options of a row, without those of its probe."""
+    start = request.index(b"\r\n\r\n") + 8 if request.startswith(b"cas ") else 4
+    return request[start : request.index(b" ", start)]
+
+
 def _name(request: bytes) -> str:
     """Return the queue, id and key of a request, without its scope."""
-    key = request[: request.index(b"\r\n")].split(b" ")[1].decode("ascii", "backslashreplace")
-    return "/".join(part for part in key.split("/") if not part.startswith(("scope=", "epoch=")))
+    line = _line(request).decode("ascii", "backslashreplace")
+    return "/".join(part for part in line.split("/") if not part.startswith(("scope=", "epoch=")))

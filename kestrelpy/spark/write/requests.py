@@ -86,14 +86,17 @@ def requests_of(
         rows = zip(*(columns.get(name, nothing) for name in TYPES), strict=True)
         names, requests = [], []
         for row in rows:
-            name, request = _request(row, queue, suffix)
+            name, request = request_of(row, queue, suffix)
             names.append(name)
             requests.append(request)
         yield from zip(chooser.choose(names), requests, strict=True)
 
 
-def _request(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes, bytes]:
-    """Return the name that chooses the row's server, and its request."""
+def request_of(row: tuple[Any, ...], otherwise: str, suffix: bytes) -> tuple[bytes, bytes]:
+    """Return the name that chooses the row's server, and its request.
+
+    The row has a value for each name of `TYPES`, as bytes if it is a text. Raises RowError.
+    """
     value, queue, id_, key, flags, expires, delay, at = row
     name = value
     try:

@@ -30,7 +30,7 @@ Ids = Literal["column", "none"]
 NAMES: Final = (
     "servers", "queue", "ids", "scope", "epoch", "newFleet", "writeTimeout", "connectTimeout",
     "readTimeout", "user", "password", "passwordFile", "tls", "tlsCa", "tlsCert", "tlsKey",
-    "checkpointLocation", "queryName",
+    "report", "checkpointLocation", "queryName",
 )  # fmt: skip
 _WRITE_MS: Final = 300_000  # longer than a server takes to start on a slow disk
 _CONNECT_MS: Final = 10_000
@@ -57,6 +57,7 @@ class WriteOptions:
     connect_timeout_ms: int
     read_timeout_ms: int
     access: Access = NOBODY
+    report: str = ""  # a file on the driver's machine, for a line of JSON a write
 
 
 def parse_write_options(given: Mapping[str, str], *, streams: bool) -> WriteOptions:
@@ -77,6 +78,7 @@ def parse_write_options(given: Mapping[str, str], *, streams: bool) -> WriteOpti
         write_timeout_ms=said.value("writeTimeout", parse_some_time, _WRITE_MS),
         connect_timeout_ms=said.value("connectTimeout", parse_some_time, _CONNECT_MS),
         read_timeout_ms=said.value("readTimeout", parse_some_time, _READ_MS),
+        report=said.value("report", str, ""),
         access=parse_access(said) if "servers" in said else NOBODY,
     )
     if not options.servers:

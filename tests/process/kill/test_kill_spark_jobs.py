@@ -144,32 +144,19 @@ def again(name: str, words: list[str], consumer: Consumer) -> None:
         taking.join(SECONDS)
 
 
-@pytest.mark.parametrize(
-    ("master", "killed"),
-    [
-        ("local[2,4]", b"pyspark.daemon"),
-        pytest.param("local-cluster[2,1,1024]", b"CoarseGrainedExecutorBackend",
-                     marks=pytest.mark.sweep),
-    ],
-)  # fmt: skip
-def test_a_backfill_whose_tasks_and_driver_are_killed_stores_each_row_once(
-    spark: SparkSession, tmp_path: Path, target: DaemonProcess, jobs: list[Job], master: str,
-    killed: bytes,
-) -> None:  # fmt: skip
+def test_a_backfill_that_is_killed_and_run_again_stores_each_row_once(
+    tmp_path: Path, target: DaemonProcess, jobs: list[Job]
+) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("".join(f"{line}\n" for line in LINES))
     words = [str(file), "--servers", f"127.0.0.1:{target.port}", "--queue", "full"]
     consumer = Consumer(target)
 
-    job = Job(tmp_path, "backfill", *words, "--master", master)
+    job = Job(tmp_path, "backfill", *words)
     jobs.append(job)
     job.until(lambda: consumer.waiting() == ROOM, "the queue is full")
-    before = job.pids(killed)
-    assert before
-    job.kill(killed)
-    job.until(lambda: bool(job.pids(killed) - before), "the tasks are tried again")
     assert consumer.take(ROOM) == ROOM
-    job.until(lambda: consumer.waiting() == ROOM, "they go on")
+    job.until(lambda: consumer.waiting() == ROOM, "it goes on")
     job.kill()
     again("backfill", words, consumer)
 

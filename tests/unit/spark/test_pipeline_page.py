@@ -96,6 +96,6 @@ def test_each_job_of_the_page_runs_as_it_is_typed(
             "lifecycle", "audit", "report", "lag", "redrive", "drain", "backfill", "copy"
         }
         assert "2 items" in said["drain"]
-        assert "2 rows stored in orders" in said["backfill"]
+        assert "2 rows of 1 file: 2 stored in orders" in said["backfill"]
         assert "4 items copied" in said["copy"]
         assert b"first" in {daemon.client().get("orders") for daemon in (c, d)}

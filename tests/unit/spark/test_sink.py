@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -104,6 +105,24 @@ def test_writes_without_a_scope_are_different_writes(
     save(frame, daemons, queue)
 
     assert bodies(daemons, queue) == Counter({b"a": 2, b"b": 2})
+
+
+def test_the_report_counts_stored_repeated_and_differing_rows(
+    spark: SparkSession, daemons: list[DaemonProcess], queue: str, tmp_path: Path
+) -> None:
+    report = tmp_path / "report"
+    rows = [("a", 1), ("a", 1), ("b", 2), ("c", 2), ("d", 3)]
+    frame = spark.createDataFrame(rows, "value string, id long").coalesce(1)
+    told = []
+    for _ in range(2):
+        save(frame, daemons, queue, scope="load", epoch="1", report=str(report))
+        told.append(json.loads(report.read_text()))
+
+    assert told == [
+        {"stored": 3, "repeated": 2, "differing": 1, "ids": [f"{queue}/id=2"]},
+        {"stored": 0, "repeated": 5, "differing": 1, "ids": [f"{queue}/id=2"]},
+    ]
+    assert bodies(daemons, queue) == Counter([b"a", b"b", b"d"])
 
 
 def test_every_column_arrives(

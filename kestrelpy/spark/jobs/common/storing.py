@@ -11,18 +11,21 @@ One rule: the name does not depend on the servers, so a run over other servers i
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
-
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as fn
+from typing import TYPE_CHECKING, Final
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.write import parse_write_options
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _DIGEST_BYTES: Final = 12
-_NOTHING: Final = "nothing"
 
 
 def write_words(servers: str, name: str, words: Sequence[str], queue: str | None) -> dict[str, str]:
@@ -45,20 +48,35 @@ def name_of(job: str, *words: str) -> str:
     return f"{job}.{blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()}"
 
 
-def stored(rows: DataFrame, given: Mapping[str, str]) -> int:
-    """Store the rows, which have an id; return how many they are."""
-    return stored_with(rows.withColumn(_NOTHING, fn.lit(False)), given, _NOTHING)[0]
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What became of the rows of a write."""
+
+    rows: int
+    special: int
+    stored: int
+    repeated: int
+    differing: tuple[str, ...] = ()
 
 
-def stored_with(rows: DataFrame, given: Mapping[str, str], special: str) -> tuple[int, int]:
-    """Store the rows without the column `special`.
+def stored_with(rows: DataFrame, given: Mapping[str, str], special: str) -> Count:
+    """Store the rows without the column `special`, and count those with a true value there."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as fn
 
-    Return how many they are, and how many of them have a true value there.
-    """
     counts = Observation()
-    (
-        rows.observe(counts, fn.count(fn.lit(1)).alias("rows"), fn.count_if(special).alias("true"))
-        .drop(special)
-        .write.format("kestrel").options(**given).mode("append").save()
+    with tempfile.TemporaryDirectory(prefix="kestrelpy-") as folder:
+        report = os.path.join(folder, "report")
+        (
+            rows.observe(
+                counts, fn.count(fn.lit(1)).alias("rows"), fn.count_if(special).alias("true")
+            )
+            .drop(special)
+            .write.format("kestrel").options(**{"report": report, **given}).mode("append").save()
+        )  # fmt: skip
+        with open(given.get("report", report), encoding="utf-8") as file:
+            said = json.loads(file.read())
+    return Count(
+        int(counts.get["rows"]), int(counts.get["true"]), said["stored"], said["repeated"],
+        tuple(said["ids"]),
     )  # fmt: skip
-    return int(counts.get["rows"]), int(counts.get["true"])

@@ -102,14 +102,22 @@ def command(
             source = {"servers": ways.servers, "queues": ways.queues}
             source |= dict(word.split("=", 1) for word in words)
             rows = _rows(spark, options, source, ways)
-            count, by_rule = stored_with(rows, given, _BY_RULE)
-            text = f"{counted(count, 'item')} copied, each once (--name {ways.write})"
+            found = stored_with(rows, given, _BY_RULE)
+            by_rule = found.special
+            text = (
+                f"{counted(found.stored, 'item')} copied, {found.repeated:,} were there already "
+                f"(--name {ways.write})"
+            )
             if by_rule:
                 text += (
                     f"\n{counted(by_rule, 'item')} with a key that a rule made: the target needs "
                     "the same settings key and key_format, else they have no key there"
                 )
-            return Outcome(text, {"items": count, "keys_by_rule": by_rule, "name": ways.write})
+            facts: dict[str, object] = {
+                "items": found.rows, "stored": found.stored, "repeated": found.repeated,
+                "keys_by_rule": by_rule, "name": ways.write,
+            }  # fmt: skip
+            return Outcome(text, facts)
 
         return in_spark("copy", master, progress, work)
 

@@ -49,7 +49,8 @@ def test_items_are_copied_once_with_flags_and_keys_and_the_source_keeps_them(
 
     told = capsys.readouterr().out.splitlines()
     assert (first, second) == (0, 0)
-    assert [line.partition(" ")[0] for line in told] == ["42", "43"]
+    assert [line.partition(" ")[0] for line in told] == ["42", "1"]
+    assert told[1].startswith("1 item copied, 42 were there already (--name ")
     assert target[0].client().gets("jobs/key=K/peek")[0] == b"keyed"
     with Raw(("127.0.0.1", target[0].port)) as raw:
         raw.send(b"get jobs/peek\r\n")
