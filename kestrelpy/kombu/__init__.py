@@ -13,8 +13,9 @@ or gives back ends; so no message is lost, and one may come twice.
 from kombu.transport import TRANSPORT_ALIASES
 
 from kestrelpy.kombu.names import NameRefused
+from kestrelpy.kombu.options import Unsupported
 from kestrelpy.kombu.transport import QueueFull, Transport, Undeliverable, UrlRefused
 
 TRANSPORT_ALIASES.setdefault("kestrelpy", "kestrelpy.kombu:Transport")
 
-__all__ = ["NameRefused", "QueueFull", "Transport", "Undeliverable", "UrlRefused"]
+__all__ = ["NameRefused", "QueueFull", "Transport", "Undeliverable", "Unsupported", "UrlRefused"]

@@ -10,12 +10,14 @@ One rule: a delivery tag is `<name>:<token>`, so that an acknowledgement needs n
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Mapping
 from queue import Empty
 from typing import Any, Final, Protocol
 
 from kombu.transport import virtual
+from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 
 from kestrelpy.client import Answer, Found, Refused
@@ -28,6 +30,9 @@ from kestrelpy.kombu.names import (
     expiry_seconds,
     queue_name,
 )
+from kestrelpy.kombu.options import refuse_priority, settings_of
+
+log = logging.getLogger("kestrelpy.kombu")
 
 _FANOUT_TYPES: Final = ("topic", "fanout")
 # Messages of an exchange that is not durable (remote control, events) are of no use for longer.
@@ -51,6 +56,7 @@ class Broker(Protocol):
     def count(self, name: str) -> int: ...
     def stats(self, name: str) -> dict[bytes, bytes]: ...
     def declare_exchange(self, name: str, durable: bool) -> None: ...
+    def declare_queue(self, queue: str, name: str, settings: Mapping[str, str]) -> None: ...
     def forget_child(self, child: str) -> None: ...
     def undeliverable(self, exchange: str, routing_key: str) -> Exception: ...
     def command(self, request: bytes, patience: float | None = None) -> Answer: ...
@@ -105,6 +111,7 @@ class Channel(virtual.Channel):
         self._no_ack: set[str] = set()
         self._passing: list[tuple[str, str]] = []  # children of queues that go with this channel
         self._auto_delete: set[str] = set()
+        self._settings: dict[str, dict[str, str]] = {}  # of queues, not declared yet
 
     # -- declaring ----------------------------------------------------------------------------
 
@@ -117,16 +124,48 @@ class Channel(virtual.Channel):
         if exchange and type in _FANOUT_TYPES and not options.get("passive"):
             self.connection.declare_exchange(exchange_name(exchange), durable)
 
-    def _new_queue(self, queue: str, auto_delete: bool = False, **options: object) -> None:
+    def prepare_queue_arguments(self, arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """Return the arguments of a queue with kombu's own words for some of them."""
+        prepared: dict[str, Any] = to_rabbitmq_queue_arguments(arguments, **options)
+        return prepared
+
+    def _new_queue(self, queue: str, auto_delete: bool = False, **options: Any) -> None:
         queue_name(queue)  # a wrong name is refused here
+        settings = settings_of(queue, options.get("arguments") or {})
+        if settings:
+            self._settings[queue] = settings
         if auto_delete:
             self._auto_delete.add(queue)
+
+    def _settle(self, queue: str) -> None:
+        """Give a queue the settings that its arguments mean, before its first use."""
+        settings = self._settings.pop(queue, None)
+        if settings is not None:
+            try:
+                self.connection.declare_queue(queue, queue_name(queue), settings)
+            except OSError:
+                self._settings[queue] = settings
+                raise
 
     def _has_queue(self, queue: str, **options: object) -> bool:
         return bool(self.connection.stats(queue_name(queue)))
 
+    def queue_bind(
+        self, queue: str, exchange: str | None = None, *more: object, **options: object
+    ) -> None:
+        """Bind a queue to an exchange; it gets its settings."""
+        super().queue_bind(queue, exchange, *more, **options)
+        if exchange is not None and not self._is_fanout(exchange):
+            self._settle(queue)  # also if it was bound before
+
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         if self._is_fanout(exchange):
+            settings = self._settings.pop(queue, {})
+            if settings and queue not in self._auto_delete:
+                log.warning(
+                    "queue %s is bound to the exchange %s, whose queues have no %s of their own",
+                    queue, exchange, ", ".join(settings),
+                )  # fmt: skip
             child = child_name(exchange, queue)
             self.connection.command(b"get %b/peek" % child.encode("ascii"))  # it begins now
             if queue in self._auto_delete:
@@ -138,6 +177,7 @@ class Channel(virtual.Channel):
         self, message: dict[str, Any], exchange: str, routing_key: str, **options: object
     ) -> None:
         """Publish a message; return when it is stored."""
+        refuse_priority(message)
         self._inplace_augment_message(message, exchange, routing_key)
         if exchange and self._is_fanout(exchange):
             self._put_fanout(exchange, message, routing_key)
@@ -162,6 +202,7 @@ class Channel(virtual.Channel):
         raise self.connection.undeliverable(exchange, routing_key)
 
     def _put(self, queue: str, message: Mapping[str, Any], **options: object) -> None:
+        self._settle(queue)
         now = time.time()
         due = due_seconds(message, now)
         self.connection.store(
@@ -196,6 +237,7 @@ class Channel(virtual.Channel):
     ) -> None:
         """Deliver the messages of a queue, from `drain_events`."""
         super().basic_consume(queue, no_ack, callback, consumer_tag, **options)
+        self._settle(queue)
         for name in self._names(queue):
             self.fetchers.append(self.connection.fetcher(queue, name, no_ack))
         self.connection.wake()
@@ -213,6 +255,7 @@ class Channel(virtual.Channel):
 
     def basic_get(self, queue: str, no_ack: bool = False, **options: object) -> Any:
         """Return the next message of a queue, or None."""
+        self._settle(queue)
         for name in self._names(queue):
             found = self.connection.open_now(name)
             if found is None:

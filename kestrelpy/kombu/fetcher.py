@@ -9,14 +9,12 @@ One rule: what the daemon leased is delivered or given back, also when the wait 
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from typing import Final
 
 from kestrelpy.client import Backoff, Found, Refused, parse_found
+from kestrelpy.kombu.outage import Outage
 from kestrelpy.kombu.sockets import Server, Wire
-
-log = logging.getLogger("kestrelpy.kombu")
 
 WAIT_SECONDS: Final = 20
 _CONNECT_SECONDS: Final = 2.0
@@ -28,12 +26,14 @@ class Fetcher:
     """Waits for items of one name; `no_ack` items are confirmed as they are handed out."""
 
     def __init__(
-        self, server: Server, queue: str, name: str, lease_seconds: int, no_ack: bool
-    ) -> None:
+        self, server: Server, queue: str, name: str, lease_seconds: int, no_ack: bool,
+        outage: Outage,
+    ) -> None:  # fmt: skip
         self.queue: Final = queue  # as kombu calls it
         self.name: Final = name  # on the wire
         self.no_ack: Final = no_ack
         self._server = server
+        self._outage = outage
         how = "" if no_ack else f"/open/lease={lease_seconds}s/full"
         verb = "get" if no_ack else "gets"
         self._line: Final = f"{verb} {name}{how}/t={WAIT_SECONDS}s".encode("ascii")
@@ -93,6 +93,7 @@ class Fetcher:
     def _item(self, items: list[tuple[list[bytes], bytes]], line: bytes) -> Found | None:
         if items:
             self._pause.reset()
+            self._outage.works()
             words, body = items[0]
             return Found(body, 0, 0) if self.no_ack else parse_found(body, words)
         if line != b"END":
@@ -102,10 +103,11 @@ class Fetcher:
             self._broke(refused)
         else:
             self._pause.reset()
+            self._outage.works()
         return None
 
     def _broke(self, error: Exception) -> None:
-        log.warning("%s: %s; trying again", self.name, error)
+        self._outage.broke(error)
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()

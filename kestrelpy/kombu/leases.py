@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kestrelpy.client import Backoff, Refused
+from kestrelpy.kombu.outage import Outage
 from kestrelpy.kombu.sockets import Server, Wire
 
 log = logging.getLogger("kestrelpy.kombu")
@@ -48,10 +49,11 @@ class LeaseKeeper:
 
     def __init__(
         self, server: Server, lease_seconds: int,
-        on_answer: Callable[[], None] = lambda: None,
+        on_answer: Callable[[], None] = lambda: None, outage: Outage | None = None,
     ) -> None:  # fmt: skip
         self._server = server
         self._on_answer = on_answer
+        self._outage = outage or Outage("the daemon")
         self._lease_seconds: Final = lease_seconds
         self._patience: Final = max(min(lease_seconds / 4, 10.0), 0.5)
         self._held: dict[tuple[str, int], Held] = {}
@@ -113,12 +115,15 @@ class LeaseKeeper:
             batch = self._next_batch()
             if batch is None:
                 break
+            is_fresh = self._wire is None  # an old connection may have broken long ago
             try:
                 self._send(batch)
+                self._outage.works()
                 pause.reset()
             except (OSError, Refused) as error:
                 self._drop_wire()
-                log.warning("leases: %s; trying again", error)
+                if is_fresh:
+                    self._outage.broke(error)
                 self._forget_ended()
                 time.sleep(pause.next_seconds())
         self._drop_wire()

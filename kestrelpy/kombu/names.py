@@ -59,7 +59,13 @@ def due_seconds(message: Mapping[str, Any], now: float) -> float | None:
 
 
 def expiry_seconds(message: Mapping[str, Any], now: float) -> int:
-    """Return memcached's expiry of AMQP's `expiration`, milliseconds as a text; 0: never."""
+    """Return memcached's expiry of AMQP's `expiration`, milliseconds as a text; 0: never.
+
+    A task of Celery says in its headers when it expires. The daemon keeps it, because only a worker
+    can tell whoever waits for its result that it is revoked.
+    """
+    if (message.get("headers") or {}).get("expires"):
+        return 0
     text = str((message.get("properties") or {}).get("expiration") or "")
     if not text.isdigit():
         return 0

@@ -11,13 +11,13 @@ outlive breaks and restarts, so kombu need not know. Only the first connection f
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import ssl
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kombu.exceptions import KombuError
@@ -27,10 +27,10 @@ from kestrelpy.client import Access, Answer, Backoff, Found, Refused, access_of,
 from kestrelpy.kombu.channel import Channel
 from kestrelpy.kombu.fetcher import Fetcher
 from kestrelpy.kombu.leases import LeaseKeeper
+from kestrelpy.kombu.options import PATIENCE, Unsupported, lease_ms, warn_of_unknown
+from kestrelpy.kombu.outage import Outage
 from kestrelpy.kombu.sockets import Server, Wire
 from kestrelpy.kombu.wake_pipe import WakePipe
-
-log = logging.getLogger("kestrelpy.kombu")
 
 DEFAULT_PORT: Final = 22133
 DEFAULT_LEASE: Final = "30s"
@@ -64,7 +64,9 @@ class Transport(virtual.Transport):
     # `drain_events` returns when something comes: no poll is needed.
     polling_interval = None
     connection_errors = (*virtual.Transport.connection_errors, OSError)
-    channel_errors = (*virtual.Transport.channel_errors, Refused, QueueFull, Undeliverable)
+    channel_errors = (
+        *virtual.Transport.channel_errors, Refused, QueueFull, Undeliverable, Unsupported,
+    )  # fmt: skip
     recoverable_connection_errors = connection_errors
     recoverable_channel_errors = ()
     implements = virtual.Transport.implements.extend(
@@ -77,12 +79,21 @@ class Transport(virtual.Transport):
         _check(client)
         address = (client.hostname or "127.0.0.1", client.port or DEFAULT_PORT)
         self._server = Server(address, _access(client))
-        self._lease_seconds = -(-_option_ms(client, "lease", DEFAULT_LEASE) // 1000)
+        warn_of_unknown(client.transport_options)
+        try:
+            lease = lease_ms(client.transport_options, DEFAULT_LEASE)
+            patience = client.transport_options.get(PATIENCE, DEFAULT_PATIENCE)
+            self._patience = duration_ms(patience, f"transport option {PATIENCE}") / 1000
+        except ValueError as error:
+            raise UrlRefused(str(error)) from None
+        self._lease_seconds = -(-lease // 1000)
         if self._lease_seconds < 1:
             raise UrlRefused("the transport option lease must be at least 1s")
-        self._patience = _option_ms(client, "patience", DEFAULT_PATIENCE) / 1000
         self._wakes = WakePipe()
-        self.keeper = LeaseKeeper(self._server, self._lease_seconds, self._wakes.wake)
+        self.outage = Outage.of(f"the daemon at {address[0]}:{address[1]}")
+        self.keeper = LeaseKeeper(
+            self._server, self._lease_seconds, self._wakes.wake, self.outage
+        )  # fmt: skip
         self._begin()
 
     def _begin(self) -> None:
@@ -157,7 +168,7 @@ class Transport(virtual.Transport):
 
     def fetcher(self, queue: str, name: str, no_ack: bool) -> Fetcher:
         """Return a wait for the items of a name."""
-        return Fetcher(self._server, queue, name, self._lease_seconds, no_ack)
+        return Fetcher(self._server, queue, name, self._lease_seconds, no_ack, self.outage)
 
     def give_back(self, name: str, token: int) -> None:
         """Give back an item that is not delivered; no attempt is counted."""
@@ -201,6 +212,17 @@ class Transport(virtual.Transport):
         line = b"set %b/declare 0 0 %d" % (name.encode("ascii"), len(body))
         self.command(line + b"\r\n" + body)
 
+    def declare_queue(self, queue: str, name: str, settings: Mapping[str, str]) -> None:
+        """Give a queue its settings. Raises OSError, Refused, Unsupported if it has others."""
+        body = "".join(f"{key} = {value}\n" for key, value in settings.items()).encode()
+        line = b"set %b/declare 0 0 %d" % (name.encode("ascii"), len(body))
+        if self.command(line + b"\r\n" + body).line != b"STORED":
+            raise Unsupported(
+                f"queue {queue!r} was declared with other settings than "
+                f"{', '.join(f'{key} = {value}' for key, value in settings.items())}: declare it "
+                "alike everywhere, or delete it first"
+            )
+
     def forget_child(self, child: str) -> None:
         """Delete the child of a queue that goes with its channel, if that can be done now."""
         with contextlib.suppress(OSError, Refused):
@@ -223,12 +245,16 @@ class Transport(virtual.Transport):
             patience = self._patience if patience is None else patience
             until = time.monotonic() + (patience if self._was_connected else 0.0)
             while True:
+                is_fresh = self._wire is None  # an old connection may have broken long ago
                 try:
                     answer = self._connected().ask(request)[0]
                     self._was_connected = True
+                    self.outage.works()
                     return answer.check()
-                except OSError:
+                except OSError as error:
                     self._drop_wire()
+                    if is_fresh and self._was_connected:
+                        self.outage.broke(error)
                     if time.monotonic() >= until:
                         raise
                 time.sleep(pause.next_seconds())
@@ -271,9 +297,3 @@ def _access(client: Any) -> Access:
     except ValueError as error:
         raise UrlRefused(str(error)) from None
 
-
-def _option_ms(client: Any, name: str, default: str) -> int:
-    try:
-        return duration_ms(client.transport_options.get(name, default), f"transport option {name}")
-    except ValueError as error:
-        raise UrlRefused(str(error)) from None

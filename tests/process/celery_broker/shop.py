@@ -14,7 +14,7 @@ import kestrelpy.kombu
 assert kestrelpy.kombu.Transport
 FOLDER = os.environ["SHOP_FOLDER"]
 
-app = Celery("shop", broker=os.environ["SHOP_BROKER"], backend=f"file://{FOLDER}/results")
+app = Celery("shop", broker=os.environ["SHOP_BROKER"], backend=os.environ.get("SHOP_RESULTS", f"file://{FOLDER}/results"))
 app.conf.update(
     task_acks_late="SHOP_EARLY" not in os.environ,
     task_reject_on_worker_lost=True,

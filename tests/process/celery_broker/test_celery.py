@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +18,16 @@ pytest.importorskip("celery", reason="celery is not installed: pip install 'kest
 
 from kombu import Connection, Exchange, Queue
 
-from kestrelpy.kombu import NameRefused, Undeliverable, UrlRefused
+from kestrelpy.client import Refused
+from kestrelpy.kombu import NameRefused, Undeliverable, Unsupported, UrlRefused
 from tests.process.celery_broker.workers import Shop, shop_of
 from tests.process.client.proxy import Proxy
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """The name of a queue that no other test has."""
+    return f"q-{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
 
 
 def facts_of_dead(shop: Shop, queue: str) -> list[str]:
@@ -209,6 +219,8 @@ def test_a_message_that_no_queue_would_get_is_refused(shop: Shop) -> None:
         ("kestrelpy://127.0.0.1/jobs", {}, "the daemon has no virtual hosts"),
         ("kestrelpy://127.0.0.1", {"lease": "30"}, 'option lease: "30" is not a duration'),
         ("kestrelpy://127.0.0.1", {"lease": 0}, "the transport option lease must be at least 1s"),
+        ("kestrelpy://127.0.0.1", {"visibility_timeout": "x"}, 'visibility_timeout: "x" is not a'),
+        ("kestrelpy://127.0.0.1", {"visibility_timeout": 60, "lease": "30s"}, "contradict each"),
     ],
 )
 def test_a_wrong_url_or_option_is_one_sentence(
@@ -218,6 +230,136 @@ def test_a_wrong_url_or_option_is_one_sentence(
         Connection(url, transport_options=options).connect()
 
     assert "\n" not in str(error.value) and "secret" not in str(error.value)
+
+
+def test_an_expired_task_is_revoked_and_does_not_run(tmp_path: Path) -> None:
+    with shop_of(tmp_path) as shop:
+        shop.send("late = add.apply_async((1, 2), expires=0.5); count.delay(7)")
+        time.sleep(1)
+        shop.start(pool="solo", jobs=1)
+
+        shop.until(lambda: shop.ran() == ["7"] and shop.is_empty())
+        assert shop.send("print(late.state)") == "REVOKED"
+
+
+def test_results_come_back_over_rpc(tmp_path: Path) -> None:
+    with shop_of(tmp_path) as shop:
+        shop.environment["SHOP_RESULTS"] = "rpc://"
+        shop.start(pool="solo", jobs=1)
+        script = "print([add.delay(n, 1).get(timeout=40) for n in range(3)])"
+        assert shop.send(script) == "[1, 2, 3]"
+
+
+def test_the_largest_task_is_as_the_page_says(shop: Shop) -> None:
+    with Connection(URL.format(port=shop.daemon.port)) as connection:
+        queue = connection.SimpleQueue("large", serializer="raw", compression=None)
+        queue.put(b"x" * 6_000_000, content_type="application/data", content_encoding="binary")
+        with pytest.raises(Refused, match="item too large"):
+            queue.put(b"x" * 6_300_000, content_type="application/data", content_encoding="binary")
+        queue.clear()
+        queue.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ({"message_ttl": 90}, {"max_age": "90s"}),
+        ({"max_length": 5}, {"max_items": "5", "discard_old_when_full": "true"}),
+        (
+            {"queue_arguments": {"x-max-length": 5, "x-overflow": "reject-publish"}},
+            {"max_items": "5", "discard_old_when_full": "false"},
+        ),
+        ({"max_length_bytes": 2048, "expires": 60}, {"max_bytes": "2KiB", "max_queue_age": "1m"}),
+    ],
+)
+@pytest.mark.parametrize("exchange", ["", "direct"])
+def test_arguments_of_a_queue_are_settings_of_the_daemon(
+    shop: Shop, queue: str, given: dict[str, Any], settings: dict[str, str], exchange: str
+) -> None:
+    with Connection(URL.format(port=shop.daemon.port)) as connection:
+        bound = Queue(queue, Exchange(exchange, type="direct"), routing_key=queue, **given)
+        for _ in range(2):
+            producer = connection.Producer()
+            producer.publish({"n": 1}, exchange=bound.exchange, routing_key=queue, declare=[bound])
+    found = shop.daemon.client().stats(f"{queue}/settings")
+    said = {key.decode().rpartition(f"{queue}_setting_")[2]: value for key, value in found.items()}
+    plain = {
+        name: value.decode().split()[0] if isinstance(value, bytes) else str(value)
+        for name, value in said.items()
+    }
+    assert {name: plain[name] for name in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_priority": 9}, "x-max-priority: the daemon has no priorities"),
+        ({"queue_arguments": {"x-max-prio": 9}}, "x-max-prio=9 is not understood"),
+        ({"queue_arguments": {"x-max-lenght": 9}}, "did you mean x-max-length"),
+        ({"queue_arguments": {"x-queue-type": "quorum"}}, "say classic"),
+        ({"queue_arguments": {"x-max-length": "many"}}, "x-max-length='many' cannot be"),
+    ],
+)
+def test_an_argument_of_a_queue_that_cannot_be_is_refused(
+    shop: Shop, given: dict[str, Any], said: str
+) -> None:
+    with (
+        Connection(URL.format(port=shop.daemon.port)) as connection,
+        pytest.raises(Unsupported, match=said),
+    ):
+        Queue("refused", channel=connection.channel(), **given).declare()
+
+
+def test_a_queue_that_was_declared_otherwise_is_refused(shop: Shop, queue: str) -> None:
+    with Connection(URL.format(port=shop.daemon.port)) as connection:
+        for length, is_refused in ((5, False), (5, False), (6, True)):
+            bound = Queue(queue, Exchange("direct", type="direct"), max_length=length)
+            refused = pytest.raises(Unsupported, match="other settings")
+            with refused if is_refused else nullcontext():
+                bound(connection.channel()).declare()
+
+
+def test_a_priority_is_refused(shop: Shop) -> None:
+    assert "the daemon has no priorities" in shop.send(
+        "try:\n    count.apply_async((1,), priority=5)\nexcept Exception as e:\n    print(e)"
+    )
+
+
+def test_an_unknown_transport_option_is_warned_of_and_a_known_one_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"visibility_timout": 60, "max_retries": 3, "lease": "30s", "fanout_prefix": True}
+    Connection("kestrelpy://127.0.0.1:1", transport_options=options).transport  # noqa: B018
+
+    assert caplog.messages == [
+        "the transport option visibility_timout means nothing here: did you mean "
+        "visibility_timeout?",
+        "the transport option fanout_prefix means nothing here: there are lease, patience, "
+        "visibility_timeout",
+    ]
+
+
+def test_the_visibility_timeout_is_the_lease() -> None:
+    for said, seconds in ((60, 60), ("60", 60), ("5m", 300), (1.5, 2)):
+        options = {"visibility_timeout": said}
+        client = Connection("kestrelpy://127.0.0.1:1", transport_options=options)
+        assert client.transport._lease_seconds == seconds
+
+
+def test_a_daemon_that_is_away_is_one_line_in_the_log_of_a_worker(tmp_path: Path) -> None:
+    with shop_of(tmp_path) as shop:
+        shop.start(pool="solo", jobs=1)
+        shop.send("count.delay(1)")
+        shop.until(lambda: shop.ran() == ["1"])
+        shop.daemon.kill()
+        shop.until(lambda: "trying again until it is back" in shop.logs())
+        time.sleep(3)
+        shop.daemon.start()
+        shop.until(lambda: "is back after" in shop.logs())
+        shop.send("count.delay(2)")
+        shop.until(lambda: shop.ran() == ["1", "2"])
+        said = [line for line in shop.logs().splitlines() if "the daemon at" in line]
+        assert ["trying again" in line for line in said] == [True, False], said
 
 
 def test_a_queue_name_that_cannot_be_is_one_sentence(shop: Shop) -> None:
