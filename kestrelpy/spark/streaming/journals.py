@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Final
 from journal.errors import ITEM_MAX, JournalError
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import Limits as RowLimits
-from kestrelpy.spark.files import PackedItems, Part, Split, plan_events
-from kestrelpy.spark.files.partitions import refuse_unknown
+from kestrelpy.spark.files import PackedItems, Part, Split, partitions, plan_events
 from kestrelpy.spark.offsets import packed
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.streaming.admission import Limits, admitted
@@ -52,7 +51,7 @@ class Journals:
     def begin(self) -> Position:
         """Return where the first batch begins. Raises KestrelError."""
         self._look()
-        refuse_unknown(self._options, self._there)
+        partitions.refuse_unknown(self._options, self._there)
         self._is_checked = True
         places: dict[str, dict[str, Place]] = {}
         for (server, queue), journal in self._seen.items():
@@ -86,7 +85,7 @@ class Journals:
             known = {
                 queue.rpartition(".")[0] for queues in start.places.values() for queue in queues
             }
-            refuse_unknown(self._options, self._there, known)
+            partitions.refuse_unknown(self._options, self._there, known)
             self._is_checked = True
         places = {server: dict(queues) for server, queues in start.places.items()}
         there: list[Planned] = []

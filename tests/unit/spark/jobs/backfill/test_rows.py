@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs.backfill.known import Known
 from kestrelpy.spark.jobs.backfill.rows import Columns, files_of, rows_of
 
 WHOLE = Columns()
@@ -173,12 +172,3 @@ def test_the_headers_of_several_files_are_alike(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("t,n\n1,2\n")
     with pytest.raises(KestrelError, match=r"The header of .*b\.csv is not that of .*a\.csv"):
         list(rows_of(files_of([str(tmp_path)]), "csv", Columns()))
-
-
-def test_ids_that_were_seen_are_counted_and_compared() -> None:
-    known = Known()
-    assert [known.occurrence(name) for name in (b"a", b"b", b"a", b"a")] == [0, 0, 1, 2]
-    assert known.differs(b"7", b"one", "line 1") is None
-    assert known.differs(b"7", b"one", "line 2") is None
-    assert known.differs(b"7", b"two", "line 3") == "line 1"
-    known.close()
