@@ -27,7 +27,7 @@ from kestrelpy.access import hash_secret as form_of
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
 from kestrelpy.cli.logs import JsonLines, log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
-from kestrelpy.server import Daemon, StartError, Supervisor
+from kestrelpy.server import Daemon, StartError, Supervisor, Unservable, refuse_unservable
 
 log = logging.getLogger("kestrelpy")
 
@@ -93,8 +93,8 @@ def check_config(config_file: Path | None) -> None:
     """Print "ok" and the name of the file; raise CommandError with every problem."""
     source = Source(config_file, {})
     try:
-        source.load()
-    except ConfigError as error:
+        asyncio.run(refuse_unservable(source.load(), []))
+    except (ConfigError, Unservable) as error:
         raise CommandError(str(error)) from None
     print(f"ok: {source.path or 'no configuration file, so every setting has its default'}")
 

@@ -9,6 +9,7 @@ values, the nearest known key), and `load_config` raises nothing else.
 import difflib
 import re
 import tomllib
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from functools import reduce
 from operator import getitem
@@ -98,7 +99,7 @@ def parse_toml(data: bytes) -> dict[str, Any]:
     """Return the tables; raise ValueError, `is not ...`, with line and column."""
     text = ""
     try:
-        text = data.decode()
+        text = data.removeprefix(BOM_UTF8).decode()
         return tomllib.loads(text)
     except UnicodeDecodeError as error:
         why = f"is not UTF-8 {_end_of(error.object[: error.start].decode())}"

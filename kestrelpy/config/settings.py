@@ -68,6 +68,9 @@ class _Section(pydantic.BaseModel):
 _AnySection = TypeVar("_AnySection", bound=_Section)
 
 
+_EVERY: Final = frozenset({"0.0.0.0", "::", ""})  # hosts that are every address
+
+
 class ServerConfig(_Section):
     """`[server]`: the process, its listeners and the limits of one connection."""
 
@@ -106,6 +109,17 @@ class ServerConfig(_Section):
             raise ValueError("tls_cert and tls_key go together")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise ValueError("tls_client_ca needs tls_cert and tls_key")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _has_a_port_for_each_listener(self) -> Self:
+        hosts = {"port": self.host, "text_port": self.host, "http_port": self.http_host}
+        taken: dict[int, str] = {}
+        for key, host in hosts.items():
+            port = getattr(self, key)
+            other = taken.setdefault(port, key) if port else key
+            if other != key and (hosts[other] == host or _EVERY & {hosts[other], host}):
+                raise ValueError(f"{other} and {key} are both {port}: each listener needs its own")
         return self
 
 

@@ -13,6 +13,7 @@ from kestrelpy.server.directory import (
     note_backup,
     read_server_id,
 )
+from kestrelpy.server.exposure import Unservable, refuse_unservable
 from kestrelpy.server.supervisor import Supervisor
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "DataDirectory",
     "StartError",
     "Supervisor",
+    "Unservable",
     "make_server_id",
     "new_id",
     "note_backup",
     "read_server_id",
+    "refuse_unservable",
 ]  # fmt: skip

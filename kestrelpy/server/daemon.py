@@ -45,7 +45,13 @@ from kestrelpy.server.directory import (
     last_backup_ms,
     name_what_is_open,
 )
-from kestrelpy.server.exposure import Exposed, Tls, refuse_exposed
+from kestrelpy.server.exposure import (
+    Exposed,
+    Tls,
+    Unservable,
+    refuse_exposed,
+    refuse_unservable,
+)
 from kestrelpy.server.http_door import HttpDoor
 from kestrelpy.server.journals import Committer, JournalJobs
 from kestrelpy.server.logins import Logins
@@ -233,7 +239,7 @@ class Daemon:
         try:
             handed = self._supervisor.sockets()
             self._handed = handed
-            await refuse_exposed(self.config, handed)
+            await refuse_unservable(self.config, handed)
             await in_time(partial(self.tls.begin, server))
             tls = self.tls.context
             listeners = self._listeners = Listeners(
@@ -253,7 +259,7 @@ class Daemon:
                 )
             for line in lines:
                 self._say(line)
-        except (BadInheritance, CannotListen, ConfigError, Exposed) as error:
+        except (BadInheritance, CannotListen, ConfigError, Unservable) as error:
             raise StartError(str(error)) from error
 
     async def stop(self) -> None:

@@ -1,4 +1,5 @@
-"""What a server shows to other machines: addresses, and TLS.
+"""What a start refuses before it listens, and `check-config` as well: open addresses, TLS files,
+and places on this machine that no server can use.
 
 One rule: a server that others can reach has users, or its operator has said that it needs none.
 """
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from kestrelpy.aside import TookTooLong, run_aside
@@ -20,8 +22,14 @@ from kestrelpy.config import Config, ServerConfig, read_plain
 
 _LOOKUP_SECONDS: Final = 5.0
 
+_SOCKET_PATH_BYTES_MAX: Final = 107  # Linux's; others allow a few less
 
-class Exposed(Exception):
+
+class Unservable(Exception):
+    """No server can serve on this machine as its configuration says."""
+
+
+class Exposed(Unservable):
     """An address that others can reach, and nothing that keeps them out."""
 
 
@@ -48,6 +56,21 @@ async def refuse_exposed(config: Config, handed: Sequence[tuple[str, socket.sock
                 f"[server] {key} {host} is reached from other machines, and anybody there could do "
                 "anything: name users in [auth], or set insecure = true if the network is yours"
             )
+
+
+async def refuse_unservable(config: Config, handed: Sequence[tuple[str, socket.socket]]) -> None:
+    """Raise Unservable if a server with this configuration would not start here.
+
+    `handed` are sockets that were handed over, which take the place of `host`.
+    """
+    await refuse_exposed(config, handed)
+    try:
+        await run_aside(partial(_check, config.server, not handed), _LOOKUP_SECONDS)
+    except TookTooLong:
+        seconds = f"{_LOOKUP_SECONDS:.0f} s"
+        raise Unservable(
+            f"[server] a name or a file of it gave no answer within {seconds}"
+        ) from None
 
 
 async def _is_loopback(host: str) -> bool:
@@ -154,3 +177,52 @@ def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"OpenSSL cannot read them ({error.reason or 'bad PEM'})"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _check(server: ServerConfig, is_listening: bool) -> None:
+    """Raise Unservable for what this machine does not have. Blocks."""
+    Tls.check(server)
+    hosts = {"host": server.host} if is_listening else {}
+    if server.http_port is not None:
+        hosts["http_host"] = server.http_host
+    found = {f"{key} {host}": _why_not_ours(host) for key, host in hosts.items()}
+    if is_listening and server.socket is not None:
+        found[f"socket {server.socket}"] = _why_no_socket(server.socket)
+    found[f"data_dir {server.data_dir}"] = _why_no_data(server)
+    for setting, why in found.items():
+        if why:
+            raise Unservable(f"[server] {setting}: {why}")
+
+
+def _why_not_ours(host: str) -> str:
+    """Return why no socket can listen at this address; "" if one can."""
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, None, type=socket.SOCK_STREAM
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind((address[0], 0, *address[2:]))
+    except socket.gaierror:
+        return "this name has no address"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _why_no_socket(path: Path) -> str:
+    if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
+        return f"the path is longer than {_SOCKET_PATH_BYTES_MAX} bytes"
+    if not path.parent.is_dir():
+        return "its folder does not exist"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return "its folder cannot be written"
+    return "" if not path.exists() or path.is_socket() else "another file has this name"
+
+
+def _why_no_data(server: ServerConfig) -> str:
+    nearest = next(p for p in (server.data_dir, *server.data_dir.parents) if os.path.lexists(p))
+    if not nearest.is_dir():
+        return f"{nearest.name} is not a directory"
+    if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        return f"{nearest.name or nearest} cannot be written"
+    return ""

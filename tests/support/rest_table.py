@@ -395,7 +395,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.children.Children operations.leasing.Leasing operations.storing.Storing
         operations.storing.Terms operations.streams.Appended operations.streams.StreamStore
         operations.streams.StreamWalk operations.streams.Written
-        server.logins.Attempt server.exposure.Exposed
+        server.logins.Attempt server.exposure.Exposed server.exposure.Unservable
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
         operations.lease_end.LeaseEnd operations.moving.Moving
         operations.removal.Removal operations.rests.Rests operations.claiming.Claiming

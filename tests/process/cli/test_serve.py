@@ -97,7 +97,7 @@ def test_a_wrong_configuration_is_one_sentence_a_problem(
         (["--config", "nowhere.toml"], "nowhere.toml: cannot be read: No such file"),
         (["--port", "65536"], '--port: "65536" must be a whole number from 0 to 65535'),
         (["--port", "http"], '--port: "http" must be a whole number from 0 to 65535'),
-        (["--host", "nosuchhost.invalid"], "nosuchhost.invalid:0: this name has no address"),
+        (["--host", "no.invalid"], "[server] host no.invalid: this name has no address"),
         (["--host", "no host"], "flag --host: [server] host"),
         (["--host", "192.0.2.1"], "192.0.2.1 is reached from other machines"),
         (["--data-dir", "/dev/null"], "/dev/null: Not a directory"),
@@ -115,6 +115,49 @@ def test_every_reason_not_to_start_is_one_sentence(
     assert ended.is_sentence(2), ended
     assert said in ended.err
     assert ended.out == b""
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('host = "0.0.0.0"', "[server] host 0.0.0.0 is reached from other machines"),
+        ('host = "::"', "[server] host :: is reached from other machines"),
+        ('http_host = "0.0.0.0"\nhttp_port = 0', "[server] http_host 0.0.0.0 is reached"),
+        ('host = "192.0.2.1"\ninsecure = true', "host 192.0.2.1: Cannot assign requested address"),
+        ('http_host = "no.invalid"\nhttp_port = 0', "http_host no.invalid: this name has no"),
+        ("port = 4001\nhttp_port = 4001", "port and http_port are both 4001: each listener needs"),
+        ("port = 4001\ntext_port = 4001", "port and text_port are both 4001: each listener needs"),
+        ("text_port = 4001\nhttp_port = 4001", "text_port and http_port are both 4001: each"),
+        ('tls_cert = "no.pem"\ntls_key = "no.key"', "no.key: No such file or directory"),
+        ('tls_cert = "kestrelpy.toml"\ntls_key = "kestrelpy.toml"', "OpenSSL cannot read them"),
+        ('tls_cert = "."\ntls_key = "."', "Is a directory"),
+        ('socket = "none/s"', "/none/s: its folder does not exist"),
+        ('socket = "kestrelpy.toml"', "/kestrelpy.toml: another file has this name"),
+        (f'socket = "{"s" * 120}"', "the path is longer than 107 bytes"),
+        ('data_dir = "kestrelpy.toml"', "kestrelpy.toml: "),
+        ('data_dir = "kestrelpy.toml/data"', "kestrelpy.toml/data: "),
+    ],
+)
+def test_what_a_start_refuses_a_check_refuses(
+    kestrelpy: Command, tmp_path: Path, lines: str, said: str
+) -> None:
+    given = [line.split(" =")[0] for line in lines.splitlines()]
+    rest = [line for line in ("port = 0", 'http_port = "off"') if line.split(" =")[0] not in given]
+    (tmp_path / "kestrelpy.toml").write_text("\n".join(["[server]", *rest, lines, ""]))
+
+    for command in ("check-config", "serve"):
+        ended = kestrelpy(command)
+        assert ended.is_sentence(2), ended
+        assert said in ended.err, command
+        assert ended.out == b""
+
+
+def test_a_configuration_may_begin_with_a_byte_order_mark(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "kestrelpy.toml").write_bytes(b"\xef\xbb\xbf[server]\nport = 0\n")
+
+    assert kestrelpy("check-config").code == 0
 
 
 def test_a_port_in_use_is_one_sentence(kestrelpy: Command) -> None:
