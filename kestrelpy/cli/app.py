@@ -93,7 +93,8 @@ def main() -> None:
         try:
             code = app(prog_name="kestrelpy", standalone_mode=False)
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it was closed before the start
+                sys.stdout.flush()
     except CommandError as error:
         _end(str(error), error.code)
     except TyperException as error:

@@ -1,14 +1,25 @@
-"""The daemon's log on stderr: for people or for machines, one line per message."""
+"""The daemon's log on stderr: for people or for machines, one line per message.
+
+    message ──▶ a line ──▶ LINES_MAX of them wait ──▶ a thread ──▶ stderr
+                             └── no room: lost, and counted in the next line that is written
+
+One rule: a log that is full, slow or gone neither ends nor delays the process.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-import sys
+import os
+import queue
+import threading
 from datetime import UTC, datetime
 from typing import Final, Literal
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_STDERR: Final = 2
+LINES_MAX: Final = 1000
+_FLUSH_SECONDS: Final = 1.0  # an end waits so long for a log that nobody reads
 
 
 class TextLines(logging.Formatter):
@@ -45,14 +56,74 @@ class JsonLines(logging.Formatter):
         return json.dumps(facts)
 
 
+class LineWriter(logging.Handler):
+    """Writes lines to a descriptor, on a thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._lines: queue.Queue[str] = queue.Queue(LINES_MAX)
+        self._lost = 0
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the message soon; count it as lost if too many wait."""
+        try:
+            self._lines.put_nowait(self.format(record))
+        except queue.Full:
+            self._lost += 1
+
+    def flush(self) -> None:
+        """Return when everything is written, or after _FLUSH_SECONDS."""
+        lines = self._lines
+        with lines.all_tasks_done:
+            lines.all_tasks_done.wait_for(lambda: not lines.unfinished_tasks, _FLUSH_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            line = self._lines.get()
+            lost, self._lost = self._lost, 0
+            if lost:
+                line = f"{self._of_lost(lost)}\n{line}"
+            if not self._write(f"{line}\n".encode("utf-8", "backslashreplace")):
+                self._lost += lost + 1
+            self._lines.task_done()
+
+    def _of_lost(self, count: int) -> str:
+        text = f"{count} lines of this log are lost: it could not be written"
+        return self.format(logging.LogRecord("kestrelpy", logging.WARNING, "", 0, text, (), None))
+
+    def _write(self, data: bytes) -> bool:
+        while data:
+            try:
+                data = data[os.write(self._descriptor, data) :]
+            except OSError:
+                return False
+        return True
+
+
 def log_to_stderr(log_format: Literal["text", "json"], level: str) -> None:
-    """Log in this format from now on. A later call replaces an earlier one."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+    """Log in this format from now on. A later call replaces the format of an earlier one."""
     root = logging.getLogger()
+    mine = [each for each in root.handlers if isinstance(each, LineWriter)]
+    if not mine:
+        open_standard_files()
+    handler = mine[0] if mine else LineWriter(_STDERR)
+    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.raiseExceptions = False  # a stderr that is gone must not stop the daemon
+    logging.raiseExceptions = False  # a message that cannot be formatted must not stop the daemon
+
+
+def open_standard_files() -> None:
+    """Open each of descriptors 0 to 2 that is closed: otherwise the next file that is opened, maybe
+    a journal, is taken for standard output or for the log."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
 
 
 def _utc(record: logging.LogRecord) -> str:

@@ -33,6 +33,12 @@ log = logging.getLogger("kestrelpy")
 
 # All is closed: from here on only threads are waited for.
 _EXIT_SECONDS: Final = 5.0
+# By default each ends a process at once.
+_UNUSED_SIGNALS: Final = (
+    "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR",
+)  # fmt: skip
+_WHAT_ENDS: Final = "SIGTERM and SIGINT end the daemon, SIGHUP reloads; the log is standard error"
+
 Flags = Mapping[tuple[str, str], object]
 
 
@@ -68,6 +74,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
     supervisor = Supervisor(os.environ)
 
     async def live() -> None:
+        _name_signals()
         say = _say_in_json if is_json else _say
         daemon = Daemon(
             config, source.load_and_prepare, say, taken=_log_as_it_says, supervisor=supervisor
@@ -123,6 +130,7 @@ def _end_in_any_case() -> None:
 
     def end() -> None:
         log.error("a disk does not answer: the process ends without its answer")
+        logging.shutdown()
         os._exit(NOTHING)
 
     timer = threading.Timer(_EXIT_SECONDS, end)
@@ -134,8 +142,25 @@ def _log_as_it_says(config: Config) -> None:
     log_to_stderr(config.server.log_format, config.server.log_level)
 
 
+def _name_signals() -> None:
+    """Log signals that would end the process without a line, and go on."""
+    loop = asyncio.get_running_loop()
+    for name in _UNUSED_SIGNALS:
+        if (number := getattr(signal, name, None)) is not None:
+            loop.add_signal_handler(number, log.warning, "%s ignored: %s", name, _WHAT_ENDS)
+
+
 def _say(line: str) -> None:
-    print(line, flush=True)
+    """Print a line after those of the log. Nobody may read it: that ends nothing."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        log.warning("standard output cannot be written: %s", error.strerror)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)  # what Python still holds back goes there
+        os.close(null)
 
 
 def _say_in_json(line: str) -> None:
