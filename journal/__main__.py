@@ -22,6 +22,7 @@ from typing import Final, NoReturn, TextIO
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
 from journal.format import BODY_BYTES_SHOWN, folder_name, journal_folders, parse_folder_name, shown
+from journal.recovery import runs, told
 from journal.tools import (
     Progress,
     Repair,
@@ -89,8 +90,11 @@ def dump(files: Files, folder: str, queue: str | None, wanted: Wanted) -> int:
             _say(f"{_title(path)}:")
         for line in dumped(view, wanted):
             _say(line)
-        _name_damages([*view.damages, *view.torn], sys.stderr)
-        return DAMAGED if view.damages else WELL
+        report = check_journal(files, path)  # a listing meets no item that is not there
+        _name_damages([*report.damages, *view.torn], sys.stderr)
+        if report.unreadable:
+            _say(f"  {told(report.unreadable)}", sys.stderr)
+        return DAMAGED if report.damages else WELL
 
     return _each(files, folder, one, queue)
 
@@ -108,6 +112,8 @@ def verify(files: Files, folder: str, as_json: bool, watch: Watch) -> int:
         if not as_json:
             _say(report_line(report))
             _name_damages([*report.damages, *report.torn], sys.stdout)
+            if report.unreadable:
+                _say(f"  {told(report.unreadable)}")
         return DAMAGED if report.damages else WELL
 
     code = _each(files, folder, one)
@@ -131,6 +137,8 @@ def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) ->
             _say(f"{_title(path)}:")
             for line in found.sentences():
                 _say(f"  {line}")
+            if found.report.unreadable:
+                _say(f"  {told(found.report.unreadable)}")
         return WELL
 
     code = _each(files, folder, plan)
@@ -175,6 +183,8 @@ def report_facts(report: Report) -> dict[str, object]:
         "lsn_snapshot": report.lsn_snapshot,
         "records": report.records,
         "live_items": report.items,
+        "unreadable_items": len(report.unreadable),
+        "unreadable": runs(report.unreadable),
         "bytes": report.bytes,
         "lsn_synced": report.lsn_synced,
         "records_behind_sync": report.records_behind_sync,

@@ -11,7 +11,7 @@ is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from journal.compaction import (
     CompactionJob,
@@ -37,6 +37,7 @@ from journal.read import (
     Told,
     chain,
 )
+from journal.sets import IdSet
 from journal.snapshot import (
     Chunk,
     ChunkDamaged,
@@ -67,10 +68,13 @@ __all__ = [
 class Store:
     """One queue's log on disk. Not thread-safe: one thread owns it, jobs run elsewhere."""
 
-    __slots__ = ("maintenance", "read_ahead", "writer")
+    __slots__ = ("maintenance", "read_ahead", "unreadable", "writer")
 
     def __init__(self, writer: Journal) -> None:
         self.writer = writer
+        # Items with a body that cannot be read, as far as known: the start has looked, and reads
+        # find others. Those that may have been put in damaged bytes are among them.
+        self.unreadable = IdSet()
         self.read_ahead = ReadAhead(writer)
         self.maintenance = Maintenance(writer)
 
@@ -85,6 +89,11 @@ class Store:
     ) -> Store:
         """Return an empty store. Nothing is on disk until its first segment is prepared."""
         return cls(Journal(files, folder, identity, sizes, checkpoint))
+
+    def note_unreadable(self, items: Iterable[int]) -> None:
+        """Note that the bodies of these items cannot be read."""
+        for item in items:
+            self.unreadable.add(item)
 
     def another_read_ahead(self) -> ReadAhead:
         """Return a read-ahead for one more reader, with a place of its own in the log."""

@@ -65,6 +65,11 @@ class Gap:
         """
         return self.lsn_next if not limit or 0 < self.lsn_next < limit else limit
 
+    def room(self) -> int:
+        """Return how many records a whole segment that is a gap may have held: at least one."""
+        size = self.end - self.offset - FOOTER_SPACE_BYTES
+        return max(size // HEADER_BYTES - _OPENING_FRAMES, 1)
+
     def lost(self, expected: int, limit: int) -> tuple[int, int]:
         """Return first and last lsn of the records that may have been here; a last below its first:
         none. `expected` is the next one's before the gap, 0: unknown.

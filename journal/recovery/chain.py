@@ -31,10 +31,11 @@ from journal.format import (
     decode,
     segment_number,
 )
-from journal.read import Scan, find_identity, no_footer, read_footer, scan
+from journal.read import Cursor, Scan, find_identity, no_footer, read_footer, scan
 from journal.snapshot import SegmentState, Snapshot, SnapshotDamaged, snapshot_lsn
 
 HEADER_LOST: Final = "the file header is not readable"
+NOTHING_READABLE: Final = "no record in it is readable"
 SNAPSHOTS_KEPT: Final = 2
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
 # The last segment is read to its end in any case. Of a small one the front is not read twice: of
@@ -51,7 +52,7 @@ class SegmentFile:
     `puts` are the items put there, `lsn_last` its last record, `time_last` the latest time of one,
     if known (0: not). `footer_lsn` is the next record by its footer (0: it has none). `unreadable`
     is the error of the disk in place of its bytes. `synced` counts its records up to the last known
-    sync (None: none are after it).
+    sync (None: none are after it). `is_read`: all of it was scanned, and every byte was as written.
     """
 
     number: int
@@ -73,12 +74,19 @@ class SegmentFile:
     rank: int = 0  # where it stands in the chain, and the last place it stands for
     rank_last: int = 0
     synced: Tally | None = None
+    is_read: bool = False
+    lsn_found: int = 0  # of a file without a header: its first whole record's
 
     def __post_init__(self) -> None:
         self.rank = self.rank_last = self.number
         if self.header is not None:
             self.is_compacted = self.header.role == COMPACTED
             self.rank, self.rank_last = self.header.rank, self.header.last or self.number
+
+    def forget_header(self) -> None:
+        """Note that the header is not this file's."""
+        self.header, self.lsn_first, self.is_compacted = None, 0, False
+        self.rank = self.rank_last = self.number
 
     @property
     def bytes_missing(self) -> int:
@@ -159,8 +167,7 @@ class Chain:
             elif segment.header is None:
                 self._adopt_headless(segment)
             elif segment.header.segment != segment.number or segment.journal != self.owner:
-                self._name_file(segment, "foreign", "belongs to another journal or place")
-                segment.journal = 0
+                self._look_behind_header(segment, last)
         self._place_headless(found)
         self.segments = sorted((s for s in found if s.journal), key=lambda s: (s.rank, s.number))
         self._replace_by_compacted()
@@ -191,10 +198,14 @@ class Chain:
         except OSError as error:
             segment.unreadable = _medium_error(error)
             return Scan.of_unreadable(segment.path, segment.number, made, segment.unreadable)
-        return scan(
+        found = scan(
             data, segment.path, segment.journal, segment.number,
             start, lsn_next, made, segment.is_compacted,
         )  # fmt: skip
+        if segment.header is None and not segment.bytes_missing and not found.lsn_first:
+            # A file has its header before it has its name: this one was written, and is lost.
+            return Scan.of_unreadable(segment.path, segment.number, made, NOTHING_READABLE)
+        return found
 
     def resolve_listed(self) -> None:
         """Settle the segments that were never sealed, or that newer segments repeat in part, if the
@@ -271,6 +282,23 @@ class Chain:
                 self.owner = segment.journal
                 return
 
+    def _look_behind_header(self, segment: SegmentFile, last: int) -> None:
+        """Decide if a file is foreign, or if only its first block is that of another one."""
+        try:
+            data = self.files.read(segment.path, 0, _IDENTITY_BYTES)
+        except OSError as error:
+            segment.unreadable, segment.journal = _medium_error(error), self.owner
+            return
+        assert segment.header is not None
+        # A segment that is not the last one was written: a whole other one is in its place.
+        is_lost = segment.header.journal == self.owner and segment.number < last
+        if is_lost or find_identity(data, segment.number) == self.owner:
+            segment.forget_header()
+            self._adopt_headless(segment)
+        else:
+            self._name_file(segment, "foreign", "belongs to another journal or place")
+            segment.journal = 0
+
     def _adopt_headless(self, segment: SegmentFile) -> None:
         try:
             data = self.files.read(segment.path, 0, _IDENTITY_BYTES)
@@ -284,6 +312,8 @@ class Chain:
         segment.journal = frames_of or self.owner
         opening = decode(data, FILE_HEADER_BYTES, segment.journal, segment.number)
         segment.lsn_first = opening.lsn if opening is not None and segment.journal else 0
+        found = Cursor.over(data, segment.journal, segment.number, FILE_HEADER_BYTES).next()
+        segment.lsn_found = found.lsn if found is not None else 0
         if not self.identity and frames_of:
             # The long identity is gone with the header; the short one is what frames carry.
             self.identity = frames_of.to_bytes(4, "little") + bytes(12)
@@ -300,7 +330,7 @@ class Chain:
         settled = self.snapshot.lsn + 1 if self.snapshot is not None else 0
         known = [s for s in found if s.header is not None and s.journal and s.lsn_first > 0]
         for segment in found:
-            first = segment.lsn_first
+            first = segment.lsn_first or segment.lsn_found
             if segment.header is None and first and any(
                 s.number < segment.number and first < s.lsn_first <= settled for s in known
             ):

@@ -10,10 +10,11 @@ One rule: nothing is guessed. After a record whose effect ids alone do not tell,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from journal.errors import Damage
 from journal.format import (
     GONE,
     PLACING,
@@ -35,6 +36,7 @@ from journal.sets import IdCounts, IdSet
 from journal.snapshot import Snapshot
 
 _EFFECTS: Final[dict[int, Effect]] = {kind: row.effect for kind, row in TABLE.items()}
+_LOST_MAX: Final = 1 << 20  # items of one damaged place that are listed one by one
 _EXPIRY_META_BYTES: Final = 11  # a put with no more meta was made of nothing
 
 
@@ -156,7 +158,8 @@ class LiveSet:
     """
 
     __slots__ = (
-        "_handed", "_passes_on", "_placed", "known", "lines", "next_number", "puts", "tokens",
+        "_ended", "_ended_up_to", "_handed", "_passes_on", "_placed", "known", "lines",
+        "next_number", "puts", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -164,6 +167,8 @@ class LiveSet:
         self._placed: list[int] = []  # numbers that are no item's id
         self._passes_on = False
         self._handed: set[tuple[bytes, int]] = set()  # by queue: other items are made of these
+        self._ended = IdSet()  # although their puts were not met
+        self._ended_up_to = 0
         self.known = True
         self.next_number = 1  # of an item or a place
         self.tokens = 1
@@ -173,6 +178,30 @@ class LiveSet:
     def items(self) -> IdSet:
         """The items of the queue itself."""
         return self.lines[0].items
+
+    def needed(self) -> IdSet:
+        """Return the items that some reader has; not to be changed."""
+        return IdSet.union([line.items for line in self.lines.values()])
+
+    def lost(self, damages: Iterable[Damage]) -> IdSet:
+        """Return the items that may have been put in bytes that are damaged now, and may be needed:
+        no record says that they ended, and their puts were not met."""
+        found = IdSet()
+        for damage in damages:
+            if damage.kind in ("torn", "foreign") or damage.lsn_last < damage.lsn_first:
+                continue
+            first = max(damage.id_first, self._ended_up_to + 1)
+            for item in range(first, min(damage.id_last, first + _LOST_MAX) + 1):
+                found.add(item)
+        for item in (*self._ended, *self._placed, *self.needed()) if found else ():
+            found.discard(item)
+        return found
+
+    def lose(self, items: IdSet) -> None:
+        """Take out items with bodies that cannot be read."""
+        for line in self.lines.values():
+            for item in items:
+                line.end(item)
 
     def follow(self, source: Source) -> Iterator[Record]:
         """Yield every record of a journal, noting those that its snapshot does not include."""
@@ -218,7 +247,12 @@ class LiveSet:
         elif effect is Effect.END_LISTED:
             self.known = False
         elif effect is not Effect.NONE and record.reader in self.lines:
-            self.lines[record.reader].see(record, effect)
+            line = self.lines[record.reader]
+            if effect is Effect.END and not record.reader and record.item not in line.items:
+                self._ended.add(record.item)
+            elif effect is Effect.END_TO_ITEM and not record.reader:
+                self._ended_up_to = max(self._ended_up_to, record.item)
+            line.see(record, effect)
 
     def _put(self, record: Record) -> None:
         self.next_number = max(self.next_number, record.item + 1)
@@ -285,6 +319,17 @@ class LiveSet:
         children = [line for number, line in sorted(self.lines.items()) if number]
         told = ", ".join(f"+{_text(line.name)} {len(line.items)}" for line in children)
         return f"{own} ({told})" if told else own
+
+
+def lost_items(source: Source, damages: Iterable[Damage]) -> IdSet:
+    """Return the items that may have been put in the damaged bytes of this journal, and may be
+    needed. It is read to its end, unless no put may be lost."""
+    if not any(d.lsn_first <= d.lsn_last and d.id_first <= d.id_last for d in damages):
+        return IdSet()
+    live_set = LiveSet()
+    for _ in live_set.follow(source):
+        pass
+    return live_set.lost(damages)
 
 
 def _name_in(opening: Checkpoint | Record | None) -> bytes:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
 
@@ -37,8 +37,10 @@ from journal.format import (
     number_given,
 )
 from journal.read import FOOTER_LOST, Gap, Scan
-from journal.recovery.chain import Chain, SegmentFile
+from journal.recovery.bodies import BodyCheck
+from journal.recovery.chain import HEADER_LOST, NOTHING_READABLE, Chain, SegmentFile
 from journal.recovery.lost_segments import LostSegments
+from journal.sets import IdSet
 from journal.snapshot import Snapshot
 
 MISSING_BEFORE: Final = "records are missing before this segment"
@@ -80,6 +82,7 @@ class Recovery:
     append_dirty: bool = False  # behind `append_at` are bytes of an earlier life
     tally: Tally = field(default_factory=Tally)
     torn: bool = False  # the log ends in front of bytes that are cut
+    _open_ended: int = -1  # the damage in this place has no item after it yet
     _chain: Chain = field(init=False)
     _scans: dict[int, Scan] = field(default_factory=dict)
     _last: Scan | None = None
@@ -120,6 +123,8 @@ class Recovery:
                 self._item_settled = max(self._item_settled, segment.item_last)
                 continue
             found = self._last = self._scans.pop(segment.number, None) or self._scan(segment)
+            is_whole = not (found.gaps or segment.bytes_missing)
+            segment.is_read = is_whole and found.start == FILE_HEADER_BYTES
             for record in self._kept(segment, found):
                 if missing and record.lsn > self._lsn_known:
                     missing.see(record)
@@ -129,6 +134,13 @@ class Recovery:
         self.lsn_next = max(self._lsn, self.lsn_synced + 1)
         if missing:
             self.damages += missing.damages(self.folder)
+        lost = {damage.path for damage in self.damages if damage.reason == NOTHING_READABLE}
+        self.damages = [d for d in self.damages if d.reason != HEADER_LOST or d.path not in lost]
+
+    def bodies(self, needed: IdSet) -> BodyCheck:
+        """Return the check of which of these items have a readable body; exhaust `records()` first.
+        """
+        return BodyCheck(self.folder, self.segments, needed)
 
     # -- finding out ------------------------------------------------------------------------
 
@@ -288,6 +300,8 @@ class Recovery:
         self._lsn = records[-1].lsn + 1
         self._item_seen = max(self._item_seen, *map(_item, records))
         last = next((number_given(r) for r in reversed(records) if r.kind in PLACING), 0)
+        if last and self._open_ended >= 0:
+            self._bound_lost(next(number_given(r) for r in records if r.kind in PLACING))
         if last:  # every number before it was given before it
             self._item_last = max(last, self._item_jump)
             self._item_seen = max(self._item_seen, last)
@@ -371,11 +385,18 @@ class Recovery:
         that.
         """
         first = self._lsn or 1
-        last = min(first + (gap.end - gap.offset) // HEADER_BYTES, ITEM_MAX)
+        last = min(first + gap.room() - 1, ITEM_MAX)
         last = segment.lsn_limit - 1 if segment.lsn_limit else last
+        self._open_ended = len(self.damages)
         self._name("corrupt", segment.path, gap.offset, gap.end, gap.reason, first, last,
                    *self._items_lost(found, first, last))  # fmt: skip
         self._lsn = max(self._lsn, last + 1)
+
+    def _bound_lost(self, following: int) -> None:
+        """Bound the items of a segment without a record by the next number that was given."""
+        named, self._open_ended = self.damages[self._open_ended], -1
+        if named.id_first < following <= named.id_last:
+            self.damages[self.damages.index(named)] = replace(named, id_last=following - 1)
 
     def _items_lost(self, found: Scan, first: int, last: int) -> tuple[int, int]:
         """Return the items whose puts may be among these records: a record gives one number at

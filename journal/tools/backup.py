@@ -15,7 +15,7 @@ Why the copy is of such a moment, call it T:
        still in the copy is what a kill just before the removal leaves.
     4  Later files (segments, snapshots) are not in the listing, or they are cut.
 
-Listing a folder is not one moment for the file system. So the copy is read as a start would read
+Listing a folder is not one moment for the file system. So the copy is checked as `verify` checks
 it, and if something is missing that the source has, it is made again.
 
 One rule: the source is only read, and a file that may still be written to is never linked.
@@ -31,11 +31,11 @@ from typing import Final
 
 from journal.errors import Damage, JournalError
 from journal.files import Files, Handle
-from journal.format import FILE_HEADER_BYTES, Kind, segment_number
+from journal.format import COMPACTED, FILE_HEADER_BYTES, Kind, segment_number
 from journal.read import Frames, Hole
-from journal.recovery import LiveSet
+from journal.sets import IdSet
 from journal.snapshot import is_ours
-from journal.tools.verify import StartView
+from journal.tools.verify import check_journal
 
 # A daemon that removes or closes files faster than they are linked this often is not to be copied.
 RESTARTS_MAX: Final = 100
@@ -49,7 +49,7 @@ _NO_LINKS: Final = frozenset(
 
 @dataclass(slots=True)
 class Copied:
-    """The content of one copied journal."""
+    """The content of one copied journal. `items` can be read, the `unreadable` ones cannot."""
 
     name: bytes
     generation: int
@@ -57,6 +57,7 @@ class Copied:
     bytes: int
     lsn: int
     damages: list[Damage]
+    unreadable: IdSet
 
 
 def copy_journal(
@@ -68,7 +69,7 @@ def copy_journal(
     """
     files.make_folder(target)
     copy = _Copy(files, source, target, progress)
-    again = 0
+    again, before = 0, list[Damage]()
     for _ in range(RESTARTS_MAX):
         try:
             whole = copy.make()
@@ -81,20 +82,18 @@ def copy_journal(
             continue
         copied = _as_found(files, target)
         again += 1
-        if not copied.damages or again == _DAMAGED_MAX:
+        if not copied.damages or again == _DAMAGED_MAX or copied.damages == before:
             return copied
+        before = copied.damages
     raise JournalError(f"{source}: its files were removed {RESTARTS_MAX} times during the copy")
 
 
 def _as_found(files: Files, folder: str) -> Copied:
-    view, live_set = StartView(files, folder, live=False), LiveSet()
-    for _ in live_set.follow(view):
-        pass
-    names = [n for n in files.names(folder) if is_ours(n)]
-    size = sum(files.size(os.path.join(folder, name)) for name in names)
+    report = check_journal(files, folder)
     return Copied(
-        view.name, view.generation, len(live_set.items), size, view.lsn_next - 1, view.damages
-    )
+        report.name, report.generation, len(report.live_set.items), report.bytes,
+        report.lsn_next - 1, report.damages, report.unreadable,
+    )  # fmt: skip
 
 
 class _Copy:
@@ -106,6 +105,7 @@ class _Copy:
         self._target = target
         self._progress = progress
         self._kept: set[str] = set()  # sealed files and snapshots that are in the target
+        self._is_passed = False  # a newer segment was copied: the log is past the older ones
 
     def make(self) -> bool:
         """One attempt; False: a file changed meanwhile. Raises FileNotFoundError likewise."""
@@ -124,6 +124,7 @@ class _Copy:
                 still_open.append(name)
             else:
                 self._keep(name)
+        self._is_passed = False
         whole = all(self._copy_open(name) for name in reversed(still_open))
         files.make_folder(target)
         return whole
@@ -156,10 +157,13 @@ class _Copy:
             return True
         frames = Frames(self._files, old)
         end, last = _end_of_batches(frames)
-        if frames.header is None:
-            end, last = frames.size, b""  # damaged: as it is
+        header = frames.header
+        is_damaged = header is None or header.segment != segment_number(name)
+        if is_damaged or (header is not None and header.role == COMPACTED) or self._is_passed:
+            end, last = frames.size, b""  # damaged, or a crash kept it from being sealed: as it is
         if not end:
             return True
+        self._is_passed = self._is_passed or not is_damaged
         self._copy(old, new, end, frames.size)
         # An empty batch at the end is written over by the next one.
         return self._files.read(new, end - len(last), len(last)) == last

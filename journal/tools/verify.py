@@ -3,6 +3,7 @@
     what a start would read     judged by `recovery`, as a start would judge it
     files before that           (segments that a snapshot made superfluous to read, older
                                 snapshots) walked frame by frame: they are not written any more
+    every item that is there    its put was met in one of these, or it cannot be read
 
 The records that a start would read are in memory as at a start: one segment at a time. Without a
 snapshot that is every segment, and 64 MiB of 100-byte items take 430 MiB; the walk takes 17.
@@ -24,6 +25,7 @@ from journal.files import Files
 from journal.format import (
     COMPACTED,
     FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
     UNNUMBERED,
     Kind,
     Record,
@@ -33,8 +35,8 @@ from journal.format import (
     decode_meta,
     segment_number,
 )
-from journal.read import FEWER_THAN_COUNTED, NOT_WHOLE, Frames, Hole, chain
-from journal.recovery import LiveSet, Recovery
+from journal.read import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, Frames, Hole, chain
+from journal.recovery import BodyCheck, LiveSet, Recovery, SegmentFile
 from journal.sets import IdSet
 from journal.snapshot import (
     Snapshot,
@@ -56,7 +58,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Report:
-    """One journal, checked. `items` is None if ids alone do not tell how many are live."""
+    """One journal, checked. `items` is None if ids alone do not tell how many are live.
+
+    `items` counts those that can be read; `unreadable` are the others, and those that may have been
+    put in damaged bytes.
+    """
 
     folder: str
     name: bytes
@@ -72,6 +78,7 @@ class Report:
     records_behind_sync: int
     damages: list[Damage]
     torn: list[Damage]
+    unreadable: IdSet
     past: list[Damage] = field(repr=False)  # of the damages, those a start would not see
     live_set: LiveSet = field(repr=False)
 
@@ -126,7 +133,7 @@ def check_journal(files: Files, folder: str, progress: Progress = silent) -> Rep
 
 
 def _checked(files: Files, folder: str, total: int, progress: Progress) -> Report:
-    view, live_set = StartView(files, folder, live=True), LiveSet()
+    view, live_set = StartView(files, folder), LiveSet()
     done = segment = at = 0
     for record in live_set.follow(view):
         if record.segment != segment:
@@ -134,27 +141,44 @@ def _checked(files: Files, folder: str, total: int, progress: Progress) -> Repor
         at = record.end
         if view.count % _PROGRESS_RECORDS == 0:
             progress(min(done + at, total - 1), total)
-    past = Past(files, folder, live_set)
+    bodies = view.bodies(live_set.needed())
+    past = Past(files, folder, live_set, view.settled, bodies.see, view.lsn_synced)
     past.check(lambda more: progress(min(done + at + more, total - 1), total))
+    bodies.run(files, [*view.damages, *past.damages])
+    unreadable = IdSet.union([bodies.unreadable, live_set.lost(view.damages)])
+    live_set.lose(bodies.unreadable)
     return Report(
         folder, view.name, view.generation, view.segment_count, past.snapshots,
         view.snapshot.lsn if view.snapshot is not None else 0,
         view.count + past.records, len(live_set.items) if live_set.known else None, total,
         view.lsn_next, view.lsn_synced, view.records_behind_sync,
-        _without_repeats([*view.damages, *past.damages]), view.torn,
-        past.damages, live_set,
+        _without_repeats([*view.damages, *past.damages, *bodies.damages]), view.torn,
+        unreadable, [*past.damages, *bodies.damages], live_set,
     )  # fmt: skip
 
 
 class StartView(JournalView):
     """A journal as a start would read it: of settled segments, only front and end."""
 
-    __slots__ = ()
+    __slots__ = ("_recovery",)
+
+    def __init__(self, files: Files, folder: str) -> None:
+        super().__init__(files, folder, live=True)
+        self._recovery = Recovery(self._files, folder)
+
+    @property
+    def settled(self) -> list[SegmentFile]:
+        """The segments that were not read, because a snapshot knows their records."""
+        return [one for one in self._recovery.segments if one.settled]
+
+    def bodies(self, needed: IdSet) -> BodyCheck:
+        """Return the check of which of these items have a readable body."""
+        return self._recovery.bodies(needed)
 
     def records(self) -> Iterator[Record]:
         """Yield every record that a start would read, in order of lsn, each once."""
         for _ in range(RESTARTS_MAX):
-            recovery = Recovery(self._files, self.folder)
+            recovery = self._recovery = Recovery(self._files, self.folder)
             try:
                 for record in recovery.records():
                     if record.lsn < self.lsn_next:
@@ -176,7 +200,14 @@ class StartView(JournalView):
 class Past:
     """The files that a snapshot has made superfluous to read at a start, checked frame by frame."""
 
-    def __init__(self, files: Files, folder: str, live_set: LiveSet) -> None:
+    def __init__(
+        self, files: Files, folder: str, live_set: LiveSet, settled: list[SegmentFile],
+        met: Callable[[int], None], lsn_synced: int,
+    ) -> None:  # fmt: skip
+        """`settled` are the segments that a start did not read; `met` gets the item of each put."""
+        self._settled = {one.path: one for one in settled}
+        self._met = met
+        self._lsn_synced = lsn_synced
         self.damages: list[Damage] = []
         self.records = 0
         self.snapshots = 0
@@ -186,10 +217,11 @@ class Past:
 
     def check(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Check all of it; a file that a daemon removes meanwhile does not matter any more."""
+        done, in_order = 0, chain(self._files, self._folder)
         newest = self._newest_snapshot()
         if newest is None:
+            self.damages += self._lost_footers(in_order)
             return
-        done, in_order = 0, chain(self._files, self._folder)
         # Newer segments repeat the records from this lsn on.
         limits = {one.path: lsn for (one, _), (_, lsn) in pairwise(in_order)}
         for name in self._files.names(self._folder):
@@ -204,7 +236,28 @@ class Past:
             except FileNotFoundError:
                 if name in self._files.names(self._folder):
                     raise
-        self.damages += self._lost_chunks()
+        self.damages += self._lost_footers(in_order) + self._lost_chunks()
+
+    def _lost_footers(self, in_order: list[tuple[Frames, int]]) -> list[Damage]:
+        """Return the sealed segments without a footer: their successors were begun by a writer that
+        had sealed them. A start begins one after a crash as well, and that says so."""
+        found: list[Damage] = [
+            _without_footer(one)
+            for one, _ in in_order
+            if one.header is not None and one.header.role == COMPACTED and one.footer is None
+        ]
+        for (one, _), (two, lsn) in pairwise(in_order):
+            is_log = not any(f.header is None or f.header.role == COMPACTED for f in (one, two))
+            if not is_log or lsn > self._lsn_synced or one.footer is not None:
+                continue
+            opening = two.record(FILE_HEADER_BYTES)
+            batch = two.record(opening.end) if opening is not None else None
+            if batch is None or batch.kind != Kind.BATCH or not batch.small or batch.number >= lsn:
+                continue
+            records = [r for r in one.walk() if isinstance(r, Record) and r.kind not in UNNUMBERED]
+            if records and records[-1].lsn == lsn - 1:
+                found.append(_without_footer(one))
+        return found
 
     def _lost_chunks(self) -> list[Damage]:
         """Files of remembered ids and versions that the newest snapshot lists and are not whole."""
@@ -253,16 +306,21 @@ class Past:
         header, footer = frames.header, frames.footer
         if header is None:
             return  # named by recovery
+        settled = self._settled.get(frames.path)
         if header.segment == newest.segment:
-            stop, lsn_end, item_last = newest.offset, 0, newest.checkpoint.next_item - 1
+            stop, item_last = newest.offset, newest.checkpoint.next_item - 1
+            lsn_end = min(newest.lsn + 1, limit or newest.lsn + 1)
         elif footer is not None and footer.lsn <= newest.lsn + 1:
             stop, lsn_end = footer.offset, min(footer.lsn, limit or footer.lsn)
             last = decode_meta(footer.meta).get(Tag.ITEM_LAST, 0)
             item_last = last if isinstance(last, int) else 0
+        elif settled is not None:  # it was never sealed, or its footer is lost
+            stop, lsn_end = frames.size - FOOTER_SPACE_BYTES, settled.lsn_limit
+            item_last = settled.item_last
         else:
             return  # read by recovery
         lost = _Lost(frames.path, self._items)
-        lsn, before = 0, self.records
+        lsn, before, at = 0, self.records, FILE_HEADER_BYTES
         for found in frames.walk(FILE_HEADER_BYTES, stop):
             if isinstance(found, Hole):
                 lost.lsn_gaps.append(found)
@@ -275,6 +333,8 @@ class Past:
             lsn = found.lsn + (found.kind not in UNNUMBERED)
             if found.kind == Kind.PUT:
                 lost.put_seen(found.item)
+                self._met(found.item)
+            at = found.end
             self.records += found.kind not in UNNUMBERED
             if self.records % _PROGRESS_RECORDS == 0:
                 yield
@@ -283,7 +343,7 @@ class Past:
         elif 0 < limit <= lsn:
             lost.lsn_gaps.clear()  # a power cut may have taken what stood there
         elif lsn < lsn_end and header.role != COMPACTED and not lost.lsn_gaps:
-            lost.lsn_gaps.append(Hole(stop, stop))
+            lost.lsn_gaps.append(Hole(at, stop))
         lost.judge(lsn, lsn_end)
         lost.put_seen(item_last + 1)
         self.damages += lost.damages
@@ -328,6 +388,11 @@ class _Lost:
         self._put = item
 
 
+def _without_footer(frames: Frames) -> Damage:
+    at = max(frames.size - FOOTER_SPACE_BYTES, 0)
+    return Damage("corrupt", frames.path, at, frames.size, FOOTER_LOST, 1, 0)
+
+
 def _counted(footer: Record) -> int:
     """Return how many records a footer counts."""
     counts = decode_meta(footer.meta).get(Tag.COUNTS, b"")
@@ -350,6 +415,8 @@ def _without_repeats(damages: list[Damage]) -> list[Damage]:
     for damage in damages:
         if not any(
             (damage.path, damage.offset, damage.kind) == (one.path, one.offset, one.kind)
+            and (damage.id_last < damage.id_first
+                 or one.id_first <= damage.id_first <= damage.id_last <= one.id_last)
             for one in kept
         ):
             kept.append(damage)

@@ -23,6 +23,8 @@ import kestrelpy
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
 from journal.format import folder_name, journal_folders, parse_folder_name
+from journal.recovery import runs, told
+from journal.sets import IdSet
 from journal.tools import copy_journal
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import data_folder, watch
@@ -36,27 +38,33 @@ def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
     source = data_folder(data_dir)
     files = Disk()
     try:
-        made, damages = back_up(files, source, destination, watch("backup"))
+        made, damages, unreadable = back_up(files, source, destination, watch("backup"))
     except JournalError as error:
         raise CommandError(str(error)) from None
     except OSError as error:
         where = error.filename2 or error.filename or destination
         raise CommandError(f"{where}: {error.strerror or error}; nothing of it is left") from None
     if as_json:
-        facts = {"backup": destination, "queues": [asdict(each) for each in made]}
-        print(json.dumps({**facts, "damages": [each.sentence() for each in damages]}))
+        facts: dict[str, object] = {
+            "backup": destination, "queues": [asdict(each) for each in made]
+        }  # fmt: skip
+        facts["damages"] = [each.sentence() for each in damages]
+        facts["unreadable"] = {queue: runs(items) for queue, items in unreadable.items()}
+        print(json.dumps(facts))
     else:
         print(f"backup of {source} in {destination}: {summary(made)}")
     if damages:
         lines = [f"the source is damaged, and so is the backup: {each.sentence()}"
                  for each in damages]  # fmt: skip
+        lines += [f"queue {queue}: {told(items)}" for queue, items in unreadable.items()]
         raise CommandError("\n".join(lines), NOTHING)
 
 
 def back_up(
     files: Files, source: str, destination: str, progress: Callable[[int, int], None]
-) -> tuple[list[BackedUp], list[Damage]]:
-    """Copy every journal; return the contents of the backup, and the damage of the source.
+) -> tuple[list[BackedUp], list[Damage], dict[str, IdSet]]:
+    """Copy every journal; return the contents of the backup, the damage of the source, and by queue
+    the items that cannot be read.
 
     Raise JournalError or OSError after removing everything it had made.
     """
@@ -68,6 +76,7 @@ def back_up(
         raise JournalError(f"{source}: no data directory of kestrelpy")
     made: list[BackedUp] = []
     damages: list[Damage] = []
+    unreadable: dict[str, IdSet] = {}
     folders = _newest(journal_folders(files, source))
     total = sum(_bytes_in(files, folder) for folder in folders)
     done = 0
@@ -94,6 +103,8 @@ def back_up(
                 BackedUp(name, queue, generation, copied.items, copied.bytes, copied.lsn)
             )
             damages += copied.damages
+            if copied.unreadable:
+                unreadable[queue] = copied.unreadable
         files.make_folder(destination)
         data = _manifest(files, source, made)
         files.create(os.path.join(destination, MANIFEST), data, len(data)).close()
@@ -106,7 +117,7 @@ def back_up(
         raise
     finally:
         progress(total, total)
-    return made, damages
+    return made, damages, unreadable
 
 
 def summary(made: list[BackedUp]) -> str:

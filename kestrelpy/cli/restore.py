@@ -22,7 +22,7 @@ from typing import Final
 from journal.errors import JournalError
 from journal.files import Disk, Files
 from journal.format import parse_folder_name
-from journal.recovery import LiveSet, Recovery, recovered_journal
+from journal.recovery import LiveSet, Recovery, recovered_journal, told
 from journal.store import Sizes
 from journal.tools import check_journal, copy_journal, opening_behind
 from kestrelpy.cli.asking import asked
@@ -103,9 +103,10 @@ def _check(
     check_contents(files, folder)
     report = check_journal(files, folder, progress)
     if report.damages:
+        lost = f"; {told(report.unreadable)}" if report.unreadable else ""
         raise JournalError(
             f"the backup is damaged: {report.damages[0].sentence()} "
-            "(kestrelpy journal repair sets that aside)"
+            f"(kestrelpy journal repair sets that aside){lost}"
         )
     if report.name != queue.queue.encode():
         inside = report.name.decode("ascii", "backslashreplace")

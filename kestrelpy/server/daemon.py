@@ -196,6 +196,7 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGHUP, self.reload, f"{OPERATOR} by SIGHUP")
         self._start_task(self._sweep().run())
         self._start_task(self._watch().run())
+        self._start_task(self.journal_jobs.check_bodies(found.unchecked))
         self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:

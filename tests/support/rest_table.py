@@ -417,6 +417,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.tools.dump.Wanted journal.read.frames.Frames journal.read.frames.Hole
         journal.format.subscription_state.Beginning journal.tools.patch.Patch
         journal.tools.patch.Nothing journal.recovery.lost_segments.LostSegments
+        journal.recovery.bodies.BodyCheck journal.recovery.bodies._Hole
         journal.tools.view.JournalView journal.tools.view._LiveFiles
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
         journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.OutOfOrder

@@ -25,7 +25,15 @@ from journal.errors import ITEM_MAX, Damage, JournalError
 from journal.files import Files, Lock
 from journal.format import TOKENS_SKIPPED, Checkpoint, folder_name, parse_folder_name
 from journal.patience import patient_files, pause
-from journal.recovery import Recovery, recovered_journal, set_aside
+from journal.recovery import (
+    BodyCheck,
+    Recovery,
+    lost_items,
+    recovered_journal,
+    set_aside,
+    told,
+)
+from journal.sets import IdSet
 from journal.store import Chunks, Sizes, Store, read_chunks
 from kestrelpy.core import AnyQueue, Broker, JournalLog, Queue, Replay, on_disk
 from kestrelpy.server.directory.server_id import take_server_id
@@ -33,16 +41,23 @@ from kestrelpy.server.directory.token_file import TokenFile
 
 REMOVED_SUFFIX: Final = "~removed"
 _SYNC_PROBES: Final = 3
+# So many bytes of segments that a start would not read are checked before the first answer, in all
+# queues together: it takes some tenths of a second. The rest is checked while the daemon serves.
+_CHECKED_FIRST_BYTES: Final = 64 << 20
 
 
 @dataclass(slots=True)
 class Found:
-    """The result of recovery, for the daemon's first lines and its log."""
+    """The result of recovery, for the daemon's first lines and its log.
+
+    `unchecked` are the checks of bodies that would take long: the daemon does them while it serves.
+    """
 
     queues: int = 0
     items: int = 0
     damages: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unchecked: list[tuple[JournalLog, BodyCheck]] = field(default_factory=list)
 
 
 class DataDirectory:
@@ -60,6 +75,7 @@ class DataDirectory:
         self._damaged_id = ""  # a sentence on the damaged file of the id
         self.tokens = TokenFile(self.patient, path)
         self._lock: Lock | None = None
+        self._bytes_to_check = _CHECKED_FIRST_BYTES
         self._tombstones: list[Queue] = []  # the broker's deleted queues whose folders stay
 
     def lock(self) -> None:
@@ -216,6 +232,15 @@ class DataDirectory:
         # No client has seen a torn record; other lost items leave their numbers unused.
         lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
         replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
+        kept = queue.needed_now()
+        bodies = recovery.bodies(kept)
+        unreadable = lost_items(Recovery(self.patient, path), recovery.damages)
+        is_checked = bodies.bytes <= self._bytes_to_check
+        if is_checked:
+            self._bytes_to_check -= bodies.bytes
+            bodies.run(self.patient, recovery.damages)
+            recovery.damages += bodies.damages
+            unreadable = IdSet.union([unreadable, bodies.unreadable])
         if any(d.kind in ("corrupt", "truncated") for d in recovery.damages):
             replay.skip_tokens()
         store = recovered_journal(recovery, self.sizes, queue.checkpoint, unix_ms)
@@ -223,7 +248,6 @@ class DataDirectory:
         journal.files = self.files  # the loop opens it, and the loop must not block
         journal.abandon()  # ten thousand queues need no descriptor until they are written
         self._remember(queue, store, recovery, chunks, unix_ms)
-        kept = queue.needed_now()
         journal.adopt(kept, max(reader.live_bytes for reader in queue.readers))
         journal.commit.begin_with(queue.last_number)
         if not queue.policy.durable:
@@ -237,6 +261,11 @@ class DataDirectory:
         queue.attach(target, replay.readable(journal.segments) if queue.policy.retains else None)
         replay.close()
         broker.adopt(queue, now_ms)
+        if unreadable:
+            store.note_unreadable(unreadable)
+            found.notes.append(f"queue {queue.name.decode('ascii', 'replace')}: {told(unreadable)}")
+        if not is_checked:
+            found.unchecked.append((target, bodies))
         found.damages += recovery.damages + chunks.damages
 
     def _remember(

@@ -25,7 +25,7 @@ from aiofiles.base import wrap
 
 from journal.errors import Damage
 from journal.files import Files, is_shortage
-from journal.recovery import set_aside
+from journal.recovery import BodyCheck, set_aside, told
 from journal.store import (
     Chunk,
     ChunkDamaged,
@@ -141,6 +141,7 @@ class JournalJobs:
         backlog.damages, reader.damages = [], []
         for damage in damages:
             log.error("%s", damage.sentence())
+            target.store.note_unreadable(reader.live.between(damage.id_first, damage.id_last))
         self._damaged(damages)
         self._start(target, self._set_aside(target, damages))
 
@@ -151,6 +152,24 @@ class JournalJobs:
             )
         except OSError as error:
             log.error("%s: damage not set aside: %s", target.journal.folder, error.strerror)
+
+    async def check_bodies(self, checks: list[tuple[JournalLog, BodyCheck]]) -> None:
+        """Check which bodies can be read, one journal after the other; log the others."""
+        for target, bodies in checks:
+            pause = Pause(self._ending).pause
+            check = partial(bodies.run, known=(), pause=pause)
+            try:
+                await self._retry(target, self._on_reader(check), self._files)
+            except OSError as error:
+                if not self._ending.is_set():
+                    log.error("%s: bodies not checked: %s", target.journal.folder, error.strerror)
+                continue
+            if bodies.unreadable:
+                target.store.note_unreadable(bodies.unreadable)
+                log.error("%s: %s", target.journal.folder, told(bodies.unreadable))
+            for damage in bodies.damages:
+                log.error("%s", damage.sentence())
+            self._damaged(bodies.damages)
 
     # -- snapshots --------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ def prepared() -> MemoryDisk:
     disk = MemoryDisk()
     journal_of(disk, "/old/jobs.7", *(b"item %d" % n * 30 for n in range(9)))
     journal_of(disk, "/old/more.8", b"more")
-    made, damages = back_up(disk, "/old", "/backup", lambda done, total: None)
+    made, damages, _ = back_up(disk, "/old", "/backup", lambda done, total: None)
     assert [(each.folder, each.items) for each in made] == [("jobs.7", 9), ("more.8", 1)]
     assert not damages
     journal_of(disk, "/data/jobs.5", b"of before")

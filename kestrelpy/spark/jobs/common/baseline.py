@@ -114,7 +114,7 @@ def journals_in(files: Files, folders: Sequence[str]) -> list[str]:
 def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
     """Return the state of each reader; a daemon may be writing. Raises JournalError."""
     files = files or Disk()
-    view, account = StartView(files, folder, live=True), LiveSet()
+    view, account = StartView(files, folder), LiveSet()
     begun: dict[int, tuple[bytes, tuple[int, ...]]] = {}
     passes_on = False
     try:

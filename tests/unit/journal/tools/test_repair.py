@@ -153,6 +153,8 @@ def test_records_missing_between_two_segments_in_a_row_end_the_first_one(
     for number, first in enumerate(lsns, first_segment):
         segment = SegmentBuilder(number, lsn=first, checkpoint=Checkpoint(b"jobs"))
         segment.batch(draft(Kind.PUT, first, first, 0, b"body"), synced=first - 1)
+        if first <= before:
+            segment.seal(live=1)
         data = bytes(segment.data)
         disk.create(path_of(number), data, len(data)).close()
     assert {each.reason for each in repair_of(disk, FOLDER).report.damages} == {MISSING_BEFORE}

@@ -20,7 +20,8 @@ from journal.errors import Damage
 from journal.format.record import Record
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES
 from journal.read.scan import FEWER_THAN_COUNTED, FOOTER_LOST, NOT_WHOLE, ZEROS
-from journal.recovery.chain import HEADER_LOST
+from journal.recovery.bodies import NO_RECORDS, NO_SEGMENT
+from journal.recovery.chain import HEADER_LOST, NOTHING_READABLE
 from journal.recovery.lost_segments import SEGMENT_MISSING
 from journal.recovery.recovery import (
     BEHIND_THE_END,
@@ -30,6 +31,7 @@ from journal.recovery.recovery import (
     Recovery,
 )
 from journal.sets.hash_table import ID
+from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import write_chunk
 from journal.snapshot.dedupe_pending import Fresh
 from journal.snapshot.snapshot import SegmentState
@@ -132,10 +134,29 @@ def zeros(lsn: int, to_end: bool = False) -> Change:
     return change
 
 
+def all_zeros(path: str) -> Change:
+    return lambda disk: disk.damage(path, 0, bytes(disk.size(path)))
+
+
+def live(*items: int) -> Change:
+    """The items that the newest snapshot knows."""
+    return lambda disk: rewrite(disk, NEWEST, live=IdSet.of(items))
+
+
 def footer_of(number: int) -> Change:
     return lambda disk: flipped(
         path_of(number), len(disk.read(path_of(number))) - FOOTER_SPACE_BYTES + 20
     )(disk)
+
+
+def no_footer(number: int) -> Change:
+    """As if it had never been sealed."""
+
+    def change(disk: MemoryDisk) -> None:
+        at = disk.size(path_of(number)) - FOOTER_SPACE_BYTES
+        disk.damage(path_of(number), at, bytes(FOOTER_SPACE_BYTES))
+
+    return change
 
 
 def gone(*paths: str) -> Change:
@@ -197,6 +218,12 @@ CASES: Final = (
     Case("corrupt", FEWER_THAN_COUNTED, plain, zeros(8), killed),
     Case("corrupt", FOOTER_LOST, plain, footer_of(2), killed),
     Case("corrupt", HEADER_LOST, plain, flipped(path_of(2), 20), plain),
+    Case("corrupt", FOOTER_LOST, plain, no_footer(2), killed),
+    Case("corrupt", NOTHING_READABLE, plain, all_zeros(path_of(2)), plain),
+    Case("corrupt", NO_RECORDS, with_snapshots,
+         both(zeros(12, to_end=True), flipped(path_of(3), 20)), with_snapshots),
+    Case("truncated", NO_SEGMENT, with_snapshots, live(3, 4, 6, 8, 9, 10, 11),
+         after(with_snapshots, live(4, 6, 8, 9, 10, 11))),
     Case("truncated", MISSING_BEFORE, plain, gone(path_of(2)), after(plain, gone(path_of(1)))),
     Case("truncated", MISSING_BEHIND, with_snapshots, END_LOST, after(with_snapshots, BEHIND_LOST)),
     Case("truncated", SHORTER, plain, cut(path_of(2), 900),

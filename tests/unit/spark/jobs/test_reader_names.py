@@ -109,7 +109,7 @@ def test_the_items_of_a_journal_are_those_of_the_queues_own_line(
 ) -> None:
     data = build(tmp_path)
     (folder,) = data.glob("jobs.*")
-    account, view = LiveSet(), StartView(Disk(), str(folder), live=True)
+    account, view = LiveSet(), StartView(Disk(), str(folder))
     for _ in account.follow(view):
         pass
     assert [*state_of(Disk(), str(folder)).own.items] == [*account.items]
