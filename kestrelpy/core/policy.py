@@ -45,7 +45,7 @@ class Policy:
     keys: KeySettings = NAMED_ONLY
     expire_to: bytes = b""  # the queue where expired items go; empty: they end
     dead_letter_to: bytes = b""  # the queue for dead letters; empty: they stay in this one
-    dead_letter_age_ms: int | None = None  # their life there; None: what they have left
+    dead_letter_age_ms: int | None = None  # their life there; None: without an end
     archive_to: str = ""  # a directory for removed segments; "": they are deleted
     dedupe_same_body: bool = False  # a repeated id with another body is an error on every wire
     dedupe_window_ms: int | None = DEDUPE_WINDOW_MS  # None: ids are remembered for good

@@ -38,6 +38,7 @@ class Thing:
     due_ms: int = -1  # wall clock, as the log knows it; of a delayed item
     steady_ms: int = -1  # when it is due on the other clock; of a duration, until a restart
     known: bool = True  # its expiry is in memory
+    ageless: bool = False  # redriven, and so without an expiry
 
     @property
     def is_delayed(self) -> bool:
@@ -86,7 +87,7 @@ class QueueModel:
         return self.now_ms + self.offset_ms
 
     def is_expired(self, thing: Thing) -> bool:
-        return 0 < thing.expires_ms <= self.unix_ms
+        return not thing.ageless and 0 < thing.expires_ms <= self.unix_ms
 
     @property
     def unlent(self) -> list[Thing]:
@@ -97,6 +98,11 @@ class QueueModel:
     @property
     def delayed(self) -> list[Thing]:
         return [t for t in self.things.values() if t.is_delayed]
+
+    @property
+    def mortal(self) -> list[Thing]:
+        """The delayed ones with an expiry that is known."""
+        return [t for t in self.delayed if t.known and t.expires_ms and not t.ageless]
 
     def due_of(self, thing: Thing) -> int:
         """Of a delayed one, on the clock that never steps."""
@@ -141,10 +147,10 @@ class QueueModel:
         due += [
             t.expires_ms - self.offset_ms
             for t in self.unlent
-            if t.expires_ms and not (t.id in self.unread and self.is_expired(t))
+            if t.expires_ms and not t.ageless and not (t.id in self.unread and self.is_expired(t))
         ]
         due += [self.due_of(t) for t in self.delayed]
-        due += [t.expires_ms - self.offset_ms for t in self.delayed if t.known and t.expires_ms]
+        due += [t.expires_ms - self.offset_ms for t in self.mortal]
         return min(due, default=None)
 
     # -- storing ----------------------------------------------------------------------------
@@ -274,7 +280,8 @@ class QueueModel:
                 thing.died, thing.reason = self.deaths, reason
                 return
             delay = delay or self.retry_delay(thing.attempts)
-        if delay is not None and thing.known and 0 < thing.expires_ms < self.due(delay):
+        ends = thing.expires_ms if thing.known and not thing.ageless else 0
+        if delay is not None and 0 < ends < self.due(delay):
             delay = Delay(thing.expires_ms, True)
         thing.known = True
         if delay is not None and self.due(delay) > self.unix_ms:
@@ -338,6 +345,7 @@ class QueueModel:
         found = [thing for thing in self.dead if thing.id == id_]
         for thing in found:
             thing.died, thing.reason, thing.attempts = 0, "", 0
+            thing.ageless = True  # until a restart
             self.release(thing)
         self.serve()
         return bool(found)
@@ -379,11 +387,11 @@ class QueueModel:
                 left_ms = thing.since_ms + thing.length_ms - self.unix_ms
                 left_ms = max(0, min(left_ms, thing.length_ms))
                 self.things[item] = replace(
-                    thing, deadline_ms=self.now_ms + left_ms, known=False
+                    thing, deadline_ms=self.now_ms + left_ms, known=False, ageless=False
                 )
             else:
                 self.things[item] = replace(
-                    thing, holder="", deadline_ms=None, steady_ms=-1, known=False
+                    thing, holder="", deadline_ms=None, steady_ms=-1, known=False, ageless=False
                 )
         self.next_id, self.paused, self.total = next_id, paused, total
         self.deaths = max((t.died for t in self.things.values()), default=0)

@@ -236,7 +236,7 @@ class Child(Subscription):
 
     def bound(self, item: Item) -> Item:
         """Return the item as it is here: if this child has a `max_age`, it may expire earlier."""
-        if self.policy.max_age_ms is None or item.id in self.expiries:
+        if self.policy.max_age_ms is None or item.id in self.expiries or item.id in self.ageless:
             return super().bound(item)
         oldest = item.stored_ms + self.policy.max_age_ms
         if 0 < item.expires_ms <= oldest:

@@ -106,7 +106,7 @@ class Admin:
         reader.append(records.cancelled(id_, size, now_ms + self._queue.clock.offset_ms))
 
     def redrive(self, id_: int, now_ms: int) -> int | None:
-        """Make a dead letter ready again, after all other items and with no attempts.
+        """Make a dead letter ready again, after all other items, with no attempts and no expiry.
 
         Return the record to wait for. None: the item is not dead, or it is leased.
         """
@@ -116,6 +116,7 @@ class Admin:
         death = reader.dead.deaths[id_]
         place, item = self._queue.take_place(), reader.dead.at(id_)
         reader.dead.forget(id_, False)
+        reader.ageless.add(id_)
         unix_ms = now_ms + reader.clock.offset_ms
         lsn = reader.append(records.redriven(id_, place, unix_ms))
         if item is None:
@@ -123,6 +124,7 @@ class Admin:
             reader.ready_line.placed(place, lsn)
             reader.ready_line.look_ahead()
         else:
+            item = reader.bound(item)
             item.lsn = max(item.lsn, lsn)  # the item is shown when that record is stored
             reader.ready_line.put_back(item, place)
         return lsn

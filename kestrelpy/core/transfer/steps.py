@@ -174,9 +174,9 @@ class Target:
     ) -> tuple[int, int]:
         """Store a copy as a new arrival; return its id, and its record to wait for.
 
-        The copy keeps an expiry in the future, unless it gets `life_ms`, and its key, under which
-        it is the next version. It is never a duplicate of an id seen here. Raise Refused with the
-        reason if the queue refuses it; then nothing is stored.
+        The copy keeps an expiry in the future, unless it gets `life_ms` (0: no end), and its key,
+        under which it is the next version. It is never a duplicate of an id seen here. Raise
+        Refused with the reason if the queue refuses it; then nothing is stored.
         """
         queue, name = self._queue, self._queue.name
         if queue.passes_on and not queue.children and queue.retained is None:
@@ -189,7 +189,7 @@ class Target:
         unix_ms = now_ms + queue.clock.offset_ms
         expires_ms = item.expires_ms if item.expires_ms > unix_ms else 0
         if life_ms is not None:
-            expires_ms = unix_ms + life_ms
+            expires_ms = unix_ms + life_ms if life_ms else 0
         copy, header = queue.next_number, ItemHeader(origin=origin, client=item.client)
         lsn = queue.put(item.body, item.flags, expires_ms, now_ms, key, header=header)
         if lsn == NOT_STORED:

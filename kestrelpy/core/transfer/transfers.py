@@ -183,7 +183,8 @@ class Transfers:
         )
         policy = source.reader.policy
         is_death = request.by_itself and request.target == policy.dead_letter_to
-        life_ms = policy.dead_letter_age_ms if is_death else None
+        # Dead letters and expired items start without the life that they had.
+        life_ms = (is_death and policy.dead_letter_age_ms) or (0 if request.of_dead else None)
         copy, lsn = Target(target).receive(item, origin, now_ms, life_ms)
         request.stored()
         request.under_way += 1
