@@ -21,7 +21,7 @@ from kestrelpy.operations.ports import PAUSE, Site
 from kestrelpy.operations.rests import Rests
 
 _SWEEP_STEPS: Final = 1000
-_REDRIVEN_PER_SLICE: Final = 500
+_REDRIVEN_PER_SLICE: Final = 100  # 5 ms, and as long again to write their records
 _GIVEN_UP_PER_SLICE: Final = 500
 
 
