@@ -94,6 +94,8 @@ class Parts(Response):
         await send(
             {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         )
+        if (call := scope.get("call")) is not None and call.is_head:
+            return await send({"type": "http.response.body", "body": b"", "more_body": False})
         async for part in self._parts:
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

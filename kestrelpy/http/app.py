@@ -59,6 +59,9 @@ def open_door(host: HttpHost, admission: Admission, allowed_hosts: frozenset[str
 
     async def of_this_server(scope: Scope, receive: Receive, send: Send) -> None:
         scope["shared"] = shared
+        if scope["method"] == "HEAD" and "HEAD" not in _methods(scope["path"]):
+            scope["call"].is_head = True  # the protocol class leaves the body out
+            scope = {**scope, "method": "GET"}
         await app(scope, receive, send)
 
     guard = Guard(of_this_server, host, allowed_hosts, body_bytes_max, allowed_methods)
@@ -111,12 +114,17 @@ def body_bytes_max(path: str) -> int:
 
 
 def allowed_methods(path: str) -> str:
-    """Return the methods of this path, as in a header `Allow`."""
-    found = {
+    """Return the methods of this path, as in a header `Allow`: HEAD is there wherever GET is."""
+    found = _methods(path)
+    return ", ".join(sorted(found | ({"HEAD"} if "GET" in found else set())))
+
+
+def _methods(path: str) -> set[str]:
+    """Return the methods that the routes of this path declare."""
+    return {
         method for route in all_routes() if route.path_regex.match(path)
         for method in route.methods or ()
     }  # fmt: skip
-    return ", ".join(sorted(found))
 
 
 @cache

@@ -42,7 +42,7 @@ class Call:
 
     __slots__ = (
         "_future", "_is_reading", "_rests", "_waiter", "broker", "holder", "host", "is_gone",
-        "is_leaving", "is_touched", "last_command_ms", "share", "user",
+        "is_head", "is_leaving", "is_touched", "last_command_ms", "share", "user",
     )  # fmt: skip
 
     def __init__(self, host: HttpHost, peer: str, share: Share | None = None) -> None:
@@ -54,6 +54,7 @@ class Call:
         self.user: str | None = None  # None: nobody has to log in, or the path is open
         self.is_touched = False
         self.is_gone = False
+        self.is_head = False  # True if no body is wanted: it waits for nothing
         self.is_leaving = False  # True if the server stops: no wait goes on
         self.last_command_ms = host.now_ms()
         self._future: asyncio.Future[None] | None = None
@@ -147,6 +148,8 @@ class Call:
         """Wait until `due_ms` for an item, behind those who came before; return the wait that is
         over. Raise Gone: an item that came is given back, and its attempt is not counted; raise
         ServerError if the server stops."""
+        if self.is_head:
+            due_ms = min(due_ms, self.host.now_ms())
         waiter = self.broker.wait(
             want, name, self.holder, dead, self, due_ms, after, lease_ms, grace_ms
         )

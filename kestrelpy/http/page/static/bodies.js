@@ -2,8 +2,9 @@
 
 import { copyButton } from "./commands.js";
 import { button, buttonRow, el, h3, note } from "./dom.js";
+import { readJson, Shown } from "./json.js";
 import { printed } from "./lists.js";
-import { Shown, unpack } from "./msgpack.js";
+import { unpack } from "./msgpack.js";
 import { bytes, number } from "./words.js";
 
 const CHILDREN_MAX = 200;
@@ -13,12 +14,6 @@ const OPEN_DEPTH = 2;
 export function bytesOf({ body, base64 }) {
   if (base64 == null) return new TextEncoder().encode(body ?? "");
   return Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
-}
-
-// Parse JSON; a number that loses digits keeps its text.
-function parseJson(text) {
-  return JSON.parse(text, (_, value, context) => (
-    typeof value === "number" && context?.source && String(value) !== context.source && /^-?\d{16,}$/.test(context.source) ? new Shown(context.source) : value));
 }
 
 function hexLines(data) {
@@ -44,7 +39,7 @@ function tree(value, name = null, depth = 0) {
   const label = name === null ? null : el("span", { class: "k" }, printed(String(name instanceof Shown ? name.text : name)), ": ");
   if (value === null || typeof value !== "object" || value instanceof Shown) return el("div", {}, label, leaf(value));
   const isList = Array.isArray(value);
-  const entries = isList ? value.map((each, at) => [at, each]) : value instanceof Map ? [...value] : Object.entries(value);
+  const entries = isList ? value.map((each, at) => [at, each]) : value.entries;
   const part = el("details", {}, el("summary", {}, label, el("span", { class: "v" }, `${isList ? "[" : "{"} ${number(entries.length)} ${isList ? "]" : "}"}`)));
   const fill = () => {
     if (part.isFilled) return;
@@ -68,7 +63,7 @@ function formsOf(item) {
       if (value !== null && typeof value === "object") forms.push([name, () => el("div", { class: "tree", tabindex: 0 }, tree(value))]);
     } catch { /* it is none */ }
   };
-  if (isText) structure("JSON", () => parseJson(item.body));
+  if (isText) structure("JSON", () => readJson(item.body));
   if (!item.is_cut) structure("MessagePack", () => unpack(data));
   if (isText) forms.push(["Text", () => el("pre", { tabindex: 0 }, printed(item.body))]);
   forms.push(["Hex", () => el("pre", { class: "hex", tabindex: 0 }, hexLines(data))]);

@@ -1,12 +1,9 @@
 // MessagePack read into values that the tree of a body shows. Every length is checked against the
 // bytes that are left, so that a body that lies costs nothing.
 
-const DEPTH_MAX = 64;
+import { Members, Shown } from "./json.js";
 
-// A value that is shown as this text: a whole number beyond 2^53, bytes, an extension.
-export class Shown {
-  constructor(text) { this.text = text; }
-}
+const DEPTH_MAX = 64;
 
 class Reader {
   constructor(data) {
@@ -38,9 +35,7 @@ class Reader {
 
   map(count, depth) {
     this.check(count * 2);
-    const made = new Map();
-    for (let nth = 0; nth < count; nth += 1) made.set(this.value(depth + 1), this.value(depth + 1));
-    return made;
+    return new Members(Array.from({ length: count }, () => [this.value(depth + 1), this.value(depth + 1)]));
   }
 
   big(value) { return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : new Shown(String(value)); }

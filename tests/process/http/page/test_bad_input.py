@@ -70,6 +70,28 @@ def test_numbers_of_json_keep_their_digits(page: Page, daemon: DaemonProcess) ->
     expect(page.locator(".tree")).to_contain_text("12345678901234567890")
 
 
+@pytest.mark.parametrize(
+    "text", ["1.0", "1.50", "1e400", "-0", "1e5", "9007199254740993", "0.1000000000000000055511"]
+)
+def test_a_number_that_a_browser_would_change_is_shown_as_it_was_sent(
+    page: Page, daemon: DaemonProcess, text: str
+) -> None:
+    body_page(page, daemon, b'{"x": %b, "y": 12}' % text.encode())
+    expect(page.locator(".tree .v", has_text=text).last).to_have_text(text)
+    expect(page.locator(".tree .v.number")).to_have_text("12")
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"a": "first", "a": "second", "b": 1}', b"\x82\xa1a\xa5first\xa1a\xa6second"]
+)
+def test_a_member_that_is_repeated_is_shown_twice(
+    page: Page, daemon: DaemonProcess, body: bytes
+) -> None:
+    body_page(page, daemon, body)
+    for text in ("first", "second"):
+        expect(page.locator(".tree")).to_contain_text(f'a (there 2 times): "{text}"')
+
+
 @pytest.mark.parametrize("name", ["a\"b'<c>%&=?#;", "orders+<a>", "x" * 127 + "%"])
 def test_a_name_is_a_name_whatever_it_holds(
     page: Page, daemon: DaemonProcess, name: str
