@@ -59,7 +59,8 @@ _GAUGES: Final = {
 
 
 def queue_families(figures: Figures) -> Iterator[Metric]:
-    """Yield the families with a series for each queue that has a seat, and one for the others."""
+    """Yield the families with a series for each queue that has a seat; gauges have one for the
+    others as well."""
     rows: list[tuple[str, Row]] = list(figures.rows.items())
     if figures.others is not None:
         rows.append((OTHERS, figures.others))
@@ -78,7 +79,7 @@ def queue_families(figures: Figures) -> Iterator[Metric]:
     yield age
     for column, (word, text) in _COUNTERS.items():
         counter = CounterMetricFamily(f"kestrelpy_{word}", text, labels=_QUEUE)
-        for name, row in rows:
+        for name, row in figures.rows.items():
             counter.add_metric((name,), row[COLUMNS[column]])
         yield counter
     for column, (word, text) in _GAUGES.items():

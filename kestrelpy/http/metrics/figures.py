@@ -4,8 +4,8 @@
                               └────────▶ the others, summed as one
 
 A queue keeps its seat until it is deleted, or until another is twice as active: series that come
-and go are of no use. When a queue takes a seat or loses it, the counters of the others are adjusted
-so that they never fall.
+and go are of no use. The others have gauges alone: which queues are among them changes, so a sum of
+their counters would fall.
 
 One rule: counters are read, and nothing here changes them.
 """
@@ -36,7 +36,6 @@ GAUGES: Final = (
     "journal_bytes", "age_ms",
 )  # fmt: skip
 COLUMNS: Final = {name: number for number, name in enumerate((*COUNTERS, *GAUGES))}
-_COUNTED: Final = len(COUNTERS)
 _AGE: Final = COLUMNS["age_ms"]
 _BITS: Final = 49
 
@@ -69,7 +68,8 @@ def _activity(row: Row) -> int:
 
 
 class Figures:
-    """The figures of one walk: rows by name, the others as one row, and the sums of histograms."""
+    """The figures of one walk: rows by name, the others as one row (None: there are none), and the
+    sums of histograms."""
 
     __slots__ = ("others", "queues", "rows", "service_ms", "states", "waiting_ms")
 
@@ -106,12 +106,10 @@ def _sums(rows: list[Row]) -> Row:
 class Walks:
     """All walks of one server: what one of them must know of the walk before."""
 
-    __slots__ = ("_last", "_offsets", "_seats", "_sums")
+    __slots__ = ("_seats", "_sums")
 
     def __init__(self) -> None:
         self._seats: dict[bytes, None] = {}
-        self._last: Row = []  # the counters of the others, as they were shown last
-        self._offsets = [0] * _COUNTED
         self._sums = _Rising(_BITS), _Rising(_BITS)
 
     def walk(self, broker: Broker, now_ms: int) -> Generator[bytes, None, Figures]:
@@ -149,31 +147,22 @@ class Walks:
                 least = min(seated, key=lambda each: _activity(seated[each]))
                 if activity <= 2 * _activity(seated[least]) + _MARGIN:
                     break
-                gone = seated.pop(least)
-                self._offsets = [a - b for a, b in zip(self._offsets, gone, strict=False)]
+                del seated[least]
             seated[name] = row
-            if self._last:  # until now it was one of the others
-                self._offsets = [a + b for a, b in zip(self._offsets, row, strict=False)]
         self._seats = dict.fromkeys(seated)
 
+    @staticmethod
     def _sum_others(
-        self, figures: Figures, total: Row, seated: dict[bytes, Row],
+        figures: Figures, total: Row, seated: dict[bytes, Row],
         oldest: list[tuple[int, bytes]],
     ) -> None:  # fmt: skip
         figures.rows = {name.decode("ascii"): seated[name] for name in sorted(seated)}
-        if figures.queues <= len(seated) and not self._last:
-            return  # there are no others, and never were
+        if figures.queues <= len(seated):
+            return
         others = list(total)
         for row in seated.values():
             others = [a - b for a, b in zip(others, row, strict=True)]
         others[_AGE] = next((age_ms for age_ms, name in oldest if name not in seated), 0)
-        for column in range(_COUNTED):
-            shown = others[column] + self._offsets[column]
-            if self._last and shown < self._last[column]:  # some of them were deleted
-                self._offsets[column] += self._last[column] - shown
-                shown = self._last[column]
-            others[column] = shown
-        self._last = others[:_COUNTED]
         figures.others = others
 
 

@@ -1,11 +1,12 @@
-"""One walk over all queues: seats for the active ones, and others whose counters never fall."""
+"""One walk over all queues: seats for the active ones, and the others as one."""
 
 from __future__ import annotations
 
 import pytest
 
 from kestrelpy.http.metrics import figures
-from kestrelpy.http.metrics.figures import COLUMNS, Figures, Walks
+from kestrelpy.http.metrics.families import queue_families
+from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, Figures, Walks
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import counted, ended
 
@@ -46,7 +47,7 @@ def test_without_others_there_is_no_row_for_them() -> None:
     assert stored(walk(server, walks)) == {"a": 1}
 
 
-def test_a_much_more_active_queue_takes_a_seat_and_the_others_neither_fall_nor_jump() -> None:
+def test_a_much_more_active_queue_takes_a_seat() -> None:
     server, walks = ServerHarness(), Walks()
     for name, count in (("a", 3), ("b", 3), ("c", 1), ("d", 2)):
         put(server, name, count)
@@ -54,20 +55,21 @@ def test_a_much_more_active_queue_takes_a_seat_and_the_others_neither_fall_nor_j
     put(server, "c", 2)
     assert stored(walk(server, walks)) == {"a": 3, "b": 3, "others": 5}
     put(server, "c", 5)
-    found = stored(walk(server, walks))
-    assert found["c"] == 8
-    assert found["others"] == 10  # 5, and the 5 that c stored as one of them
+    assert stored(walk(server, walks))["c"] == 8
 
 
-def test_the_others_do_not_fall_when_one_of_them_is_deleted() -> None:
+def test_the_others_have_no_counter_which_could_fall() -> None:
     server, walks = ServerHarness(), Walks()
     for name, count in (("a", 3), ("b", 3), ("c", 1), ("d", 2)):
         put(server, name, count)
-    walk(server, walks)
+    shown = {family.name: family for family in queue_families(walk(server, walks))}
+    for family in shown.values():
+        queues = {sample.labels["queue"] for sample in family.samples}
+        assert queues == {"a", "b"} | ({OTHERS} if family.type == "gauge" else set()), family.name
+    assert {family.type for family in shown.values()} == {"gauge", "counter"}
+    server.say("a", b"delete c")
     server.say("a", b"delete d")
-    assert stored(walk(server, walks))["others"] == 3
-    put(server, "c", 1)
-    assert stored(walk(server, walks))["others"] == 4
+    assert walk(server, walks).others is None
 
 
 def test_the_sums_of_histograms_do_not_fall_when_a_queue_is_deleted() -> None:
