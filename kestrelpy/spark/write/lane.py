@@ -130,6 +130,11 @@ class Lane:
                 return
             if reason:
                 self.was_refused = True
+                try:
+                    for other in list(self._sent)[1:]:
+                        self._answers(other)  # else what is stored there would count as repeated
+                except Lost as error:
+                    reason = str(error)
                 self._insist(reason)
                 return
             self._sent.popleft()
