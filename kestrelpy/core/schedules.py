@@ -7,7 +7,13 @@
 A time has come when the wall clock shows it. The server puts an item for each time that comes while
 it runs. For times that it missed it puts the last one, all of them (at most the last 1,000), or
 none, as `catch_up` says. After the clock is set back, a schedule puts nothing until the clock has
-passed the latest time already put.
+passed the latest time already put; it says so from the first such time on.
+
+The times of another line begin when the server first runs it: nothing is put for the past, by a
+reload or over a restart. So the log knows the line as well: a watermark of its own, in which a
+later line is always greater.
+
+    scope b"nightly" 0 b"line"    epoch: the second in which it came into force, and a hash of it
 
 One rule: the log alone says which times were put; a restart needs nothing from this module.
 """
@@ -18,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
+from zlib import crc32
 
 from journal.format import Watermark
 from kestrelpy.core.broker import Broker
@@ -34,6 +41,9 @@ LOOK_MS: Final = 1000
 PUTS_MAX: Final = 1000  # in one look; the rest is due at once
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a schedule is enough
 _BEHIND_S: Final = 3600  # a clock this far before the latest time put is worth a line
+_LINE_SCOPE: Final = b"\0line"
+_HASH_BITS: Final = 20  # above them the seconds of a time: all stay below 2^53 until 2242
+_HASH_MASK: Final = (1 << _HASH_BITS) - 1
 
 
 class CatchUp(Enum):
@@ -72,6 +82,20 @@ class Schedule:
     line: str = ""
     timezone: str = ""
 
+    @property
+    def line_scope(self) -> bytes:
+        """The scope of the watermark that names its line."""
+        return self.name + _LINE_SCOPE
+
+    @property
+    def line_hash(self) -> int:
+        """The hash of its line and timezone in that watermark."""
+        return crc32(f"{self.line}\0{self.timezone}".encode()) & _HASH_MASK
+
+    def has_times_of(self, other: Schedule) -> bool:
+        """True if it has the same line and timezone."""
+        return (self.line, self.timezone) == (other.line, other.timezone)
+
 
 class Running:
     """One schedule and its progress.
@@ -81,8 +105,8 @@ class Running:
     """
 
     __slots__ = (
-        "_coming", "complained_ms", "done_s", "is_known", "looked_s", "next_s", "refused",
-        "schedule", "waiting",
+        "_coming", "_passed_s", "complained_ms", "done_s", "is_known", "looked_s", "next_s",
+        "refused", "schedule", "since_s", "waiting",
     )  # fmt: skip
 
     def __init__(self, schedule: Schedule, done_s: int, looked_s: int) -> None:
@@ -90,10 +114,15 @@ class Running:
         self.schedule = schedule
         self.done_s = done_s
         self.looked_s = looked_s
+        self.since_s = done_s  # when its line came into force: no earlier time is of this line
         self.waiting: list[int] = []  # times that have come and are not put yet, rising
         self.is_known = False  # True once the queue's log names this schedule
         self.refused = ""  # why the first waiting time was refused
         self.complained_ms = -_COMPLAINT_MS
+        # The first time that comes again because the clock was set back; None: none does.
+        self._passed_s: int | None = None
+        if looked_s < done_s:
+            self._set_back(looked_s)
         self.seek(looked_s)
 
     def seek(self, from_s: int) -> None:
@@ -109,7 +138,8 @@ class Running:
         """Move the times that have come by `unix_s` to `waiting`."""
         since_s, self.looked_s = self.looked_s, unix_s
         if unix_s < since_s:
-            self.seek(unix_s)  # the clock was set back
+            self._set_back(unix_s)
+            self.seek(unix_s)
         elif unix_s - since_s > MISSED_S:
             if self.next_s is not None and self.next_s <= unix_s:
                 self.miss(since_s)
@@ -117,6 +147,11 @@ class Running:
             while self.next_s is not None and self.next_s <= unix_s:
                 self.waiting.append(self.next_s)
                 self.next_s = next(self._coming, None)
+
+    def _set_back(self, unix_s: int) -> None:
+        """Note the first time that comes again, now that the clock was set back."""
+        coming = next(self.schedule.times.after(unix_s), None)
+        self._passed_s = coming if coming is not None and coming <= self.done_s else None
 
     def miss(self, since_s: int) -> None:
         """Treat the times from `since_s` to `looked_s` as missed; those to catch up on wait."""
@@ -128,7 +163,7 @@ class Running:
 
     def done(self) -> None:
         """Note that the first waiting time was put."""
-        self.done_s = self.waiting.pop(0)
+        self.done_s, self._passed_s = self.waiting.pop(0), None
 
     def refuse(self, why: str) -> None:
         """Note that the first waiting time was refused; keep the waiting times `catch_up` allows.
@@ -144,8 +179,13 @@ class Running:
         if self.refused:
             return self.refused
         behind_s = self.done_s - self.looked_s
-        if behind_s > _BEHIND_S:
-            return f"the clock is {behind_s} seconds behind the last time that was put"
+        passed_s = self._passed_s
+        is_passing = passed_s is not None and passed_s <= self.looked_s <= self.done_s + MISSED_S
+        if is_passing or behind_s > _BEHIND_S:
+            return (
+                f"the clock is {max(behind_s, 0)} seconds behind the last time that was put: it "
+                "was set back, and no time is put twice"
+            )
         return "ok"
 
 
@@ -172,7 +212,10 @@ class Timetable:
                 running = there
             else:
                 running = Running(schedule, there.done_s, there.looked_s)
-                running.waiting = there.waiting
+                if schedule.has_times_of(there.schedule):
+                    running.waiting, running.since_s = there.waiting, there.since_s
+                else:
+                    running.since_s = there.looked_s
                 running.seek(there.looked_s)
             self.running[schedule.name] = running
         self._is_due = True
@@ -183,9 +226,20 @@ class Timetable:
         known_by = (queue.files.watermarks for queue in queues)
         known = max((times[name] for times in known_by if name in times), default=None)
         running = Running(schedule, unix_s if known is None else known, unix_s)
-        if known is not None:
-            running.miss(known)
+        line = self._line_known(schedule)
+        if known is None:
+            return running
+        if line is None or line & _HASH_MASK == schedule.line_hash:
+            running.miss(max(known, (line or 0) >> _HASH_BITS))
+        else:
+            running.since_s = unix_s
         return running
+
+    def _line_known(self, schedule: Schedule) -> int | None:
+        """Return the greatest watermark of a line of this schedule; None: there is none."""
+        known_by = (queue.files.watermarks for queue in self._broker.queues.values())
+        scope = schedule.line_scope
+        return max((times[scope] for times in known_by if scope in times), default=None)
 
     def next_due(self) -> int | None:
         """Return when to look again, on the monotonic clock; None: never."""
@@ -250,6 +304,11 @@ class Timetable:
         queue = self._queue(running.schedule.queue, now_ms)
         if queue.files.watermarks.get(running.schedule.name, -1) < running.done_s:
             queue.files.skip(Watermark(running.schedule.name, running.done_s), now_ms)
+        schedule, said = running.schedule, self._line_known(running.schedule)
+        if said is None or said & _HASH_MASK != schedule.line_hash:
+            since = max(running.since_s, 0 if said is None else (said >> _HASH_BITS) + 1)
+            mark = Watermark(schedule.line_scope, since << _HASH_BITS | schedule.line_hash)
+            queue.files.skip(mark, now_ms)
         running.is_known = True
 
     def _queue(self, name: bytes, now_ms: int) -> AnyQueue:

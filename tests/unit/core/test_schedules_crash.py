@@ -155,7 +155,14 @@ def test_a_time_is_known_though_its_item_and_its_segment_are_gone(restarts: bool
     works.commit()
 
     assert list(works.on_disk()) == []
-    assert works.life.jobs.watermarks == {b"tick": BEGAN_S + 40, b"rare": BEGAN_S + 40}
+    assert times_known(works) == {b"tick": BEGAN_S + 40, b"rare": BEGAN_S + 40}
+
+
+def times_known(works: Works) -> dict[bytes, int]:
+    """The latest time of each schedule, without the marks of their lines."""
+    return {
+        name: epoch for name, epoch in works.life.jobs.watermarks.items() if b"\0" not in name
+    }
 
 
 def test_a_time_is_known_from_a_snapshot() -> None:
@@ -169,7 +176,7 @@ def test_a_time_is_known_from_a_snapshot() -> None:
 
     works.kill()
 
-    assert works.life.jobs.watermarks == {b"tick": BEGAN_S + 60}
+    assert times_known(works) == {b"tick": BEGAN_S + 60}
 
 
 @pytest.mark.parametrize("seed", range(60))
