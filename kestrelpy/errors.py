@@ -49,6 +49,10 @@ class ServerError(Refused):
     word = "SERVER_ERROR"
 
 
+class Forbidden(ClientError):
+    """The user may not do this."""
+
+
 class ItemRefused(ServerError):
     """This item is not taken here, whenever it comes; others are."""
 

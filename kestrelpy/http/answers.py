@@ -1,6 +1,7 @@
 """Answers: JSON, and errors as `{title, description}`.
 
     ClientError, ItemRefused ──▶ 400      ServerError ──▶ 503      InvalidToken ──▶ 404
+    Forbidden ──▶ 403
 
 One rule: an error is one sentence that says what, where and what is allowed.
 """
@@ -16,7 +17,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from kestrelpy.errors import ClientError, InvalidToken, ItemRefused, Refused
+from kestrelpy.errors import ClientError, Forbidden, InvalidToken, ItemRefused, Refused
 
 _encode: Final = msgspec.json.Encoder().encode
 JSON: Final = "application/json"
@@ -69,6 +70,8 @@ def status_of(error: Refused) -> int:
     """Return the status of a refusal by the core."""
     if isinstance(error, InvalidToken):
         return 404
+    if isinstance(error, Forbidden):
+        return 403
     return 400 if isinstance(error, ClientError | ItemRefused) else 503
 
 

@@ -42,6 +42,10 @@ class Site(Protocol):
     def declaration(self, name: bytes, body: bytes) -> bytes:
         """Return the client's settings for this queue in the stored form; raise ClientError."""
 
+    def refuse_targets(self, name: bytes, declared: bytes, before: bytes, user: str | None) -> None:
+        """Raise Forbidden if this user may not write a queue to which these settings send items,
+        and those `before` do not."""
+
     def settings(self, name: bytes, declared: bytes) -> list[tuple[str, str, str]]:
         """Return the settings in force for this queue, each with its value and its source."""
 

@@ -176,14 +176,19 @@ class QueueAdmin:
         # Files of an earlier queue may have a child of the same name.
         return [*([Rests(earlier, 1)] if earlier is not None else []), Rests(log, lsn)]
 
-    def declare(self, name: bytes, body: bytes, now_ms: int) -> Declared:
-        """Declare the settings of a queue, which is made if there is none; raise Refused."""
+    def declare(
+        self, name: bytes, body: bytes, now_ms: int, user: str | None = None
+    ) -> Declared:
+        """Declare the settings of a queue, which is made if there is none; raise Refused. `user`
+        has to have the right to write the queues to which they send items."""
         self.check_mode("stores")
         broker = self._broker
         if name in broker.aliases:
             raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
         declared = self._site.declaration(name, body)
         queue = broker.with_log(name)
+        if queue is None or not queue.declared:
+            self._site.refuse_targets(name, declared, b"", user)
         if queue is None:
             queue = broker.create(name, now_ms, declared)
             lsn = queue.declare(declared, queue.policy, now_ms)
@@ -198,8 +203,9 @@ class QueueAdmin:
         return Declared(True, Rests(queue.log, lsn), True)
 
     def set_metadata(
-        self, name: bytes, metadata: bytes, settings: bytes, before: bytes, now_ms: int
-    ) -> Declared:
+        self, name: bytes, metadata: bytes, settings: bytes, before: bytes, now_ms: int,
+        user: str | None = None,
+    ) -> Declared:  # fmt: skip
         """Give a queue metadata, and the settings that follow from these; it is made if there is
         none. Raise Refused.
 
@@ -212,6 +218,7 @@ class QueueAdmin:
             raise ClientError(f"{name.decode('ascii')} is an alias: it has no settings of its own")
         declared = site.declaration(name, settings)
         queue = broker.with_log(name)
+        site.refuse_targets(name, declared, queue.declared if queue is not None else b"", user)
         if queue is None:
             queue = broker.create(name, now_ms, declared)
             lsn = queue.declare(declared, queue.policy, now_ms, metadata)

@@ -339,6 +339,11 @@ class Daemon:
         return counters.connections_total
 
     @property
+    def refuse_targets(self) -> Callable[[bytes, bytes, bytes, str | None], None]:
+        """Refuses declared settings that send items to a queue that the user may not write."""
+        return self.policies.refuse_targets
+
+    @property
     def http_port(self) -> int | None:
         """The port of HTTP; None: it is off."""
         return self._http.port

@@ -18,10 +18,10 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from kestrelpy.aside import TookTooLong, run_aside
-from kestrelpy.config import Config, ConfigError
+from kestrelpy.config import Config, ConfigError, stored_block
 from kestrelpy.core import AnyQueue, Broker, Policy, Queue
 from kestrelpy.errors import ServerError
-from kestrelpy.server.policies import Policies, policy_in
+from kestrelpy.server.policies import Policies, forbidden_targets, policy_in
 
 log = logging.getLogger("kestrelpy")
 _T = TypeVar("_T")
@@ -127,7 +127,7 @@ class Reload:
     def _check(self, some: list[tuple[AnyQueue, bytes]]) -> None:
         policies, config = self._policies, self.config
         for queue, declared in some:
-            policy = policy_in(config, queue.name, declared)
+            policy = policy_in(config, queue.name, declared, policies.owners)
             self._known[queue.name] = _Known(queue, declared, policy)
         declared_of = {name: each.declared for name, each in self._known.items()}
         names = [queue.name for queue, _ in some]
@@ -176,10 +176,25 @@ class Enforcement:
             policy = known.policy
         else:
             policy = self._policies.of(name, queue.declared)
+        self._note_targets(queue, policy)
         queue.set_policy(policy, now_ms)
         if queue.child is None:
             queue.files.fanout.set_passing(policy.fanout_only, now_ms)
             self._children += ((queue.files, child) for child in broker.wanted(queue.files))
+
+
+    def _note_targets(self, queue: AnyQueue, policy: Policy) -> None:
+        """Log the declared targets that nobody may write any more."""
+        before, name = queue.policy, queue.name.decode("ascii", "replace")
+        block = stored_block(queue.declared)[0]
+        for key in forbidden_targets(
+            self._policies.config, queue.name, block, self._policies.owners
+        ):
+            if getattr(before, key) and not getattr(policy, key):
+                log.warning(
+                    "queue %s: %s = %s is not in force any more: who declared it may not write "
+                    "that queue now; its items stay", name, key, getattr(before, key).decode(),
+                )  # fmt: skip
 
 
 def put_in_force(policies: Policies, broker: Broker, now_ms: int) -> None:

@@ -592,8 +592,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a reload forgets what was declared",
         "kestrelpy/server/reloading.py",
-        "policy_in(config, queue.name, declared)",
-        'policy_in(config, queue.name, b"")',
+        "policy_in(config, queue.name, declared, policies.owners)",
+        'policy_in(config, queue.name, b"", policies.owners)',
         ("tests/scenario/test_transcripts.py", "tests/process/wire/test_declaring.py"),
     ),
     Fault(

@@ -117,6 +117,7 @@ class ServerHarness:
         self.log_limit = LogLimit()
         self.policies = Policies(Config())
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
+        self.refuse_targets = self.policies.refuse_targets
         self._configure()
         self._start()
 

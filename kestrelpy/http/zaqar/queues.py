@@ -177,7 +177,7 @@ async def _set(ask: Ask, name: bytes, meta: Metadata) -> None:
     stored, found = stored_form(meta), call.broker.queues.get(name)
     before = settings_of(parsed(found.metadata), ask.full_name) if found is not None else b""
     done = QueueAdmin(call.broker, call.host).set_metadata(
-        name, stored, settings_of(meta, ask.full_name), before, call.now_ms()
+        name, stored, settings_of(meta, ask.full_name), before, call.now_ms(), call.user
     )
     await call.until(done.rests)
     if done.is_new:

@@ -31,7 +31,7 @@ def declare(talk: Talk, command: Store, now_ms: int) -> None:
     admin.check_mode("stores")
     if line.expiry:
         raise ClientError("a declaration does not expire: its expiry is 0")
-    declared = admin.declare(line.target.name, command.body, now_ms)
+    declared = admin.declare(line.target.name, command.body, now_ms, talk.user)
     if declared.is_new:
         talk.host.actions.note(
             talk.who, "declare", now_ms, line.target.name, rests=(declared.rests,)
