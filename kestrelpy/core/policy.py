@@ -65,6 +65,13 @@ class Policy:
         """True if a body of this size has no room even in an empty queue."""
         return size > self.max_item_bytes or (self.max_bytes is not None and size > self.max_bytes)
 
+    def why_never(self, name: bytes, size: int) -> str:
+        """Return why a body of this size, which never fits, is refused by the queue `name`."""
+        if size > self.max_item_bytes:
+            return f"item too large ({size} bytes, limit {self.max_item_bytes})"
+        word = name.decode("ascii")
+        return f"object too large for cache ({size} bytes, max_bytes of {word} is {self.max_bytes})"
+
     @property
     def retains(self) -> bool:
         """True if done items stay readable."""

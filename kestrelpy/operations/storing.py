@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from journal.format import ItemHeader, Origin
 from kestrelpy.core import NO_KEY, AnyQueue, Broker, Delay
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.errors import ClientError, ItemRefused, ServerError
 from kestrelpy.operations.children import Children
 from kestrelpy.operations.names import parent_of
 from kestrelpy.operations.ports import Site
@@ -71,8 +71,8 @@ class Storing:
         if terms.needs_version:
             return None
         policy, size = self._broker.policy_of(name, b""), len(body)
-        if size > policy.max_item_bytes:
-            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
+        if policy.never_fits(size):
+            raise ItemRefused(policy.why_never(name, size))
         policy.keys.key_of(name, terms.key, body)
         if parent_of(name):
             return self._children.to_store_in(name, now_ms)

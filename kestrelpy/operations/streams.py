@@ -26,7 +26,7 @@ from kestrelpy.core import (
     Item,
     Policy,
 )
-from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.errors import ClientError, ItemRefused
 from kestrelpy.operations.names import parent_of
 from kestrelpy.operations.ports import PAUSE, Client, ItemReader, Site
 from kestrelpy.operations.queue_admin import QueueAdmin
@@ -220,8 +220,8 @@ class StreamStore:
         """Raise Refused for what the put would refuse, before anything is declared."""
         if queue is not None and (queue.log.failure is not None or queue.log.no_room):
             queue.refuse_put(len(body))
-        if (size := len(body)) > policy.max_item_bytes:
-            raise ServerError(f"item too large ({size} bytes, limit {policy.max_item_bytes})")
+        if policy.never_fits(size := len(body)):
+            raise ItemRefused(policy.why_never(name, size))
         children = queue.children if queue is not None else policy.children
         if policy.fanout_only and not children and not policy.retains:
             word = name.decode("ascii")

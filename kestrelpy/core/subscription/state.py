@@ -234,14 +234,8 @@ class SubscriptionState:
         """Raise the error that says why nothing of this size is stored now."""
         if self.log.failure is not None:
             self.raise_failed()
-        limit = self.policy.max_item_bytes
-        if size > limit:
-            raise ItemRefused(f"item too large ({size} bytes, limit {limit})")
         if self.policy.never_fits(size):
-            name, most = self.name.decode("ascii"), self.policy.max_bytes
-            raise ItemRefused(
-                f"object too large for cache ({size} bytes, max_bytes of {name} is {most})"
-            )
+            raise ItemRefused(self.policy.why_never(self.name, size))
         raise ServerError(self.log.no_room)
 
     def expiry(self, expires_ms: int, delay: Delay | None, unix_ms: int) -> int:

@@ -40,7 +40,7 @@ _AHEAD: Final = 1  # windows sent before the answers to the one before are read
 _LINE_BYTES_MAX: Final = 8 << 10
 _PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 2.0
-_FOR_GOOD: Final = b"SERVER_ERROR item too large"
+_FOR_GOOD: Final = (b"SERVER_ERROR item too large", b"SERVER_ERROR object too large")
 _NO_VERSION: Final = (1 << 53) - 1  # the largest number there is, which no key reaches
 
 

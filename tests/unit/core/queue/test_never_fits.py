@@ -47,6 +47,15 @@ def test_every_way_of_storing_says_so(line: bytes) -> None:
     assert said == LARGE % (b"o+small" if b"+" in line else b"q")
 
 
+@pytest.mark.parametrize("line", [b"set q 0 0 11", b"add q 0 0 11", b"set q/key=K 0 0 11"])
+def test_it_leaves_no_queue_behind(line: bytes) -> None:
+    town = TransferHarness()
+    town.set_queue("q", max_bytes=10)
+
+    assert town.say("p", line, b"x" * 11) == LARGE % b"q"
+    assert b"q" not in town.broker.queues
+
+
 def test_a_full_child_drops_it_and_the_parent_stores_it() -> None:
     town = TransferHarness()
     town.set_queue("o+small", max_bytes=10)
