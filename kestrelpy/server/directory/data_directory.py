@@ -261,9 +261,7 @@ class DataDirectory:
         queue.attach(target, replay.readable(journal.segments) if queue.policy.retains else None)
         replay.close()
         broker.adopt(queue, now_ms)
-        if unreadable:
-            store.note_unreadable(unreadable)
-            found.notes.append(f"queue {queue.name.decode('ascii', 'replace')}: {told(unreadable)}")
+        _note_unreadable(queue, store, unreadable, found)
         if not is_checked:
             found.unchecked.append((target, bodies))
         found.damages += recovery.damages + chunks.damages
@@ -322,6 +320,17 @@ class DataDirectory:
             removed = folder + REMOVED_SUFFIX
             self.patient.rename(folder, removed)
             self.patient.remove_folder(removed)
+
+
+def _note_unreadable(queue: Queue, store: Store, unreadable: IdSet, found: Found) -> None:
+    """Note the items with bodies that cannot be read, for the log and for the figures."""
+    if not unreadable:
+        return
+    store.note_unreadable(unreadable)
+    for reader in queue.readers:  # others may have been lost with their puts
+        if ids := unreadable.both(reader.live):
+            reader.name_unreadable(ids)
+    found.notes.append(f"queue {queue.name.decode('ascii', 'replace')}: {told(unreadable)}")
 
 
 def _replayed(
