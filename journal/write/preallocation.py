@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol, cast
 
 from journal.files import Handle, is_shortage
 from journal.format import RawDraft, SegmentHeader, segment_path, usable_bytes
@@ -59,6 +59,24 @@ class Log(Protocol):
         """The size of the records that are appended and not written."""
 
 
+class _Ended:
+    """A journal that is not used any more."""
+
+    __slots__ = ("commit", "folder", "identity", "segment_list", "short_identity", "sizes")
+
+    active: ClassVar[Segment | None] = None
+    turns: ClassVar[bool] = False
+    is_stalled: ClassVar[bool] = False
+    has_pending: ClassVar[bool] = False
+    first_pending: ClassVar[RawDraft | None] = None
+    pending_bytes: ClassVar[int] = 0
+
+    def __init__(self, journal: Log) -> None:
+        self.folder, self.sizes = journal.folder, journal.sizes
+        self.identity, self.short_identity = journal.identity, journal.short_identity
+        self.commit, self.segment_list = journal.commit, journal.segment_list
+
+
 class Preallocation:
     """The prepared segments of one journal. `number` is the highest that any segment ever had."""
 
@@ -83,6 +101,11 @@ class Preallocation:
         # The nack of a lease by token is written even on a full disk: else a restart would restore
         # the lease, and its token would be good again.
         self.count_leases: Callable[[], int] = int
+
+    def end(self) -> None:
+        """Refer to the journal no longer, which is not used any more."""
+        self._journal = cast("Log", _Ended(self._journal))
+        self.count_leases = int
 
     @property
     def is_wanted(self) -> bool:

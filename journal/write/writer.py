@@ -41,7 +41,7 @@ from journal.write.segment_file import (
     Sizes,
     batch_of,
 )
-from journal.write.segment_list import SegmentList
+from journal.write.segment_list import NONE_OPEN, SegmentList
 
 # How often `close` tries again after a shortage, with a pause each time.
 TRIES_MAX: Final = 20
@@ -456,6 +456,13 @@ class Journal:
         for handle in self._retired:
             handle.close()
         self._retired = []
+
+    def end(self) -> None:
+        """Refer to the queue no longer, and to itself: the journal is not used any more."""
+        checkpoint = Checkpoint(b"")
+        self.checkpoint = lambda: checkpoint
+        self.segment_list.first_open = lambda: NONE_OPEN
+        self.preallocation.end()
 
     def write_all(self, time_ms: int, pause: Callable[[], None] = lambda: None) -> None:
         """Write all pending records, and prepare the segments for them here and now. Blocks.

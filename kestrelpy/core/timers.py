@@ -100,13 +100,13 @@ class Alarm(Generic[T]):
 
     def __init__(self, timers: Timers[T], thing: T) -> None:
         self._timers = timers
-        self._thing = thing
+        self._thing: T | None = thing
         self._entry: Entry[T] | None = None
         self.at_ms = NEVER_MS
 
     def need(self, due_ms: int | None) -> None:
         """Ring at `due_ms` at the latest."""
-        if due_ms is None or due_ms >= self.at_ms:
+        if due_ms is None or due_ms >= self.at_ms or self._thing is None:
             return
         self.silence()
         self.at_ms = due_ms
@@ -118,3 +118,8 @@ class Alarm(Generic[T]):
             self._timers.cancel(self._entry)
             self._entry = None
         self.at_ms = NEVER_MS
+
+    def end(self) -> None:
+        """Never ring again: the thing is gone, and the alarm has no reference to it any more."""
+        self.silence()
+        self._thing = None

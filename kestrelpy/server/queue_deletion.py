@@ -78,6 +78,7 @@ class QueueDeletions:
             self._start(self._go(queue, queue.log, gate))
         else:
             self._broker.moves.in_flight.gone(queue, clock.now_ms())
+            self._broker.end(queue)
             gate.open()
             self._touch(gate.waiting_stored)
 
@@ -87,6 +88,7 @@ class QueueDeletions:
             await self._remove(queue, target, gate)
         finally:
             self._going.remove(queue)
+            self._broker.end(queue)
 
     async def _remove(self, queue: Queue, target: JournalLog, gate: Gate) -> None:
         """Acknowledge the stored records; then remove the files."""

@@ -152,10 +152,6 @@ class Books:
         """Those that may be in this line."""
         return [place for place in self.places if place.line == line]
 
-    def forget_children(self, name: str, generation: int) -> None:
-        """Its queue is deleted: what they have they keep."""
-        self.children = {c for c in self.children if (c.family, c.generation) != (name, generation)}
-
     # -- what is answered -------------------------------------------------------------------
 
     def came(self, event: Event) -> None:

@@ -503,6 +503,7 @@ class ServerHarness:
             log.journal.abandon()
             self.directory.remove_queue(queue)
         self.broker.moves.in_flight.gone(queue, self.now_ms)
+        self.broker.end(queue)
         gate.open()
         return True
 

@@ -230,6 +230,12 @@ class JournalLog:
         self._journal.preallocation.count_leases = reserve
         self._journal.segment_list.first_open = first_open
 
+    def end(self) -> None:
+        """Refer to the queue no longer: it is gone, with its files."""
+        self._gone = lambda first, last: None
+        self.state = _no_state
+        self._journal.end()
+
     def retain(self, ms: int | None, bytes_most: int) -> None:
         """Retain done items for `ms` (None: forever, 0: not by time), or up to `bytes_most`."""
         self._journal.segment_list.retention.change(ms, bytes_most)
@@ -256,6 +262,10 @@ class JournalLog:
         if not self._is_dirty:
             self._is_dirty = True
             self._dirty.append(self)
+
+
+def _no_state() -> State:
+    raise AssertionError("the queue of this log is gone")
 
 
 Log: TypeAlias = JournalLog | MemoryLog

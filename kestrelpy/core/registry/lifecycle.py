@@ -110,7 +110,9 @@ class Lifecycle(Registry):
         if queue.log.no_room:
             raise ServerError(queue.log.no_room)
         self.tombstones.remove(queue)
+        deleted = queue.reader
         queue.make_again(declared, self.policy_of(queue.name, declared), now_ms)
+        self._spare.relieve(deleted)
         self.counters.queue_creates += 1
         self.adopt(queue, now_ms)
         for child_queue in ChildQueue.all_of(queue):  # what was declared before holds no more
@@ -313,6 +315,7 @@ class Lifecycle(Registry):
             child_queue.files.eager.remove(child)
         child.stop()
         self.empty(child)
+        self._spare.stand_in_for_child(child)
 
     # -- tombstones -------------------------------------------------------------------------
 

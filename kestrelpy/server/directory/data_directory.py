@@ -157,8 +157,9 @@ class DataDirectory:
         for name in sorted(earlier, key=lambda each: parse_folder_name(each)[1]):
             queue = self._save_tokens(broker, name, now_ms)
             queue.catch_up()
-            queue.alarm.silence()
-            if not queue.origins and not any(child.live for child in queue.children.values()):
+            is_needed = queue.origins or any(child.live for child in queue.children.values())
+            broker.end(queue)
+            if not is_needed:
                 self.remove(os.path.join(self.path, name))
                 found.notes.append(f"{name}: an earlier generation, removed")
             else:
@@ -187,11 +188,12 @@ class DataDirectory:
         """True if it holds a record that may have been acknowledged."""
         queue = broker.fresh(*parse_folder_name(folder), now_ms)
         try:
-            recovery, *_ = _replayed(self.patient, os.path.join(self.path, folder), queue)
+            recovery, replay, *_ = _replayed(self.patient, os.path.join(self.path, folder), queue)
+            replay.close()
         except JournalError:
             return True
         finally:
-            queue.alarm.silence()  # only what is adopted has a timer
+            broker.end(queue)
         is_damaged = any(damage.kind != "torn" for damage in recovery.damages)
         return recovery.lsn_next > 1 or recovery.snapshot is not None or is_damaged
 
@@ -201,7 +203,7 @@ class DataDirectory:
         queue.deleted = True
         path = os.path.join(self.path, folder)
         try:
-            _replayed(self.patient, path, queue)
+            _replayed(self.patient, path, queue)[1].close()
         except JournalError:
             queue.reader._apply_tokens(queue.reader.tokens_below + TOKENS_SKIPPED)
         self.tokens.save(queue.reader.tokens_below)
@@ -225,6 +227,8 @@ class DataDirectory:
         if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
             # Created and never written: no record was ever acknowledged here.
             self.patient.remove_folder(path)
+            replay.close()
+            broker.end(queue)
             return
         if checkpoint is not None:
             queue.name = queue.reader.name = checkpoint.name or queue.name
