@@ -3,6 +3,7 @@
 from kestrelpy.server.directory.data_directory import DataDirectory, Found
 from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
 from kestrelpy.server.directory.owner_only import name_what_is_open
+from kestrelpy.server.directory.removed import Removed
 from kestrelpy.server.directory.server_id import NAME, make_server_id, new_id, read_server_id
 from kestrelpy.server.directory.watch import DirectoryWatch
 
@@ -11,6 +12,7 @@ __all__ = [
     "DataDirectory",
     "DirectoryWatch",
     "Found",
+    "Removed",
     "last_backup_ms",
     "make_server_id",
     "name_what_is_open",

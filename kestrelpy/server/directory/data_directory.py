@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journal.errors import ITEM_MAX, Damage, JournalError
-from journal.files import Files, Lock
+from journal.files import Files, Lock, is_shortage
 from journal.format import TOKENS_SKIPPED, Checkpoint, folder_name, parse_folder_name
 from journal.patience import patient_files, pause
 from journal.recovery import (
@@ -36,6 +36,7 @@ from journal.recovery import (
 from journal.sets import IdSet
 from journal.store import Chunks, Sizes, Store, read_chunks
 from kestrelpy.core import AnyQueue, Broker, JournalLog, Queue, Replay, on_disk
+from kestrelpy.server.directory.removed import Removed
 from kestrelpy.server.directory.server_id import take_server_id
 from kestrelpy.server.directory.token_file import TokenFile
 
@@ -306,24 +307,52 @@ class DataDirectory:
             reader.schedule_read()
 
     def remove_queue(self, queue: Queue) -> None:
-        """Remove a queue's folder after those of its earlier generations. Blocks.
+        """Remove one queue's folder; raise OSError. Blocks."""
+        removed = Removed()
+        self.remove_queues([queue], removed)
+        if (error := removed.errors.get(queue)) is not None:
+            raise error
+
+    def remove_queues(self, queues: list[Queue], removed: Removed) -> None:
+        """Remove the folders of these queues, each after those of its earlier generations.
+
+        `removed` says what became of them. Raise OSError if none could be removed. Blocks.
 
         Otherwise an earlier queue would come back with the next start. The tokens are saved.
         """
-        name, generation = queue.name, queue.generation
-        self.tokens.save(queue.reader.tokens_below, generation)
-        found = [(parse_folder_name(folder)[1], folder) for folder in self.patient.names(self.path)]
-        stay = {other.generation for other in [*self._tombstones] if other.name == name}
-        for made, folder in sorted(found):
-            if 0 < made <= generation and made not in stay and folder == folder_name(name, made):
-                self.remove(os.path.join(self.path, folder))
+        below = max(queue.reader.tokens_below for queue in queues)
+        self.tokens.save(below, max(queue.generation for queue in queues))
+        found = dict[bytes, list[tuple[int, str]]]()
+        for folder in self.patient.names(self.path):
+            name, made = parse_folder_name(folder)
+            if made:
+                found.setdefault(name, []).append((made, folder))
+        for queue in queues:
+            name, generation = queue.name, queue.generation
+            stay = {other.generation for other in [*self._tombstones] if other.name == name}
+            parsed, _ = parse_folder_name(folder_name(name, generation))
+            try:
+                for made, folder in sorted(found.get(parsed, ())):
+                    is_its = made not in stay and folder == folder_name(name, made)
+                    if made <= generation and is_its:
+                        removed.folders.append(self._rename(os.path.join(self.path, folder)))
+                        found[parsed].remove((made, folder))
+            except OSError as error:
+                if is_shortage(error):
+                    raise  # it passes: the caller tries again
+                removed.errors[queue] = error
+        for folder in removed.folders:
+            self.patient.remove_folder(folder)
+
+    def _rename(self, folder: str) -> str:
+        renamed = folder + REMOVED_SUFFIX
+        self.patient.rename(folder, renamed)
+        return renamed
 
     def remove(self, folder: str) -> None:
         """Remove a queue's folder; it is gone for good on return. Blocks."""
         if os.path.basename(folder) in self.patient.names(os.path.dirname(folder)):
-            removed = folder + REMOVED_SUFFIX
-            self.patient.rename(folder, removed)
-            self.patient.remove_folder(removed)
+            self.patient.remove_folder(self._rename(folder))
 
 
 def _note_unreadable(queue: Queue, store: Store, unreadable: IdSet, found: Found) -> None:

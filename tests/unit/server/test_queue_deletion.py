@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +15,10 @@ import pytest
 
 from journal.files import Handle
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.queue import Queue
 from kestrelpy.operations.rests import Gate
-from kestrelpy.server.queue_deletion import QueueDeletions
+from kestrelpy.server.directory.removed import Removed
+from kestrelpy.server.queue_deletion import LOOKS_MAX, QueueDeletions
 from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault
 from tests.support.running import running
@@ -189,6 +191,7 @@ async def test_on_a_full_disk_the_last_item_of_a_deleted_queue_is_delivered() ->
     town.put("jobs", b"0")
     queue = town.queue("jobs")
     assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
+    town.broker.tombstones[0].is_replaced = True  # it goes with the last item of its child
     assert isinstance(queue.log, JournalLog)
     queue.log.stall("preparing", "No space left on device")
     town.removes = False
@@ -216,6 +219,7 @@ async def test_what_no_room_kept_from_the_log_of_a_deleted_queue_is_true_with_it
     town.put("jobs", b"0")
     queue = town.queue("jobs")
     assert town.say("eve", b"delete jobs") == b"DELETED\r\n"
+    town.broker.tombstones[0].is_replaced = True  # it goes with the last item of its child
     assert isinstance(queue.log, JournalLog)
     town.removes = False
     town.hold_writes()
@@ -257,3 +261,43 @@ async def test_nothing_waits_for_the_log_of_a_queue_that_has_ended(
             turn.synced(log, 0.0)
             turn.committer._removals.clear()
         assert not turn.journal_jobs._snapshots
+
+
+async def test_thousands_of_deleted_queues_go_a_few_at_a_time_and_each_is_looked_at_once() -> None:
+    """A step of the loop looks at some; the data directory is listed once for a batch."""
+    town = TransferHarness()
+    count = 1000
+    town.removes = False
+    for number in range(count):
+        town.say("eve", b"set q%d 0 0 1" % number, b"1")
+        town.say("eve", b"delete q%d" % number)
+        town.client("eve").take()
+        town.hang_up("eve")
+    looks, batches, listed = list[str](), list[int](), list[str]()
+    come_back, remove = town.broker.would_come_back, town.directory.remove_queues
+    names = town.disk.names
+
+    def look(queue: Queue, going: Iterable[Queue]) -> bool:
+        looks.append(queue.name.decode())
+        assert [*going] == [queue], "it is compared with those of its own name"
+        return come_back(queue, going)
+
+    def remove_some(queues: list[Queue], removed: Removed) -> None:
+        batches.append(len(queues))
+        remove(queues, removed)
+
+    def list_names(folder: str) -> list[str]:
+        listed.append(folder)
+        return names(folder)
+
+    town.broker.would_come_back = look  # type: ignore[method-assign]
+    town.directory.remove_queues = remove_some  # type: ignore[method-assign]
+    town.disk.names = list_names  # type: ignore[method-assign]
+
+    gates = await removed(town)
+
+    assert len(gates) == len(looks) == sum(batches) == count
+    assert all(gate.lsn_stored for gate in gates.values())
+    assert max(batches) <= LOOKS_MAX
+    assert listed.count("data") <= len(batches)
+    assert len(renamed(town)) == count

@@ -1,0 +1,18 @@
+"""What became of the folders of some deleted queues.
+
+One rule: a queue with an error keeps its files, and a start may find them.
+"""
+
+from __future__ import annotations
+
+from kestrelpy.core import Queue
+
+
+class Removed:
+    """`folders` have got the name that a start removes."""
+
+    __slots__ = ("errors", "folders")
+
+    def __init__(self) -> None:
+        self.errors: dict[Queue, OSError] = {}
+        self.folders: list[str] = []
