@@ -94,6 +94,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.broker.Broker": {},
     "core.registry.registry.Registry": {
         "queues tombstones": INSIDE,
+        "_spare": WORKS,
         "queues_max aliases server_id": SETTING,
         "generation_deleted": NUMBER,
     },
@@ -204,6 +205,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_is_known _lsn _number _count": LAST,
         "_at_work": "children that somebody took from",
     },
+    "core.registry.spare.Spare": {"_queue": WORKS},
     "core.registry.token_floor.TokenFloor": {"on_disk _in_memory": NUMBER},
     "core.index.token_range.TokenRange": {"below": NUMBER},
     "core.trash.Trash": {},
@@ -334,6 +336,7 @@ _AT_START: Final = "of a start, or of a tool that reads a folder"
 
 _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
+        server.queue_deletion._Removal server.directory.removed.Removed
         journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne journal.read.lookup.Found
         journal.read.lookup.ReadSome
         journal.compaction.compaction.CompactionJob journal.compaction.compaction.Input
@@ -427,6 +430,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
     """,
 }
 _VALUES: Final[dict[str, str]] = {
+    "stands in for a journal that is not used any more": """
+        journal.write.preallocation._Ended
+    """,
     "what a client may say, or was said": """
         journal.format.key.Type journal.format.kinds.Effect journal.format.kinds.Kind
         journal.format.kinds.Row journal.format.kinds.Tag

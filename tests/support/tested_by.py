@@ -122,6 +122,8 @@ TESTED_BY: Final[dict[str, str]] = {
         f"{_TRANSCRIPTS}: what a set replies, in storing.txt, once.txt and others",
     "kestrelpy.protocol.verbs.streams":
         f"{_TRANSCRIPTS}: keys and their versions, in once.txt",
+    "kestrelpy.server.directory.removed":
+        "tests/unit/server/test_queue_deletion.py: no behaviour of its own",
     "kestrelpy.server.schedules":
         f"{_TRANSCRIPTS}: the core decides, a server only asks it; in schedules.txt",
     "kestrelpy.spark.files.discovery":
