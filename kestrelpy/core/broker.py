@@ -143,6 +143,8 @@ class Broker(Lifecycle):
                 for child in thing.children.values():
                     if child.outgoing:
                         self.moves.send(ChildQueue.of(child))
+                if thing.policy.max_queue_age_ms is not None and thing.children:
+                    self.expire_children(thing, now_ms)
                 if thing.is_tombstone and thing in self.tombstones:
                     self.clear_away(thing, now_ms)
                 elif thing.is_too_old(now_ms):

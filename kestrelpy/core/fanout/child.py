@@ -116,6 +116,7 @@ class Child(Subscription):
         self, holder: Holder, now_ms: int, dead: bool = False, lease_ms: int = 0,
         grace_ms: int | None = None,
     ) -> Lease | None:  # fmt: skip
+        self.asked_ms = now_ms
         if not self.counters.opened:
             self.parent.count_anew()  # it is at work from now on
         return super().open(holder, now_ms, dead, lease_ms, grace_ms)

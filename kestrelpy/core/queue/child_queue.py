@@ -135,6 +135,22 @@ class ChildQueue:
     def last_number(self) -> int:
         return self.files.last_number
 
+    def is_too_old(self, now_ms: int) -> bool:
+        """True if no client used the child for as long as its queue's `max_queue_age` allows.
+
+        A waiter or a lease is a use of now. A child that the configuration names stays.
+        """
+        child, age_ms = self.child, self.files.policy.max_queue_age_ms
+        if child.waiters.count or child.leases or child.outgoing or child.paused:
+            child.asked_ms = now_ms
+        return (
+            age_ms is not None
+            and now_ms - child.asked_ms >= age_ms
+            and child.part not in self.files.policy.children
+            and child.log.failure is None
+            and not child.log.no_room
+        )
+
     # -- storing ----------------------------------------------------------------------------
 
     def put(

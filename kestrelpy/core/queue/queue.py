@@ -546,6 +546,8 @@ class Queue(QueueState):
             if ripe <= now_ms:
                 ripe = now_ms + max(1, min(age_ms, _AGE_CHECK_MS_MAX))
             due = ripe if due is None else min(due, ripe)
+            if self.children:  # so often they are asked whether a client uses them
+                due = min(due, now_ms + max(1, min(age_ms // 4, _AGE_CHECK_MS_MAX)))
         return due
 
     def checkpoint(self) -> Checkpoint:

@@ -40,6 +40,8 @@ READERS_MAX: Final = (1 << 16) - 1
 # When the disk is full, wanted children are tried again after LATER_MS, for LATER_MAX queues.
 LATER_MS: Final = 1000
 LATER_MAX: Final = 100
+# Children removed in one tick because nobody uses them: each takes a look at all items needed.
+EXPIRED_MAX: Final = 16
 
 
 class Later:
@@ -287,6 +289,13 @@ class Lifecycle(Registry):
             queue.alarm.need(AT_ONCE_MS)  # it goes after its last child
             self._free_name(child_queue, now_ms)
         return lsn
+
+    def expire_children(self, queue: Queue, now_ms: int) -> None:
+        """Remove children that no client has used for long, some at a time."""
+        old = (each for each in ChildQueue.all_of(queue) if each.is_too_old(now_ms))
+        for child_queue in [*islice(old, EXPIRED_MAX)]:
+            self.remove_child(child_queue.child, now_ms)
+            self.counters.queue_expires += 1
 
     def _free_name(self, child_queue: ChildQueue, now_ms: int) -> None:
         """Pass on the name of a tombstone's child that is gone.
