@@ -228,8 +228,6 @@ class DataDirectory:
         if not any(n.endswith((".segment", ".snapshot")) for n in recovery.names):
             # Created and never written: no record was ever acknowledged here.
             self.patient.remove_folder(path)
-            replay.close()
-            broker.end(queue)
             return
         if checkpoint is not None:
             queue.name = queue.reader.name = checkpoint.name or queue.name
