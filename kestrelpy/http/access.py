@@ -42,9 +42,9 @@ class Credentials(NamedTuple):
 
 async def user_of(
     host: HttpHost, method: str, path: str, said: bytes, project: bytes, peer: str
-) -> str | None:
-    """Return the user of a request; None: it needs none. Raise HttpError unless the sender may do
-    this; `said` is the Authorization header, `project` the one that the request names."""
+) -> Grant | None:
+    """Return what the sender of a request may do; None: it needs no user. Raise HttpError unless it
+    may do this; `said` is the Authorization header, `project` the one that the request names."""
     logins = host.logins
     if not logins.are_needed or (method in _SAFE and is_open(path)):
         return None
@@ -58,7 +58,7 @@ async def user_of(
     if grant is None:
         raise HttpError(401, "no such user, or another secret")
     refuse_role(grant, need_of(method, path, project, host.default_project))
-    return grant.name
+    return grant
 
 
 def is_open(path: str) -> bool:

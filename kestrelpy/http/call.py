@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Final, TypeVar
 
+from kestrelpy.access import Grant
 from kestrelpy.core import (
     DEFERRED,
     Holder,
@@ -25,6 +26,7 @@ from kestrelpy.core import (
     Want,
 )
 from kestrelpy.errors import ServerError
+from kestrelpy.http.answers import HttpError
 from kestrelpy.http.memory import UNBOUNDED, Share
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import Rests, Work
@@ -41,8 +43,9 @@ class Call:
     """One request. It is the caller that the turn wakes."""
 
     __slots__ = (
-        "_future", "_is_reading", "_rests", "_waiter", "broker", "holder", "host", "is_gone",
-        "is_head", "is_leaving", "is_touched", "last_command_ms", "share", "user",
+        "_future", "_grant", "_is_admitted", "_is_reading", "_is_revoked", "_rests", "_waiter",
+        "broker", "has_begun", "holder", "host", "is_gone", "is_head", "is_leaving", "is_touched",
+        "last_command_ms", "share", "user",
     )  # fmt: skip
 
     def __init__(self, host: HttpHost, peer: str, share: Share | None = None) -> None:
@@ -52,6 +55,10 @@ class Call:
         self.broker = host.broker
         self.holder = Holder(peer)
         self.user: str | None = None  # None: nobody has to log in, or the path is open
+        self._grant: Grant | None = None
+        self._is_admitted = False  # True if the sender's rights may be taken from it
+        self._is_revoked = False
+        self.has_begun = False  # True if the head of the answer has left
         self.is_touched = False
         self.is_gone = False
         self.is_head = False  # True if no body is wanted: it waits for nothing
@@ -132,6 +139,7 @@ class Call:
                 while not work.is_over:
                     await self.woken()
                 self._is_reading = None
+                self.check()
             elif (rests := self._rests) is not None:
                 self._rests = None
                 await self._tried(rests)
@@ -139,6 +147,7 @@ class Call:
                 self.host.turn.schedule()
                 await asyncio.sleep(0)
                 self._check()
+                self.check()
             self.now_ms()
 
     async def wait(
@@ -159,6 +168,8 @@ class Call:
                 if self.is_leaving:  # "nothing came" would not be true
                     raise ServerError("the server stops: ask again later")
                 await self.woken()
+                self.check()
+            self.check()
         except BaseException:
             if not waiter.done:
                 self.broker.give_up(waiter)
@@ -187,6 +198,7 @@ class Call:
         """Return when a transfer that this call owns is over. Raise Gone: it goes on."""
         while not request.is_over:
             await self.woken()
+            self.check()
 
     async def pause(self, name: bytes, due_ms: int) -> None:
         """Go on at `due_ms`."""
@@ -203,6 +215,30 @@ class Call:
         finally:
             self._future = None
         self._check()
+
+    # -- rights -----------------------------------------------------------------------------
+
+    def admit(self, grant: Grant | None, is_open: bool) -> None:
+        """Note what the sender may do; None: nobody has to log in. `is_open`: nor ever will, for
+        this path."""
+        self._grant, self._is_admitted = grant, not is_open
+        self.user = grant.name if grant is not None else None
+
+    def revoke(self) -> None:
+        """End the request if a reload took the rights for it."""
+        logins = self.host.logins
+        if self._is_admitted and logins.are_needed:
+            self._is_revoked = self._grant is None or not logins.is_current(self._grant)
+            if self._is_revoked:
+                self._wake()
+
+    def check(self) -> None:
+        """Raise HttpError 401 if the sender has lost its rights: nothing more is handed out. What
+        was done before is answered. Raise Gone in the middle of an answer."""
+        if self._is_revoked:
+            if self.has_begun:
+                raise Gone
+            raise HttpError(401, "this user may do that no more: the configuration has changed")
 
     # -- the end ----------------------------------------------------------------------------
 

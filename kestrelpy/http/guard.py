@@ -19,7 +19,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from kestrelpy.http.access import CHALLENGE, user_of
+from kestrelpy.http.access import CHALLENGE, is_open, user_of
 from kestrelpy.http.answers import JSON, MISTAKE, SAFETY_HEADERS, HttpError, error_body
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.door import App, HttpConnection, Receive, Scope, Send
@@ -75,7 +75,7 @@ class Guard:
         async def answer(message: MutableMapping[str, Any]) -> None:
             nonlocal began
             if message["type"] == "http.response.start":
-                began = True
+                began = call.has_begun = True
                 status, statuses = message["status"], self._host.broker.counters.http_statuses
                 statuses[status] = statuses.get(status, 0) + 1
                 headers = message["headers"] = list(message.get("headers", ()))
@@ -85,11 +85,12 @@ class Guard:
 
         try:
             self._check(scope)
-            call.user = await user_of(
+            call.admit(await user_of(
                 self._host, scope["method"], scope["path"], _header(scope, b"authorization"),
                 _header(scope, b"x-project-id"), call.holder.name,
-            )  # fmt: skip
+            ), scope["method"] in _SAFE and is_open(scope["path"]))  # fmt: skip
             body = await self._body(scope, receive)
+            call.check()
             scope["call"], scope["body"] = call, body
 
             async def replay() -> MutableMapping[str, Any]:

@@ -37,6 +37,9 @@ class LoginPort(Protocol):
     def are_needed(self) -> bool:
         """True if clients have to log in."""
 
+    def is_current(self, grant: Grant) -> bool:
+        """True if this is still what the user may do."""
+
     async def check(self, name: str, secret: bytes, peer: str) -> Grant | None:
         """Return what this user may do; None, after a moment: it is no user, or not the secret.
 

@@ -336,6 +336,26 @@ class Conversation:
         self.get_handler.hang_up(now_ms)
         self.broker.hang_up(self.holder, now_ms)
 
+    def revoke(self, now_ms: int) -> bool:
+        """End what is under way if a reload took the rights for it; return True if it did so.
+
+        Leases are given back, waits end without an item. The client may log in again.
+        """
+        if self._gate is None or not self._gate.is_revoked:
+            return False
+        is_answered = self.get_handler.is_taken  # by a plain get that waited: it is confirmed
+        is_parked = self.is_waiting or self.stream is not None
+        if not is_answered:
+            self.get_handler.hang_up(now_ms)
+        self.stream, self.wants_bytes = None, 0
+        if self._transfer is not None:
+            self._transfer.give_up("the user has lost the rights for it")
+            self._transfer = None
+        self.broker.hang_up(self.holder, now_ms)
+        if is_parked and not is_answered:
+            self.refuse(ClientError("unauthenticated"))
+        return True
+
     def browser(self) -> Browser:
         """Return the browser of this conversation."""
         return self.get_handler.browser()

@@ -96,6 +96,12 @@ class LoginGate:
         """True if the client has to log in and never has: it may send little."""
         return self._port.are_needed and self._grant is None
 
+    @property
+    def is_revoked(self) -> bool:
+        """True if what is under way began with rights that are gone: a reload has changed the user,
+        or has made a login necessary. A login itself goes on."""
+        return self._login is None and self.is_closed
+
     def admits(self, talk: Talk, command: object) -> bool:
         """True if the command may be executed; if not, it is answered here. Raise ClientError."""
         if not self._port.are_needed or isinstance(command, Bad):

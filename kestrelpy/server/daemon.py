@@ -509,6 +509,7 @@ class Daemon:
         while not reload.take():
             await wrap(reload.check)()
         self._limit()
+        self._revoke()
         self.tls.renew(tls_files)
         self._share_files()
         self.broker.queues_max = config.server.max_queues
@@ -547,6 +548,15 @@ class Daemon:
         self.logins.put_in_force(self.config)
         self.memory.change_limit(self.config.server.max_connection_memory_bytes)
         self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
+
+    def _revoke(self) -> None:
+        """End what is under way for clients that have no right to it any more."""
+        now_ms = clock.now_ms()
+        for connection in self._connections:
+            talk = connection.conversation
+            if talk is not None and talk.revoke(now_ms):
+                self.turn.touch(talk)
+        self._http.revoke()
 
     def _wake(self, caller: Caller) -> None:
         self.turn.touch(caller)

@@ -78,6 +78,12 @@ class HttpDoor:
                 return True
         return False
 
+    def revoke(self) -> None:
+        """End the requests whose senders have no right to them any more."""
+        for each in self.connected():
+            if each.call is not None:
+                each.call.revoke()
+
     def close(self) -> None:
         """Take no new connections, and let the others answer what is under way."""
         if self._door is not None:

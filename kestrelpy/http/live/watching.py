@@ -242,6 +242,7 @@ class Live:
                 watched.renew(self.samples.ticks, await self._render(view))
             seen, said_at = 0, self.samples.ticks
             while not call.is_leaving:
+                call.check()
                 if watched.tick == seen:
                     await call.woken()
                     continue

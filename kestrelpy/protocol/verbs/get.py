@@ -76,6 +76,12 @@ class GetHandler:
         browser = self._browser
         return self.waiter or (browser.waiter if browser is not None else None)
 
+    @property
+    def is_taken(self) -> bool:
+        """True if a plain get that waited has its item, and the reply is still to come."""
+        waiter = self.waiter
+        return waiter is not None and waiter.want is Want.TAKE and waiter.lease is not None
+
     # -- fetching ---------------------------------------------------------------------------
 
     def fetch(self, command: Fetch, now_ms: int) -> Iterator[bytes] | None:
