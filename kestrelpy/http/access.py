@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from kestrelpy.access import ALL, Grant, Need, Role
 from kestrelpy.errors import ServerError
 from kestrelpy.http.answers import HttpError
-from kestrelpy.http.ports import HttpHost
+from kestrelpy.http.call import Call
 from kestrelpy.http.zaqar import prefix_of
 
 CHALLENGE: Final = (b"www-authenticate", b'Basic realm="kestrelpy", charset="UTF-8"')
@@ -41,18 +41,19 @@ class Credentials(NamedTuple):
 
 
 async def user_of(
-    host: HttpHost, method: str, path: str, said: bytes, project: bytes, peer: str
+    call: Call, method: str, path: str, said: bytes, project: bytes
 ) -> Grant | None:
     """Return what the sender of a request may do; None: it needs no user. Raise HttpError unless it
     may do this; `said` is the Authorization header, `project` the one that the request names."""
-    logins = host.logins
+    host, logins = call.host, call.host.logins
     if not logins.are_needed or (method in _SAFE and is_open(path)):
         return None
     sender = credentials(said)
     if sender is None:
         raise HttpError(401, "this server needs a user and a secret, by Basic or Bearer")
     try:
-        grant = await logins.check(sender.name, sender.secret, peer)
+        check = logins.check(sender.name, sender.secret, call.holder.name)
+        grant = await call.unless_gone(check)
     except ServerError as error:
         raise HttpError(503, str(error)) from None
     if grant is None:

@@ -12,8 +12,8 @@ each wait (`Gone`), so that a handler can give back leases that no client receiv
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from typing import Final, TypeVar
+from collections.abc import Coroutine, Generator
+from typing import Any, Final, TypeVar
 
 from kestrelpy.access import Grant
 from kestrelpy.core import (
@@ -43,9 +43,9 @@ class Call:
     """One request. It is the caller that the turn wakes."""
 
     __slots__ = (
-        "_future", "_grant", "_is_admitted", "_is_reading", "_is_revoked", "_rests", "_waiter",
-        "broker", "has_begun", "holder", "host", "is_gone", "is_head", "is_leaving", "is_touched",
-        "last_command_ms", "share", "user",
+        "_future", "_grant", "_is_admitted", "_is_reading", "_is_revoked", "_rests", "_task",
+        "_waiter", "broker", "has_begun", "holder", "host", "is_gone", "is_head", "is_leaving",
+        "is_touched", "last_command_ms", "share", "user",
     )  # fmt: skip
 
     def __init__(self, host: HttpHost, peer: str, share: Share | None = None) -> None:
@@ -58,6 +58,7 @@ class Call:
         self._grant: Grant | None = None
         self._is_admitted = False  # True if the sender's rights may be taken from it
         self._is_revoked = False
+        self._task: asyncio.Task[Any] | None = None  # work for this client alone
         self.has_begun = False  # True if the head of the answer has left
         self.is_touched = False
         self.is_gone = False
@@ -216,6 +217,18 @@ class Call:
             self._future = None
         self._check()
 
+    async def unless_gone(self, work: Coroutine[object, object, _T]) -> _T:
+        """Return the result of work that ends when the client hangs up. Raise Gone."""
+        task: asyncio.Task[_T] = asyncio.get_running_loop().create_task(work)
+        self._task = task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            self._check()
+            raise
+        finally:
+            self._task = None
+
     # -- rights -----------------------------------------------------------------------------
 
     def admit(self, grant: Grant | None, is_open: bool) -> None:
@@ -245,6 +258,8 @@ class Call:
     def hang_up(self) -> None:
         """The client is gone: every wait ends with Gone."""
         self.is_gone = True
+        if self._task is not None:
+            self._task.cancel()
         self._wake()
 
     def leave(self) -> None:

@@ -86,8 +86,8 @@ class Guard:
         try:
             self._check(scope)
             call.admit(await user_of(
-                self._host, scope["method"], scope["path"], _header(scope, b"authorization"),
-                _header(scope, b"x-project-id"), call.holder.name,
+                call, scope["method"], scope["path"], _header(scope, b"authorization"),
+                _header(scope, b"x-project-id"),
             ), scope["method"] in _SAFE and is_open(scope["path"]))  # fmt: skip
             body = await self._body(scope, receive)
             call.check()

@@ -329,6 +329,8 @@ class Conversation:
         """End the conversation: the client is gone. Its leases are given back, its waits end."""
         self.closing = True
         self.stream = None  # the rest of a long reply has no reader
+        if self._gate is not None:
+            self._gate.hang_up()
         self.parser.clear()  # breaks a reference cycle
         self.replies.clear()
         if self._transfer is not None:
@@ -382,6 +384,8 @@ class Conversation:
     def note_eof(self) -> None:
         """Note the end of the client's input. The client may be gone, so a wait ends here."""
         self.get_handler.note_eof()
+        if self._gate is not None:
+            self._gate.note_eof()
 
     def resume(self, waiter: Waiter, now_ms: int) -> None:
         """Answer a wait that is over; the commands that came meanwhile are executed by `go_on`."""

@@ -49,6 +49,12 @@ class Login(Protocol):
     grant: Grant | None
     refusal: str
 
+    def give_up(self) -> None:
+        """End it: the client is gone."""
+
+    def note_eof(self) -> None:
+        """The client sends no more: end it if that is sensible."""
+
 
 class LoginPort(Protocol):
     """The users of the server."""
@@ -67,10 +73,11 @@ class LoginPort(Protocol):
 class LoginGate:
     """The login of one conversation."""
 
-    __slots__ = ("_grant", "_login", "_port")
+    __slots__ = ("_at_end", "_grant", "_login", "_port")
 
     def __init__(self, port: LoginPort) -> None:
         self._port = port
+        self._at_end = False
         self._grant: Grant | None = None
         self._login: Login | None = None
 
@@ -102,6 +109,18 @@ class LoginGate:
         or has made a login necessary. A login itself goes on."""
         return self._login is None and self.is_closed
 
+    def note_eof(self) -> None:
+        """Note that the client sends no more, and may be gone."""
+        self._at_end = True
+        if self._login is not None:
+            self._login.note_eof()
+
+    def hang_up(self) -> None:
+        """End a login under way: the client is gone."""
+        login, self._login = self._login, None
+        if login is not None:
+            login.give_up()
+
     def admits(self, talk: Talk, command: object) -> bool:
         """True if the command may be executed; if not, it is answered here. Raise ClientError."""
         if not self._port.are_needed or isinstance(command, Bad):
@@ -126,6 +145,8 @@ class LoginGate:
     def _log_in(self, talk: Talk, body: bytes) -> Iterator[bytes]:
         name, _, secret = body.partition(b" ")
         login = self._login = self._port.begin(name.decode("utf-8", "replace"), secret, talk)
+        if self._at_end:
+            login.note_eof()
         while not login.is_over:
             yield b""
         self._grant, self._login = login.grant, None

@@ -1,7 +1,8 @@
 """Logins: users and secrets, checked on threads, failures delayed and counted.
 
     user, secret ──▶ checked a moment ago? ──▶ the grant
-                         └─ no ──▶ scrypt on a thread ──▶ the grant, or a second later: nothing
+                         └─ no ──▶ in line ──▶ scrypt on a thread ──▶ the grant, or a second
+                                                                      later: nothing
 
 One rule: a login never blocks the loop, and an unknown user costs as much as a wrong secret.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
@@ -20,30 +22,125 @@ from kestrelpy.access import SECRET_BYTES_MAX, Grant, Role, is_secret
 from kestrelpy.config import Config
 from kestrelpy.errors import ServerError
 from kestrelpy.operations import Caller
-from kestrelpy.protocol import LogLimit, Talk
+from kestrelpy.protocol import LogLimit, Talk, address_of
 
 log = logging.getLogger("kestrelpy")
 
 # How long a failed login waits for its answer.
 FAILURE_SECONDS: Final = 1.0
-# Logins under way; each check takes 16 MiB and a core.
+# Each check takes 16 MiB and a core.
 _CHECKS_AT_ONCE: Final = 2
+# Logins that wait for their check or are checked; of one peer and user so many, the rest is a
+# reserve for others.
 PENDING_MAX: Final = 256
+PENDING_EACH_MAX: Final = 192
 # Secrets that were right: HTTP sends them with each request.
 _KNOWN_MAX: Final = 1024
 # Checked for an unknown user; no secret has this hash.
 _NOBODY: Final = f"scrypt$16384$8$1${'A' * 22}==${'A' * 43}="
 
 
+_TOO_MANY: Final = "too many logins at this moment: try again later"
+# The address of a peer, and the user that it says it is; of those that are none, one for all.
+Origin = tuple[str, str]
+
+
 class Attempt:
     """A login of a conversation under way."""
 
-    __slots__ = ("grant", "is_over", "refusal")
+    __slots__ = ("_line", "at_end", "grant", "is_over", "refusal", "task")
 
-    def __init__(self) -> None:
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self.at_end = False  # True if the client sends no more, and may be gone
         self.is_over = False
         self.grant: Grant | None = None
         self.refusal = ""
+        self.task: asyncio.Task[object] | None = None  # None: it has not begun
+
+    def give_up(self) -> None:
+        """End it: the client is gone."""
+        self.is_over = True
+        if self.task is not None:
+            self.task.cancel()
+
+    def note_eof(self) -> None:
+        """End it if it waits for its check: the client sends no more, and may be gone."""
+        self.at_end = True
+        if self.task in self._line.waiting_tasks:
+            self.refusal = _TOO_MANY
+            self.give_up()
+
+
+class Line:
+    """Who is checked next: the origins in turn, so that many of one hold up no other."""
+
+    __slots__ = ("_counts", "_free", "_waiting", "count", "waiting_tasks")
+
+    def __init__(self) -> None:
+        self._free = _CHECKS_AT_ONCE
+        self._waiting: dict[Origin, deque[asyncio.Future[None]]] = {}  # the next one first
+        self._counts: Counter[Origin] = Counter()
+        self.count = 0
+        self.waiting_tasks: set[asyncio.Task[object] | None] = set()
+
+    @property
+    def is_free(self) -> bool:
+        """True if the next check begins at once."""
+        return self._free > 0
+
+    async def enter(self, origin: Origin) -> None:
+        """Return when a check may begin, which `leave` ends; raise ServerError if too many wait."""
+        if self.count >= PENDING_MAX or self._counts[origin] >= PENDING_EACH_MAX:
+            raise ServerError(_TOO_MANY)
+        self.count += 1
+        self._counts[origin] += 1
+        if self._free:
+            self._free -= 1
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(origin, deque()).append(future)
+        task = asyncio.current_task()
+        self.waiting_tasks.add(task)
+        try:
+            await future
+        except BaseException:
+            if future.done() and not future.cancelled():  # its turn had come
+                self.leave(origin)
+            else:
+                self._drop(origin, future)
+                self._forget(origin)
+            raise
+        finally:
+            self.waiting_tasks.discard(task)
+
+    def leave(self, origin: Origin) -> None:
+        """A check is over, and the next one begins."""
+        self._forget(origin)
+        self._free += 1
+        while self._waiting and self._free:
+            following = next(iter(self._waiting))
+            future = self._waiting[following][0]
+            line = self._waiting[following]
+            self._drop(following, future)
+            if line:  # the others come first now
+                self._waiting[following] = self._waiting.pop(following)
+            if not future.done():
+                self._free -= 1
+                future.set_result(None)
+
+    def _drop(self, origin: Origin, future: asyncio.Future[None]) -> None:
+        line = self._waiting.get(origin)
+        if line is not None and future in line:
+            line.remove(future)
+            if not line:
+                del self._waiting[origin]
+
+    def _forget(self, origin: Origin) -> None:
+        self.count -= 1
+        self._counts[origin] -= 1
+        if not self._counts[origin]:
+            del self._counts[origin]
 
 
 class Logins:
@@ -61,7 +158,7 @@ class Logins:
         self._log_limit, self._now_ms = log_limit, now_ms
         self._known: dict[bytes, Grant] = {}
         self._key = os.urandom(32)
-        self._pending = 0
+        self._line = Line()
         self._threads: ThreadPoolExecutor | None = None
 
     def put_in_force(self, config: Config) -> None:
@@ -93,41 +190,52 @@ class Logins:
         """
         if (grant := self.known(name, secret)) is not None:
             return grant
-        if self._pending >= PENDING_MAX:
-            raise ServerError("too many logins at this moment: try again later")
-        self._pending += 1
-        try:
-            grant, stored = self.users.get(name, (None, _NOBODY))
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(_CHECKS_AT_ONCE, "login")
-            loop = asyncio.get_running_loop()
-            is_right = len(secret) <= SECRET_BYTES_MAX and await loop.run_in_executor(
-                self._threads, is_secret, secret, stored
-            )
-            if is_right and grant is not None and self.is_current(grant):
-                if len(self._known) >= _KNOWN_MAX:
-                    self._known.clear()
-                self._known[self._digest(name, secret)] = grant
-                return grant
-            self._note_failure(peer)
-            await asyncio.sleep(FAILURE_SECONDS)
-            return None
-        finally:
-            self._pending -= 1
+        grant, is_right = await self._checked(name, secret, peer)
+        if is_right and grant is not None and self.is_current(grant):
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[self._digest(name, secret)] = grant
+            return grant
+        self._note_failure(peer)
+        await asyncio.sleep(FAILURE_SECONDS)  # this takes nobody's place
+        return None
+
+    async def _checked(self, name: str, secret: bytes, peer: str) -> tuple[Grant | None, bool]:
+        """Return the user's grant, and whether the secret is right; raise ServerError."""
+        if len(secret) > SECRET_BYTES_MAX:
+            return None, False
+        origin = address_of(peer), name if name in self.users else ""
+        await self._line.enter(origin)
+        if (known := self.known(name, secret)) is not None:  # another one was checked meanwhile
+            self._line.leave(origin)
+            return known, True
+        grant, stored = self.users.get(name, (None, _NOBODY))
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_CHECKS_AT_ONCE, "login")
+        loop = asyncio.get_running_loop()
+        check = loop.run_in_executor(self._threads, is_secret, secret, stored)
+        # The thread goes on if the client hangs up: its place is free when it ends.
+        check.add_done_callback(lambda _: self._line.leave(origin))
+        return grant, await asyncio.shield(check)
 
     def begin(self, name: str, secret: bytes, talk: Talk) -> Attempt:
         """Check a login, and let the conversation go on when that is over."""
-        attempt = Attempt()
+        attempt = Attempt(self._line)
         self._start(self._attempt(attempt, name, secret, talk))
         return attempt
 
     async def _attempt(self, attempt: Attempt, name: str, secret: bytes, talk: Talk) -> None:
+        if attempt.is_over:
+            return
+        attempt.task = asyncio.current_task()
         try:
+            if attempt.at_end and not self._line.is_free:
+                raise ServerError(_TOO_MANY)
             attempt.grant = await self.check(name, secret, talk.holder.name)
         except ServerError as error:
             attempt.refusal = str(error)
         finally:
-            attempt.is_over = True
+            attempt.is_over, attempt.task = True, None
             self._wake(talk)
 
     def close(self) -> None:

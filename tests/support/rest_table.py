@@ -238,8 +238,10 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.http_door.HttpDoor": {"new_number port": SETTING},
     "protocol.replies.Replies": {"counters": INSIDE},
     "server.exposure.Tls": {"context": SETTING},
+    "server.logins.Line": {"_free": SETTING},
     "server.logins.Logins": {
         "users _key": SETTING,
+        "_line": INSIDE,
         "failed": TOTAL,
         "_known": CACHE,
         "_threads": WORKS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -97,3 +98,94 @@ async def test_an_end_does_not_wait_for_a_check_under_way(monkeypatch: pytest.Mo
     assert not ended
     go.set()
     assert await check is not None
+
+
+async def test_the_pause_after_a_failure_takes_nobodys_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = logins(monkeypatch)
+    monkeypatch.setattr(module, "FAILURE_SECONDS", 3600.0)
+    monkeypatch.setattr(module, "PENDING_MAX", 1)
+    wrong = asyncio.ensure_future(users.check("anna", b"x", "1.2.3.4:5"))
+    while not users.failed:
+        await asyncio.sleep(0)
+    assert await users.check("anna", b"letmein", "1.2.3.4:6") is not None
+    wrong.cancel()
+
+
+class Slow:
+    """Checks that last until they may end; `order` has the secrets as they began."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate, self.order = threading.Event(), list[bytes]()
+        monkeypatch.setattr(module, "is_secret", self._check)
+
+    def _check(self, secret: bytes, stored: str) -> bool:
+        self.order.append(secret)
+        self.gate.wait(30)
+        return secret == b"letmein"
+
+
+async def test_a_login_whose_client_hangs_up_leaves_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users, slow = logins(monkeypatch), Slow(monkeypatch)
+    wrong = [
+        asyncio.ensure_future(users.check("anna", b"%d" % n, f"1.2.3.4:{n}")) for n in range(100)
+    ]
+    await asyncio.sleep(0)
+    assert users._line.count == 100
+    for each in wrong:
+        each.cancel()
+    await asyncio.gather(*wrong, return_exceptions=True)
+    assert users._line.count == 2  # their threads go on
+    right = asyncio.ensure_future(users.check("anna", b"letmein", "5.6.7.8:1"))
+    await asyncio.sleep(0)
+    slow.gate.set()
+    assert await right is not None
+    while users._line.count:
+        await asyncio.sleep(0)
+    assert slow.order[2:] == [b"letmein"]
+    users.close()
+
+
+async def test_others_have_a_reserve_and_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, slow = logins(monkeypatch), Slow(monkeypatch)
+    monkeypatch.setattr(module, "PENDING_MAX", 8)
+    monkeypatch.setattr(module, "PENDING_EACH_MAX", 6)
+    flood = [
+        asyncio.ensure_future(users.check("nobody", b"%d" % n, f"1.2.3.4:{n}")) for n in range(6)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(ServerError, match="too many logins"):
+        await users.check("other", b"x", "1.2.3.4:99")  # no user either: the same share
+    right = asyncio.ensure_future(users.check("anna", b"letmein", "1.2.3.4:100"))
+    await asyncio.sleep(0)
+    slow.gate.set()
+    assert await right is not None
+    assert slow.order.index(b"letmein") <= 3, slow.order
+    await asyncio.gather(*flood)
+    assert users._line.count == 0
+    users.close()
+
+
+async def test_a_client_that_sends_no_more_leaves_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users, slow = logins(monkeypatch), Slow(monkeypatch)
+    talk = cast(Any, SimpleNamespace(holder=SimpleNamespace(name="1.2.3.4:5")))
+    attempts = [users.begin("anna", b"%d" % n, talk) for n in range(3)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for each in attempts:
+        each.note_eof()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [each.is_over for each in attempts] == [False, False, True]
+    assert attempts[2].refusal.startswith("too many logins")
+    for each in attempts:
+        each.give_up()
+    slow.gate.set()
+    while users._line.count:
+        await asyncio.sleep(0)
+    users.close()
