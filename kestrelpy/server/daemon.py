@@ -19,7 +19,7 @@ from aiofiles.base import wrap
 
 import kestrelpy
 from journal.errors import Damage, JournalError
-from journal.files import Disk, Files, is_shortage, sync_call_name
+from journal.files import Disk, Files, sync_call_name
 from journal.patience import pause
 from journal.store import Sizes
 from kestrelpy.aside import TookTooLong, run_aside
@@ -44,6 +44,7 @@ from kestrelpy.server.directory import (
     Found,
     last_backup_ms,
     name_what_is_open,
+    why_not_opened,
 )
 from kestrelpy.server.exposure import (
     Exposed,
@@ -231,7 +232,7 @@ class Daemon:
             return found, await wrap(self.directory.measure_sync)()
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
-            raise StartError(_why_not(error, path)) from error
+            raise StartError(why_not_opened(error, path)) from error
 
     async def _listen(self) -> None:
         """Listen; raise StartError with one sentence."""
@@ -594,15 +595,3 @@ def _directory(config: Config, files: Files) -> DataDirectory:
     journal = config.journal
     sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
     return DataDirectory(files, str(config.server.data_dir), sizes)
-
-
-def _why_not(error: Exception, path: str) -> str:
-    """Return why the daemon cannot start, as one sentence."""
-    if not isinstance(error, OSError):
-        return str(error)
-    if not is_shortage(error):
-        return f"{path}: {error.strerror}"
-    return (
-        f"{error.filename or path}: {error.strerror}, and no start without it: raise the limit of "
-        "open files (ulimit -n), or give the process more memory"
-    )

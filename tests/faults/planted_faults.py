@@ -252,10 +252,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "two daemons may own one directory",
-        FILES,
-        "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
-        "            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)\n",
-        TESTS_OF_FILES,
+        "journal/held_folder.py",
+        "        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)\n",
+        (*TESTS_OF_FILES, "tests/unit/journal/test_held_folder.py"),
     ),
     # -- bytes -----------------------------------------------------------------------------
     Fault(
@@ -353,7 +353,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a failed queue still hands out",
         FETCHING,
-        "        if queue is not None and not target.peeks and queue.log.failure is not None:\n"
+        "        elif not target.peeks and queue.log.failure is not None:\n"
         "            queue.raise_failed()\n"
         "        if token:\n",
         "        if token:\n",

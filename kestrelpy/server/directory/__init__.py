@@ -1,6 +1,6 @@
 """The data directory: its lock, its folders, and the small files next to them."""
 
-from kestrelpy.server.directory.data_directory import DataDirectory, Found
+from kestrelpy.server.directory.data_directory import DataDirectory, Found, why_not_opened
 from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
 from kestrelpy.server.directory.owner_only import name_what_is_open
 from kestrelpy.server.directory.removed import Removed
@@ -19,4 +19,5 @@ __all__ = [
     "new_id",
     "note_backup",
     "read_server_id",
+    "why_not_opened",
 ]

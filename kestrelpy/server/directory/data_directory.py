@@ -394,3 +394,15 @@ def _replayed(
         assert checkpoint is not None
         queue.reader._apply_tokens(checkpoint.tokens)
     return recovery, replay, chunks, checkpoint
+
+
+def why_not_opened(error: Exception, path: str) -> str:
+    """Return why the daemon cannot start, as one sentence."""
+    if not isinstance(error, OSError):
+        return str(error)
+    if not is_shortage(error):
+        return f"{path}: {error.strerror}"
+    return (
+        f"{error.filename or path}: {error.strerror}, and no start without it: raise the limit of "
+        "open files (ulimit -n), or give the process more memory"
+    )
