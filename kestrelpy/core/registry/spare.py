@@ -59,3 +59,4 @@ class Spare:
         reader.key_gate.ready_line = spare.ready_line
         reader.ready_line, reader.key_gate = spare.ready_line, spare.key_gate
         reader.outbox, reader.by_token = spare.outbox, spare.by_token
+        reader.expiry_sweep = spare.expiry_sweep

@@ -53,7 +53,7 @@ OVERDUE: Final = b"lease"
 class Subscription(SubscriptionState):
     """The ready list of a queue's consumers with their leases, dead letters and waiters."""
 
-    __slots__ = ("_expiry", "_serving", "by_token", "key_gate", "outbox", "ready_line")
+    __slots__ = ("_serving", "by_token", "expiry_sweep", "key_gate", "outbox", "ready_line")
 
     def __init__(
         self, name: bytes, policy: Policy, log: Log, clock: ClockOffset, to_resume: list[Waiter],
@@ -68,7 +68,7 @@ class Subscription(SubscriptionState):
         self.key_gate = KeyGate(self, self.outbox)
         self.ready_line = self.key_gate.ready_line
         self.by_token = TokenLeases(self)
-        self._expiry = ExpirySweep(self, self.key_gate)
+        self.expiry_sweep = ExpirySweep(self, self.key_gate)
         self._serving = False
 
     # -- leasing ----------------------------------------------------------------------------
@@ -478,7 +478,7 @@ class Subscription(SubscriptionState):
     def next_due(self) -> int | None:
         """Return when `tick` has something to do, on the monotonic clock; None: nothing."""
         due = self.leases.next_due()
-        expiry = self._expiry.next_due()
+        expiry = self.expiry_sweep.next_due()
         if expiry is not None:
             expiry -= self.clock.offset_ms
             due = expiry if due is None else min(due, expiry)
@@ -510,7 +510,7 @@ class Subscription(SubscriptionState):
 
     def sweep(self, now_ms: int, steps: int) -> int:
         """End expired items in at most `steps` steps; return the steps taken."""
-        return self._expiry.sweep(now_ms, steps)
+        return self.expiry_sweep.sweep(now_ms, steps)
 
     def release(self, id_: int, size: int, place: int, lsn: int) -> None:
         """Make a delayed item ready at this place, by the record `lsn`."""
