@@ -141,7 +141,8 @@ def _checked(files: Files, folder: str, total: int, progress: Progress) -> Repor
         at = record.end
         if view.count % _PROGRESS_RECORDS == 0:
             progress(min(done + at, total - 1), total)
-    bodies = view.bodies(live_set.needed())
+    # Where ids alone do not tell which items are live, none of them is known to be needed.
+    bodies = view.bodies(live_set.needed() if live_set.known else IdSet())
     past = Past(files, folder, live_set, view.settled, bodies.see, view.lsn_synced)
     past.check(lambda more: progress(min(done + at + more, total - 1), total))
     bodies.run(files, [*view.damages, *past.damages])

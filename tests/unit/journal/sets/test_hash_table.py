@@ -18,7 +18,7 @@ def hash_of(number: int) -> bytes:
 
 
 def entry(number: int, time_ms: int = 0, item: int = 0) -> bytes:
-    return ID.pack(hash_of(number), time_ms, item or number)
+    return ID.pack(hash_of(number), time_ms, item or number, 0)
 
 
 def test_what_was_added_is_found_and_nothing_else() -> None:
@@ -48,7 +48,7 @@ def test_a_hash_that_stands_across_two_entries_is_not_found() -> None:
     table = Table(ID)
     across = hash_of(7)
     table.add(ID.pack(b"\0" * 16, int.from_bytes(across[:8], "little"),
-                      int.from_bytes(across[8:], "little")))  # fmt: skip
+                      int.from_bytes(across[8:], "little"), 0))  # fmt: skip
 
     assert table.find(across) is None
 

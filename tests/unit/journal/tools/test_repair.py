@@ -354,7 +354,7 @@ def test_no_snapshot_lists_a_file_of_ids_that_was_damaged() -> None:
     disk = laid().disk.kill_clone()
     fresh_ids = Fresh()
     for number in range(3):
-        fresh_ids.add_id(ID.pack(b"%016d" % number, TIME_MS, number))
+        fresh_ids.add_id(ID.pack(b"%016d" % number, TIME_MS, number, 0))
     chunk = write_chunk(disk, FOLDER, fresh_ids.take(), 1, 10, IDENTITY, TIME_MS)
     for lsn in (OLDER, NEWEST):
         rewrite(disk, lsn, chunks=[chunk])

@@ -321,7 +321,7 @@ def test_a_file_of_ids_that_a_daemon_forgets_meanwhile_is_not_lost() -> None:
         data = made.read(f"{FOLDER}/{name}")
         disk.create(f"{FOLDER}/{name}", data, len(data)).close()
     ids = Fresh()
-    ids.add_id(ID.pack(b"." * 16, TIME_MS, 1))
+    ids.add_id(ID.pack(b"." * 16, TIME_MS, 1, 0))
     chunk = write_chunk(disk, FOLDER, ids.take(), 1, 10, IDENTITY, TIME_MS)
     rewrite(disk, NEWEST, chunks=[chunk])
 
