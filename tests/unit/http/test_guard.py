@@ -90,7 +90,8 @@ async def test_a_refused_method_is_answered_with_those_that_the_path_has(tmp_pat
     async with web(tmp_path) as server:
         for method, path, allow in (
             ("PUT", "/queues/jobs/items", "POST"), ("OPTIONS", "/queues/jobs/items", "POST"),
-            ("PUT", "/v2/queues/jobs/messages", "DELETE, GET, POST"), ("TRACE", "/nothing", ""),
+            ("PUT", "/v2/queues/jobs/messages", "DELETE, GET, HEAD, POST"),
+            ("PUT", "/health", "GET, HEAD"), ("TRACE", "/nothing", ""),
         ):
             said = await server.client.request(method, path)
             assert (said.status_code, said.headers["allow"]) == (405, allow), path

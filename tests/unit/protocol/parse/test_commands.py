@@ -109,11 +109,16 @@ def test_a_lease_by_token_its_number_and_why_an_item_is_buried(
     assert target.dead == (raw == b"q/dead/close")
 
 
-def test_every_printable_name_of_1_to_128_bytes_is_a_name() -> None:
+def test_every_printable_name_of_1_to_128_bytes_but_a_step_of_a_path_is_a_name() -> None:
     for byte in range(0x21, 0x7F):
-        if byte not in b"/+":
-            check_name(bytes((byte,)))
-            check_name(bytes((byte,)) * 128)
+        for length in (1, 2, 3, 128):
+            name = bytes((byte,)) * length
+            if byte not in b"/+" and name not in (b".", b".."):
+                check_name(name)
+
+    for name in (b".", b"..", b".+a", b"..+a"):
+        with pytest.raises(ClientError, match=r"\. and \.\. are no names"):
+            check_name(name)
 
 
 @given(st.binary(max_size=300))
