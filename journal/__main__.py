@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Final, NoReturn, TextIO
 
@@ -43,6 +44,8 @@ WELL: Final = 0
 DAMAGED: Final = 1
 UNUSABLE: Final = 2
 
+_name: Final = ContextVar("name", default="journal")  # of the program that runs
+
 # Shows progress. Called with the name of a piece of work, it returns the callback for that work.
 Watch = Callable[[str], Progress]
 
@@ -56,9 +59,11 @@ class _OneLine(argparse.ArgumentParser):
 
 
 def main(
-    argv: list[str] | None = None, files: Files | None = None, watch: Watch | None = None
-) -> int:
-    """Run one command and return the exit code. Never raises."""
+    argv: list[str] | None = None, files: Files | None = None, watch: Watch | None = None,
+    name: str = "journal",
+) -> int:  # fmt: skip
+    """Run one command and return the exit code. Never raises. Complaints begin with `name`."""
+    _name.set(name)
     try:
         options = _parser().parse_args(argv)
     except SystemExit as stop:
@@ -126,7 +131,7 @@ def verify(files: Files, folder: str, as_json: bool, watch: Watch) -> int:
 def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) -> int:
     """Print the damage and its repair, and do it; return the exit code."""
     if is_running(files, folder):
-        _say(f"journal: {folder}: a daemon is running here; stop it first", sys.stderr)
+        _complain(f"{folder}: a daemon is running here; stop it first")
         return UNUSABLE
     repairs: list[Repair] = []
 
@@ -157,7 +162,7 @@ def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) ->
             for each in repairs:
                 each.run(time.time_ns() // 1_000_000)
     except (JournalError, OSError) as error:
-        _say(f"journal: {_reason(error, folder)}", sys.stderr)
+        _complain(_reason(error, folder))
         return UNUSABLE
     return verify(files, folder, False, watch)
 
@@ -209,7 +214,7 @@ def _each(
             if not folders:
                 raise JournalError(f"{folder}: no journal of a queue {queue}")
     except JournalError as error:
-        _say(f"journal: {error}", sys.stderr)
+        _complain(str(error))
         return UNUSABLE
     code = WELL
     for one in folders:
@@ -218,7 +223,7 @@ def _each(
         except BrokenPipeError:
             raise
         except (JournalError, ValueError, OSError) as error:
-            _say(f"journal: {_reason(error, one)}", sys.stderr)
+            _complain(_reason(error, one))
             code = UNUSABLE
     return code
 
@@ -265,6 +270,10 @@ def _percent(doing: str) -> Progress:
         sys.stderr.flush()
 
     return show
+
+
+def _complain(text: str) -> None:
+    _say(f"{_name.get()}: {text}", sys.stderr)
 
 
 def _title(folder: str) -> str:

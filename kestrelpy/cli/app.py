@@ -268,6 +268,7 @@ def put(
     ] = None,
     server: Server = DEFAULT_SERVER,
     timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
 ) -> None:
     """Store an item.
 
@@ -276,7 +277,7 @@ def put(
     from kestrelpy.cli import items as commands
 
     options = commands.PutOptions(delay, at_, id_, key or [], expire)
-    commands.put(at(server, timeout), queue, text, lines, options)
+    commands.put(at(server, timeout), queue, text, lines, options, as_json)
 
 
 @app.command()
@@ -288,6 +289,7 @@ def get(
     peek: Annotated[bool, typer.Option("--peek", help="Leave it in the queue.")] = False,
     server: Server = DEFAULT_SERVER,
     timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
 ) -> None:
     """Take one item and print its body.
 
@@ -296,24 +298,25 @@ def get(
     from kestrelpy.cli import items as commands
 
     if not peek:
-        commands.get(at(server, timeout), queue, wait)
+        commands.get(at(server, timeout), queue, wait, as_json)
     elif wait is None:
-        commands.peek(at(server, timeout), queue)
+        commands.peek(at(server, timeout), queue, as_json)
     else:
         raise CommandError("--peek and --wait do not go together")
 
 
 @app.command()
 def peek(
-    queue: QueueKey, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT
-) -> None:
+    queue: QueueKey, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
+) -> None:  # fmt: skip
     """Print the next item's body and leave it in the queue.
 
     Exit code 1: no item is ready.
     """
     from kestrelpy.cli import items as commands
 
-    commands.peek(at(server, timeout), queue)
+    commands.peek(at(server, timeout), queue, as_json)
 
 
 @app.command()

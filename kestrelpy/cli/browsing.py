@@ -10,6 +10,7 @@ import json
 import sys
 from typing import Final
 
+from pymemcache.client.base import Client
 from rich.text import Text
 
 from kestrelpy.cli.at import At
@@ -34,12 +35,13 @@ def ls(at: At, queue: str, after: int, count: int, with_body: bool, as_json: boo
             if not some:
                 break
             found += some
-        if not found:
+        delayed = _delayed(client, queue, count - len(found))
+        if not (found or delayed):
             require_queue(client, queue)
     if as_json:
-        print(json.dumps([facts_of(item, with_body) for item in found]))
+        print(json.dumps([*(facts_of(item, with_body) for item in found), *delayed]))
         return
-    if not found:
+    if not (found or delayed):
         print(f"no items in {queue} after marker {after}", file=sys.stderr)
         return
     titles = ["marker", "state", "attempts", "bytes", "stored", "expires", "key", "id"]
@@ -53,7 +55,41 @@ def ls(at: At, queue: str, after: int, count: int, with_body: bool, as_json: boo
         ]  # fmt: skip
         row += [_cut(item.body)] if with_body else []
         made.add_row(*(Text(printable(word)) for word in row))
+    for facts in delayed:
+        expires_ms = facts["expires_ms"]
+        row = [
+            NONE, f"delayed until {date(_ms(facts['due_ms']))}", str(facts["attempts"]),
+            size(_ms(facts["bytes"])), date(_ms(facts["stored_ms"])),
+            date(expires_ms) if isinstance(expires_ms, int) else NONE,
+            str(facts["key"] or NONE), NONE, *([NONE] if with_body else []),
+        ]  # fmt: skip
+        made.add_row(*(Text(printable(word)) for word in row))
     console().print(made)
+
+
+def _delayed(client: Client, queue: str, most: int) -> list[dict[str, Fact]]:
+    """Return the items that have no marker yet, at most so many; the one that is due first goes
+    first."""
+    found = list[dict[str, Fact]]()
+    prefix = f"queue_{queue}_delayed_"
+    for name, due_ms in client.stats(f"{queue}/delayed").items() if most > 0 else ():
+        number = name.decode("ascii").removeprefix(prefix).removesuffix("_due_ms")
+        said = client.stats(f"{queue}/item={number}")
+        if said.get(b"state") != b"delayed" or isinstance(said[b"marker"], int):
+            continue  # available meanwhile; or listed with its marker
+        facts: dict[str, Fact] = {"marker": None, "number": int(number), "state": "delayed"}
+        for key in ("attempts", "bytes", "stored_ms", "expires_ms", "key"):
+            value = said.get(key.encode())
+            text = value.decode("ascii") if isinstance(value, bytes) else value
+            facts[key] = None if text == NONE else text
+        found.append({**facts, "due_ms": int(due_ms)})
+        if len(found) == most:
+            break
+    return found
+
+
+def _ms(value: Fact) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def show(at: At, queue: str, marker: int, with_body: bool, as_json: bool) -> None:
@@ -90,7 +126,7 @@ def show(at: At, queue: str, marker: int, with_body: bool, as_json: bool) -> Non
 
 
 def facts_of(item: Shown, with_body: bool) -> dict[str, Fact]:
-    """Return an item for --json: its body as text, or in base64 if it is not UTF-8."""
+    """Return an item for --json."""
     facts: dict[str, Fact] = {
         "marker": item.marker,
         "state": item.state,
@@ -102,12 +138,15 @@ def facts_of(item: Shown, with_body: bool) -> dict[str, Fact]:
         "key": item.key,
         "id": item.id,
     }
-    if with_body:
-        try:
-            facts["body"] = item.body.decode()
-        except UnicodeDecodeError:
-            facts["body_base64"] = base64.b64encode(item.body).decode("ascii")
-    return facts
+    return {**facts, **(body_facts(item.body) if with_body else {})}
+
+
+def body_facts(body: bytes) -> dict[str, Fact]:
+    """Return a body for --json: as text, or in base64 if it is not UTF-8."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode("ascii")}
 
 
 def _cut(body: bytes) -> str:

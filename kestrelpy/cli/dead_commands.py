@@ -76,6 +76,7 @@ def dead_redrive(
     yes: Yes = False,
     server: Server = DEFAULT_SERVER,
     timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
 ) -> None:
     """Make dead letters available again, with no attempts counted.
 
@@ -85,7 +86,7 @@ def dead_redrive(
     from kestrelpy.cli import moving
 
     which = moving.Which(queue, to, numbers or [], everything, containing)
-    moving.redrive(at(server, timeout), which, rate, dry_run, yes)
+    moving.redrive(at(server, timeout), which, rate, dry_run, yes, as_json)
 
 
 def move(
@@ -115,6 +116,7 @@ def move(
     yes: Yes = False,
     server: Server = DEFAULT_SERVER,
     timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
 ) -> None:
     """Move waiting items from one queue to another.
 
@@ -123,4 +125,4 @@ def move(
     """
     from kestrelpy.cli import moving
 
-    moving.move(at(server, timeout), source, target, count, rate, dry_run, yes)
+    moving.move(at(server, timeout), source, target, count, rate, dry_run, yes, as_json)

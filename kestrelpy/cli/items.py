@@ -5,6 +5,7 @@ One rule: an item is confirmed when it has been written out, not before.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import Final
 from urllib.parse import quote_from_bytes
 
 from kestrelpy.cli.at import At
+from kestrelpy.cli.browsing import body_facts
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.remote import (
     NoAnswer,
@@ -73,7 +75,9 @@ class PutOptions:
         return seconds if seconds <= _RELATIVE_SECONDS_MAX else int(now) + seconds
 
 
-def put(at: At, queue: str, text: str, lines: bool, options: PutOptions) -> None:
+def put(
+    at: At, queue: str, text: str, lines: bool, options: PutOptions, as_json: bool = False
+) -> None:
     """Store the text, standard input, or each line of either; raise CommandError."""
     if lines and options.id is not None:
         raise CommandError("--id and --lines do not go together: an id is of one item")
@@ -89,13 +93,16 @@ def put(at: At, queue: str, text: str, lines: bool, options: PutOptions) -> None
         doubt = "; whether the item is stored is not known" if isinstance(error, NoAnswer) else ""
         before = f"; {_items(stored)} stored before that" if lines else ""
         raise CommandError(f"{error}{doubt}{before}", error.code) from None
-    if options.id is None:
+    if as_json:
+        ids = {"id": options.id} if options.id is not None else {}
+        print(json.dumps({"queue": queue, "stored": stored, **ids}))
+    elif options.id is None:
         print(f"stored {_items(stored)} in {queue}")
     else:
         print(f"stored id {options.id} in {queue}, now or before")
 
 
-def get(at: At, queue: str, wait: str | None) -> None:
+def get(at: At, queue: str, wait: str | None, as_json: bool = False) -> None:
     """Write one item's body to standard output, then confirm it; raise CommandError."""
     wait_ms = parse_wait_ms(wait, "--wait") if wait is not None else 0
     with connected(at, wait_ms) as client:
@@ -103,19 +110,27 @@ def get(at: At, queue: str, wait: str | None) -> None:
         found = client.get(f"{queue}/open{waiting}")
         if found is None:
             raise nothing_to_lease(client, _name(queue))
-        _write_out(found[0])
+        _write_out(_shown(queue, found[0], found[1], as_json))
         # Confirm only now: after a failed write the hang-up gives the item back.
         client.get(f"{queue}/close")
 
 
-def peek(at: At, queue: str) -> None:
+def peek(at: At, queue: str, as_json: bool = False) -> None:
     """Write the next item's body to standard output and leave it there; raise CommandError."""
     with connected(at) as client:
         found = client.get(f"{queue}/peek")
         if found is None:
             require_queue(client, _name(queue))
             raise CommandError(f"{queue}: no item is ready", NOTHING)
-        _write_out(found[0])
+        _write_out(_shown(queue, found[0], found[1], as_json))
+
+
+def _shown(queue: str, body: bytes, flags: int, as_json: bool) -> bytes:
+    """Return what is printed of an item: its body, or all of it as a line of JSON."""
+    if not as_json:
+        return body
+    facts = {"queue": queue, "bytes": len(body), "flags": flags, **body_facts(body)}
+    return json.dumps(facts).encode() + b"\n"
 
 
 def _name(key: str) -> str:

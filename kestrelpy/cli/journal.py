@@ -22,7 +22,8 @@ def run(command: str, folder: str | None, data_dir: str | None, *words: str) -> 
     """Run one of the tools; return its exit code."""
     if folder is not None and data_dir is not None:
         raise CommandError(f"{folder} and --data-dir {data_dir}: say one of them")
-    return journal_main([command, *words, "--", folder or data_folder(data_dir)], watch=watch)
+    words = (command, *words, "--", folder or data_folder(data_dir))
+    return journal_main(list(words), watch=watch, name="kestrelpy")
 
 
 def data_folder(data_dir: str | None) -> str:

@@ -1,6 +1,7 @@
 """`kestrelpy status` and `queues ls`: the facts of a server, for people and for programs.
 
-One rule: people get units, dates and totals; --json has the server's own numbers.
+One rule: people get units, dates and totals; --json has the server's own numbers, and every time in
+ms.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _COLUMNS: Final = {
 _SIZES: Final = frozenset(
     {"bytes", "mem_bytes", "logsize", "bytes_read", "bytes_written", "kept_bytes"}
 )
+_SECONDS: Final = frozenset({"uptime", "time"})
 _NOT_COUNTED: Final = frozenset({"age", "state"})  # columns without a sum
 
 
@@ -58,11 +60,20 @@ def _status(at: At, as_json: bool) -> None:
         found, queues = all_stats(client)
     facts: Facts = {"server": at.server, "status": mode, **found}
     if as_json:
-        print(json.dumps(facts))
+        print(json.dumps(_in_ms(facts)))
         return
     counted = ("items", "bytes", "delayed", "leased", "dead", "logsize")
     sums: Facts = {key: total(queues, key) for key in counted}
     print_facts({**facts, "total": f"{_count(len(queues), 'queue')}, {in_total(sums)}"})
+
+
+def _in_ms(facts: Facts) -> Facts:
+    """Return the facts with those that Kestrel has in seconds as `<name>_ms`."""
+    return {
+        f"{name}_ms" if name in _SECONDS else name: number(facts, name) * 1000
+        if name in _SECONDS else value
+        for name, value in facts.items()
+    }  # fmt: skip
 
 
 def queues_ls(at: At, as_json: bool, watch: str | None = None) -> None:

@@ -6,6 +6,7 @@ on disk; the command prints the sum of those, however it ends.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +42,9 @@ class Which:
     containing: str | None
 
 
-def redrive(at: At, which: Which, rate: str | None, dry_run: bool, yes: bool) -> None:
+def redrive(
+    at: At, which: Which, rate: str | None, dry_run: bool, yes: bool, as_json: bool = False
+) -> None:
     """Make dead letters available again; raise CommandError if a named one is not dead."""
     if bool(which.numbers) == which.everything:
         raise CommandError("dead redrive: say which items, or --all of them")
@@ -59,7 +62,10 @@ def redrive(at: At, which: Which, rate: str | None, dry_run: bool, yes: bool) ->
             text = which.containing
             chosen = [n for n in chosen if _contains(client, queue, n, deaths[n]["reason"], text)]
         back = "back to its end" if which.to is None else f"to {which.to}"
-        if dry_run:
+        facts = {"queue": queue, "to": which.to or queue}
+        if dry_run and as_json:
+            print(json.dumps({**facts, "would_redrive": chosen}))
+        elif dry_run:
             print(f"would redrive {dead_items(len(chosen))} of {queue} {back}")
             for number in chosen[:_SHOWN]:
                 print(f"  {number}  {printable(str(deaths[number]['reason'] or ''))}")
@@ -69,19 +75,23 @@ def redrive(at: At, which: Which, rate: str | None, dry_run: bool, yes: bool) ->
             done = _send_requests(
                 client, len(chosen), per_second, "redriving",
                 lambda n, most: f"redrive {name} {_numbers(chosen[n : n + most])} {target}",
-                lambda moved: print(f"redrove {dead_items(moved)} of {queue} {back}"),
+                lambda moved: _report(
+                    as_json, {**facts, "redriven": moved},
+                    f"redrove {dead_items(moved)} of {queue} {back}",
+                ),
             )  # fmt: skip
             if done < len(chosen):
                 raise CommandError(f"{queue}: {len(chosen) - done} stay, see dead ls", NOTHING)
         else:
-            print(f"redrove {dead_items(0)} of {queue} {back}")
+            text = f"redrove {dead_items(0)} of {queue} {back}"
+            _report(as_json, {**facts, "redriven": 0}, text)
     if missing:
         raise CommandError(f"{queue}: not among the dead letters: {listed(missing)}", NOTHING)
 
 
 def move(
     at: At, source: str, target: str, count: int | None, rate: str | None, dry_run: bool,
-    yes: bool,
+    yes: bool, as_json: bool = False,
 ) -> None:  # fmt: skip
     """Move waiting items to another queue; raise CommandError if some of them stay."""
     per_second = _rate(rate)
@@ -92,15 +102,20 @@ def move(
             raise no_queue(source)
         waiting = int(found[f"queue_{name}_items".encode()])
         wanted = waiting if count is None else min(count, waiting)
+        facts = {"queue": source, "to": target}
         if dry_run:
-            print(f"would move {_items(wanted)} from {source} to {target}")
+            text = f"would move {_items(wanted)} from {source} to {target}"
+            _report(as_json, {**facts, "would_move": wanted}, text)
             return
         if wanted and not yes and not asked(f"{_items(wanted)} of {source} go to {target}. Move?"):
             raise CommandError("nothing was changed", NOTHING)
         done = _send_requests(
             client, wanted, per_second, "moving",
             lambda begun, most: f"move {name} {other} {most}",
-            lambda moved: print(f"moved {_items(moved)} from {source} to {target}"),
+            lambda moved: _report(
+                as_json, {**facts, "moved": moved},
+                f"moved {_items(moved)} from {source} to {target}",
+            ),
         )  # fmt: skip
         # consumers may have taken the rest; the items that still wait were refused there
         if done < wanted:
@@ -108,6 +123,10 @@ def move(
             if stay := min(wanted - done, waiting):
                 why = f"{target} takes no more, or an item of their key is leased"
                 raise CommandError(f"{source}: {stay} stay: {why}", NOTHING)
+
+
+def _report(as_json: bool, facts: dict[str, str | int], text: str) -> None:
+    print(json.dumps(facts) if as_json else text)
 
 
 def _send_requests(

@@ -171,8 +171,8 @@ def items_ls(
     """List the items of a queue in the order of their markers.
 
     Ready and leased items, those that were given back with a delay, dead letters, and done items
-    where the queue retains them. Items stored with a delay have a marker when they are due. Nothing
-    is taken.
+    where the queue retains them. Items stored with a delay come last: they have no marker until
+    they are due. Nothing is taken.
     """
     from kestrelpy.cli import browsing
 

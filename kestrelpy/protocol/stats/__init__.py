@@ -2,6 +2,7 @@
 
 from kestrelpy.protocol.stats.item import dead_lines, item_lines, token_lines
 from kestrelpy.protocol.stats.stats import (
+    delayed_lines,
     dump_lines,
     marker_lines,
     one_queue_lines,
@@ -12,6 +13,7 @@ from kestrelpy.protocol.stats.stats import (
 
 __all__ = [
     "dead_lines",
+    "delayed_lines",
     "dump_lines",
     "item_lines",
     "marker_lines",

@@ -16,6 +16,7 @@ from urllib.parse import quote, quote_from_bytes
 from kestrelpy.core import AnyQueue, Broker, Timetable
 from kestrelpy.operations import (
     lease_facts,
+    list_delayed,
     marker_facts,
     queue_facts,
     schedule_facts,
@@ -29,6 +30,7 @@ _LEASES_PER_SLICE: Final = 200
 _SCHEDULES_PER_SLICE: Final = 100
 _UNESCAPED: Final = "!$&'()*+,:;=@"  # left as they are in a word
 _NONE: Final = "-"
+DELAYED_MAX: Final = 1000
 # The text holds paths, and a line of stats should stay readable.
 _REASON_CHARACTERS_MAX: Final = 300
 _END: Final = b"END\r\n"
@@ -107,6 +109,15 @@ def open_lines(queue: AnyQueue | None, now_ms: int) -> Iterator[bytes]:
             prefix = f"queue_{queue.name.decode('ascii')}_open_{lease.item.id}_"
             out.append(lines(prefix, words(lease_facts(queue, lease, now_ms))))
         yield b"".join(out)
+    yield _END
+
+
+def delayed_lines(queue: AnyQueue | None) -> Iterator[bytes]:
+    """`stats <queue>/delayed`: when the next DELAYED_MAX delayed items are due, the first first."""
+    if queue is not None:
+        prefix = f"queue_{queue.name.decode('ascii')}_delayed_"
+        due = list_delayed(queue, DELAYED_MAX)
+        yield lines(prefix, [(f"{item.id}_due_ms", item.due_ms) for item in due])
     yield _END
 
 

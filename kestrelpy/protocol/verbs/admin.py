@@ -19,6 +19,7 @@ from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply
 from kestrelpy.protocol.stats import (
     dead_lines,
+    delayed_lines,
     dump_lines,
     item_lines,
     marker_lines,
@@ -143,6 +144,8 @@ def _look(conversation: Talk, queue: AnyQueue | None, option: bytes, now_ms: int
         conversation.stream = open_lines(queue, now_ms)
     elif option == b"dead":
         conversation.stream = dead_lines(queue)
+    elif option == b"delayed":
+        conversation.stream = delayed_lines(queue)
     elif option == b"settings":
         conversation.stream = setting_lines(queue, conversation.host)
     elif word == b"item":
@@ -152,7 +155,8 @@ def _look(conversation: Talk, queue: AnyQueue | None, option: bytes, now_ms: int
     else:
         refuse_later(readable(word))
         raise ClientError(
-            "unknown option of stats, known are open, dead, settings, item=<n> and token=<n>"
+            "unknown option of stats, known are open, dead, delayed, settings, item=<n> and "
+            "token=<n>"
         )
 
 

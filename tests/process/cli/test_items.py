@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -216,3 +217,49 @@ def test_a_put_without_an_answer_says_that_nobody_knows(kestrelpy: Command) -> N
     assert ended.is_sentence(2), ended
     assert "no answer within 100ms (--timeout)" in ended.err
     assert "whether the item is stored is not known" in ended.err
+
+
+def test_json_says_of_an_item_what_people_see(kestrelpy: Command) -> None:
+    assert json.loads(kestrelpy("put", "as-json", "zw\u00f6lf", "--json").out) == {
+        "queue": "as-json", "stored": 1,
+    }  # fmt: skip
+    put = kestrelpy("put", "as-json", "--id", "a", "--json", stdin=b"\xff")
+    assert json.loads(put.out) == {"queue": "as-json", "stored": 1, "id": "a"}
+    facts = {"queue": "as-json", "bytes": 6, "flags": 0, "body": "zw\u00f6lf"}
+    assert json.loads(kestrelpy("peek", "as-json", "--json").out) == facts
+    assert json.loads(kestrelpy("get", "as-json", "--json").out) == facts
+    binary = {"queue": "as-json", "bytes": 1, "flags": 0, "body_base64": "/w=="}
+    assert json.loads(kestrelpy("get", "as-json", "--json").out) == binary
+    assert kestrelpy("get", "as-json", "--json").code == 1
+
+
+def test_json_of_a_move_has_its_count(kestrelpy: Command) -> None:
+    kestrelpy("put", "move-json", "a\nb", "--lines")
+    words = ("move", "move-json", "moved-json", "--json")
+    to = {"queue": "move-json", "to": "moved-json"}
+    assert json.loads(kestrelpy(*words, "--dry-run").out) == {**to, "would_move": 2}
+    assert json.loads(kestrelpy(*words, "--yes").out) == {**to, "moved": 2}
+    redriven = kestrelpy("dead", "redrive", "moved-json", "--all", "--json", "--yes")
+    assert json.loads(redriven.out) == {"queue": "moved-json", "to": "moved-json", "redriven": 0}
+
+
+def test_delayed_items_are_listed_after_the_others(kestrelpy: Command) -> None:
+    kestrelpy("put", "late", "now")
+    kestrelpy("put", "late", "later", "--delay", "2h", "--key", "K")
+    kestrelpy("put", "late", "sooner", "--delay", "1h")
+    listed = json.loads(kestrelpy("items", "ls", "late", "--json").out)
+    assert [(each["marker"], each["state"]) for each in listed] == [
+        (1, "ready"), (None, "delayed"), (None, "delayed"),
+    ]  # fmt: skip
+    assert [each["number"] for each in listed[1:]] == [3, 2], "the one that is due first"
+    assert [each["key"] for each in listed[1:]] == [None, "K"]
+    assert listed[2]["due_ms"] - listed[1]["due_ms"] > 3_500_000
+    assert len(json.loads(kestrelpy("items", "ls", "late", "-n", "2", "--json").out)) == 2
+    assert b"delayed until" in kestrelpy("items", "ls", "late").out
+
+
+def test_times_of_status_are_in_ms(kestrelpy: Command) -> None:
+    facts = json.loads(kestrelpy("status", "--json").out)
+    assert {"uptime_ms", "time_ms"} <= facts.keys()
+    assert not {"uptime", "time"} & facts.keys()
+    assert abs(facts["time_ms"] - time.time() * 1000) < 60_000

@@ -143,4 +143,4 @@ def test_a_repair_needs_the_directory_for_itself(kestrelpy: Command, tmp_path: P
             ended = kestrelpy("journal", "repair", folder, "--yes")
             assert ended.code == 2, ended
             assert ended.out == b""
-            assert ended.err == f"journal: {folder}: a daemon is running here; stop it first\n"
+            assert ended.err == f"kestrelpy: {folder}: a daemon is running here; stop it first\n"
