@@ -357,7 +357,7 @@ class Disk:
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         # Nothing is read twice: no buffer is filled.
-        with open(self._open(path, os.O_RDONLY), "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=self._open) as file:
             if offset:
                 file.seek(offset)
             return file.readall() if size < 0 else _read_up_to(file, size)

@@ -20,9 +20,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     def note(owner: Any, name: str, call: str) -> None:
         real = getattr(owner, call)
 
-        def noted(*arguments: Any) -> Any:
+        def noted(*arguments: Any, **named: Any) -> Any:
             made.append(name)
-            return real(*arguments)
+            return real(*arguments, **named)
 
         monkeypatch.setattr(owner, call, noted)
 

@@ -192,3 +192,14 @@ def test_errors_name_whole_paths(data: Path) -> None:
             act()
         assert caught.value.filename == path
     lock.close()
+
+
+def test_a_folder_in_place_of_a_file_is_named_and_costs_no_descriptor(data: Path) -> None:
+    disk, lock = locked(data)
+    for folder in (data.parent, data / "jobs.1"):  # outside and inside
+        before = os.listdir("/dev/fd")
+        with pytest.raises(IsADirectoryError) as caught:
+            disk.read(str(folder))
+        assert caught.value.filename == str(folder)
+        assert os.listdir("/dev/fd") == before
+    lock.close()

@@ -130,10 +130,11 @@ def test_verify_names_damage_and_says_so_in_its_exit_code(tmp_path: Path, capsys
     journal_of(tmp_path / "well.1", put(1))
     damage(tmp_path / "jobs.1" / segment_name(1), one.at - 64 - 72 * 2 + 5)
     assert main(["verify", str(tmp_path)]) == DAMAGED
-    jobs, named, well = capsys.readouterr().out.splitlines()
+    jobs, named, lost, well = capsys.readouterr().out.splitlines()
     assert jobs.endswith("2 records, 2 live items, synced up to lsn 3, damaged")
     assert named.startswith(f"  {tmp_path}/jobs.1/0000000001.segment: corrupt at byte ")
     assert named.endswith("may have held items 2 to 2")
+    assert lost == "  1 item cannot be read: 2"
     assert well.endswith("clean")
 
 

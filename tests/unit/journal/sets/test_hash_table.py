@@ -17,20 +17,20 @@ def hash_of(number: int) -> bytes:
     return blake2b(number.to_bytes(8, "big"), digest_size=16).digest()
 
 
-def entry(number: int, time_ms: int = 0, item: int = 0) -> bytes:
-    return ID.pack(hash_of(number), time_ms, item or number, 0)
+def entry(number: int, time_ms: int = 0, item: int = 0, fingerprint: int = 0) -> bytes:
+    return ID.pack(hash_of(number), time_ms, item or number, fingerprint)
 
 
 def test_what_was_added_is_found_and_nothing_else() -> None:
     table = Table(ID)
     for number in range(5000):
-        table.add(entry(number, time_ms=number))
+        table.add(entry(number, time_ms=number, fingerprint=~number & 2**64 - 1))
 
     assert table.count == 5000
     for number in range(5000):
         found = table.find(hash_of(number))
         assert found is not None
-        assert ID.unpack_from(*found) == (hash_of(number), number, number or 0)
+        assert ID.unpack_from(*found) == (hash_of(number), number, number, ~number & 2**64 - 1)
         assert time_of(*found) == number
     assert all(table.find(hash_of(number)) is None for number in range(5000, 9000))
 
