@@ -295,7 +295,7 @@ class Disk:
         if at not in self._sure:
             # The last one that exists may be the work of a process killed before its sync.
             with contextlib.suppress(PermissionError):
-                _sync_folder(os.path.dirname(at))
+                _sync_folder(os.path.dirname(os.path.abspath(at)))
         for path in reversed(missing):
             place, held = self._place(path)
             with self._changing(os.path.dirname(path)), contextlib.suppress(FileExistsError):

@@ -94,6 +94,22 @@ def replaced(path: Path) -> None:
 CHANGES = (moved, replaced, shutil.rmtree)
 
 
+@pytest.mark.parametrize("path", ["data", "./data", "new", "a/new", "."])
+def test_an_owned_folder_may_be_named_from_where_the_process_is(
+    data: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data.parent)
+    Disk().make_folder(path)
+    disk = Disk()
+    lock = disk.lock(os.path.join(path, "lock"))
+    disk.make_folder(path)
+    disk.make_folder(os.path.join(path, "made.1", "deeper"))
+    disk.create(os.path.join(path, "made.1", "1.segment"), b"bytes", 5).close()
+    disk.rename(os.path.join(path, "made.1"), os.path.join(path, "made.2"))
+    assert disk.names(os.path.join(path, "made.2")) == ["1.segment", "deeper"]
+    lock.close()
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_file_is_made_in_or_for_a_folder_that_was_taken_away(
     data: Path, change: Callable[[Path], None]
