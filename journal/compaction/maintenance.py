@@ -124,7 +124,7 @@ class Maintenance:
             state.retained,
         )  # fmt: skip
         snapshot.is_tombstone, snapshot.metadata = state.is_tombstone, state.metadata
-        snapshot.floor = state.floor
+        snapshot.floor, snapshot.ageless = state.floor, state.ageless
         batch, memory = Batch(), state.memory
         if memory is not None:
             batch = memory.fresh.take()

@@ -36,6 +36,8 @@ RANGES: Final = 0  # LIVE: first and last of ids that are all there
 PAGES: Final = 1  # LIVE: 4096 ids in a bit each; ATTEMPTS: in a byte each
 KEPT_RANGES: Final = 2  # LIVE: the same of all whose puts are in the log, done or not; of a queue
 KEPT_PAGES: Final = 3  # that retains
+AGELESS_RANGES: Final = 4  # LIVE: the same of those that were redriven, and have no expiry
+AGELESS_PAGES: Final = 5
 LARGE: Final = 0  # ATTEMPTS: an id and its number, from 255 on
 _RANGE_BYTES: Final = 16
 _BITS_BYTES: Final = 8 + PAGE_IDS // 8
@@ -45,6 +47,8 @@ _ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
     (Kind.LIVE, PAGES): _BITS_BYTES,
     (Kind.LIVE, KEPT_RANGES): _RANGE_BYTES,
     (Kind.LIVE, KEPT_PAGES): _BITS_BYTES,
+    (Kind.LIVE, AGELESS_RANGES): _RANGE_BYTES,
+    (Kind.LIVE, AGELESS_PAGES): _BITS_BYTES,
     (Kind.ATTEMPTS, LARGE): _RANGE_BYTES,
     (Kind.ATTEMPTS, PAGES): _COUNTS_BYTES,
 }
@@ -92,6 +96,7 @@ class ReaderState:
     delayed: Iterable[DelayedEntry] = ()
     placed: Iterable[PlacedEntry] = ()
     held: dict[int, bytes] = field(default_factory=dict)
+    ageless: IdSet = field(default_factory=IdSet)  # live, and without the expiry of their puts
 
     def drafts(self, time_ms: int) -> Iterator[Draft]:
         """Yield its block."""
@@ -101,7 +106,7 @@ class ReaderState:
         yield Draft(Kind.READER, 0, self.floor, TAKES, time_ms, meta, b"", self.number, 0)
         for draft in line_drafts(
             self.live, self.attempts, self.dead, self.leased, self.delayed, self.held,
-            self.placed, time_ms,
+            self.placed, time_ms, None, self.ageless,
         ):  # fmt: skip
             yield draft._replace(reader=self.number)
         if self.paused:
@@ -164,7 +169,7 @@ def named(
 def line_drafts(
     live: IdSet, attempts: IdCounts, dead: Iterable[DeadEntry], leased: Iterable[LeaseEntry],
     delayed: Iterable[DelayedEntry], held: dict[int, bytes], placed: Iterable[PlacedEntry],
-    time_ms: int, retained: IdSet | None = None,
+    time_ms: int, retained: IdSet | None, ageless: IdSet,
 ) -> Iterator[Draft]:  # fmt: skip
     """Yield the frames of one subscription."""
     ranges, pages = live.encode()
@@ -174,6 +179,10 @@ def line_drafts(
         ranges, pages = retained.encode()
         yield from _in_pieces(Kind.LIVE, KEPT_RANGES, ranges, time_ms)
         yield from _in_pieces(Kind.LIVE, KEPT_PAGES, pages, time_ms)
+    if ageless.count:
+        ranges, pages = ageless.encode()
+        yield from _in_pieces(Kind.LIVE, AGELESS_RANGES, ranges, time_ms)
+        yield from _in_pieces(Kind.LIVE, AGELESS_PAGES, pages, time_ms)
     pages, large = attempts.encode()
     yield from _in_pieces(Kind.ATTEMPTS, LARGE, large, time_ms)
     yield from _in_pieces(Kind.ATTEMPTS, PAGES, pages, time_ms)
@@ -197,6 +206,12 @@ def retained_of(frames: Iterable[Record]) -> IdSet | None:
     """Return the ids in the log, done or not; None: the queue retained nothing."""
     parts = _parts(frames, Kind.LIVE, (KEPT_RANGES, KEPT_PAGES))
     return IdSet.decode(*parts) if parts[0] else None
+
+
+def ageless_of(frames: Iterable[Record]) -> IdSet:
+    """Return the live ids that do not expire, whatever their puts state."""
+    parts = _parts(frames, Kind.LIVE, (AGELESS_RANGES, AGELESS_PAGES))
+    return IdSet.decode(*parts) if parts[0] else IdSet()
 
 
 def attempts_of(frames: Iterable[Record]) -> IdCounts:
@@ -240,7 +255,7 @@ def _state(block: list[Record]) -> ReaderState:
         opening.reader, name, opening.number, number_in(meta, Tag.TOTAL), live_of(block),
         number_in(meta, Tag.BYTES), attempts_of(block), dead_of(block), lease_entries(block),
         any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in block), delayed,
-        placed_entries(block), held,
+        placed_entries(block), held, ageless_of(block),
     )  # fmt: skip
 
 
@@ -251,7 +266,7 @@ def number_in(meta: Meta, tag: Tag) -> int:
 
 
 def _parts(frames: Iterable[Record], kind: Kind, order: tuple[int, int]) -> tuple[bytes, bytes]:
-    parts: dict[int, list[bytes]] = {what: [] for what in range(KEPT_PAGES + 1)}
+    parts: dict[int, list[bytes]] = {what: [] for what in range(AGELESS_PAGES + 1)}
     for frame in frames:
         if frame.kind != kind:
             continue

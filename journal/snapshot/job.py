@@ -85,6 +85,7 @@ class State:
     floor: int = 0
     retained: IdSet | None = None
     memory: Memory | None = None
+    ageless: IdSet = field(default_factory=IdSet)
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ from journal.format import (
     SegmentHeader,
     Tag,
     Tally,
+    ageless_of,
     attempts_of,
     dead_of,
     declared_by,
@@ -152,6 +153,7 @@ class Snapshot:
     is_tombstone: bool = False
     metadata: bytes = b""
     floor: int = 0
+    ageless: IdSet = field(default_factory=IdSet)
 
     def needed(self) -> IdSet:
         """Return the items whose puts some reader needs; not to be changed."""
@@ -198,7 +200,7 @@ class Snapshot:
         yield opening._replace(meta=opening.meta + live_bytes)
         yield from line_drafts(
             self.live, self.attempts, self.dead, self.leased, self.delayed, self.held,
-            self.placed, time_ms, self.retained,
+            self.placed, time_ms, self.retained, self.ageless,
         )  # fmt: skip
         for item, origin in self.origins.items():
             yield opened(item, origin, time_ms)
@@ -350,6 +352,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         passes_on=any(frame.kind == Kind.READER and frame.small == STOPS for frame in own),
         is_tombstone=any(frame.kind == Kind.READER and frame.small == GONE for frame in own),
         retained=retained_of(own),
+        ageless=ageless_of(own),
         floor=max(
             (f.number for f in own if f.kind == Kind.READER and f.small == AGAIN), default=0
         ),

@@ -78,7 +78,7 @@ def dead_redrive(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: Json = False,
 ) -> None:
-    """Make dead letters available again, with no attempts counted.
+    """Make dead letters available again, with no attempts counted and without an expiry.
 
     Name their numbers, or say --all. Each item is dead or available, never both or neither, even
     after a crash. Dead letters that are leased stay.

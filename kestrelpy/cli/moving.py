@@ -62,22 +62,24 @@ def redrive(
             text = which.containing
             chosen = [n for n in chosen if _contains(client, queue, n, deaths[n]["reason"], text)]
         back = "back to its end" if which.to is None else f"to {which.to}"
+        # `max_age` of another queue gives them one.
+        whole = f"{back}, without an expiry" + (" of their own" if target != name else "")
         facts = {"queue": queue, "to": which.to or queue}
         if dry_run and as_json:
             print(json.dumps({**facts, "would_redrive": chosen}))
         elif dry_run:
-            print(f"would redrive {dead_items(len(chosen))} of {queue} {back}")
+            print(f"would redrive {dead_items(len(chosen))} of {queue} {whole}")
             for number in chosen[:_SHOWN]:
                 print(f"  {number}  {printable(str(deaths[number]['reason'] or ''))}")
         elif chosen:
-            if not yes and not asked(f"{dead_items(len(chosen))} of {queue} go {back}. Redrive?"):
+            if not yes and not asked(f"{dead_items(len(chosen))} of {queue} go {whole}. Redrive?"):
                 raise CommandError("nothing was changed", NOTHING)
             done = _send_requests(
                 client, len(chosen), per_second, "redriving",
                 lambda n, most: f"redrive {name} {_numbers(chosen[n : n + most])} {target}",
                 lambda moved: _report(
                     as_json, {**facts, "redriven": moved},
-                    f"redrove {dead_items(moved)} of {queue} {back}",
+                    f"redrove {dead_items(moved)} of {queue} {whole}",
                 ),
             )  # fmt: skip
             if done < len(chosen):

@@ -63,7 +63,7 @@ def seen_of(queue: AnyQueue, put: Put, unix_ms: int) -> Seen | None:
     state, attempts = browse.state(id_)
     if state not in (READY, LENT, DELAYED):
         return None
-    expires_ms = queue.reader.expiries.get(id_, put[4])
+    expires_ms = queue.reader.expires_here(id_, put[4])
     return Seen(id_, put[3], expires_ms, put[5], attempts + (state == LENT))
 
 

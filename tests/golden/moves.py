@@ -1,7 +1,7 @@
 """The golden journal of a queue to which items are moved, and from which they go, laid out by hand.
 
     1 and 2 are copies, 1 with its origin settled at once; 3 expired, 4 died: both go elsewhere;
-    5 died and is redriven
+    5 died and is redriven, without its expiry
 
 One rule: no clock, no randomness, no environment.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import Meta, ended
+from journal.format.out_of_order import PlacedEntry
 from journal.format.segment import Tally
 from journal.format.subscription_state import DeadEntry
 from journal.format.transfer import Origin, moved, settled
@@ -22,7 +23,7 @@ GENERATION = 1_767_323_000
 
 
 def moves() -> list[SegmentBuilder | Snapshot]:
-    """One segment, and a snapshot of its middle."""
+    """One segment, and snapshots of its middle and its end."""
     opening = Checkpoint(b"moves", server=SERVER, generation=1)
     one = SegmentBuilder(1, 4096, 1, opening)
     first = Origin(SERVER, b"jobs", 7, GENERATION, 5)
@@ -52,16 +53,22 @@ def moves() -> list[SegmentBuilder | Snapshot]:
          DeadEntry(4, 2, 1, b"abort", TIME_MS + 11, 4)],
         [], tally, origins={2: other},
     )  # fmt: skip
-    one.batch(
+    written = one.batch(
         moved(3, 5, Origin(SERVER, b"late", 1, GENERATION).as_target, TIME_MS + 12, True),
         moved(4, 4, Origin(SERVER, b"failed", 9, GENERATION).as_target, TIME_MS + 13, False),
         settled(2, other, TIME_MS + 14),
         # As of a body of 16 MiB.
         moved(1, 1 << 24, Origin(SERVER, b"late", 2, GENERATION).as_target, TIME_MS + 15, True),
-        draft(Kind.PUT, 5, 5, 0, b"five", time_ms=TIME_MS + 16),
+        draft(Kind.PUT, 5, 5, 0, b"five", {Tag.EXPIRES_MS: TIME_MS + 5000}, time_ms=TIME_MS + 16),
         draft(Kind.DEAD, 5, TIME_MS + 17, 1, meta=buried, time_ms=TIME_MS + 18),
-        draft(Kind.REDRIVEN, 5, 6, time_ms=TIME_MS + 19),
+        draft(Kind.REDRIVEN, 5, 6, meta={Tag.EXPIRES_MS: 0}, time_ms=TIME_MS + 19),
         synced=8,
     )
+    tally = tally.copy()
+    tally.see_all(written)
+    after = Snapshot(
+        15, 1, one.at, Checkpoint(b"moves", 7, 7, 1, 5, 1, 1, SERVER, as_of=15),
+        ids(5), 4, IdCounts(), [], [], tally, placed=[PlacedEntry(5, 6, 5, 4)], ageless=ids(5),
+    )  # fmt: skip
     one.batch(synced=15)
-    return [one, between]
+    return [one, between, after]

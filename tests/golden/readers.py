@@ -65,7 +65,7 @@ def readers() -> list[SegmentBuilder | Snapshot]:
             ),
             ReaderState(
                 LATE, b"late", 1, 3, ids(2, 3, 4), 13, once, [], [], True, delayed,
-                [PlacedEntry(2, 5, 5, 5)],
+                [PlacedEntry(2, 5, 5, 5)], ageless=ids(2),
             ),
         ],
     )  # fmt: skip

@@ -345,7 +345,7 @@ class QueueModel:
         found = [thing for thing in self.dead if thing.id == id_]
         for thing in found:
             thing.died, thing.reason, thing.attempts = 0, "", 0
-            thing.ageless = True  # until a restart
+            thing.ageless = True
             self.release(thing)
         self.serve()
         return bool(found)
@@ -387,11 +387,11 @@ class QueueModel:
                 left_ms = thing.since_ms + thing.length_ms - self.unix_ms
                 left_ms = max(0, min(left_ms, thing.length_ms))
                 self.things[item] = replace(
-                    thing, deadline_ms=self.now_ms + left_ms, known=False, ageless=False
+                    thing, deadline_ms=self.now_ms + left_ms, known=False
                 )
             else:
                 self.things[item] = replace(
-                    thing, holder="", deadline_ms=None, steady_ms=-1, known=False, ageless=False
+                    thing, holder="", deadline_ms=None, steady_ms=-1, known=False
                 )
         self.next_id, self.paused, self.total = next_id, paused, total
         self.deaths = max((t.died for t in self.things.values()), default=0)

@@ -254,7 +254,7 @@ class Child(Subscription):
             self.number, self.part, self.floor, self.total_items, self.live.copy(),
             self.live_bytes, self.attempts.copy(), list(self.dead.deaths.values()),
             list(self.leases.entries.values()), self.paused, self.delays.entries(offset_ms),
-            Placed.of(self), dict(self.held_keys),
+            Placed.of(self), dict(self.held_keys), self.ageless.copy(),
         )  # fmt: skip
 
     # -- the end of an item, and of the child -----------------------------------------------

@@ -41,6 +41,7 @@ _TOKENS: Final = int(Kind.TOKENS)
 _PAUSED: Final = int(Kind.PAUSED)
 _IDS: Final = int(Kind.IDS)
 FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
+_NO_EXPIRY: Final = encode_meta({Tag.EXPIRES_MS: 0})
 SMALL_BODY_MAX: Final = (1 << 24) - 1  # sizes of bodies up to this need no meta
 
 
@@ -92,8 +93,8 @@ def released(id_: int, place: int, unix_ms: int) -> RawDraft:
 
 
 def redriven(id_: int, place: int, unix_ms: int) -> RawDraft:
-    """The dead letter is ready again, at this place."""
-    return _REDRIVEN, id_, place, 0, unix_ms, b"", b"", 0, 0
+    """The dead letter is ready again, at this place, and has no expiry."""
+    return _REDRIVEN, id_, place, 0, unix_ms, _NO_EXPIRY, b"", 0, 0
 
 
 def dead(item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes) -> RawDraft:

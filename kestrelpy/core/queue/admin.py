@@ -116,7 +116,7 @@ class Admin:
         death = reader.dead.deaths[id_]
         place, item = self._queue.take_place(), reader.dead.at(id_)
         reader.dead.forget(id_, False)
-        reader.ageless.add(id_)
+        reader._apply_ageless(id_)
         unix_ms = now_ms + reader.clock.offset_ms
         lsn = reader.append(records.redriven(id_, place, unix_ms))
         if item is None:

@@ -71,8 +71,7 @@ class Browse:
         """True if an item is past its expiry, and neither leased nor dead: observers do not see it
         any more, done or not."""
         reader = self._reader
-        if reader.expiries:
-            expires_ms = reader.expiries.get(id_, expires_ms)
+        expires_ms = reader.expires_here(id_, expires_ms)
         is_over = 0 < expires_ms <= unix_ms
         return is_over and reader.where(id_) not in (Where.LEASED, Where.DEAD)
 

@@ -579,4 +579,5 @@ class Queue(QueueState):
             passes_on=self.passes_on, is_tombstone=self.is_tombstone, floor=self.floor,
             memory=self.dedupe.remembered(self.policy),
             retained=self.readable.copy() if self.retained else None,
+            ageless=reader.ageless.copy(),
         )  # fmt: skip

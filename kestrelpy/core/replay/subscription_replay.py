@@ -107,6 +107,7 @@ class ReplayLine:
             )
         self.out_of_order.restore(state.delayed, state.placed)
         reader.held_keys.update(state.held)
+        reader.ageless = state.ageless
         for lease in state.leased:
             self._lend(lease)
 
@@ -146,6 +147,9 @@ class ReplayLine:
         if death is not None:
             reader.dead.forget(id_, False)
         self.out_of_order.release(id_, record.number, size, id_ in reader.live)
+        # Before version 7 a redriven item kept the expiry of its put.
+        if id_ in reader.live and decode_meta(record.meta).get(Tag.EXPIRES_MS) == 0:
+            reader._apply_ageless(id_)
 
     def _gone(self, record: Record) -> None:
         reader, id_ = self.reader, record.item

@@ -67,8 +67,7 @@ class SubscriptionState:
     `placings` are places, each with the record that gave it while that may not be stored yet.
     `sought_keys` are blocked items past their expiry, with their keys, None while those are being
     read. `restored` are delayed since before the start: only the log has their expiries. `ageless`
-    were redriven since the start and have no expiry. (KNOWN FLAW: no record says so, and a restart
-    gives them that of their put again.)
+    were redriven and have no expiry, whatever their puts state.
     """
 
     __slots__ = (
@@ -301,10 +300,16 @@ class SubscriptionState:
 
     def bound(self, item: Item) -> Item:
         """Return the item as it is here: its expiry may be another one in this subscription."""
-        if self.ageless.count and item.id in self.ageless:
-            return item.ending(0) if item.expires_ms else item
-        lives_ms = self.expiries.get(item.id) if self.expiries else None
-        return item if lives_ms is None else item.ending(lives_ms)
+        if not (self.ageless.count or self.expiries):
+            return item
+        expires_ms = self.expires_here(item.id, item.expires_ms)
+        return item if expires_ms == item.expires_ms else item.ending(expires_ms)
+
+    def expires_here(self, id_: int, expires_ms: int) -> int:
+        """Return when an item expires in this subscription (0: never), given that of its put."""
+        if self.ageless.count and id_ in self.ageless:
+            return 0
+        return self.expiries.get(id_, expires_ms)
 
     # -- applying: the same for a client's request and for replay ----------------------------
 
@@ -358,6 +363,11 @@ class SubscriptionState:
             self.tidy()
         self.dead.add(id_, attempts, reason, died_ms, body_bytes)
 
+    def _apply_ageless(self, id_: int) -> None:
+        """Let a dead letter that is redriven have no expiry any more."""
+        self.ageless.add(id_)
+        self.expiries.pop(id_, None)
+
     def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
         """Of all items up to `last_id`, keep `spared` and the dead letters: `live_bytes` in all."""
         stay, out_of_order = IdSet.union([spared, self.dead.ids]), self.out_of_order
@@ -365,6 +375,8 @@ class SubscriptionState:
         self.live.discard_range(1, last_id, stay)
         out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))
         self.markers.keep_only(stay)
+        if self.ageless.count:
+            self.ageless = self.ageless.both(self.live)
         self.keep_held_keys(spared)
         self.unreadable = self.unreadable.both(self.live)
         self.live_bytes = live_bytes
@@ -388,6 +400,8 @@ class SubscriptionState:
         if self.expiries:
             self.expiries = {id_: ms for id_, ms in self.expiries.items() if id_ in live}
         self.unreadable = self.unreadable.both(live)
+        if self.ageless.count:
+            self.ageless = self.ageless.both(live)
         self.live_bytes = live_bytes if live else 0
         self.tidy()
 

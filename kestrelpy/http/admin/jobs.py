@@ -64,6 +64,7 @@ class Job:
         self.state = "running"
         self.done = 0
         self.refused: Counter[str] = Counter()  # of a dry run: by the sentence
+        self.note: str | None = None  # what else the answer says
         self.error: str | None = None
         self.status = 503  # of the error
         self.began_ms = by.now_ms()
@@ -112,6 +113,7 @@ class Job:
             "refused": [
                 {"why": why, "count": count} for why, count in self.refused.most_common()
             ],
+            "note": self.note,
         }  # fmt: skip
 
     async def run(self, steps: Steps) -> None:

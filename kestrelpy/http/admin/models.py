@@ -273,7 +273,7 @@ class Refusal(BaseModel):
 
 class Job(BaseModel):
     """Long work. `done` counts items; `total` is how many there may be at most. Of a dry run,
-    `done` would go, and `refused` would not."""
+    `done` would go, and `refused` would not. `note` says what else is so now of these items."""
 
     id: int
     action: str
@@ -287,6 +287,7 @@ class Job(BaseModel):
     ended_ms: int | None
     is_dry_run: bool
     refused: list[Refusal]
+    note: str | None
 
 
 class JobList(BaseModel):

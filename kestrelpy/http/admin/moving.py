@@ -46,6 +46,11 @@ router: Final = APIRouter(
 BATCH: Final = 500
 # Up to this many items are done within the request.
 AT_ONCE_MAX: Final = 1000
+# Of redriven items, here and in another queue.
+_AGELESS: Final = (
+    "redriven items have no expiry",
+    "redriven items arrive without an expiry, unless max_age of their new queue sets one",
+)
 
 
 @router.post("/queues/{queue}/redrive", summary="Redrive dead letters", response_model=models.Job)
@@ -157,6 +162,7 @@ async def _begin(
     steps = _preview(chosen, target) if chosen.is_dry_run else steps
     total, is_dry_run = chosen.total, chosen.is_dry_run
     job = jobs_of(request).start(call, action, name, total, is_dry_run, steps, to)
+    job.note = _AGELESS[target is not None] if action == "redrive" else None
     if chosen.total > AT_ONCE_MAX or (chosen.rate is not None and not is_dry_run):
         return answer(job.facts(), 202, {"Location": f"/admin/jobs/{job.number}"})
     assert job.task is not None

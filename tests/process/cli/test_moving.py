@@ -9,6 +9,8 @@ from pymemcache.client.base import Client
 from tests.process.cli.command import Command, counts
 from tests.support.daemon import DaemonProcess
 
+AGELESS = b", without an expiry of their own\n"
+
 
 def kill(client: Client, queue: str, bodies: list[bytes]) -> None:
     """Each dies: the queue must have max_attempts = 1."""
@@ -48,17 +50,19 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
 
     assert neither.is_sentence(2)
     assert dry.out.decode().splitlines() == [
-        "would redrive 2 dead letters of poison back to its end", "  11  abort", "  13  the needle",
+        "would redrive 2 dead letters of poison back to its end, without an expiry",
+        "  11  abort", "  13  the needle",
     ]  # fmt: skip
     assert no.code == 1
-    assert b"13 dead letters of poison go to again. Redrive? [y/N]" in no.out
-    assert (some.code, some.out) == (0, b"redrove 2 dead letters of poison to again\n")
+    asked = b"13 dead letters of poison go to again, without an expiry of their own. Redrive? [y/N]"
+    assert asked in no.out
+    assert (some.code, some.out) == (0, b"redrove 2 dead letters of poison to again" + AGELESS)
     assert all_of(client, "again") == [b"2", b"0", b"3"]
-    assert (missing.code, missing.out) == (1, b"redrove 1 dead letter of poison to again\n")
+    assert (missing.code, missing.out) == (1, b"redrove 1 dead letter of poison to again" + AGELESS)
     assert "poison: not among the dead letters: 3" in missing.err
-    assert found.out == b"redrove 2 dead letters of poison to found\n"
+    assert found.out == b"redrove 2 dead letters of poison to found" + AGELESS
     assert all_of(client, "found") == [b"with needle", b"reason"]
-    assert rest.out == b"redrove 8 dead letters of poison to mended\n"
+    assert rest.out == b"redrove 8 dead letters of poison to mended" + AGELESS
     assert none.out == b"redrove 0 dead letters of poison to mended\n"
     assert counts(daemon, "poison")["dead"] == 0
     assert counts(daemon, "mended")["items"] == 8
@@ -77,7 +81,8 @@ def test_a_filter_reads_the_bodies_of_items_that_were_delayed(
     dry = kestrelpy("dead", "redrive", "late-poison", "--all", "--filter", "needle", "--dry-run")
 
     assert dry.out.decode().splitlines() == [
-        "would redrive 1 dead letter of late-poison back to its end", "  1  abort",
+        "would redrive 1 dead letter of late-poison back to its end, without an expiry",
+        "  1  abort",
     ]  # fmt: skip
 
 

@@ -48,7 +48,7 @@ function lines(action, selection, path, body) {
 }
 
 const KINDS = {
-  redrive: { label: "Redrive", verb: "go to the end of their queue again, with no attempts counted", done: "Redriven" },
+  redrive: { label: "Redrive", verb: "go to the end of their queue again, with no attempts counted and without an expiry", done: "Redriven" },
   move: { label: "Move", verb: "go to the end of the other queue", done: "Moved" },
   purge: { label: "Purge", verb: "are removed for good", done: "Purged" },
 };

@@ -272,6 +272,7 @@ def outcome(batches: Sequence[Batch], choice: Choice) -> Outcome:
     moved = sum(batch.moved for batch in batches)
     stay = 0 if choice.is_dry_run else chosen - moved
     where = f"to {choice.to}" if choice.to else "back to their queues"
+    where += ", without an expiry" + (" of their own" if choice.to else "")
     queues = f"{counted(len(batches), 'queue')} of {_servers(batches)}"
     if choice.is_dry_run:
         lines = [f"would redrive {_letters(chosen)} in {queues} {where}"]

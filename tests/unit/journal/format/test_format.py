@@ -174,6 +174,7 @@ def test_the_entries_of_a_snapshot_are_those_of_the_table() -> None:
     one = Snapshot(
         0, 1, 64, Checkpoint(b""), ids, 0, counts, [], [SegmentState(1, 1, 1, 1, 1)],
         delayed=[DelayedEntry(1, 2, 3)], placed=[PlacedEntry(2, 6, 6, 1)], retained=ids,
+        ageless=ids,
     )  # fmt: skip
     data = one.encode(SHORT_IDENTITY, IDENTITY, TIME_MS)
     found, at = {}, segment.FILE_HEADER_BYTES
