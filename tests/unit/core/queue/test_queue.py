@@ -6,7 +6,7 @@ import pytest
 
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.subscription.subscription import DISCARDED_ITEMS_MAX
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import ItemRefused, ServerError
 from tests.support.core_harness import NAME, WALL_MS, make_queue
 
 # -- limits ------------------------------------------------------------------------------------
@@ -78,7 +78,8 @@ def test_what_is_lent_or_dead_is_not_dropped() -> None:
 def test_what_never_fits_drops_nothing(discard: bool) -> None:
     q = make_queue(max_bytes=10, discard_old_when_full=discard)
     q.put(b"1")
-    assert not q.put(b"x" * 11)
+    with pytest.raises(ItemRefused):
+        q.put(b"x" * 11)
     q.reload(max_items=0, max_bytes=None)
     assert not q.put(b"1")
     assert q.ready == [b"1"]
