@@ -17,7 +17,7 @@ def why_still(queue: AnyQueue, mode: str, now_ms: int) -> list[str]:
     nothing stands in its way."""
     reader, row = queue.reader, figures_of(queue, now_ms)
     found = list[str]()
-    if row.state != "ok":
+    if row.state not in ("ok", "damaged"):  # items that can be read are leased as before
         found.append(without_paths(queue_facts(queue, now_ms).reason or row.state))
     if mode == "quiescent":
         found.append("The server is quiescent: it delivers nothing.")

@@ -9,13 +9,15 @@ import { Items, Keys, Leases } from "./lists.js";
 import { Asking } from "./live.js";
 import { depth, flow, oldest } from "./overview.js";
 import { Past } from "./past.js";
-import { acknowledgeLoss, deleteQueue, flushQueue, moveReady, pauseQueue } from "./queue_actions.js";
+import { acknowledgeLoss, deleteQueue, flushQueue, lossOf, moveReady, pauseQueue } from "./queue_actions.js";
 import { Actions, Figures } from "./verdict.js";
 import { bytes, number, pathOf, sentence, span } from "./words.js";
 
 class Now {
   constructor(name) {
     this.query = { view: "queue", queue: name };
+    this.lost = el("p");
+    this.loss = el("section", { class: "verdict bad held", "aria-label": "What is lost" }, h3("What is lost"), this.lost);
     this.why = el("ul");
     this.stands = el("section", { class: "verdict warn held", "aria-label": "Why it stands still" }, h3("Why it stands still"), this.why);
     this.figures = new Figures(
@@ -30,7 +32,8 @@ class Now {
     this.charts = new Charts(flow(), depth(), oldest());
     this.none = nothing("No history yet: it begins with the first event of the queue.");
     this.actions = new Actions(false);
-    this.elements = [this.stands, this.figures.element, this.charts.element, this.none, this.actions.element];
+    this.loss.hidden = true;
+    this.elements = [this.loss, this.stands, this.figures.element, this.charts.element, this.none, this.actions.element];
   }
 
   update(view) {
@@ -39,6 +42,8 @@ class Now {
     this.none.hidden = Boolean(view.history);
     this.actions.update(view);
     if (isHeld()) return;
+    this.loss.hidden = !view.queue.facts.unreadable;
+    if (!this.loss.hidden) say(this.lost, lossOf(view.queue.facts));
     this.stands.hidden = view.why.length === 0;
     renew(this.why, view.why, () => view.why.map((each) => el("li", {}, each)));
   }
@@ -62,7 +67,7 @@ export class Queue {
 
   update(view) {
     if (this.removeButton) this.removeButton.hidden = view.server.allow_delete === false;
-    if (this.lossButton) this.lossButton.hidden = view.queue?.state !== "damaged";
+    if (this.lossButton) this.lossButton.hidden = !view.queue?.facts.unreadable;
     if (view.queue) this.state.paused = view.queue.paused;
     if (view.queue && this.pauseButton) this.pauseButton.textContent = view.queue.paused ? "Resume…" : "Pause…";
     this.part.update(view);

@@ -30,11 +30,16 @@ export function pauseQueue(name) {
   });
 }
 
+// What cannot be read: by number, unless the reason tells of more than that.
+export function lossOf({ state, reason, unreadable }) {
+  return sentence(state === "damaged" && reason ? reason : `${counted(unreadable, "item")} cannot be read`);
+}
+
 export function acknowledgeLoss(name) {
-  withFacts(name, ({ unreadable, reason }) => {
+  withFacts(name, (facts) => {
     confirm({
-      title: `Give up items of ${name}?`, label: "Give up", danger: true,
-      text: `${sentence(reason ?? "")} This ends ${counted(unreadable, "item")} for good. To try to read them again, mend the disk and restart the daemon instead.`,
+      title: `Give up the unreadable items of ${name}?`, label: "Give up", danger: true, typed: name,
+      text: `${lossOf(facts)} This ends ${facts.unreadable === 1 ? "it" : "them"} for good; items that can be read stay. To try to read ${facts.unreadable === 1 ? "it" : "them"} again, mend the disk and restart the daemon instead.`,
       commands: () => [kestrelpy(`queues acknowledge ${sh(name)}`), ...nc(`acknowledge ${name}`)],
       async run() {
         const { count } = await ask(`${pathOf(name)}/acknowledge`, { method: "POST" });

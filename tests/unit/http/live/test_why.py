@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kestrelpy.http.live.why import why_still
+from kestrelpy.operations import queue_state
 from tests.support.server_harness import ServerHarness
 
 
@@ -40,6 +41,15 @@ def test_a_key_is_held(server: ServerHarness) -> None:
 def test_all_are_delayed(server: ServerHarness) -> None:
     server.say("a", b"set late/delay=90s 0 0 1", b"1")
     assert why(server, b"late") == ["No item is ready; 1 delayed, the next one for 90 s more."]
+
+
+def test_items_that_cannot_be_read_keep_no_other_from_being_leased(server: ServerHarness) -> None:
+    queue = server.broker.queues[b"jobs"]
+    queue.reader.unreadable.add(7)
+    assert queue_state(queue, server.now_ms) == "damaged"
+    assert why(server) == ["Nobody is asking for an item."]
+    server.say("a", b"get jobs/open")
+    assert why(server) == []
 
 
 def test_an_empty_queue_has_no_reason(server: ServerHarness) -> None:
