@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from journal import patience
+from kestrelpy import aside
 from kestrelpy.config.settings import Config
 from kestrelpy.http.call import Call
 from kestrelpy.http.door import HttpConnection
 from kestrelpy.protocol.conversation import Conversation
-from kestrelpy.server import clock, daemon
+from kestrelpy.server import clock, daemon, exposure
 from kestrelpy.server.connections.connection import Connection
 from kestrelpy.server.journals import journal_jobs, syncs
 from tests.simulation.books import WALL_MS
-from tests.simulation.loop import JobQueue
+from tests.simulation.loop import AsideThread, JobQueue
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
@@ -125,6 +126,8 @@ def patched(world: Simulation) -> Iterator[None]:
             (clock, "elapsed", elapsed),
             (syncs, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
             (syncs, "SimpleQueue", lambda: _jobs(world)),
+            (aside, "threading", SimpleNamespace(Thread=lambda **n: _thread_aside(world, **n))),
+            (exposure, "_check", nothing),  # this machine's addresses and files are not the run's
             (daemon, "tune_interpreter", nothing),
             (journal_jobs, "time", SimpleNamespace(monotonic=lambda: 0.0)),  # pauses take none
             (patience, "time", SimpleNamespace(sleep=nothing)),
@@ -148,6 +151,11 @@ def patched(world: Simulation) -> Iterator[None]:
 def _thread(world: Simulation, **named: Any) -> Any:
     assert world.threads is not None
     return world.threads.Thread(**named)
+
+
+def _thread_aside(world: Simulation, target: Callable[[], None], **named: object) -> AsideThread:
+    assert world.loop is not None
+    return AsideThread(world.loop, target)
 
 
 def _jobs(world: Simulation) -> JobQueue:
