@@ -89,6 +89,15 @@ class Event:
         return self.new if self.old is None else [self.old, *self.new]
 
 
+@dataclass(eq=False)
+class Deletion:
+    """A delete that was asked for. `places` go; `was_put` had been put into the queue for all."""
+
+    queue: tuple[str, int]
+    places: list[Place]
+    was_put: list[bytes]
+
+
 @dataclass
 class Books:
     """All that is known. `taken`: what was handed off and may not be settled on disk."""
@@ -97,6 +106,7 @@ class Books:
     events: list[Event] = field(default_factory=list)
     children: set[Line] = field(default_factory=set)  # of queues that are there
     put_for_all: dict[tuple[str, int], list[bytes]] = field(default_factory=dict)
+    deletions: list[Deletion] = field(default_factory=list)  # that were not answered
     taken: set[tuple[str, bytes]] = field(default_factory=set)
 
     # -- what is asked ----------------------------------------------------------------------
@@ -118,7 +128,8 @@ class Books:
         if begins:
             queue = (line.family, line.generation)
             kept = set(self.put_for_all.get(queue, [])) if retains else set[bytes]()
-            for body in kept:
+            before = [each.was_put for each in self.deletions if retains and each.queue == queue]
+            for body in kept.union(*before):
                 new[body] = Place(line, body, Stand.PERHAPS)
             for place in self._of_log(line):
                 if not place.is_there or (retains and place.body not in kept):
@@ -135,6 +146,20 @@ class Books:
                 ):
                     each.stand = Stand.SURE
         return self._happens(Event([*new.values()], made=line))
+
+    def delete(self, line: Line) -> Deletion:
+        """What is there goes. The next queue of the name retains nothing of what was put so far,
+        unless a crash undoes the delete."""
+        self.children.discard(line)
+        queue = (line.name, line.generation)
+        was_put = self.put_for_all.pop(queue, []) if not line.number else []
+        places = [place for place in self.of(line) if place.stand is not Stand.GONE]
+        for place in places:
+            if place.is_there:
+                place.stand = Stand.ASKED
+        deletion = Deletion(queue, places, was_put)
+        self.deletions.append(deletion)
+        return deletion
 
     def _is_on_way(self, place: Place) -> bool:
         return any(event.old is place for event in self.events)
@@ -161,8 +186,16 @@ class Books:
             if event.old is not None:
                 event.old.stand = Stand.GONE
 
+    def deleted(self, deletion: Deletion) -> None:
+        """It was answered: no crash undoes it."""
+        if deletion in self.deletions:
+            self.deletions.remove(deletion)
+        for place in deletion.places:
+            place.stand = Stand.GONE
+
     def rest(self) -> None:
         """All that was asked is on disk."""
+        self.deletions.clear()
         for place in self.places:
             if place.stand in (Stand.ASKED, Stand.WRITTEN):
                 place.stand = Stand.GONE

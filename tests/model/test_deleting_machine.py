@@ -22,7 +22,7 @@ from journal.format.folder import parse_folder_name
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.child_queue import AnyQueue, ChildQueue
 from kestrelpy.core.subscription.subscription import Subscription
-from tests.model.deleting_model import Books, End, Event, Line, Place, Stand, family_of
+from tests.model.deleting_model import Books, Deletion, End, Event, Line, Place, Stand, family_of
 from tests.support.end_of_life import end
 from tests.support.machines import run, run_for_long
 from tests.support.memory_disk import Fate, PowerCut
@@ -196,19 +196,14 @@ class DeletingMachine(RuleBasedStateMachine):
         if line is None:
             assert answer == b"NOT_FOUND\r\n", answer
             return
-        self.books.children.discard(line)
         if not line.number:
             self.deleted.add(name)
-        places = [place for place in self.books.of(line) if place.stand is not Stand.GONE]
-        for place in places:
-            if place.is_there:
-                place.stand = Stand.ASKED
-        self._ask(eve, answer, lambda said: self._deleted(places, said))
+        deletion = self.books.delete(line)
+        self._ask(eve, answer, lambda said: self._deleted(deletion, said))
 
-    def _deleted(self, places: list[Place], said: bytes) -> None:
+    def _deleted(self, deletion: Deletion, said: bytes) -> None:
         assert said == DELETED, said
-        for place in places:
-            place.stand = Stand.GONE
+        self.books.deleted(deletion)
 
     def mention(self, name: str, begin: str) -> None:
         """Made, if it is not there. (The configured one a start makes, too, with nothing.)"""
