@@ -143,7 +143,7 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
         CHILDREN,
     ),
     Fault(
-        "a deleted queue stays for the sake of a child that was flushed",
+        "a deleted queue that was replaced stays for a child that was flushed",
         "kestrelpy/core/fanout/child.py",
         "        super()._apply_flushed(spared, last_id, live_bytes)\n        self._note_less()\n",
         "        super()._apply_flushed(spared, last_id, live_bytes)\n",

@@ -415,8 +415,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a deleted queue takes the knowledge of its tokens with it",
         "kestrelpy/server/directory/data_directory.py",
-        "        self.tokens.save(queue.reader.tokens_below, generation)\n        found",
-        "        found",
+        "        self.tokens.save(below, max(queue.generation for queue in queues))\n",
+        "",
         ("tests/unit/server/directory/test_token_file.py",),
     ),
     Fault(
@@ -682,8 +682,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a deleted queue leaves an earlier one of its name behind",
         "kestrelpy/server/directory/data_directory.py",
-        "            if 0 < made <= generation and",
-        "            if made == generation and",
+        "                    if made <= generation and is_its:",
+        "                    if made == generation and is_its:",
         ("tests/unit/server/directory/test_data_directory.py",),
     ),
     # -- the worker ----------------------------------------------------------------------------

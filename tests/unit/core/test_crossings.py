@@ -234,6 +234,19 @@ def test_a_deleted_queue_stays_for_an_empty_child_and_goes_when_that_is_deleted(
     assert not [name for name in stage.disk.names("data") if name.startswith("jobs.")]
 
 
+def test_a_deleted_queue_that_a_later_one_replaced_goes_when_its_child_is_flushed() -> None:
+    """Older versions gave the next queue of the name a log of its own."""
+    stage = with_child(b"1")
+    stage.say("eve", b"delete jobs")
+    stage.broker.tombstones[0].is_replaced = True
+
+    stage.say("eve", b"flush jobs+a")
+    stage.pass_time(10)
+
+    assert stage.broker.tombstones == []
+    assert not [name for name in stage.disk.names("data") if name.startswith("jobs.")]
+
+
 def test_a_deleted_child_is_given_nothing_any_more() -> None:
     stage = ServerHarness()
     stage.set_queue("jobs", fanout_create=True)
