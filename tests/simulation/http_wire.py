@@ -111,6 +111,8 @@ def _in_words(request: Request, status: int, body: bytes) -> bytes:
         return b"NOT_FOUND\r\n"
     if status == 503 and why.endswith(" is full"):
         return b"NOT_STORED\r\n"
+    if status == 422 and why.endswith("use a new id"):  # what the wire says of any repeated id
+        return b"STORED\r\n" if request.verb == "set" else b"NOT_STORED\r\n"
     if status >= 400:
         words = {503: "SERVER_ERROR", 413: "SERVER_ERROR", 500: "MISTAKE"}
         word = words.get(status, "CLIENT_ERROR")
