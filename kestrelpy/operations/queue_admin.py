@@ -129,8 +129,7 @@ class QueueAdmin:
         count, admin, ids = 0, Admin(queue), queue.reader.unreadable
         while ids.count and not queue.deleted and queue.log.failure is None:
             for _ in range(min(ids.count, _GIVEN_UP_PER_SLICE)):
-                admin.give_up(ids.first_from(1), now_ms)
-                count += 1
+                count += admin.give_up(ids.first_from(1), now_ms)
             yield PAUSE
             ids = queue.reader.unreadable
         return count, Rests(queue.log, queue.log.lsn_appended)

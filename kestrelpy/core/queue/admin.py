@@ -14,8 +14,8 @@ One rule: decide, apply, log; the returned record is synced before any client is
 from __future__ import annotations
 
 from kestrelpy.core.key_rule import NO_KEY
-from kestrelpy.core.log import records
-from kestrelpy.core.queue.child_queue import AnyQueue
+from kestrelpy.core.log import on_disk, records
+from kestrelpy.core.queue.child_queue import AnyQueue, ChildQueue
 from kestrelpy.core.subscription import Where
 from kestrelpy.errors import ServerError
 
@@ -93,17 +93,27 @@ class Admin:
         unix_ms = now_ms + self._queue.clock.offset_ms
         return reader.append(records.cancelled(id_, reader.take_out(id_), unix_ms))
 
-    def give_up(self, id_: int, now_ms: int) -> None:
-        """End an item that cannot be read; nothing if it can be, or is gone."""
+    def give_up(self, id_: int, now_ms: int) -> bool:
+        """End an item that cannot be read; nothing if it can be, or is gone.
+
+        One in memory can be: clients get it. One that is leased stays its client's.
+        """
         reader = self._queue.reader
-        if id_ not in reader.unreadable:
-            return
+        if not reader.unreadable.discard(id_):
+            return False
+        item = reader.item(id_)
+        if id_ in reader.leases or (item is not None and item.is_whole):
+            return False
         size = 0
         if reader.where(id_) in (Where.LOST, Where.GONE):
             reader._apply_done(id_, size)  # no list has it any more
         else:
             size = reader.take_out(id_)
         reader.append(records.cancelled(id_, size, now_ms + self._queue.clock.offset_ms))
+        files = self._queue.files if isinstance(self._queue, ChildQueue) else self._queue
+        if (log := on_disk(files.log)) is not None and not files.is_needed(id_):
+            log.store.unreadable.discard(id_)
+        return True
 
     def redrive(self, id_: int, now_ms: int) -> int | None:
         """Make a dead letter ready again, after all other items, with no attempts and no expiry.

@@ -58,7 +58,7 @@ class Found:
     items: int = 0
     damages: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    unchecked: list[tuple[JournalLog, BodyCheck]] = field(default_factory=list)
+    unchecked: list[tuple[Queue, BodyCheck]] = field(default_factory=list)
 
 
 class DataDirectory:
@@ -266,7 +266,7 @@ class DataDirectory:
         broker.adopt(queue, now_ms)
         _note_unreadable(queue, store, unreadable, found)
         if not is_checked:
-            found.unchecked.append((target, bodies))
+            found.unchecked.append((queue, bodies))
         found.damages += recovery.damages + chunks.damages
 
     def _remember(
@@ -358,9 +358,7 @@ def _note_unreadable(queue: Queue, store: Store, unreadable: IdSet, found: Found
     if not unreadable:
         return
     store.note_unreadable(unreadable)
-    for reader in queue.readers:  # others may have been lost with their puts
-        if ids := unreadable.both(reader.live):
-            reader.name_unreadable(ids)
+    queue.name_unreadable(unreadable)  # others may have been lost with their puts
     found.notes.append(f"queue {queue.name.decode('ascii', 'replace')}: {told(unreadable)}")
 
 

@@ -35,7 +35,7 @@ from journal.store import (
     Segment,
     SnapshotJob,
 )
-from kestrelpy.core import JournalLog, Log, Subscription, on_disk
+from kestrelpy.core import JournalLog, Log, Queue, Subscription, on_disk
 from kestrelpy.operations import Caller, Work
 from kestrelpy.server.journals.read_back import ReadBack
 from kestrelpy.server.journals.shortage import Shortage, Sleep
@@ -68,6 +68,11 @@ class Pause:
         if self._ending.wait(min(time.monotonic() - self._since, PAUSE_SECONDS_MAX)):
             raise InterruptedError(errno.EINTR, "the daemon ends")
         self._since = time.monotonic()
+
+
+def _has_no_reader(queue: Queue) -> bool:
+    """True if the queue is deleted, and there are no children for which its files stay."""
+    return queue.deleted and not queue.children
 
 
 class JournalJobs:
@@ -153,9 +158,11 @@ class JournalJobs:
         except OSError as error:
             log.error("%s: damage not set aside: %s", target.journal.folder, error.strerror)
 
-    async def check_bodies(self, checks: list[tuple[JournalLog, BodyCheck]]) -> None:
-        """Check which bodies can be read, one journal after the other; log the others."""
-        for target, bodies in checks:
+    async def check_bodies(self, checks: list[tuple[Queue, BodyCheck]]) -> None:
+        """Check which bodies can be read, one queue after the other; name the others."""
+        for queue, bodies in checks:
+            if (target := on_disk(queue.log)) is None or _has_no_reader(queue):
+                continue
             pause = Pause(self._ending).pause
             check = partial(bodies.run, known=(), pause=pause)
             try:
@@ -164,8 +171,11 @@ class JournalJobs:
                 if not self._ending.is_set():
                     log.error("%s: bodies not checked: %s", target.journal.folder, error.strerror)
                 continue
+            if _has_no_reader(queue):
+                continue
             if bodies.unreadable:
                 target.store.note_unreadable(bodies.unreadable)
+                queue.name_unreadable(bodies.unreadable)  # health and the figures say so
                 log.error("%s: %s", target.journal.folder, told(bodies.unreadable))
             for damage in bodies.damages:
                 log.error("%s", damage.sentence())

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+from unittest.mock import patch
 
 import pytest
 
+from journal.sets.id_set import IdSet
 from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.admin import Admin
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import NOT_STORED
 from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.operations import QueueAdmin, queue_state
-from tests.support.disk_harness import DiskHarness
+from tests.support.disk_harness import NAME, DiskHarness, at_once
 from tests.support.memory_disk import Fault
 
 ITEMS = 40
@@ -261,6 +264,86 @@ def test_an_item_that_ended_otherwise_is_no_loss_any_more(life: DiskHarness, end
         else:
             AckUpTo(life.jobs, life.jobs.last_number).finish(life.now_ms)
     assert unreadable(life) == []
+
+
+def check_bodies(life: DiskHarness) -> None:
+    """Check the bodies that the start has not, while the disk gives no segment."""
+    lose(life)
+    check = life.background.check_bodies(life.found.unchecked)
+    threads = patch("kestrelpy.server.journals.journal_jobs.wrap", at_once)
+    with threads, pytest.raises(StopIteration):
+        check.send(None)
+
+
+@pytest.fixture
+def unchecked(life: DiskHarness) -> DiskHarness:
+    """The forty items after a start that had no time to look at their bodies, with a child."""
+    life.broker.mention(b"jobs+audit", life.now_ms, 1)
+    life.commit()
+    life.settle()
+    with patch("kestrelpy.server.directory.data_directory._CHECKED_FIRST_BYTES", 0):
+        life.kill()
+    assert len(life.found.unchecked) == 1
+    return life
+
+
+def test_what_a_check_finds_while_the_server_serves_counts_before_anybody_asks(
+    unchecked: DiskHarness,
+) -> None:
+    life = unchecked
+    first = life.open()
+    assert first is not None
+    life.reader.confirm(first, life.now_ms)
+    leased = life.open()
+    assert unreadable(life) == []
+
+    check_bodies(life)
+
+    settled = set(unreadable(life))
+    assert settled > {leased.item.id} and 1 not in settled
+    child = ChildQueue.of(life.jobs.children[b"audit"])
+    assert set(child.reader.unreadable) == {1, *settled}, "each subscription has its own"
+    assert set(life.log.store.unreadable) >= {1, *settled}
+
+
+def test_an_acknowledged_loss_spares_what_clients_have_and_what_memory_has(
+    unchecked: DiskHarness,
+) -> None:
+    life = unchecked
+    leased, child = life.open(), ChildQueue.of(life.jobs.children[b"audit"])
+    assert leased is not None
+    items = filter(None, map(life.reader.item, range(1, ITEMS + 1)))
+    in_memory = {item.id for item in items if item.is_whole}
+    check_bodies(life)
+    lost = set(unreadable(life)) - in_memory
+    assert leased.item.id in in_memory and lost
+
+    assert give_up(life) == len(lost)
+
+    assert unreadable(life) == []
+    assert in_memory <= set(life.reader.live)
+    assert not lost & set(life.reader.live)
+    assert lost <= set(life.log.store.unreadable), "the child needs them"
+    while child.reader.unreadable.count:
+        Admin(child).give_up(child.reader.unreadable.first_from(1), life.now_ms)
+    assert not lost & set(life.log.store.unreadable)
+    life.reader.confirm(leased, life.now_ms)
+
+
+def test_a_check_is_for_the_children_of_a_deleted_queue_as_long_as_there_are_any(
+    unchecked: DiskHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    life, child = unchecked, unchecked.jobs.children[b"audit"]
+    life.broker.delete(NAME, life.now_ms)
+    check_bodies(life)
+    assert set(child.unreadable) == set(range(1, ITEMS + 1))
+    caplog.clear()
+    child.unreadable = IdSet()
+
+    life.broker.remove_child(child, life.now_ms)
+    check_bodies(life)
+    assert caplog.text == ""
+    assert not child.unreadable.count
 
 
 def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: DiskHarness) -> None:
