@@ -168,7 +168,9 @@ class _Walk:
             return False
         if header is None:  # damaged since: each frame names its journal
             return True
-        same = header.identity == split.identity or split.is_headless
+        if split.is_headless:  # the plan named the header; each frame names its journal
+            return True
+        same = header.identity == split.identity
         return same and (header.journal, header.segment) == (split.journal, split.segment)
 
     def _footer(self, path: str) -> Record | None:

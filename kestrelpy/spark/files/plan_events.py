@@ -338,12 +338,29 @@ class _Plan:
         made = self._made(found, first, last)
         return replace(made, is_compacted=True, lsn_limit=limit, skip=tuple(skip))
 
+    def _tally(self, found: Found) -> Tally:
+        """Return what its footer says, else only the items whose puts can be read in it."""
+        if found.footer is not None:
+            return Tally.from_footer(found.footer)
+        tally = Tally()
+        if found.file.unreadable:
+            return tally
+        records = self._scan(found).records if found.file.is_compacted else []
+        if not found.file.is_compacted:
+            surveyed = self._survey(found)
+            tally.see_items(surveyed.tally.item_first, surveyed.tally.item_last)
+            records = surveyed.rest.records
+        puts = [record.item for record in records if record.kind == Kind.PUT]
+        if puts:
+            tally.see_items(puts[0], puts[-1])
+        return tally
+
     def _made(self, found: Found, first: int, last: int) -> Split:
         file, journal = found.file, self.journal
         server, queue, generation = journal.server, journal.queue, journal.generation
         if found.opening is not None and found.opening.name:
             server, queue, generation = server_and_queue([found])
-        tally = Tally.from_footer(found.footer) if found.footer is not None else Tally()
+        tally = self._tally(found)
         return Split(
             found.path, journal.identity, file.journal, file.number,
             file.capacity + file.bytes_missing, first, last, server, queue, generation,

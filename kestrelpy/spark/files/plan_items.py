@@ -75,6 +75,10 @@ def _farthest(files: Files, folders: list[str]) -> Journal:
     state, folder = max(states, key=lambda each: each[0].lsn_next)
     # After the state, so that the splits show where an item of the state is now.
     journal = plan_events([folder], files).journals[0]
+    try:
+        state.check_bodies(live_files(files), journal.splits)
+    except OSError as error:
+        raise JournalError(f"{error.filename or folder}: {error.strerror or error}") from error
     live_items = zip(journal.splits, state.live_items(journal.splits), strict=True)
     journal.splits = [replace(split, live_items=part) for split, part in live_items if part.count]
     journal.damages = state.damages

@@ -36,6 +36,7 @@ class State:
     damages: list[Damage] = field(default_factory=list)
     snapshot_lsn: int = 0
     latest: int | None = None  # the last marker that was given; None: not known
+    _recovery: Recovery | None = None
 
     @classmethod
     def read(cls, files: Files, folder: str) -> State:
@@ -56,7 +57,23 @@ class State:
         made.own = live_set.lines[0]
         made.latest = live_set.next_number - 1 if live_set.known else None
         made.damages = [d for d in recovery.damages if d.kind not in ("torn", "foreign")]
+        made._recovery = recovery
         return made
+
+    def check_bodies(self, files: Files, splits: Sequence[Split]) -> None:
+        """Name the items in none of these splits, as damage. A task names what its split lacks.
+
+        Only for such items a segment is read. An item whose segment a daemon removed meanwhile was
+        confirmed. Raises OSError.
+        """
+        without_split = self.own.items.copy()
+        for split in splits:
+            first, last = _items_of(split)
+            without_split.discard_range(first, last)
+        if without_split and self._recovery is not None:
+            bodies = self._recovery.bodies(without_split)
+            bodies.run(files, self.damages)
+            self.damages += bodies.damages
 
     def live_items(self, splits: Sequence[Split]) -> list[PackedItems]:
         """Return each split's part, by the range of items put there."""
@@ -66,14 +83,19 @@ class State:
         pairs = [[*own.attempts.items()], sorted(states.items()), sorted(own.markers.items())]
         made = []
         for split in splits:
-            first, last = split.item_first, split.item_last
-            if not (first or split.records):  # unknown without a footer
-                first, last = 1, ITEM_MAX
+            first, last = _items_of(split)
             part = own.items.between(first, last)
             ranges, pages = part.encode()
             attempted, others, released = (_pairs(each, first, last) for each in pairs)
             made.append(PackedItems(ranges, pages, attempted, others, released, part.count))
         return made
+
+
+def _items_of(split: Split) -> tuple[int, int]:
+    """Return the first and last item that may be in a split."""
+    if not split.lsn_last:  # its file could not be read when it was planned
+        return 1, ITEM_MAX
+    return split.item_first, split.item_last
 
 
 def _pairs(pairs: list[tuple[int, int]], first: int, last: int) -> bytes:

@@ -2,6 +2,7 @@
 
     a snapshot + the few records after it,       ──▶ the items that are there, and which of them are
     as a start reads them                            dead letters
+    the segments that have their bodies          ──▶ which of them cannot be read (`damages`)
     the checkpoint at the front of each segment  ──▶ how many items were there at that moment
 
 The audit sums up records and compares the sum with this. It needs neither Spark nor a server, and
@@ -122,6 +123,9 @@ def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
             passes_on = passes_on or (record.kind == Kind.READER and not record.reader)
             if record.kind == Kind.READER and (begins := Beginning.decode(record)) is not None:
                 begun[record.reader] = begun_with(begins)
+        # Where ids alone do not tell which items are live, none of them is known to be needed.
+        bodies = view.bodies(account.needed() if account.known else IdSet())
+        bodies.run(files, view.damages)
         reclaimed = older_snapshot(folder, files)
     except OSError as error:
         raise JournalError(f"{error.filename or folder}: {error.strerror or error}") from error
@@ -136,7 +140,7 @@ def read_states(folder: str, files: Files | None = None) -> list[JournalState]:
             _text(name), view.generation, view.lsn_next - 1, runs_of(line.items),
             len(line.items), dead, account.known,
             view.snapshot.lsn if view.snapshot is not None else 0, reclaimed,
-            () if number else tuple(view.damages), number, line.named_lsn,
+            () if number else (*view.damages, *bodies.damages), number, line.named_lsn,
             *begun.get(number, (b"", ())), passes_on, () if number else missing,
         ))  # fmt: skip
     return made

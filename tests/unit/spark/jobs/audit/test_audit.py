@@ -26,8 +26,17 @@ from kestrelpy.spark.jobs.audit.audit import _is_explained
 from kestrelpy.spark.jobs.audit.findings import Found, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS
+from tests.unit.journal.tools.test_damaged_blocks import made as damageable
 from tests.unit.spark.jobs.audits import audited, breach
-from tests.unit.spark.jobs.stories import TINY, Story, forget, journal_of, random_story, retold
+from tests.unit.spark.jobs.stories import (
+    TINY,
+    Story,
+    forget,
+    journal_of,
+    random_story,
+    retold,
+    spill,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -496,3 +505,21 @@ def test_numbers_that_no_item_has_went_to_places_or_a_start_went_on_behind_them(
     gap: tuple[int, int], jumps: list[int], positions: list[int], explained: bool
 ) -> None:
     assert _is_explained(gap, np.array(jumps, "i8"), np.array(positions, "i8")) is explained
+
+
+@journal
+def zeros(folder: Path) -> Path:
+    """Half of a segment that was never sealed is zeros; a snapshot knows its items."""
+    one = damageable(recycled=False, snapshot=True)
+    disk = one.disk.kill_clone()
+    path = f"{one.folder}/{segment_name(2)}"
+    half = disk.size(path) // 2
+    disk.damage(path, half, bytes(half))
+    return spill(disk, folder)
+
+
+def test_zeros_in_a_segment_that_a_snapshot_knows_are_named(found: dict[str, Found]) -> None:
+    (damage,) = found["zeros"].lossy
+    assert damage.path.endswith(segment_name(2))
+    assert damage.id_last > damage.id_first
+    assert f"missing: {damage.sentence()}" in outcome([found["zeros"]], None).text
