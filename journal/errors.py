@@ -52,7 +52,8 @@ class Damage:
 
     def sentence(self) -> str:
         """Return a sentence with the fault, its place, and its possible cost."""
-        where = f"{self.path}: {self.kind} at byte {self.offset} to {self.end} ({self.reason})"
+        at = f" at byte {self.offset} to {self.end}" if self.end else ""  # none: of no known byte
+        where = f"{self.path}: {self.kind}{at} ({self.reason})"
         if self.kind == "foreign":
             return f"{where}: left alone"
         if self.kind == "torn":

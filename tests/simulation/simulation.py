@@ -130,7 +130,7 @@ class Simulation:
         self.tell(f"log: {text}")
         if is_mistake:
             self.ledger.mistake(text)
-        for kind in (": corrupt at byte", ": truncated at byte", ": foreign at byte"):
+        for kind in (": corrupt ", ": truncated ", ": foreign "):
             if kind in text and self.ledger.was_unreadable:
                 self.ledger.is_damaged |= not self.is_up
             elif kind in text:

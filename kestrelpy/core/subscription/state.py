@@ -178,7 +178,8 @@ class SubscriptionState:
         """Report items, one at least, that are live by the log's records and that it does not hold
         any more."""
         self.unreadable = IdSet.union([self.unreadable, ids])
-        where, what = f"queue {self.name.decode('ascii')}", f"{ids.count} not readable"
+        items = "1 item" if ids.count == 1 else f"{ids.count} items"
+        where, what = f"queue {self.name.decode('ascii')}", f"{items} cannot be read"
         first = ids.first_from(0)
         self.damages.append(Damage("corrupt", where, 0, 0, what, 1, 1, first, ids.last))
 

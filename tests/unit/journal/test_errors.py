@@ -31,5 +31,12 @@ def test_a_sentence_says_what_may_be_lost(
     assert damage("corrupt", lsns, ids).endswith(cost)
 
 
+def test_damage_of_no_known_byte_names_none() -> None:
+    lost = Damage("corrupt", "queue q", 0, 0, "30 items cannot be read", 1, 1, 151, 180)
+    assert lost.sentence() == (
+        "queue q: corrupt (30 items cannot be read): may have held items 151 to 180"
+    )
+
+
 def test_torn_says_that_it_was_cut_and_kept() -> None:
     assert "behind the last known sync; cut and kept aside" in damage("torn", (3, 4))

@@ -81,6 +81,6 @@ export class Journal {
       facts(segments.by_share.map((each) => [SHARES[each.share], bar(each.segments, most), each.segments ? `${number(each.segments)}, ${bytes(each.bytes)}` : "none"]), "bars"),
       facts([["Segments", number(segments.segments)], ["On disk", bytes(segments.bytes)], ["Reclaimable", bytes(segments.reclaimable_bytes)], ["Retained", bytes(segments.retained_bytes)],
         ["Damage found", number(damages)], ["Last backup", last_backup_ms ? moment(last_backup_ms) : "none is known"]]),
-      damage.length ? el("ul", {}, ...damage.map((each) => el("li", {}, `${moment(each.at_ms)}: ${each.what}, ${bytes(each.bytes)}`))) : null];
+      damage.length ? el("ul", {}, ...damage.map((each) => el("li", {}, `${moment(each.at_ms)}: ${each.what}${each.bytes ? `, ${bytes(each.bytes)}` : ""}`))) : null];
   }
 }
