@@ -447,7 +447,7 @@ def dead_in_order(reader: Subscription) -> list[Item]:
         if line.missing:
             assert isinstance(backlog, KeptReadAhead)
             marker = reader.markers.of(line.missing, 0)
-            line.store(item_of(backlog.put_of(line.missing), marker), False)
+            line.store(reader.bound(item_of(backlog.put_of(line.missing), marker)), False)
         popped = line.pop()
         assert popped is not None
         found.append(popped[1])

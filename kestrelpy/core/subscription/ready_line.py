@@ -346,7 +346,8 @@ class ReadyLine:
         """Take in the body of the first dead letter, which has been read back."""
         dead = self._state.dead
         if record.item in dead.deaths and record.item not in self._state.leases:
-            dead.take_in(item_of(record, self._state.markers.of(record.item, 0)))
+            item = item_of(record, self._state.markers.of(record.item, 0))
+            dead.take_in(self._state.bound(item))
 
     def hide(self, id_: int) -> None:
         """Report a dead letter with an unreadable body; do not offer it until the next start."""

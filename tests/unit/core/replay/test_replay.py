@@ -129,6 +129,17 @@ def test_a_restart_puts_what_was_lent_back_and_counts_no_attempt() -> None:
     assert [again.open().attempts for _ in held] == [1, 0]
 
 
+def test_a_redriven_item_that_dies_again_has_no_expiry_after_a_restart_either() -> None:
+    q = make_queue(max_attempts=1)
+    q.put(b"1", expires_ms=q.unix_ms + 100)
+    q.abort(q.open())
+    q.redrive(1)
+    q.abort(q.open())
+    before, after = q, q.restarted()
+    for each in (before, after):
+        assert each.open(dead=True).item.expires_ms == 0
+
+
 def test_the_dead_keep_their_order_their_reasons_and_their_attempts() -> None:
     q = make_queue(max_attempts=2, lease_ms=1000)
     q.put(b"1", b"2", b"3")
