@@ -96,7 +96,9 @@ def test_items_that_cannot_be_read_are_counted_until_their_loss_is_acknowledged(
         wait_until(lambda: text in web(daemon, "/views?view=overview"), "the page says it")
 
         path = "/admin/queues/q/acknowledge"
-        assert json.loads(web(daemon, f"{path}?dry_run=true", "POST")) == {"count": len(lost)}
+        assert json.loads(web(daemon, f"{path}?dry_run=true", "POST")) == {
+            "count": len(lost), "is_dry_run": True,
+        }
         assert raw.stats()["queue_q_unreadable"] == str(len(lost))
         done = subprocess.run(
             [sys.executable, "-m", "kestrelpy", "queues", "acknowledge", "q", "--yes",
