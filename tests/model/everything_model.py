@@ -166,7 +166,7 @@ class Town:
     def _die(self, line: Line, place: Place) -> None:
         place.died, place.order, place.held = next(self._deaths), 0, False
         if line.rules.dead_letter_to:
-            self.leave(line, place, line.rules.dead_letter_to, True)
+            self.leave(line, place, line.rules.dead_letter_to, False)
 
     def leave(self, line: Line, place: Place, target: str, keeps_expiry: bool) -> None:
         """It goes to another queue."""
@@ -175,7 +175,7 @@ class Town:
         self.owed.append(Owed(target, place.item, keeps_expiry, line.name, may_be_late))
 
     def arrive(self, owed: Owed) -> None:
-        """It has come: a new arrival, with what is left of its expiry."""
+        """It has come: a new arrival. What is moved keeps the rest of its expiry."""
         self.owed.remove(owed)
         expires_ms = owed.item.expires_ms if owed.keeps_expiry else 0
         expires_ms = expires_ms if expires_ms > self.now_ms else 0

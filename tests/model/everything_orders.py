@@ -116,7 +116,7 @@ class OrderingMachine(WaitingMachine):
         dead = line.dead
         for place in dead:
             if away:
-                self.town.leave(line, place, "next", True)
+                self.town.leave(line, place, "next", False)
             else:
                 self.town.redrive(line, place)
         assert said == b"%d\r\n" % len(dead), f"redrive {name}: {said!r}, not {len(dead)}"
