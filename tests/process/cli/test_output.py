@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -28,11 +28,14 @@ def serving(where: Path, redirection: str) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon behind a shell's redirection, which is interrupted if it does not end."""
     (where / "kestrelpy.toml").write_text('[server]\nsocket = "s"\n')
     command = ("sh", "-c", f'exec "$0" "$@" {redirection}', *SERVE)
-    with subprocess.Popen(command, cwd=where, stdin=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, cwd=where, stdin=subprocess.DEVNULL, start_new_session=True
+    ) as process:
         try:
             yield process
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the daemon behind a pipe as well
 
 
 def ask(where: Path, request: bytes, answer: bytes) -> None:
