@@ -74,6 +74,11 @@ class Place:
     token: int = 0
     until_ms: int | None = None
     died: int = 0
+    ageless: bool = False  # it was dead, and redriven here: it does not expire
+
+    @property
+    def expires_ms(self) -> int:
+        return 0 if self.ageless else self.item.expires_ms
 
     @property
     def is_delayed(self) -> bool:

@@ -205,7 +205,7 @@ class EverythingMachine(RuleBasedStateMachine):
             self.after("add")
         else:
             is_in = self.town.put(name, body, expires_ms, due_ms, key, named)
-            wanted = b"STORED\r\n" if is_in else b"NOT_STORED\r\n"
+            wanted = b"STORED\r\n" if is_in else self.refusal(name, body)
         assert said == wanted, f"{verb} {name}{options}: {said!r}, not {wanted!r}"
         if said == b"STORED\r\n":
             self.after(
@@ -214,6 +214,14 @@ class EverythingMachine(RuleBasedStateMachine):
                 *["scope"] * bool(named and named.scope),
             )  # fmt: skip
         return said
+
+    def refusal(self, name: str, body: bytes) -> bytes:
+        """Return the answer to a put that finds no room: of what never fits it says so."""
+        most = self.town.line(name).rules.max_bytes
+        if most is None or len(body) <= most:
+            return b"NOT_STORED\r\n"
+        why = f"object too large for cache ({len(body)} bytes, max_bytes of {name} is {most})"
+        return f"SERVER_ERROR {why}\r\n".encode()
 
     def _id(self, store: Store, which: str) -> Id | None:
         """Return an id: new or old, or of a scope whose epoch is the newest, newer or older."""
@@ -255,7 +263,7 @@ class EverythingMachine(RuleBasedStateMachine):
             expires_ms = self.town.now_ms + (store.own.rules.max_age_ms or 0)
             expires_ms = expires_ms if store.own.rules.max_age_ms else 0
             is_in = self.town.put(JOBS, body, expires_ms, 0, key, named)
-            wanted = b"STORED\r\n" if is_in else b"NOT_STORED\r\n"
+            wanted = b"STORED\r\n" if is_in else self.refusal(JOBS, body)
         else:
             no = {"cas": b"EXISTS\r\n" if version else b"NOT_FOUND\r\n"}
             wanted = no.get(verb, b"NOT_STORED\r\n")

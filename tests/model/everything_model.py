@@ -50,7 +50,7 @@ class Town:
     def lines(self) -> list[Line]:
         return [line for store in self.stores.values() for line in store.lines.values()]
 
-    def is_expired(self, item: Item) -> bool:
+    def is_expired(self, item: Item | Place) -> bool:
         return 0 < item.expires_ms <= self.now_ms
 
     # -- storing ----------------------------------------------------------------------------
@@ -172,6 +172,7 @@ class Town:
         """It goes to another queue."""
         self._gone(line, place, surely_kept=False)
         may_be_late = "+" in line.name and place.was_lent and not place.died
+        keeps_expiry &= not place.ageless
         self.owed.append(Owed(target, place.item, keeps_expiry, line.name, may_be_late))
 
     def arrive(self, owed: Owed) -> None:
@@ -198,7 +199,7 @@ class Town:
 
     def redrive(self, line: Line, place: Place) -> None:
         """It is available again, at the end of its own line."""
-        place.died, place.attempts = 0, 0
+        place.died, place.attempts, place.ageless = 0, 0, True
         store = self.store(line.name)
         store.last = place.order = next(store.numbers)
         self.sweep()
@@ -260,7 +261,8 @@ class Town:
         for line in self.lines():
             dues += [p.due_ms for p in line.delayed]
             dues += [p.until_ms for p in line.lent if p.until_ms is not None]
-            dues += [p.item.expires_ms for p in line.ready if p.item.expires_ms]
+            waiting = [*line.ready, *line.delayed]
+            dues += [p.expires_ms for p in waiting if p.expires_ms]
         return min(dues)
 
     def _release_due(self) -> None:
@@ -306,10 +308,10 @@ class Town:
                 self.give_back(line, place, "abort")
 
     def sweep(self) -> None:
-        """What is ready and past its expiry is gone, or goes elsewhere."""
+        """What is ready or delayed, and past its expiry, is gone, or goes elsewhere."""
         for line in self.lines():
-            for place in line.ready:
-                if not self.is_expired(place.item):
+            for place in [*line.ready, *line.delayed]:
+                if not self.is_expired(place):
                     continue
                 self.expired += 1
                 if line.rules.expire_to:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unittest import mock
 
 from journal import patience
@@ -25,9 +25,10 @@ from kestrelpy.http.door import HttpConnection
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.server import clock, daemon, exposure
 from kestrelpy.server.connections.connection import Connection
+from kestrelpy.server.directory import DirectoryWatch
 from kestrelpy.server.journals import journal_jobs, syncs
 from tests.simulation.books import WALL_MS
-from tests.simulation.loop import AsideThread, JobQueue
+from tests.simulation.loop import JobQueue
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
@@ -115,6 +116,9 @@ def patched(world: Simulation) -> Iterator[None]:
     def nothing(*args: object) -> None:
         return None
 
+    async def no_look(watch: DirectoryWatch) -> None:
+        return None
+
     ear = _Ear(world)
     log = logging.getLogger("kestrelpy")
     propagated, log.propagate = log.propagate, False
@@ -126,8 +130,9 @@ def patched(world: Simulation) -> Iterator[None]:
             (clock, "elapsed", elapsed),
             (syncs, "threading", SimpleNamespace(Thread=lambda **n: _thread(world, **n))),
             (syncs, "SimpleQueue", lambda: _jobs(world)),
-            (aside, "threading", SimpleNamespace(Thread=lambda **n: _thread_aside(world, **n))),
+            (aside, "threading", SimpleNamespace(Thread=lambda target, **_: _AtOnce(target))),
             (exposure, "_check", nothing),  # this machine's addresses and files are not the run's
+            (DirectoryWatch, "run", no_look),  # nor is a folder that others take away
             (daemon, "tune_interpreter", nothing),
             (journal_jobs, "time", SimpleNamespace(monotonic=lambda: 0.0)),  # pauses take none
             (patience, "time", SimpleNamespace(sleep=nothing)),
@@ -153,9 +158,14 @@ def _thread(world: Simulation, **named: Any) -> Any:
     return world.threads.Thread(**named)
 
 
-def _thread_aside(world: Simulation, target: Callable[[], None], **named: object) -> AsideThread:
-    assert world.loop is not None
-    return AsideThread(world.loop, target)
+class _AtOnce(NamedTuple):
+    """Stands for a thread that reads the configuration, which takes no time here."""
+
+    target: Callable[[], None]
+
+    def start(self) -> None:
+        """Do its work."""
+        self.target()
 
 
 def _jobs(world: Simulation) -> JobQueue:

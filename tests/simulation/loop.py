@@ -2,7 +2,7 @@
 
     Timeline   (when, what), earliest first: the only thing that happens by itself
        ├── SimLoop: one life of the server. What is ready runs together, as in a real loop's turn
-       └── jobs of `run_in_executor`, `run_aside` and the sync threads: each begins and ends after
+       └── jobs of `run_in_executor` and of the sync threads: each begins and ends after
            delays of its own, so that syncs, reads and removals overlap with everything else
 
 One rule: whatever is random comes from the run's one `Random`, and nothing else decides: no
@@ -323,15 +323,3 @@ class Threads:
 
     def start(self) -> None:
         """It waits for jobs."""
-
-
-class AsideThread:
-    """Stands for a thread that does one piece of work and ends."""
-
-    def __init__(self, loop: SimLoop, target: Callable[[], None]) -> None:
-        self._loop = loop
-        self._target = target
-
-    def start(self) -> None:
-        """It works some time later."""
-        self._loop.work(self._target)

@@ -44,9 +44,8 @@ RUN_US: Final = 900_000  # of clients at work; the rest of a run is what they le
 REST_US: Final = 8_000_000
 TICKS_US: Final = 2_500_000
 SLEEP_US: Final = 3_000_000
-# At rest a timer may ring once a second for each of a handful of reasons, and no more; and a thread
-# looks at the data directory every quarter of a second, which takes four turns.
-TURNS_ASLEEP_MAX: Final = 80 + SLEEP_US // 250_000 * 4
+# At rest a timer may ring once a second for each of a handful of reasons, and no more.
+TURNS_ASLEEP_MAX: Final = 80
 _STARTS_MAX: Final = 30
 _LIVES_MAX: Final = 12
 _START_US_MAX: Final = 20_000_000
