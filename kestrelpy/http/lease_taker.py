@@ -118,8 +118,9 @@ class LeaseTaker:
         )
         queue = call.broker.queues.get(self._name)
         if waiter.lease is not None:
-            assert queue is not None
-            self._add(queue, waiter.lease)
+            if queue is not None and queue.reader is waiter.owner:
+                self._add(queue, waiter.lease)
+            # Otherwise the queue was deleted since, and the lease with it: there is nothing.
         elif waiter.refused:
             raise ServerError(waiter.refused)
         elif queue is not None and queue.reader.unread:

@@ -85,6 +85,23 @@ async def test_a_client_that_hangs_up_while_it_waits_takes_nothing(tmp_path: Pat
         assert await peer.ask(b"get jobs\r\n") == b"VALUE jobs 0 1\r\n"
 
 
+async def test_a_queue_that_is_deleted_as_it_serves_a_wait_takes_the_lease_along(
+    tmp_path: Path,
+) -> None:
+    async with web(tmp_path) as server:
+        wire = await server.memcache()
+        assert await wire.ask(b"set jobs 0 0 5\r\nfirst\r\n") == b"STORED\r\n"
+        await server.client.post(LEASES)
+        waits = asyncio.ensure_future(server.client.post(f"{LEASES}?wait=1s"))
+        await waiting(wire, 1)
+        wire.writer.write(b"set jobs 0 0 1\r\nx\r\ndelete jobs\r\nset jobs 0 0 1\r\ny\r\n")
+        answers = [await wire.line() for _ in range(3)]
+        assert answers == [b"STORED\r\n", b"DELETED\r\n", b"STORED\r\n"]
+        answer = await waits
+        assert answer.status_code == 200
+        assert [each["body"] for each in answer.json()["leases"]] in ([], ["y"])
+
+
 async def waiting(peer: Peer, count: int, name: bytes = b"jobs") -> None:
     """Wait until `stats` says that so many clients wait for this queue."""
     for _ in range(1000):
