@@ -78,10 +78,10 @@ def dead_redrive(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: Json = False,
 ) -> None:
-    """Make dead letters available again, with no attempts counted and without an expiry.
+    """Make dead letters available again, with no attempts counted.
 
-    Name their numbers, or say --all. Each item is dead or available, never both or neither, even
-    after a crash. Dead letters that are leased stay.
+    They have no expiry then. Name their numbers, or say --all. Each item is dead or available,
+    never both or neither, even after a crash. Dead letters that are leased stay.
     """
     from kestrelpy.cli import moving
 

@@ -306,7 +306,7 @@ def backfill(
     as_json: Json = False,
     summary: Summary = None,
 ) -> None:
-    """Store the rows of files in a queue, each of them once, in their order.
+    """Store the rows of files in a queue, each once, in their order.
 
     It may be run again with the same words: rows that are stored already are not stored again. A
     file that cannot be read whole is refused with the line, and nothing is stored. Exit code 1:

@@ -95,10 +95,19 @@ def test_no_other_breach_is_found(found: dict[str, Found], queue: str) -> None:
     if all(isinstance(what, int) for what in planted.named.values()):
         assert {item for item, _ in each.wrong} == {*planted.named.values()}
     expected = {rule_of(queue): len(planted.named), **dict.fromkeys(planted.also, 1)}
-    assert broken(each) == expected, said(each)
+    assert other_than_damage(each, queue) == expected, said(each)
     for name in {queue, f"{queue}+audit", *(one.queue for one in planted.book.others.values())}:
         if name in found and name != line_of(queue):
-            assert not found[name].breaches, said(found[name])
+            assert not other_than_damage(found[name], queue), said(found[name])
+
+
+def other_than_damage(found: Found, queue: str) -> dict[str, int]:
+    """Return the broken rules; where items are there without their puts, the bytes that may have
+    held these are named as well, of the log that the queue and its children share."""
+    broken_rules = broken(found)
+    if rule_of(queue) in ("no_put", "puts_swapped"):
+        broken_rules.pop("damage", None)
+    return broken_rules
 
 
 @pytest.mark.parametrize("case", FILES.values(), ids=FILES)
