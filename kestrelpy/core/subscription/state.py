@@ -347,6 +347,10 @@ class SubscriptionState:
             self.ends.forget(id_)
         if self.ageless.count:
             self.ageless.discard(id_)
+        if self.restored.count:
+            self.restored.discard(id_)
+        if self.sought_keys:
+            self.sought_keys.pop(id_, None)
 
     def _apply_returned(self, id_: int, attempts: int) -> None:
         if attempts:
@@ -376,10 +380,8 @@ class SubscriptionState:
         self.live.discard_range(1, last_id, stay)
         out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))
         self.markers.keep_only(stay)
-        if self.ageless.count:
-            self.ageless = self.ageless.both(self.live)
+        self._forget_gone()
         self.keep_held_keys(spared)
-        self.unreadable = self.unreadable.both(self.live)
         self.live_bytes = live_bytes
 
     def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
@@ -400,11 +402,21 @@ class SubscriptionState:
                 held.pop(id_, None)
         if self.expiries:
             self.expiries = {id_: ms for id_, ms in self.expiries.items() if id_ in live}
-        self.unreadable = self.unreadable.both(live)
-        if self.ageless.count:
-            self.ageless = self.ageless.both(live)
+        self._forget_gone()
         self.live_bytes = live_bytes if live else 0
         self.tidy()
+
+    def _forget_gone(self) -> None:
+        """Forget what is known of items that are not live any more."""
+        live = self.live
+        if self.ageless.count:
+            self.ageless = self.ageless.both(live)
+        if self.restored.count:
+            self.restored = self.restored.both(live)
+        if self.unreadable.count:
+            self.unreadable = self.unreadable.both(live)
+        if self.sought_keys:
+            self.sought_keys = {id_: key for id_, key in self.sought_keys.items() if id_ in live}
 
     def _apply_tokens(self, below: int) -> None:
         self.tokens.below = max(below, self.tokens.below)

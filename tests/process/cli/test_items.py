@@ -244,18 +244,18 @@ def test_json_of_a_move_has_its_count(kestrelpy: Command) -> None:
 
 
 def test_delayed_items_are_listed_after_the_others(kestrelpy: Command) -> None:
-    kestrelpy("put", "late", "now")
-    kestrelpy("put", "late", "later", "--delay", "2h", "--key", "K")
-    kestrelpy("put", "late", "sooner", "--delay", "1h")
-    listed = json.loads(kestrelpy("items", "ls", "late", "--json").out)
+    kestrelpy("put", "listed-late", "now")
+    kestrelpy("put", "listed-late", "later", "--delay", "2h", "--key", "K")
+    kestrelpy("put", "listed-late", "sooner", "--delay", "1h")
+    listed = json.loads(kestrelpy("items", "ls", "listed-late", "--json").out)
     assert [(each["marker"], each["state"]) for each in listed] == [
         (1, "ready"), (None, "delayed"), (None, "delayed"),
     ]  # fmt: skip
     assert [each["number"] for each in listed[1:]] == [3, 2], "the one that is due first"
     assert [each["key"] for each in listed[1:]] == [None, "K"]
     assert listed[2]["due_ms"] - listed[1]["due_ms"] > 3_500_000
-    assert len(json.loads(kestrelpy("items", "ls", "late", "-n", "2", "--json").out)) == 2
-    assert b"delayed until" in kestrelpy("items", "ls", "late").out
+    assert len(json.loads(kestrelpy("items", "ls", "listed-late", "-n", "2", "--json").out)) == 2
+    assert b"delayed until" in kestrelpy("items", "ls", "listed-late").out
 
 
 def test_times_of_status_are_in_ms(kestrelpy: Command) -> None:
