@@ -29,7 +29,7 @@ class Spare:
     __slots__ = ("_queue",)
 
     def __init__(self, clock: ClockOffset) -> None:
-        timers = Timers[Any]()
+        timers: Timers[Any] = Timers()
         self._queue = Queue(
             b"", 0, Policy(), MemoryLog(), clock, [], timers, 0, Memory(Trash(timers)), []
         )
