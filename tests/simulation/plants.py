@@ -176,7 +176,7 @@ def tokens_begin_again() -> Any:
 
 
 def deleted_files_stay() -> Any:
-    return mock.patch.object(DataDirectory, "remove", lambda directory, folder: None)
+    return mock.patch.object(DataDirectory, "remove_queues", lambda directory, queues, done: None)
 
 
 def replies_out_of_order() -> Any:

@@ -14,11 +14,12 @@ pytest.importorskip("celery", reason="celery is not installed: pip install 'kest
 @pytest.mark.parametrize("pool", ["solo", "prefork"])
 def test_a_worker_stops_while_the_daemon_is_away(tmp_path: Path, pool: str) -> None:
     with shop_of(tmp_path) as shop:
-        worker = shop.start("-l", "info", pool=pool)
+        worker = shop.start("-l", "debug", pool=pool)
         shop.until(lambda: "ready." in shop.logs())
         shop.daemon.kill()
-        # So long that heartbeats, which come every two seconds, have failed.
-        shop.until(lambda: shop.logs().count("trying again") >= 6)
+        # So long that heartbeats, which come every two seconds, have failed: the first error is a
+        # warning, those after it are said to somebody who looks closely.
+        shop.until(lambda: shop.logs().count("the daemon at ") >= 6)
 
         shop.stop(worker)
 
