@@ -17,7 +17,7 @@ import io
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from journal.held_folder import (
@@ -129,6 +129,14 @@ class Files(Protocol):
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or folder another name in the same folder; on disk on return."""
+
+    def rename_all(self, names: Sequence[tuple[str, str]]) -> dict[str, OSError]:
+        """Give files or folders of one folder, one at least, other names: (old, new), in this
+        order; return the errors by old path.
+
+        All others are on disk on return, by one sync of the folder. A power loss before that keeps
+        any of them. Raises OSError if the sync failed: then none is sure.
+        """
 
     def link(self, old: str, new: str) -> None:
         """Give a file a second name, on disk on return; no error if it has that name already.
@@ -295,7 +303,7 @@ class Disk:
         if at not in self._sure:
             # The last one that exists may be the work of a process killed before its sync.
             with contextlib.suppress(PermissionError):
-                _sync_folder(os.path.dirname(os.path.abspath(at)))
+                self._sync_names(os.path.dirname(os.path.abspath(at)))
         for path in reversed(missing):
             place, held = self._place(path)
             with self._changing(os.path.dirname(path)), contextlib.suppress(FileExistsError):
@@ -304,8 +312,7 @@ class Disk:
         if missing:
             self._sure.add(at)
         else:
-            with self._changing(folder):
-                pass
+            self._sync_names(folder)
 
     def create(self, path: str, data: bytes, size: int) -> Handle:
         held = self._checked(path)
@@ -376,6 +383,18 @@ class Disk:
     def rename(self, old: str, new: str) -> None:
         self._checked(old)
         self._rename(old, new)
+
+    def rename_all(self, names: Sequence[tuple[str, str]]) -> dict[str, OSError]:
+        errors, folder = dict[str, OSError](), os.path.dirname(names[0][1])
+        self._checked(folder)
+        with self._changing(folder):
+            for old, new in names:
+                try:
+                    self._checked(old)
+                    self._change(old, new)
+                except OSError as error:
+                    errors[old] = error
+        return errors
 
     def link(self, old: str, new: str) -> None:
         self._checked(new)
@@ -464,17 +483,24 @@ class Disk:
             return False
 
     def _rename(self, old: str, new: str) -> None:
+        with self._changing(os.path.dirname(new)):
+            self._change(old, new)
+
+    def _change(self, old: str, new: str) -> None:
+        """Give a file or folder another name, which is not on disk yet."""
         source, held = self._place(old)
         target, other = self._place(new)
         if held is not None:
             held.forget(old)
-        with self._changing(os.path.dirname(new)):
-            try:
-                os.rename(
-                    source, target, src_dir_fd=_folder_of(held), dst_dir_fd=_folder_of(other)
-                )
-            except OSError as error:
-                raise _named(error, old, new) from None
+        try:
+            os.rename(source, target, src_dir_fd=_folder_of(held), dst_dir_fd=_folder_of(other))
+        except OSError as error:
+            raise _named(error, old, new) from None
+
+    def _sync_names(self, folder: str) -> None:
+        """Return when the names in `folder` are on disk."""
+        with self._changing(folder):
+            pass
 
     @contextlib.contextmanager
     def _changing(self, folder: str) -> Iterator[None]:
@@ -499,7 +525,9 @@ def _folder_of(held: HeldFolder | None) -> int | None:
 
 def _named(error: OSError, path: str, other: str | None = None) -> OSError:
     """Return the error with whole paths, whatever they were looked up in."""
-    error.filename, error.filename2 = path, other
+    error.filename = path
+    if other is not None:  # None would be written out as the second path
+        error.filename2 = other
     return error
 
 
@@ -508,13 +536,3 @@ def _read_up_to(file: io.FileIO, size: int) -> bytes:
     while len(data) < size and (more := file.read(size - len(data))):  # 2 GiB at once at most
         data += more
     return data
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, FOLDER_FLAGS)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise _for_good(error, folder) from None
-    finally:
-        os.close(descriptor)

@@ -4,7 +4,7 @@
                               no earlier queue of the name would come back ──▶ files gone
 
 Of thousands of deleted queues a step looks at a few: one task removes their files off the loop, a
-batch at a time.
+batch at a time. One sync of the data directory makes a batch sure.
 
 One rule: the client that deleted a queue is answered when its files are gone for good.
 """
@@ -12,6 +12,7 @@ One rule: the client that deleted a queue is answered when its files are gone fo
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections import deque
@@ -171,6 +172,10 @@ class QueueDeletions:
             await self.turn.shortage.retry(closed[0].target.journal.folder, remove)
         except OSError as error:
             removed.errors.update(dict.fromkeys(queues, error))
+        except BaseException:  # nobody knows what is on disk
+            unknown = OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+            removed.errors.update(dict.fromkeys(queues, unknown))
+            raise
         finally:  # in any case later queues of the name wait no longer
             for one in closed:
                 self._finish(one, removed.errors.get(one.queue))

@@ -215,10 +215,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "the folder of a new file is not synced",
         FILES,
-        "        with self._changing(os.path.dirname(new)):\n"
-        "            try:\n"
-        "                os.rename(",
-        "        if True:\n            try:\n                os.rename(",
+        "        with self._changing(os.path.dirname(new)):\n            self._change(",
+        "        if True:\n            self._change(",
+        TESTS_OF_FILES,
+    ),
+    Fault(
+        "the folder of many files with new names is not synced",
+        FILES,
+        "        with self._changing(folder):\n            for",
+        "        if names:\n            for",
         TESTS_OF_FILES,
     ),
     Fault(
@@ -682,8 +687,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a deleted queue leaves an earlier one of its name behind",
         "kestrelpy/server/directory/data_directory.py",
-        "                    if made <= generation and is_its:",
-        "                    if made == generation and is_its:",
+        "            if made <= generation and made not in stay",
+        "            if made == generation and made not in stay",
         ("tests/unit/server/directory/test_data_directory.py",),
     ),
     # -- the worker ----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import copy
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from random import Random
@@ -374,6 +374,23 @@ class MemoryDisk:
         return max(self.disk_bytes - sum(len(file.shown) for file in set(self._root.files())), 0)
 
     def rename(self, old: str, new: str) -> None:
+        folder = self._rename(old, new)
+        self._step("rename:names", old)
+        folder.sync()
+
+    def rename_all(self, names: Sequence[tuple[str, str]]) -> dict[str, OSError]:
+        errors = dict[str, OSError]()
+        folder = self._place(names[0][0])[0]
+        for old, new in names:
+            try:
+                assert self._rename(old, new) is folder, "all names are of one folder"
+            except OSError as error:
+                errors[old] = error
+        self._step("rename:names", names[0][0])
+        folder.sync()
+        return errors
+
+    def _rename(self, old: str, new: str) -> _Folder:
         self._step("rename", old)
         folder, name = self._place(old)
         target, new_name = self._place(new)
@@ -381,8 +398,7 @@ class MemoryDisk:
         node = self._node(old)
         if target.shown.get(new_name) is not node:  # of two names of one file, both stay
             folder.change(name, new_name, node)
-        self._step("rename:names", old)
-        folder.sync()
+        return folder
 
     def link(self, old: str, new: str) -> None:
         self._step("link", old)

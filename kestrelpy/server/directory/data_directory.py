@@ -325,32 +325,51 @@ class DataDirectory:
             name, made = parse_folder_name(folder)
             if made:
                 found.setdefault(name, []).append((made, folder))
-        for queue in queues:
-            name, generation = queue.name, queue.generation
-            stay = {other.generation for other in [*self._tombstones] if other.name == name}
-            parsed, _ = parse_folder_name(folder_name(name, generation))
-            try:
-                for made, folder in sorted(found.get(parsed, ())):
-                    is_its = made not in stay and folder == folder_name(name, made)
-                    if made <= generation and is_its:
-                        removed.folders.append(self._rename(os.path.join(self.path, folder)))
-                        found[parsed].remove((made, folder))
-            except OSError as error:
-                if is_shortage(error):
-                    raise  # it passes: the caller tries again
-                removed.errors[queue] = error
+        waiting = [(queue, folders) for queue in queues if (folders := self._lives(queue, found))]
+        while waiting:  # an earlier generation goes before a later one
+            self._mark_removed([(queue, folders.pop(0)) for queue, folders in waiting], removed)
+            waiting = [
+                (queue, folders) for queue, folders in waiting
+                if folders and queue not in removed.errors
+            ]  # fmt: skip
         for folder in removed.folders:
             self.patient.remove_folder(folder)
 
-    def _rename(self, folder: str) -> str:
-        renamed = folder + REMOVED_SUFFIX
-        self.patient.rename(folder, renamed)
-        return renamed
+    def _lives(self, queue: Queue, found: dict[bytes, list[tuple[int, str]]]) -> list[str]:
+        """Take from `found` the folders of a queue and of its earlier generations, in order."""
+        name, generation = queue.name, queue.generation
+        stay = {other.generation for other in [*self._tombstones] if other.name == name}
+        parsed, _ = parse_folder_name(folder_name(name, generation))
+        going = [
+            (made, folder) for made, folder in sorted(found.get(parsed, ()))
+            if made <= generation and made not in stay and folder == folder_name(name, made)
+        ]  # fmt: skip
+        for each in going:
+            found[parsed].remove(each)
+        return [os.path.join(self.path, folder) for _, folder in going]
+
+    def _mark_removed(self, folders: list[tuple[Queue, str]], removed: Removed) -> None:
+        """Give these folders the names that a start removes; one sync makes all of them sure.
+
+        Raise OSError if the sync failed or a shortage stopped one.
+        """
+        names = [(folder, folder + REMOVED_SUFFIX) for _, folder in folders]
+        errors = self.patient.rename_all(names)
+        removed.folders += [renamed for folder, renamed in names if folder not in errors]
+        for queue, folder in folders:
+            error = errors.get(folder)
+            if error is not None and not is_shortage(error):
+                removed.errors[queue] = error
+        for error in errors.values():
+            if is_shortage(error):
+                raise error  # it passes: the caller tries again
 
     def remove(self, folder: str) -> None:
         """Remove a queue's folder; it is gone for good on return. Blocks."""
         if os.path.basename(folder) in self.patient.names(os.path.dirname(folder)):
-            self.patient.remove_folder(self._rename(folder))
+            renamed = folder + REMOVED_SUFFIX
+            self.patient.rename(folder, renamed)
+            self.patient.remove_folder(renamed)
 
 
 def _note_unreadable(queue: Queue, store: Store, unreadable: IdSet, found: Found) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -165,6 +166,21 @@ def test_a_file_and_a_folder_can_be_renamed(files: Files, folder: str) -> None:
 
     assert files.names(folder) == ["new", "y"]
     assert files.read(f"{folder}/new/z") == b"2"
+
+
+def test_many_files_and_folders_can_be_renamed_and_each_has_its_own_error(
+    files: Files, folder: str
+) -> None:
+    files.create(f"{folder}/x", b"1", 1).close()
+    files.make_folder(f"{folder}/old")
+    olds = [f"{folder}/{name}" for name in ("x", "none", "old")]
+
+    errors = files.rename_all([(old, f"{old}~") for old in olds])
+
+    assert [*errors] == [f"{folder}/none"]
+    assert isinstance(errors[f"{folder}/none"], FileNotFoundError)
+    assert not str(errors[f"{folder}/none"]).endswith("None")
+    assert files.names(folder) == ["old~", "x~"]
 
 
 def test_a_linked_file_has_two_names_and_one_set_of_bytes(files: Files, folder: str) -> None:
@@ -383,6 +399,7 @@ def test_without_a_descriptor_for_the_folder_no_name_is_changed(
     monkeypatch.setattr("os.open", none_left)
     changes = (
         lambda: disk.rename(str(tmp_path / "x"), str(tmp_path / "y")),
+        lambda: disk.rename_all([(str(tmp_path / "x"), str(tmp_path / "y"))]),
         lambda: disk.remove(str(tmp_path / "x")),
         lambda: disk.link(str(tmp_path / "x"), str(tmp_path / "sub" / "x")),
         lambda: disk.create(str(tmp_path / "z"), b"new", 3),
@@ -524,6 +541,21 @@ def test_a_rename_and_a_removal_survive_once_they_have_returned() -> None:
     disk.remove("/q/y")
 
     assert {tuple(f.names("/q")) for f in crashes(disk)} == {("z",)}
+
+
+def test_many_new_names_survive_once_they_have_returned_and_before_that_any_of_them() -> None:
+    def renamed(cut_at: int) -> MemoryDisk:
+        disk = memory_disk()
+        for name in "xyz":
+            disk.create(f"/q/{name}", b"1", 1)
+        disk.cut_power_at(cut_at)
+        with suppress(PowerCut):
+            disk.rename_all([(f"/q/{name}", f"/q/{name}~") for name in "xyz"])
+        return disk
+
+    every = {(x, y, z) for x in ("x", "x~") for y in ("y", "y~") for z in ("z", "z~")}
+    assert {tuple(f.names("/q")) for f in crashes(renamed(4))} == every
+    assert {tuple(f.names("/q")) for f in crashes(renamed(-1))} == {("x~", "y~", "z~")}
 
 
 def test_a_link_survives_once_it_has_returned_whatever_becomes_of_the_first_name() -> None:

@@ -78,3 +78,13 @@ def test_a_removal_and_a_new_name_are_on_disk_on_return(calls: list[str], tmp_pa
     disk.remove(str(tmp_path / "y"))
 
     assert calls == ["rename", "sync folder", "unlink", "sync folder"]
+
+
+def test_many_new_names_are_on_disk_by_one_sync(calls: list[str], tmp_path: Path) -> None:
+    disk, names = Disk(), [(str(tmp_path / f"{n}"), str(tmp_path / f"{n}~")) for n in range(3)]
+    for old, _ in names:
+        os.mkdir(old)
+
+    assert disk.rename_all(names) == {}
+
+    assert calls == ["rename", "rename", "rename", "sync folder"]

@@ -126,6 +126,7 @@ def test_no_file_is_made_in_or_for_a_folder_that_was_taken_away(
         lambda: disk.create(str(data / "jobs.1" / "2.segment"), b"new", 3),
         lambda: disk.open(str(data / "jobs.1" / "1.segment")),
         lambda: disk.rename(str(data / "jobs.1"), str(data / "jobs.3")),
+        lambda: disk.rename_all([(str(data / "jobs.1"), str(data / "jobs.3"))]),
     ):
         with pytest.raises(FolderChanged):
             act()
@@ -164,6 +165,24 @@ def test_a_folder_that_its_owner_renames_and_makes_anew_is_another_one(data: Pat
     disk.make_folder(jobs)
     assert disk.names(jobs) == []
     assert disk.names(f"{jobs}~removed") == ["1.segment", "2.segment"]
+    lock.close()
+
+
+def test_of_many_new_names_that_of_a_folder_that_was_replaced_is_refused(data: Path) -> None:
+    disk, lock = locked(data)
+    for name in ("jobs.1", "next.1"):
+        disk.make_folder(str(data / name))
+        disk.create(str(data / name / "2.segment"), b"", 1).close()
+    (data / "jobs.1").rename(data / "taken")
+    (data / "jobs.1").mkdir()
+
+    names = [(str(data / name), str(data / f"{name}~removed")) for name in ("jobs.1", "next.1")]
+    errors = disk.rename_all(names)
+
+    assert [*errors] == [str(data / "jobs.1")]
+    assert isinstance(errors[str(data / "jobs.1")], FolderChanged)
+    assert (data / "jobs.1").is_dir()
+    assert (data / "next.1~removed").is_dir()
     lock.close()
 
 

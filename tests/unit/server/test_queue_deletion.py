@@ -6,14 +6,14 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from journal.files import Handle
+from journal.files import Handle, is_shortage
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.operations.rests import Gate
@@ -22,7 +22,23 @@ from kestrelpy.server.queue_deletion import LOOKS_MAX, QueueDeletions
 from tests.support.disks import HeldDisk
 from tests.support.memory_disk import Fault
 from tests.support.running import running
-from tests.support.transfer_harness import TransferHarness, both_deleted_and_the_first_failed
+from tests.support.transfer_harness import (
+    TransferHarness,
+    both_deleted_and_the_first_failed,
+    cut_at_every_step,
+)
+
+
+class AtOnce:
+    """A shortage is over at once."""
+
+    async def retry(self, subject: str, work: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await work()
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            return await work()
 
 
 def begun(town: TransferHarness) -> tuple[dict[str, Gate], asyncio.Future[list[None]]]:
@@ -40,7 +56,7 @@ def begun(town: TransferHarness) -> tuple[dict[str, Gate], asyncio.Future[list[N
         ),
         journal_jobs=SimpleNamespace(is_busy=lambda target: False, let_go=lambda target: None),
         files=SimpleNamespace(rested=lambda target: None),
-        shortage=SimpleNamespace(retry=lambda subject, work: work()),
+        shortage=AtOnce(),
         touch_all=lambda conversations: None, schedule=lambda: None,
     )  # fmt: skip
     removals.turn = nothing
@@ -301,3 +317,71 @@ async def test_thousands_of_deleted_queues_go_a_few_at_a_time_and_each_is_looked
     assert max(batches) <= LOOKS_MAX
     assert listed.count("data") <= len(batches)
     assert len(renamed(town)) == count
+    syncs = sum(step.startswith("rename:names ") for step in town.disk.trace)
+    assert syncs <= len(batches), "one sync of the data directory makes a batch sure"
+
+
+def three_deleted() -> TransferHarness:
+    """Queues a, b and c, each with an item, are deleted; their files are there."""
+    town = TransferHarness()
+    town.removes = False
+    for name in "abc":
+        town.say("eve", b"set %b 0 0 1" % name.encode(), b"1")
+        assert town.say("eva", b"delete %b" % name.encode()) == b""
+        town.hang_up("eva")
+    return town
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "failed"),
+    [
+        ("rename", errno.EIO, "b"),  # its folder keeps its name
+        ("rename", errno.EMFILE, ""),  # it passes
+        ("rename:names", errno.EIO, "abc"),  # no name is sure
+    ],
+)
+async def test_each_of_many_deleted_queues_has_its_own_answer(
+    step: str, error: int, failed: str
+) -> None:
+    town = three_deleted()
+    path = "*/b.*" if step == "rename" else "*"
+    town.disk.faults.append(Fault(step, path, error=error))
+    gates, ending = begun(town)
+    await ending
+    assert [name for name in "abc" if gates[name].failure] == [*failed]
+    assert [name for name in "abc" if gates[name].lsn_stored] == [*sorted({*"abc"} - {*failed})]
+
+
+def test_a_crash_while_many_queues_are_removed_brings_none_back_that_was_answered() -> None:
+    answers = list[dict[str, Gate]]()
+
+    def act(town: TransferHarness) -> None:
+        answers[:] = []
+        town.put("stays", b"0")
+        for names in ("abc", "de"):  # the first ones are answered before the others are deleted
+            town.removes = True
+            for name in names:
+                town.say("eve", b"set %b 0 0 1" % name.encode(), name.encode())
+            town.removes = False
+            for name in names:
+                town.say("eva", b"delete %b" % name.encode())
+                town.hang_up("eva")
+            town.sync()
+            asyncio.run(both(town))
+
+    async def both(town: TransferHarness) -> None:
+        gates, ending = begun(town)
+        answers.append(gates)
+        await ending
+        town._removing.clear()
+
+    def look(town: TransferHarness) -> None:
+        bodies = dict(town.places())
+        answered = {name for gates in answers for name in gates if gates[name].lsn_stored}
+        assert not answered & bodies.keys()
+        assert all(bodies[name] == name.encode() for name in bodies.keys() - {"stays"})
+        seen.add((len(answered), len(bodies)))
+
+    seen = set[tuple[int, int]]()
+    cut_at_every_step(act, look)
+    assert {(0, 0), (0, 4), (3, 3), (3, 1), (5, 1)} <= seen
