@@ -22,7 +22,7 @@ from kestrelpy.errors import Refused
 from kestrelpy.http.answers import HttpError, refused
 from kestrelpy.http.door import App, Receive, Scope, Send
 
-Check = Callable[[Scope], None]
+Check = Callable[[Scope], dict[str, str]]
 Handler = Callable[..., Awaitable[Response]]
 _NAME: Final = re.compile(r"\{(\w+)\}")
 
@@ -47,7 +47,8 @@ def with_short_way(
     app: App, routes: Iterable[BusyRoute], check_of: Callable[[BusyRoute], Check]
 ) -> App:
     """Return the application, with the short way to these routes before it. `check_of` returns the
-    check of what a request to a route says; it raises HttpError."""
+    check of what a request to a route says: it returns the values of the query, or raises
+    HttpError."""
     ways = [
         _Way(re.compile(_NAME.sub(r"(?P<\1>[^/]+)", route.path)), route, check_of(route))
         for route in routes
@@ -67,8 +68,7 @@ def with_short_way(
         scope["path_params"] = parameters
         request = Request(scope, cast(Any, receive))
         try:
-            check(scope)
-            said = request.query_params if route.query and scope["query_string"] else {}
+            said = check(scope)
             values = {own: said.get(name, default) for name, (own, default) in route.query.items()}
             response = await route.handler(request, **parameters, **values)
         except (Refused, HttpError) as error:

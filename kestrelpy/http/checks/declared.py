@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import product
 from typing import Annotated, Any, Final, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
@@ -43,6 +44,17 @@ _ALMOST: Final = {
     b"if-not-match": b"if-none-match",
 }  # fmt: skip
 _TYPE: Final = b"content-type"
+# What bounds a text in a schema.
+_BOUNDS: Final = frozenset({"enum", "const", "maxLength"})
+# What a request may call them: with `x-` in front, with `_` for any `-`.
+_FOREIGN: Final = {
+    prefix + spelled: wanted
+    for name, wanted in {**_ALMOST, **{each: each for each in _CONDITIONS}}.items()
+    for spelled in map(b"".join, product(*(
+        (b"-", b"_") if byte == ord("-") else (bytes((byte,)),) for byte in name
+    )))
+    for prefix in (b"", b"x-", b"x_")
+}  # fmt: skip
 # A name or a value that is no UTF-8 would be read as another one.
 _REPLACED: Final = "�"
 
@@ -116,6 +128,21 @@ class Declared:
         return {each.lower().encode(): each for each in (*seen, *told)}
 
     @cached_property
+    def _watched(self) -> dict[bytes, str]:
+        """Return the headers that are looked at, as they are written; empty: they are refused."""
+        return dict.fromkeys(_FOREIGN, "") | self._watched_safe
+
+    @cached_property
+    def _watched_safe(self) -> dict[bytes, str]:
+        """Return those of a request that changes nothing."""
+        return {_TYPE: "Content-Type"} | self.headers
+
+    @cached_property
+    def _bounded_path(self) -> tuple[Parameter, ...]:
+        """Return the parameters of the path that are not any text."""
+        return tuple(each for each in self.path.values() if each.schema)
+
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """Return the media types of its body; empty: it takes none."""
         if self._route.body_field is not None:
@@ -129,31 +156,28 @@ class Declared:
 
     # -- the check --------------------------------------------------------------------------
 
-    def check(self, scope: Scope) -> None:
-        """Raise HttpError unless the request says only what the route declares."""
-        if query := scope["query_string"]:
-            self._check_query(query)
-        for name, each in self.path.items():
-            if each.schema:
-                _check_value(each, str(scope["path_params"][name]))
-        self._check_headers(scope["method"], scope["headers"])
+    def check(self, scope: Scope) -> dict[str, str]:
+        """Return the values of the query by name, of a list the last one. Raise HttpError unless
+        the request says only what the route declares."""
+        query = scope["query_string"]
+        said = self._check_query(query) if query else {}
+        for each in self._bounded_path:
+            _check_value(each, str(scope["path_params"][each.name]))
+        self._check_headers(scope["method"] in _SAFE, scope["headers"])
         if body := scope.get("body"):
             self._check_body(scope, body)
+        return said
 
-    def _check_query(self, query: bytes) -> None:
-        seen = set[str]()
-        for part in query.split(b"&"):
-            if not part:
-                continue
-            raw, _, raw_value = part.partition(b"=")
-            name, value = _text(raw), _text(raw_value)
-            known = self.query.get(name)
+    def _check_query(self, query: bytes) -> dict[str, str]:
+        declared, said = self.query, dict[str, str]()
+        for name, raw_value, value in _pairs(query):
+            known = declared.get(name)
             if known is None and not (name and self.is_open):
                 raise HttpError(400, self._unknown(name))
-            if name in seen and not (known is not None and known.is_list):
+            if name in said and not (known is not None and known.is_list):
                 what = _plain(name)
                 raise HttpError(400, f"{what} is in the URL more than once: once is allowed")
-            seen.add(name)
+            said[name] = value
             if known is None:
                 continue
             if not value and not known.may_be_empty:
@@ -162,6 +186,7 @@ class Declared:
                 _check_utf8(name, raw_value)
             if known.schema:
                 _check_value(known, value)
+        return said
 
     def _unknown(self, name: str) -> str:
         names = list(self.query)
@@ -170,28 +195,24 @@ class Declared:
         near = meant(name, names)
         return f"{shown(name)} is no parameter of {self.label}: {allowed(names)}{near}"
 
-    def _check_headers(self, method: str, headers: list[tuple[bytes, bytes]]) -> None:
-        declared, seen = self.headers, set[bytes]()
+    def _check_headers(self, is_safe: bool, headers: list[tuple[bytes, bytes]]) -> None:
+        watched, seen = self._watched_safe if is_safe else self._watched, set[bytes]()
         for name, value in headers:
-            title = declared.get(name) or ("Content-Type" if name == _TYPE else "")
-            if not title:
-                if method not in _SAFE:
-                    self._check_foreign(name)
+            title = watched.get(name)
+            if title is None:
                 continue
+            if not title:
+                self._refuse_foreign(name)
             if name in seen:
                 raise HttpError(400, f"the header {title} is there more than once: once is allowed")
             seen.add(name)
-            if not value.strip() and name in _CONDITIONS and method not in _SAFE:
+            if name in _CONDITIONS and not is_safe and not value.strip():
                 raise HttpError(400, f"the header {title} has no value: leave it out, or say one")
 
-    def _check_foreign(self, name: bytes) -> None:
+    def _refuse_foreign(self, name: bytes) -> None:
         """Raise HttpError for a header that this route does not read and that changes, or seems to
         change, what a request does."""
-        almost = name.removeprefix(b"x-").replace(b"_", b"-")
-        wanted = _ALMOST.get(almost, almost)
-        if wanted not in _CONDITIONS:
-            return
-        title = name.decode("latin-1").title()
+        wanted, title = _FOREIGN[name], name.decode("latin-1").title()
         if wanted in self.headers:
             right = self.headers[wanted]
             raise HttpError(400, f"the header {title} is unknown, did you mean {right}?")
@@ -252,8 +273,10 @@ def _schema_of(info: Any) -> dict[str, Any]:
 def _parameter(name: str, schema: dict[str, Any]) -> Parameter:
     is_list = schema.get("type") == "array"
     words = schema.get("enum", ())
+    said = schema.get("items", {}) if is_list else schema
+    is_any_text = said.get("type") == "string" and not _BOUNDS & said.keys()
     return Parameter(
-        name, schema.get("items", {}) if is_list else schema, is_list, "x-bytes" in schema,
+        name, {} if is_any_text else said, is_list, "x-bytes" in schema,
         "" in words or schema.get("minLength") == 0,
     )  # fmt: skip
 
@@ -272,6 +295,15 @@ def _is_open(said: dict[str, Any]) -> bool:
 
 def _plain(name: str) -> str:
     return name if name.isascii() and name.isidentifier() else shown(name)
+
+
+def _pairs(query: bytes) -> list[tuple[str, bytes, str]]:
+    """Return the names, and the values as they were sent and as texts."""
+    if query.isascii() and b"%" not in query and b"+" not in query:  # each text stands there
+        plain = [part.partition("=") for part in query.decode().split("&") if part]
+        return [(name, b"", value) for name, _, value in plain]
+    parts = [part.partition(b"=") for part in query.split(b"&") if part]
+    return [(_text(name), value, _text(value)) for name, _, value in parts]
 
 
 def _text(raw: bytes) -> str:

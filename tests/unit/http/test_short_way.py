@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import MutableMapping
 from typing import Any, cast
+from urllib.parse import parse_qsl
 
 import pytest
 from fastapi.routing import APIRoute
@@ -34,8 +35,9 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def anything(scope: Scope) -> None:
+def anything(scope: Scope) -> dict[str, str]:
     """Find nothing wrong with a request."""
+    return dict(parse_qsl(scope["query_string"].decode()))
 
 
 def ask(
@@ -100,7 +102,7 @@ def test_the_query_is_read() -> None:
 
 
 def test_the_handler_is_not_called_if_the_check_refuses() -> None:
-    def refuse(scope: Scope) -> None:
+    def refuse(scope: Scope) -> dict[str, str]:
         assert scope["path_params"] == {"queue": "jobs"}
         raise HttpError(400, "no")
 

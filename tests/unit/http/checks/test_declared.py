@@ -106,8 +106,8 @@ def mistaken_headers(declared: Declared, method: str, url: str) -> Iterator[Aske
     if method in ("GET", "HEAD"):
         return
     for name in ("Idempotency-Key", "If-Match", "If-None-Match"):
-        near = f"X-{name}"
-        yield Asked(method, url, near, None, ((near, "1"),))
+        for near in (f"X-{name}", f"X_{name}", name.replace("-", "_"), name.replace("-", "_", 1)):
+            yield Asked(method, url, near.title(), None, ((near, "1"),))
         if name.lower().encode() not in declared.headers:
             yield Asked(method, url, f"does not read the header {name}", None, ((name, "1"),))
         else:
