@@ -133,7 +133,8 @@ class BodyCheck:
             if record.kind == _PUT:
                 self._open(segment, holes, put, record.item)
                 put = record.item
-                self.see(put)
+                if segment.item_first <= put <= segment.item_last:
+                    self.see(put)  # else a start does not look for it here
             if record.kind not in (Kind.BATCH, Kind.CHECKPOINT):
                 lsn = record.lsn + 1
             count += 1

@@ -76,6 +76,7 @@ class SegmentFile:
     synced: Tally | None = None
     is_read: bool = False
     lsn_found: int = 0  # of a file without a header: its first whole record's
+    lsn_stated: int = 0  # up to where its first batch states that the log is synced
 
     def __post_init__(self) -> None:
         self.rank = self.rank_last = self.number
@@ -266,7 +267,11 @@ class Chain:
             return SegmentFile(number, path, None, 0, size)
         segment = SegmentFile(number, path, header, header.journal, size)
         opening = decode(front, FILE_HEADER_BYTES, header.journal, number)
-        segment.lsn_first = opening.lsn if opening is not None else 0
+        if opening is not None:
+            segment.lsn_first = opening.lsn
+            batch = decode(front, opening.end, header.journal, number)
+            if batch is not None and batch.kind == Kind.BATCH:
+                segment.lsn_stated = batch.number
         return segment
 
     def _find_owner(self, found: list[SegmentFile]) -> None:
@@ -324,15 +329,19 @@ class Chain:
     def _place_headless(self, found: list[SegmentFile]) -> None:
         """Find the place of a segment without a header.
 
-        A compacted one would look as if it superseded half of the log: up to the snapshot's lsn
-        numbers and lsns rise together, except for these.
+        A compacted one would look as if it superseded half of the log: up to the snapshot's lsn,
+        and up to where older segments state that the log is synced, numbers and lsns rise together,
+        except for these.
         """
         settled = self.snapshot.lsn + 1 if self.snapshot is not None else 0
         known = [s for s in found if s.header is not None and s.journal and s.lsn_first > 0]
         for segment in found:
             first = segment.lsn_first or segment.lsn_found
             if segment.header is None and first and any(
-                s.number < segment.number and first < s.lsn_first <= settled for s in known
+                s.number < segment.number
+                and first < s.lsn_first
+                and (s.lsn_first <= settled or first <= s.lsn_stated)
+                for s in known
             ):
                 segment.is_compacted = True
                 before = (s.rank for s in known if s.lsn_first <= first)
@@ -357,6 +366,8 @@ class Chain:
                 and s.rank_last <= compacted.rank_last
                 and s.number < compacted.number
             ]  # fmt: skip
+            if compacted.header is None:  # its place is a guess
+                theirs = [s for s in theirs if not self._follows(compacted, s)]
             if not theirs:
                 continue
             found = self.scan(compacted)
@@ -369,6 +380,15 @@ class Chain:
                 self.damages.append(
                     Damage("corrupt", compacted.path, 0, compacted.capacity, reason, 1, 0)
                 )
+
+    def _follows(self, headless: SegmentFile, other: SegmentFile) -> bool:
+        """True if this compacted segment stands beside the other one, and not for it."""
+        listed = {s.number for s in self.snapshot.segments} if self.snapshot is not None else set()
+        if {headless.number, other.number} <= listed:
+            return True
+        at, data = self._read_zone(other)
+        footer = read_footer(data, at, other.journal, other.number)
+        return footer is not None and footer.lsn <= (headless.lsn_first or headless.lsn_found)
 
     # -- snapshots ----------------------------------------------------------------------------
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from journal.errors import Damage
+from journal.errors import ITEM_MAX, Damage
 from journal.format import (
+    AGAIN,
     GONE,
     PLACING,
     STOPS,
@@ -57,7 +58,8 @@ class ReaderItems:
 
     `dead`, `leased` (by token: no other lease is in the log) and `delayed` are among `items`. A
     delayed item that was never available is `fresh`. `markers` are those that are no id; `attempts`
-    those of dead letters, too.
+    those of dead letters, too. Of an item whose put was not met, `has_ended` says what is known:
+    it was put up to the `floor`, before this reader took items, or a record ended it.
     """
 
     name: bytes = b""
@@ -69,6 +71,10 @@ class ReaderItems:
     delayed: set[int] = field(default_factory=set)
     fresh: set[int] = field(default_factory=set)
     markers: dict[int, int] = field(default_factory=dict)
+    floor: int = 0
+    ended: IdSet = field(default_factory=IdSet)  # although their puts were not met
+    ended_up_to: int = 0  # but for these:
+    spared: set[int] = field(default_factory=set)
 
     @classmethod
     def of(
@@ -109,10 +115,14 @@ class ReaderItems:
         """Note any other record about an item here, or about many of them."""
         item = record.item
         if effect is Effect.END:
+            if item not in self.items:
+                self.ended.add(item)
             self.end(item)
         elif effect is Effect.END_TO_ITEM:
+            self._note_ended_up_to(item, record)
             self._keep_only(self.dead.union(flush_spared(record)), item)
         elif effect is Effect.END_TO_MARKER:
+            self._note_ended_up_to(record.number, record)
             behind = {i for i, marker in self.markers.items() if marker > record.number}
             stay = self.dead | self.delayed | behind
             self._keep_only(stay.union(flush_spared(record)), record.number)
@@ -136,6 +146,15 @@ class ReaderItems:
             self.leased.add(item)
             self.delayed.discard(item)
 
+    def has_ended(self, item: int) -> bool:
+        """True if it does not need this item, by what is known without the put."""
+        passed = item <= self.ended_up_to and item not in self.spared
+        return passed or item <= self.floor or item in self.ended
+
+    def _note_ended_up_to(self, last: int, record: Record) -> None:
+        self.spared = {i for i in self.spared if i > last}.union(flush_spared(record))
+        self.ended_up_to = max(self.ended_up_to, last)
+
     def end(self, item: int) -> None:
         """Take out an item."""
         self.items.discard(item)
@@ -158,8 +177,7 @@ class LiveSet:
     """
 
     __slots__ = (
-        "_ended", "_ended_up_to", "_handed", "_passes_on", "_placed", "known", "lines",
-        "next_number", "puts", "tokens",
+        "_handed", "_passes_on", "_placed", "known", "lines", "next_number", "puts", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -167,8 +185,6 @@ class LiveSet:
         self._placed: list[int] = []  # numbers that are no item's id
         self._passes_on = False
         self._handed: set[tuple[bytes, int]] = set()  # by queue: other items are made of these
-        self._ended = IdSet()  # although their puts were not met
-        self._ended_up_to = 0
         self.known = True
         self.next_number = 1  # of an item or a place
         self.tokens = 1
@@ -185,15 +201,20 @@ class LiveSet:
 
     def lost(self, damages: Iterable[Damage]) -> IdSet:
         """Return the items that may have been put in bytes that are damaged now, and may be needed:
-        no record says that they ended, and their puts were not met."""
-        found = IdSet()
+        for some reader no record says that they ended, and their puts were not met."""
+        found, lines = IdSet(), self.lines.values()
         for damage in damages:
             if damage.kind in ("torn", "foreign") or damage.lsn_last < damage.lsn_first:
                 continue
-            first = max(damage.id_first, self._ended_up_to + 1)
+            if damage.id_last >= ITEM_MAX:
+                continue  # nobody knows how many
+            passed = min((max(line.floor, line.ended_up_to) for line in lines), default=0)
+            spared = min((i for line in lines for i in line.spared), default=ITEM_MAX)
+            first = max(damage.id_first, min(passed + 1, spared))
             for item in range(first, min(damage.id_last, first + _LOST_MAX) + 1):
-                found.add(item)
-        for item in (*self._ended, *self._placed, *self.needed()) if found else ():
+                if not all(line.has_ended(item) for line in lines):
+                    found.add(item)
+        for item in (*self._placed, *self.needed()) if found else ():
             found.discard(item)
         return found
 
@@ -222,6 +243,7 @@ class LiveSet:
         if snapshot is None:
             return 0
         self.lines = {0: ReaderItems.of(snapshot, b"", 0)}
+        self.lines[0].floor = ITEM_MAX if snapshot.is_tombstone else snapshot.floor
         for state in snapshot.readers:
             self.lines[state.number] = ReaderItems.of(state, state.name, 0)
         self._passes_on = snapshot.passes_on
@@ -247,12 +269,7 @@ class LiveSet:
         elif effect is Effect.END_LISTED:
             self.known = False
         elif effect is not Effect.NONE and record.reader in self.lines:
-            line = self.lines[record.reader]
-            if effect is Effect.END and not record.reader and record.item not in line.items:
-                self._ended.add(record.item)
-            elif effect is Effect.END_TO_ITEM and not record.reader:
-                self._ended_up_to = max(self._ended_up_to, record.item)
-            line.see(record, effect)
+            self.lines[record.reader].see(record, effect)
 
     def _put(self, record: Record) -> None:
         self.next_number = max(self.next_number, record.item + 1)
@@ -287,16 +304,18 @@ class LiveSet:
     def _name(self, record: Record) -> None:
         number = record.reader
         if not number and record.small == GONE:
-            self.lines[0] = ReaderItems()
+            self.lines[0] = ReaderItems(floor=ITEM_MAX)
         elif not number:  # also for a queue that is made again: then its line is empty
             self._passes_on = record.small == STOPS
+            self.lines[0].floor = record.number if record.small == AGAIN else self.lines[0].floor
         elif record.small == STOPS:
             self.lines.pop(number, None)
         elif number not in self.lines:
             name, begins = decode_meta(record.meta).get(Tag.NAME), Beginning.decode(record)
             if isinstance(name, bytes):
                 made = ReaderItems(name, record.lsn)
-                self.lines[number] = ReaderItems.of(begins, name, record.lsn) if begins else made
+                made = ReaderItems.of(begins, name, record.lsn) if begins else made
+                made.floor, self.lines[number] = record.number, made
 
     def checkpoint(self, newest: Checkpoint | None, name: bytes, generation: int) -> Checkpoint:
         """Return the opening of a segment that goes on after all these records."""

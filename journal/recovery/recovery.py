@@ -349,8 +349,10 @@ class Recovery:
             kind = "truncated"
         elif first > self.lsn_synced and gap.reason != FOOTER_LOST:
             kind = "torn"
-        self._name(kind, segment.path, gap.offset, gap.end, gap.reason, first, last,
-                   *self._items_lost(found, first, last))  # fmt: skip
+        ids = self._items_lost(found, first, last)
+        if is_lost and segment.is_compacted:
+            ids = ids[0], max(_compacted_last(found, last), ids[1])
+        self._name(kind, segment.path, gap.offset, gap.end, gap.reason, first, last, *ids)
         self.torn = is_lost and first > self.lsn_synced
         if is_lost and not self.torn:
             self._lsn = last + 1
@@ -405,7 +407,8 @@ class Recovery:
         if last < first:
             return 1, 0
         id_first = self._item_seen + 1
-        self._item_last = min(self._item_last + last - first + 1, ITEM_MAX)
+        more = last - first + 1 if last < ITEM_MAX else ITEM_MAX  # then nobody knows how many
+        self._item_last = min(self._item_last + more, ITEM_MAX)
         for record in found.records:
             if record.lsn > last and record.kind in PLACING:
                 return id_first, min(self._item_last, number_given(record) - 1)
@@ -425,3 +428,12 @@ class Recovery:
         self.damages.append(
             Damage(kind, path, offset, end, reason, lsn_first, lsn_last, id_first, id_last)
         )
+
+
+def _compacted_last(found: Scan, lsn_last: int) -> int:
+    """Return the last item of a compacted segment that may have been put in records up to this one:
+    the number of missing records says nothing of items there."""
+    following = (r.item for r in found.records if r.lsn > lsn_last and r.kind == Kind.PUT)
+    if (item := next(following, 0)) or found.footer is None:
+        return max(item - 1, 0)
+    return Tally.from_footer(found.footer).item_last

@@ -23,6 +23,7 @@ from journal.errors import Damage
 from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
 from journal.format import (
     FILE_HEADER_BYTES,
+    FOOTER_SPACE_BYTES,
     HEADER_BYTES,
     SUFFIX_RECYCLED,
     Checkpoint,
@@ -33,7 +34,7 @@ from journal.format import (
     encode,
     segment_path,
 )
-from journal.recovery.chain import last_segment_number
+from journal.recovery.chain import SegmentFile, last_segment_number
 from journal.recovery.recovery import Recovery
 from journal.store import Store
 from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Journal, Segment, Sizes, whole_sectors
@@ -64,7 +65,7 @@ def recovered_journal(
     store.maintenance.snapshots = sorted(recovery.snapshot_lsns)
     journal.segments = [
         Segment(
-            found.number, found.path, found.capacity, None, lsn_first=found.lsn_first,
+            found.number, found.path, _capacity(found), None, lsn_first=found.lsn_first,
             item_first=found.item_first, item_last=found.item_last, puts=found.puts,
             lsn_last=found.lsn_last, rank=found.rank, damaged=bool(found.unreadable),
             time_last=found.time_last, unread=bool(found.unreadable), is_open=found.is_open,
@@ -99,6 +100,12 @@ def recovered_journal(
     for path in (*unused, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
         files.remove(path)
     return store
+
+
+def _capacity(found: SegmentFile) -> int:
+    """Return the capacity by which a reader finds the end of a file: a shorter one ends where its
+    bytes do, or where it was made to end, whichever is first."""
+    return found.capacity + min(found.bytes_missing, FOOTER_SPACE_BYTES)
 
 
 def _keep_room(recovery: Recovery, sizes: Sizes) -> tuple[list[tuple[str, int]], list[str]]:

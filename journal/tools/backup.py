@@ -158,10 +158,14 @@ class _Copy:
         frames = Frames(self._files, old)
         end, last = _end_of_batches(frames)
         header = frames.header
-        is_damaged = header is None or header.segment != segment_number(name)
+        is_damaged = (
+            header is None
+            or header.segment != segment_number(name)
+            or header.capacity > frames.size
+        )
         if is_damaged or (header is not None and header.role == COMPACTED) or self._is_passed:
             end, last = frames.size, b""  # damaged, or a crash kept it from being sealed: as it is
-        if not end:
+        if not end and not is_damaged:
             return True
         self._is_passed = self._is_passed or not is_damaged
         self._copy(old, new, end, frames.size)

@@ -143,7 +143,7 @@ def _checked(files: Files, folder: str, total: int, progress: Progress) -> Repor
             progress(min(done + at, total - 1), total)
     # Where ids alone do not tell which items are live, none of them is known to be needed.
     bodies = view.bodies(live_set.needed() if live_set.known else IdSet())
-    past = Past(files, folder, live_set, view.settled, bodies.see, view.lsn_synced)
+    past = Past(files, folder, live_set, view.settled, bodies.see, view.lsn_synced, view.identity)
     past.check(lambda more: progress(min(done + at + more, total - 1), total))
     bodies.run(files, [*view.damages, *past.damages])
     unreadable = IdSet.union([bodies.unreadable, live_set.lost(view.damages)])
@@ -203,12 +203,13 @@ class Past:
 
     def __init__(
         self, files: Files, folder: str, live_set: LiveSet, settled: list[SegmentFile],
-        met: Callable[[int], None], lsn_synced: int,
+        met: Callable[[int], None], lsn_synced: int, identity: bytes,
     ) -> None:  # fmt: skip
         """`settled` are the segments that a start did not read; `met` gets the item of each put."""
         self._settled = {one.path: one for one in settled}
         self._met = met
         self._lsn_synced = lsn_synced
+        self._identity = identity
         self.damages: list[Damage] = []
         self.records = 0
         self.snapshots = 0
@@ -301,11 +302,16 @@ class Past:
                 continue
         return newest
 
+    def _is_here(self, header: SegmentHeader, path: str) -> bool:
+        """True if this is the header of that very file: of no other one in its place."""
+        is_its = header.segment == segment_number(os.path.basename(path))
+        return is_its and self._identity[:4] in (b"", header.identity[:4])
+
     def _past_of(self, frames: Frames, newest: Snapshot, limit: int) -> Iterator[None]:
         """Walk what `newest` has made superfluous in one segment, up to the lsn `limit` (0: all of
         it); a sign of life now and then."""
         header, footer = frames.header, frames.footer
-        if header is None:
+        if header is None or not self._is_here(header, frames.path):
             return  # named by recovery
         settled = self._settled.get(frames.path)
         if header.segment == newest.segment:
@@ -334,7 +340,8 @@ class Past:
             lsn = found.lsn + (found.kind not in UNNUMBERED)
             if found.kind == Kind.PUT:
                 lost.put_seen(found.item)
-                self._met(found.item)
+                if settled is None or settled.item_first <= found.item <= settled.item_last:
+                    self._met(found.item)  # else a start does not look for it here
             at = found.end
             self.records += found.kind not in UNNUMBERED
             if self.records % _PROGRESS_RECORDS == 0:
