@@ -191,7 +191,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         cast(Scope, self.scope)["connection"] = self
-        self._header_bytes = 0
+        self._header_bytes, self._is_head_over = 0, False
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -199,12 +199,16 @@ class HttpConnection(HttpToolsProtocol):
             self._refusal = 414, f"URL too long: at most {URL_BYTES_MAX} bytes are allowed"
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_head_over:  # uvicorn would add it to the headers, which were checked
+            self._refusal = 400, "fields after the body (a trailer) are not read: send headers"
+            return
         super().on_header(name, value)
         self._header_bytes += len(name) + len(value) + 4
         if self._header_bytes > HEAD_BYTES_MAX:
             self._refusal = 431, f"headers too large: at most {HEAD_BYTES_MAX} bytes are allowed"
 
     def on_headers_complete(self) -> None:
+        self._is_head_over = True
         if self._refusal is None:
             super().on_headers_complete()
             if self.pipeline:

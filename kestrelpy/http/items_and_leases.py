@@ -259,7 +259,7 @@ def _key_values(request: Request) -> tuple[bytes, ...]:
     raw: bytes = request.scope["query_string"]
     for part in raw.split(b"&"):
         word, _, value = part.partition(b"=")
-        if word == b"key" and value:
+        if unquote_to_bytes(word) == b"key":  # its value is not empty: the check has seen to that
             values = value.replace(b"+", b" ").split(b",")
             return tuple(text_of(unquote_to_bytes(each)) for each in values)
     return ()

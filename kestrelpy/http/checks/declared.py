@@ -44,6 +44,7 @@ _ALMOST: Final = {
     b"if-not-match": b"if-none-match",
 }  # fmt: skip
 _TYPE: Final = b"content-type"
+_CODING: Final = b"content-encoding"
 # What bounds a text in a schema.
 _BOUNDS: Final = frozenset({"enum", "const", "maxLength"})
 # What a request may call them: with `x-` in front, with `_` for any `-`.
@@ -130,7 +131,8 @@ class Declared:
     @cached_property
     def _watched(self) -> dict[bytes, str]:
         """Return the headers that are looked at, as they are written; empty: they are refused."""
-        return dict.fromkeys(_FOREIGN, "") | self._watched_safe
+        watched = {_CODING: "Content-Encoding"} | self._watched_safe
+        return dict.fromkeys(_FOREIGN, "") | watched
 
     @cached_property
     def _watched_safe(self) -> dict[bytes, str]:
@@ -208,6 +210,9 @@ class Declared:
             seen.add(name)
             if name in _CONDITIONS and not is_safe and not value.strip():
                 raise HttpError(400, f"the header {title} has no value: leave it out, or say one")
+            if name == _CODING and value.strip().lower() != b"identity":
+                what = shown(value.decode("latin-1"))
+                raise HttpError(415, f"Content-Encoding is {what}: bodies are read as they come")
 
     def _refuse_foreign(self, name: bytes) -> None:
         """Raise HttpError for a header that this route does not read and that changes, or seems to

@@ -38,6 +38,29 @@ async def test_too_much_or_nonsense_is_refused_and_the_connection_ends(
         assert (await server.client.get("/")).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "trailer",
+    ["Idempotency-Key: a", "Authorization: Basic eDp5", "Host: other", "X-Project-ID: acme", "a: b",
+     "If-None-Match: *", "Content-Type: text/plain"],
+)  # fmt: skip
+@pytest.mark.parametrize("is_at_once", [True, False])
+async def test_fields_after_a_body_are_no_headers(
+    tmp_path: Path, trailer: str, is_at_once: bool
+) -> None:
+    head = b"POST /queues/a/items HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b"1\r\nx\r\n0\r\n%b\r\n\r\n" % trailer.encode()
+    async with web(tmp_path) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for part in (head + body,) if is_at_once else (head, body):
+            writer.write(part)
+            await asyncio.sleep(0)
+        said = await reader.read()
+        writer.close()
+        assert said.startswith(b"HTTP/1.1 400 "), said[:200]
+        assert b"(a trailer) are not read" in said
+        assert not server.daemon.broker.queues
+
+
 async def test_a_head_or_a_body_that_does_not_come_ends_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.support.http_client import web
 from tests.support.running import Peer
 
@@ -46,6 +48,14 @@ async def test_leases_are_renewed_deferred_given_back_and_buried(tmp_path: Path)
             assert (await client.delete(each)).status_code == 404
         again = (await client.post("/queues/jobs/leases?count=9")).json()["leases"]
         assert [(each["body"], each["attempts"]) for each in again] == [("2", 1)]
+
+
+@pytest.mark.parametrize("name", ["key", "%6bey", "k%65y", "%6B%65%79"])
+async def test_a_key_counts_however_its_name_is_written(tmp_path: Path, name: str) -> None:
+    async with web(tmp_path) as server:
+        assert (await server.client.post(f"{ITEMS}?{name}=A%2CB,C", content=b"x")).is_success
+        [item] = (await server.client.get("/admin/queues/jobs/items")).json()["items"]
+        assert item["key"] == "A%2CB,C"
 
 
 async def test_the_id_of_an_item_is_seen_once(tmp_path: Path) -> None:

@@ -105,6 +105,9 @@ def mistaken_headers(declared: Declared, method: str, url: str) -> Iterator[Aske
                 (("Content-Type", "application/json"), ("Content-Type", "text/plain")))  # fmt: skip
     if method in ("GET", "HEAD"):
         return
+    for coding in ("gzip", "br, gzip", ""):
+        yield Asked(method, url, "bodies are read as they come", None,
+                    (("Content-Encoding", coding),))  # fmt: skip
     for name in ("Idempotency-Key", "If-Match", "If-None-Match"):
         for near in (f"X-{name}", f"X_{name}", name.replace("-", "_"), name.replace("-", "_", 1)):
             yield Asked(method, url, near.title(), None, ((near, "1"),))
