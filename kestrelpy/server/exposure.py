@@ -187,11 +187,34 @@ def _check(server: ServerConfig, is_listening: bool) -> None:
         hosts["http_host"] = server.http_host
     found = {f"{key} {host}": _why_not_ours(host) for key, host in hosts.items()}
     if is_listening and server.socket is not None:
-        found[f"socket {server.socket}"] = _why_no_socket(server.socket)
+        found[f"socket {server.socket}"] = _why_no_socket(server.socket, server.data_dir)
     found[f"data_dir {server.data_dir}"] = _why_no_data(server)
     for setting, why in found.items():
         if why:
             raise Unservable(f"[server] {setting}: {why}")
+    if is_listening:
+        _refuse_shared(server)
+
+
+def _refuse_shared(server: ServerConfig) -> None:
+    """Raise Unservable if two listeners would have one address, by whatever names."""
+    taken: dict[tuple[str, int], str] = {}
+    for key, host, port in (
+        ("port", server.host, server.port), ("text_port", server.host, server.text_port),
+        ("http_port", server.http_host, server.http_port),
+    ):  # fmt: skip
+        for address in _addresses(host) if port else ():
+            other = taken.setdefault((address, port or 0), key)
+            if other != key:
+                raise Unservable(
+                    f"[server] {other} and {key} are both {port} of {address}: each listener needs "
+                    "its own"
+                )
+
+
+def _addresses(host: str) -> set[str]:
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return {str(address[0]) for *_, address in found}
 
 
 def _why_not_ours(host: str) -> str:
@@ -209,18 +232,29 @@ def _why_not_ours(host: str) -> str:
     return ""
 
 
-def _why_no_socket(path: Path) -> str:
+def _why_no_socket(path: Path, data_dir: Path) -> str:
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
         return f"the path is longer than {_SOCKET_PATH_BYTES_MAX} bytes"
+    if path == data_dir:
+        return "data_dir has this name"
+    if path.parent == data_dir and not os.path.lexists(data_dir):
+        return ""  # the start makes it
     if not path.parent.is_dir():
         return "its folder does not exist"
     if not os.access(path.parent, os.W_OK | os.X_OK):
         return "its folder cannot be written"
-    return "" if not path.exists() or path.is_socket() else "another file has this name"
+    return "another file has this name" if os.path.lexists(path) and not path.is_socket() else ""
 
 
 def _why_no_data(server: ServerConfig) -> str:
-    nearest = next(p for p in (server.data_dir, *server.data_dir.parents) if os.path.lexists(p))
+    data_dir = server.data_dir
+    try:
+        data_dir.lstat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # its name is too long, for instance
+        return error.strerror or str(error)
+    nearest = next(p for p in (data_dir, *data_dir.parents) if os.path.lexists(p))
     if not nearest.is_dir():
         return f"{nearest.name} is not a directory"
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):

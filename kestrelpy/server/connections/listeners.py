@@ -6,9 +6,11 @@ One rule: a socket that another process answers on is left alone.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,8 +19,10 @@ from typing import Any, Final
 
 from kestrelpy.protocol import MEMCACHE, Wire, wire_named
 
-# Sockets that were handed over are not ours to remove; before 3.13 no loop does that.
+log = logging.getLogger("kestrelpy")
+
 HANDSHAKE_SECONDS: Final = 10.0
+# The loop removes no socket: before 3.13 none does.
 _STAYS: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 
@@ -44,7 +48,8 @@ class Listeners:
         self._connect = connect
         self._backlog = backlog
         self._servers: list[asyncio.AbstractServer] = []
-        self._socket: Path | None = None  # the one we listen on
+        # The file of the one we listen on, and which file it is.
+        self._socket: tuple[Path, tuple[int, int]] | None = None
         self.address: tuple[str, int] | None = None  # of the first memcache port
 
     async def listen(
@@ -106,18 +111,27 @@ class Listeners:
             self.address = name[0], name[1]
 
     async def _listen_unix(self, path: Path) -> None:
-        loop = asyncio.get_running_loop()
+        loop, own = asyncio.get_running_loop(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             if path.is_socket():
-                if await _answers(path):
+                left = _identity(path)
+                if await _answers(path) or _identity(path) != left:
                     raise CannotListen(f"cannot listen on {path}: another process answers there")
                 path.unlink()  # left by a daemon that was killed
+            own.bind(str(path))  # the loop would remove a socket that has come in between
             connect = partial(self._connect, MEMCACHE)
-            listener = await loop.create_unix_server(connect, str(path), backlog=self._backlog)
+            listener = await loop.create_unix_server(
+                connect, sock=own, backlog=self._backlog, **_STAYS
+            )
+            self._socket = path, _identity(path)
+            _name_what_is_open(path)
         except OSError as error:
+            own.close()
             raise CannotListen(f"cannot listen on {path}: {_why(error)}") from error
+        except CannotListen:
+            own.close()
+            raise
         self._servers.append(listener)
-        self._socket = path
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -125,22 +139,47 @@ class Listeners:
             listener.close()
 
     def remove_socket(self) -> None:
-        """Remove the Unix socket's file."""
-        if self._socket is not None:
-            self._socket.unlink(missing_ok=True)
+        """Remove the Unix socket's file, unless another process has made one there since."""
+        if self._socket is None:
+            return
+        path, identity = self._socket
+        try:
+            if _identity(path) == identity:
+                path.unlink()
+        except OSError:
+            return  # it is gone, or its folder is
 
 
 async def _answers(path: Path) -> bool:
-    """True if a process listens on this Unix socket."""
+    """True unless it is known that no process listens on this Unix socket."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     probe.setblocking(False)
     try:
         await asyncio.wait_for(asyncio.get_running_loop().sock_connect(probe, str(path)), 1)
-    except (OSError, TimeoutError):
+    except (ConnectionRefusedError, FileNotFoundError):
         return False
+    except TimeoutError:
+        return True  # it is busy, or stopped
     finally:
         probe.close()
     return True
+
+
+def _name_what_is_open(path: Path) -> None:
+    """Log that everybody may use the socket, and do everything: it asks for no login."""
+    mode, above = path.lstat().st_mode, path.parent.stat().st_mode
+    if mode & stat.S_IWOTH and above & stat.S_IXOTH:
+        log.warning(
+            "%s: every user of this machine may use this socket, which asks for no login (mode "
+            "%04o): start the daemon with umask 007 or 077, or close the folder to others",
+            path, stat.S_IMODE(mode),
+        )  # fmt: skip
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Return which file it is; raise OSError."""
+    found = path.lstat()
+    return found.st_dev, found.st_ino
 
 
 def _why(error: OSError) -> str:

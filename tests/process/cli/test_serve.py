@@ -134,6 +134,13 @@ def test_every_reason_not_to_start_is_one_sentence(
         ('socket = "none/s"', "/none/s: its folder does not exist"),
         ('socket = "kestrelpy.toml"', "/kestrelpy.toml: another file has this name"),
         (f'socket = "{"s" * 120}"', "the path is longer than 107 bytes"),
+        ('socket = "data"', "data: data_dir has this name"),
+        ('socket = "link"', "/link: another file has this name"),
+        ('socket = "loop"', "/loop: another file has this name"),
+        ('port = 4001\nhttp_port = 4001\nhttp_host = "localhost"', "both 4001 of 127.0.0.1"),
+        ('port = 4001\nhttp_port = 4001\nhost = "::1"\nhttp_host = "0:0:0:0:0:0:0:1"',
+         "both 4001 of ::1"),
+        (f'data_dir = "{"d" * 300}"', "File name too long"),
         ('data_dir = "kestrelpy.toml"', "kestrelpy.toml: "),
         ('data_dir = "kestrelpy.toml/data"', "kestrelpy.toml/data: "),
     ],
@@ -144,6 +151,8 @@ def test_what_a_start_refuses_a_check_refuses(
     given = [line.split(" =")[0] for line in lines.splitlines()]
     rest = [line for line in ("port = 0", 'http_port = "off"') if line.split(" =")[0] not in given]
     (tmp_path / "kestrelpy.toml").write_text("\n".join(["[server]", *rest, lines, ""]))
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
 
     for command in ("check-config", "serve"):
         ended = kestrelpy(command)
@@ -156,6 +165,14 @@ def test_a_configuration_may_begin_with_a_byte_order_mark(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "kestrelpy.toml").write_bytes(b"\xef\xbb\xbf[server]\nport = 0\n")
+
+    assert kestrelpy("check-config").code == 0
+
+
+def test_a_socket_in_a_data_directory_that_is_not_there_yet_is_allowed(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "kestrelpy.toml").write_text('[server]\nport = 0\nsocket = "data/s"\n')
 
     assert kestrelpy("check-config").code == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from pathlib import Path
 
@@ -72,3 +73,94 @@ async def test_a_socket_whose_owner_hangs_is_left_to_him(tmp_path: Path) -> None
 
         assert path.is_socket()
         listeners.close()
+
+
+async def test_the_end_removes_no_socket_that_another_process_has_made_there(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "socket"
+    first, second = Listeners(silent, 5), Listeners(silent, 5)
+    await first.listen("127.0.0.1", 0, path)
+    path.unlink()
+    await second.listen("127.0.0.1", 0, path)
+
+    first.close()
+    first.remove_socket()
+
+    assert path.is_socket()
+    _, writer = await asyncio.open_unix_connection(path)
+    writer.close()
+    second.close()
+    second.remove_socket()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["gone", "another", "folder"])
+async def test_the_end_does_not_mind_what_became_of_the_socket(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = folder / "socket"
+    listeners = Listeners(silent, 5)
+    await listeners.listen("127.0.0.1", 0, path)
+    path.unlink()
+    if name == "another":
+        path.write_bytes(b"a file")
+    elif name == "folder":
+        folder.rmdir()
+
+    listeners.close()
+    listeners.remove_socket()
+
+    assert path.exists() == (name == "another")
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(), BlockingIOError(), TimeoutError(), OSError(5)]
+)
+async def test_a_socket_that_may_be_in_use_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+
+    async def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", fail, raising=False)
+    with pytest.raises(CannotListen):
+        await Listeners(silent, 5).listen("127.0.0.1", 0, path)
+    assert path.is_socket()
+
+
+@pytest.mark.parametrize("target", ["nowhere", "socket"])
+async def test_a_link_that_leads_nowhere_is_left_alone(tmp_path: Path, target: str) -> None:
+    path = tmp_path / "socket"
+    path.symlink_to(target)
+
+    with pytest.raises(CannotListen, match="Address already in use"):
+        await Listeners(silent, 5).listen("127.0.0.1", 0, path)
+
+    assert path.is_symlink()
+
+
+@pytest.mark.parametrize(("umask", "folder_mode", "is_named"), [
+    (0o000, 0o755, True), (0o000, 0o700, False), (0o022, 0o755, False), (0o007, 0o755, False),
+])  # fmt: skip
+async def test_a_socket_that_everybody_may_use_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, umask: int, folder_mode: int, is_named: bool
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(folder_mode)
+    listeners, before = Listeners(silent, 5), os.umask(umask)
+    try:
+        await listeners.listen("127.0.0.1", 0, folder / "socket")
+    finally:
+        os.umask(before)
+    listeners.close()
+
+    said = [each.getMessage() for each in caplog.records]
+    assert [f"{folder}/socket: every user of this machine" in each for each in said] == (
+        [True] if is_named else []
+    )
