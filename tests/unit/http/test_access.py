@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from base64 import b64encode
 from pathlib import Path
@@ -130,6 +131,28 @@ async def test_a_user_with_the_role_is_answered_by_basic_and_bearer(tmp_path: Pa
 )  # fmt: skip
 def test_credentials(said: bytes, found: tuple[str, bytes] | None) -> None:
     assert credentials(said) == found
+
+
+async def test_each_request_of_a_connection_that_a_proxy_shares_logs_in_for_itself(
+    tmp_path: Path,
+) -> None:
+    def asked(path: str, user: str = "") -> bytes:
+        login = b"Authorization: Bearer %b:secret\r\n" % user.encode() if user else b""
+        return b"GET %b HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % (path.encode(), login)
+
+    async with web(tmp_path, USERS) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for users in (("root", "reads", "root", "writes"), ("reads", "root"), ("root", "")):
+            writer.write(b"".join(asked("/admin/me", user) for user in users))  # pipelined
+            for user in users:
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 200" if user else b"HTTP/1.1 401")
+                assert b"cache-control: no-store" in head
+                length = re.search(rb"content-length: (\d+)", head)
+                assert length is not None
+                body = await reader.readexactly(int(length[1]))
+                assert (b'"%b"' % user.encode() in body) == bool(user)
+        writer.close()
 
 
 def test_a_path_with_odd_names_needs_no_less() -> None:
