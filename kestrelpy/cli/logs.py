@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -59,9 +60,14 @@ class JsonLines(logging.Formatter):
 class LineWriter(logging.Handler):
     """Writes lines to a descriptor, on a thread."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(
+        self, descriptor: int, at_failure: Callable[[OSError], None] | None = None
+    ) -> None:
+        """`at_failure` is called on the thread when a line cannot be written."""
         super().__init__()
         self._descriptor = descriptor
+        self._at_failure = at_failure
+        self._is_stuck = False  # True if nothing was written since a flush that was not over
         self._lines: queue.Queue[str] = queue.Queue(LINES_MAX)
         self._lost = 0
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -69,16 +75,24 @@ class LineWriter(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the message soon; count it as lost if too many wait."""
+        self.say(self.format(record))
+
+    def say(self, line: str) -> None:
+        """Write the line soon; count it as lost if too many wait."""
         try:
-            self._lines.put_nowait(self.format(record))
+            self._lines.put_nowait(line)
         except queue.Full:
             self._lost += 1
 
     def flush(self) -> None:
-        """Return when everything is written, or after _FLUSH_SECONDS."""
+        """Return when everything is written, or after _FLUSH_SECONDS; at once if nothing was
+        written since another flush had to give up."""
         lines = self._lines
         with lines.all_tasks_done:
-            lines.all_tasks_done.wait_for(lambda: not lines.unfinished_tasks, _FLUSH_SECONDS)
+            if not self._is_stuck:
+                self._is_stuck = not lines.all_tasks_done.wait_for(
+                    lambda: not lines.unfinished_tasks, _FLUSH_SECONDS
+                )
 
     def _run(self) -> None:
         while True:
@@ -88,6 +102,7 @@ class LineWriter(logging.Handler):
                 line = f"{self._of_lost(lost)}\n{line}"
             if not self._write(f"{line}\n".encode("utf-8", "backslashreplace")):
                 self._lost += lost + 1
+            self._is_stuck = False
             self._lines.task_done()
 
     def _of_lost(self, count: int) -> str:
@@ -98,7 +113,9 @@ class LineWriter(logging.Handler):
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
-            except OSError:
+            except OSError as error:
+                if self._at_failure is not None:
+                    self._at_failure(error)
                 return False
         return True
 

@@ -15,7 +15,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from getpass import getpass
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,7 @@ import uvloop
 from kestrelpy.access import SECRET_BYTES_MAX
 from kestrelpy.access import hash_secret as form_of
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
-from kestrelpy.cli.logs import JsonLines, log_to_stderr
+from kestrelpy.cli.logs import JsonLines, LineWriter, log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
 from kestrelpy.server import Daemon, StartError, Supervisor, Unservable, refuse_unservable
 
@@ -36,6 +37,7 @@ _EXIT_SECONDS: Final = 5.0
 # By default each ends a process at once.
 _UNUSED_SIGNALS: Final = (
     "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR",
+    "SIGSTKFLT",
 )  # fmt: skip
 _WHAT_ENDS: Final = "SIGTERM and SIGINT end the daemon, SIGHUP reloads; the log is standard error"
 
@@ -145,22 +147,40 @@ def _log_as_it_says(config: Config) -> None:
 def _name_signals() -> None:
     """Log signals that would end the process without a line, and go on."""
     loop = asyncio.get_running_loop()
+    for name, number in _unused_signals():
+        loop.add_signal_handler(number, log.warning, "%s ignored: %s", name, _WHAT_ENDS)
+
+
+def _unused_signals() -> Iterator[tuple[str, int]]:
+    """Yield those that this system has, the real-time signals among them."""
     for name in _UNUSED_SIGNALS:
         if (number := getattr(signal, name, None)) is not None:
-            loop.add_signal_handler(number, log.warning, "%s ignored: %s", name, _WHAT_ENDS)
+            yield name, number
+    first = getattr(signal, "SIGRTMIN", 0)
+    for number in range(first, getattr(signal, "SIGRTMAX", -1) + 1):
+        yield f"SIGRTMIN+{number - first}", number
 
 
 def _say(line: str) -> None:
-    """Print a line after those of the log. Nobody may read it: that ends nothing."""
+    """Print a line after those of the log. Nobody may read it: that neither ends nor delays
+    anything."""
     for handler in logging.getLogger().handlers:
         handler.flush()
-    try:
-        print(line, flush=True)
-    except OSError as error:
-        log.warning("standard output cannot be written: %s", error.strerror)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)  # what Python still holds back goes there
-        os.close(null)
+    writer = _standard_output()
+    writer.say(line)
+    writer.flush()
+
+
+@cache
+def _standard_output() -> LineWriter:
+    return LineWriter(1, _give_up_output)
+
+
+def _give_up_output(error: OSError) -> None:
+    log.warning("standard output cannot be written: %s", error.strerror)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def _say_in_json(line: str) -> None:

@@ -107,10 +107,34 @@ def test_a_log_that_nobody_reads_delays_nobody_and_says_what_is_lost(tmp_path: P
     assert b"lines of this log are lost" in read
 
 
+@pytest.mark.parametrize("taken", [("stdout",), ("stderr",), ("stdout", "stderr")], ids="-".join)
+def test_a_start_whose_output_is_a_full_pipe_is_ready(
+    tmp_path: Path, taken: tuple[str, ...]
+) -> None:
+    readable, writable = os.pipe()
+    fcntl.fcntl(writable, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writable, b"x" * 4096)  # a blocking pipe without room, as that of a stuck collector
+    (tmp_path / "kestrelpy.toml").write_text('[server]\nsocket = "s"\n')
+    out, err = (
+        writable if each in taken else subprocess.DEVNULL for each in ("stdout", "stderr")
+    )
+    with subprocess.Popen(
+        SERVE, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+    ) as process:
+        ask(tmp_path, b"set q 0 0 1\r\nx\r\n", b"STORED\r\n")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    os.close(writable)
+    os.close(readable)
+
+
 def test_a_signal_that_it_has_no_use_for_is_a_line_in_the_log(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data") as daemon, Raw(("127.0.0.1", daemon.port)) as raw:
-        for name in ("SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO"):
-            os.kill(daemon.pid, getattr(signal, name))
+        names = ("SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO")
+        numbers = {name: int(getattr(signal, name)) for name in names}
+        numbers |= {f"SIGRTMIN+{n}": signal.SIGRTMIN + n for n in (0, 1, 30)}
+        for name, number in numbers.items():
+            os.kill(daemon.pid, number)
             raw.ask(b"set q 0 0 1\r\nx\r\n", b"STORED\r\n")
             said = f"{name} ignored: SIGTERM and SIGINT end the daemon, SIGHUP reloads"
             wait_until(lambda said=said: any(said in each for each in daemon.lines), said)
