@@ -20,7 +20,7 @@ One rule: the log alone says which times were put; a restart needs nothing from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
@@ -204,10 +204,11 @@ class Timetable:
         """Run these schedules from now on. A new one begins now; the others keep their progress."""
         unix_s = self._unix_s(now_ms)
         before, self.running = self.running, {}
+        known = self._all_known()
         for schedule in schedules:
             there = before.get(schedule.name)
             if there is None:
-                running = self._begun(schedule, unix_s)
+                running = self._begun(schedule, unix_s, known)
             elif there.schedule == schedule:
                 running = there
             else:
@@ -220,26 +221,28 @@ class Timetable:
             self.running[schedule.name] = running
         self._is_due = True
 
-    def _begun(self, schedule: Schedule, unix_s: int) -> Running:
+    @staticmethod
+    def _begun(schedule: Schedule, unix_s: int, all_known: Mapping[bytes, int]) -> Running:
         """Return the schedule with the progress that the logs give, in whichever queue."""
-        name, queues = schedule.name, self._broker.queues.values()
-        known_by = (queue.files.watermarks for queue in queues)
-        known = max((times[name] for times in known_by if name in times), default=None)
+        known = all_known.get(schedule.name)
         running = Running(schedule, unix_s if known is None else known, unix_s)
-        line = self._line_known(schedule)
         if known is None:
             return running
+        line = all_known.get(schedule.line_scope)
         if line is None or line & _HASH_MASK == schedule.line_hash:
             running.miss(max(known, (line or 0) >> _HASH_BITS))
         else:
             running.since_s = unix_s
         return running
 
-    def _line_known(self, schedule: Schedule) -> int | None:
-        """Return the greatest watermark of a line of this schedule; None: there is none."""
-        known_by = (queue.files.watermarks for queue in self._broker.queues.values())
-        scope = schedule.line_scope
-        return max((times[scope] for times in known_by if scope in times), default=None)
+    def _all_known(self) -> dict[bytes, int]:
+        """Return the greatest watermark of each scope, in whichever queue: one pass for all
+        schedules, since there may be thousands of both."""
+        found: dict[bytes, int] = {}
+        for queue in self._broker.queues.values():
+            for scope, value in queue.files.watermarks.items():
+                found[scope] = max(value, found.get(scope, value))
+        return found
 
     def next_due(self) -> int | None:
         """Return when to look again, on the monotonic clock; None: never."""
@@ -254,21 +257,28 @@ class Timetable:
         """Put the times that have come; with a `why_not`, refuse them all for that reason."""
         unix_s = self._unix_s(now_ms)
         self._looked_ms, self._is_due = now_ms, False
-        puts = PUTS_MAX
+        puts = begins = PUTS_MAX  # the records of a begin are as much work as an item's
+        known: dict[bytes, int] = {}
+        if not why_not and not all(each.is_known for each in self.running.values()):
+            known = self._all_known()
         for running in self.running.values():
             running.look(unix_s)
             if running.waiting or not running.is_known:
                 try:
                     if why_not:
                         raise Refused(why_not)
-                    puts -= self._serve(running, puts, now_ms)
+                    if not running.is_known and begins:
+                        begins -= 1
+                        self._make_known(running, known, now_ms)
+                    if running.is_known:
+                        puts -= self._serve(running, puts, now_ms)
                 except Refused as refused:
                     running.refuse(str(refused))
             if running.state != "ok" and now_ms - running.complained_ms >= _COMPLAINT_MS:
                 running.complained_ms = now_ms
                 name = running.schedule.name.decode("ascii", "replace")
                 self.complaints.append(f"schedule {name}: {running.state}")
-        self._is_due = puts == 0
+        self._is_due = not (puts and begins)
         times = [each.next_s for each in self.running.values() if each.next_s is not None]
         self._next_unix_ms = min(times, default=NEVER_MS // 1000) * 1000
 
@@ -285,8 +295,6 @@ class Timetable:
     def _serve(self, running: Running, most: int, now_ms: int) -> int:
         """Put at most `most` waiting times; return how many were put. Raise Refused."""
         schedule = running.schedule
-        if not running.is_known:
-            self._make_known(running, now_ms)
         running.refused = ""
         put = 0
         while running.waiting and put < most:
@@ -299,12 +307,13 @@ class Timetable:
             put += 1
         return put
 
-    def _make_known(self, running: Running, now_ms: int) -> None:
-        """Record the schedule's start in its queue, so that missed first times are caught up on."""
+    def _make_known(self, running: Running, known: Mapping[bytes, int], now_ms: int) -> None:
+        """Record the schedule's start in its queue, so that missed first times are caught up on.
+        `known`: the watermarks of all queues."""
         queue = self._queue(running.schedule.queue, now_ms)
         if queue.files.watermarks.get(running.schedule.name, -1) < running.done_s:
             queue.files.skip(Watermark(running.schedule.name, running.done_s), now_ms)
-        schedule, said = running.schedule, self._line_known(running.schedule)
+        schedule, said = running.schedule, known.get(running.schedule.line_scope)
         if said is None or said & _HASH_MASK != schedule.line_hash:
             since = max(running.since_s, 0 if said is None else (said >> _HASH_BITS) + 1)
             mark = Watermark(schedule.line_scope, since << _HASH_BITS | schedule.line_hash)

@@ -9,6 +9,7 @@ import pytest
 from journal.format.key import value_of
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta
+from kestrelpy.core import schedules
 from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.schedules import CAUGHT_UP_MAX, CatchUp, Running, Schedule, Timetable
@@ -16,6 +17,7 @@ from kestrelpy.cron import Cron
 from kestrelpy.errors import Refused
 from kestrelpy.message_keys import MessageKey
 from tests.support.core_harness import NAME, WALL_MS, CoreHarness, make_queue, no_queue
+from tests.support.steps import Work
 
 BEGAN_S = WALL_MS // 1000  # divisible by ten
 TENTH = "*/10 * * * * *"  # every ten seconds
@@ -567,3 +569,42 @@ def test_a_queue_that_knows_a_schedule_is_never_too_old() -> None:
     assert NAME in works.hand.broker.queues
 
 
+
+
+# -- thousands of both -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["new", "known"])
+def test_many_schedules_begin_beside_many_queues_without_looking_at_each_for_each(
+    is_known: bool,
+) -> None:
+    def steps(queues: int) -> int:
+        works = running()
+        for number in range(queues):
+            works.hand.broker.create(b"q%d" % number, works.hand.now_ms)
+        many = [schedule(name=b"s%d" % each) for each in range(50)]
+        if is_known:
+            works.reload(*many)
+            works.reload(schedule())
+        with Work() as work:
+            works.reload(*many)
+        return work.steps
+
+    assert steps(90) - steps(10) < 50 * 80
+
+
+def test_one_look_begins_a_bounded_number_of_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "PUTS_MAX", 10)
+    works = running()
+    works.table.take_over(
+        [schedule(name=b"s%d" % each) for each in range(35)], works.hand.now_ms
+    )
+
+    begun = []
+    while (due := works.table.next_due()) is not None and due <= works.hand.now_ms:
+        works.table.look(works.hand.now_ms)
+        begun.append(sum(each.is_known for each in works.table.running.values()))
+
+    assert begun == [10, 20, 30, 35]
+    works.pass_s(10)
+    assert len(works.put) == 35
