@@ -151,6 +151,11 @@ class Files(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file if it is there; on disk on return, so that removals keep their order."""
 
+    def remove_all(self, paths: Sequence[str]) -> None:
+        """Remove those of these files that are there, all of one folder; on disk on return, with
+        one sync. A crash may leave any of them.
+        """
+
     def remove_folder(self, folder: str) -> None:
         """Remove a folder and what is in it. Not synced."""
 
@@ -415,12 +420,15 @@ class Disk:
         return self._stat(path).st_nlink
 
     def remove(self, path: str) -> None:
-        place, held = self._place(path)
-        with contextlib.suppress(FileNotFoundError), self._changing(os.path.dirname(path)):
-            try:
-                os.unlink(place, dir_fd=_folder_of(held))
-            except OSError as error:
-                raise _named(error, path) from None
+        self.remove_all((path,))
+
+    def remove_all(self, paths: Sequence[str]) -> None:
+        folders = {os.path.dirname(path) for path in paths}
+        assert len(folders) <= 1, "one sync is for one folder"
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError), self._changing(folder):
+                if not sum([self._unlink(path) for path in paths]):
+                    raise FileNotFoundError(folder)  # no name has changed: there is nothing to sync
 
     def remove_folder(self, folder: str) -> None:
         place, held = self._place(folder)
@@ -475,6 +483,17 @@ class Disk:
             return os.stat(place, dir_fd=_folder_of(held), follow_symlinks=follows)
         except OSError as error:
             raise _named(error, path) from None
+
+    def _unlink(self, path: str) -> bool:
+        """Remove a file, not synced; return False if it is not there."""
+        place, held = self._place(path)
+        try:
+            os.unlink(place, dir_fd=_folder_of(held))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _named(error, path) from None
+        return True
 
     def _is_folder(self, path: str) -> bool:
         try:

@@ -3,7 +3,8 @@
     core, server ──▶ Store ─┬─ writer       append, write, sync, rotate, close
                             ├─ read_ahead   bodies read back in the order of the log
                             ├─ one, some    bodies read back by the ids of their items
-                            └─ maintenance  snapshots, merging, compaction
+                            ├─ maintenance  snapshots, merging, compaction
+                            └─ reclaim      disk freed while the journal is idle
 
 One rule: the parts know the writer, and the writer knows none of them; code that needs two of them
 is here.
@@ -17,6 +18,7 @@ from journal.compaction import (
     CompactionJob,
     DamagedInput,
     Maintenance,
+    Reclaim,
     archived_path,
     recycled_path,
     retire,
@@ -53,12 +55,21 @@ from journal.snapshot import (
     epoch_of,
     read_chunks,
 )
-from journal.write import NONE_OPEN, Journal, PreallocationJob, Segment, Sizes, SyncJob
+from journal.write import (
+    NONE_OPEN,
+    NOTHING,
+    DiskUse,
+    Journal,
+    PreallocationJob,
+    Segment,
+    Sizes,
+    SyncJob,
+)
 
 __all__ = [
-    "NONE_OPEN", "Chunk", "ChunkDamaged", "Chunks", "CompactionJob", "DamagedInput", "Epoch",
-    "Fresh", "ItemHistory", "Journal", "Maintenance", "Memory", "MergeJob", "Place",
-    "PreallocationJob", "Put", "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scanned",
+    "NONE_OPEN", "NOTHING", "Chunk", "ChunkDamaged", "Chunks", "CompactionJob", "DamagedInput",
+    "DiskUse", "Epoch", "Fresh", "ItemHistory", "Journal", "Maintenance", "Memory", "MergeJob",
+    "Place", "PreallocationJob", "Put", "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scanned",
     "ScopeState", "Segment", "SegmentRead", "Sizes", "Snapshot", "SnapshotJob", "State",
     "Store", "SyncJob", "TimeSearch", "Told", "archived_path", "chain", "epoch_of",
     "read_chunks", "recycled_path", "retire",
@@ -68,7 +79,7 @@ __all__ = [
 class Store:
     """One queue's log on disk. Not thread-safe: one thread owns it, jobs run elsewhere."""
 
-    __slots__ = ("maintenance", "read_ahead", "unreadable", "writer")
+    __slots__ = ("maintenance", "read_ahead", "reclaim", "unreadable", "writer")
 
     def __init__(self, writer: Journal) -> None:
         self.writer = writer
@@ -77,6 +88,7 @@ class Store:
         self.unreadable = IdSet()
         self.read_ahead = ReadAhead(writer)
         self.maintenance = Maintenance(writer)
+        self.reclaim = Reclaim(writer, self.maintenance)
 
     @classmethod
     def new(

@@ -73,6 +73,11 @@ class Maintenance:
             self.is_asked or is_due(records, self._leased, segments)
         ) and not self._misses_items
 
+    @property
+    def is_snapshotting(self) -> bool:
+        """True if a snapshot is being written."""
+        return self._begun_lsn > 0
+
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         """True if the retention of something is over. The next write and its sync let it go.
 

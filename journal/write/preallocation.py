@@ -82,7 +82,8 @@ class Preallocation:
 
     __slots__ = (
         "_failed", "_has_folder", "_journal", "_need_more", "_need_most", "count_leases",
-        "is_short", "is_under_way", "number", "passed_over", "recycled", "waiting",
+        "is_short", "is_under_way", "number", "passed_over", "recycled", "shrinks",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Log, number: int) -> None:
@@ -95,6 +96,8 @@ class Preallocation:
         self.waiting: deque[Segment] = deque()
         self.passed_over: list[Segment] = []  # to be removed
         self.recycled: list[tuple[str, int]] = []  # files to go on in, and their sizes
+        # The queue is idle: the next segment is small, and files of finished ones are not kept.
+        self.shrinks = False
         # Room for the confirms of live items in sealed segments: of the segment with most, and
         # what the others need beyond the room they give back.
         self._need_most = self._need_more = 0
@@ -145,7 +148,7 @@ class Preallocation:
         """
         if self.is_short:
             return not self.recycled
-        return not (self.waiting or self.recycled or self.is_under_way)
+        return not (self.waiting or self.recycled or self.is_under_way or self.shrinks)
 
     def _room(self, active: Segment) -> int:
         return usable_bytes(active.capacity) - active.at + sum(s.capacity for s in self.waiting)
@@ -163,15 +166,18 @@ class Preallocation:
         if not number:
             self.number = number = self.number + 1
         last = journal.active.capacity if journal.active is not None else 0
+        self.shrinks = self.shrinks and journal.turns
         if journal.turns and journal.active is not None:
-            last = journal.active.at // GROWTH  # its time was over, not its room
+            # Its time was over, not its room.
+            last = self._needed(journal.active) if self.shrinks else journal.active.at // GROWTH
         first, sizes = journal.first_pending, journal.sizes
         most = journal.segment_list.retention.largest(sizes.segment_max, sizes.segment_min)
         last = max(last, journal.pending_bytes)  # a crowd that came at once will come again
         capacity = sizes.next_capacity(last, first, most)
         recycle, least = "", least_capacity(first)
         for path, size in self.recycled:
-            if least <= size <= capacity * RECYCLED_TIMES_MAX:
+            # On a full disk the log goes on in any file that there is.
+            if least <= size and (self.is_short or size <= capacity * RECYCLED_TIMES_MAX):
                 self.recycled.remove((path, size))
                 recycle, capacity = path, size
                 break
@@ -204,6 +210,58 @@ class Preallocation:
             self.is_short = True
         elif job.recycle:
             self.recycled.append((job.recycle, job.header.capacity))
+
+    # -- of an idle journal -----------------------------------------------------------------
+
+    def idle_sizes(self) -> list[int]:
+        """Return the sizes of the files without a record."""
+        return [segment.capacity for segment in self.waiting] + [size for _, size in self.recycled]
+
+    @property
+    def small_bytes(self) -> int:
+        """The size of the next segment of a journal that shrinks."""
+        journal, sizes = self._journal, self._journal.sizes
+        needed = self._needed(journal.active) if journal.active is not None else 0
+        most = journal.segment_list.retention.largest(sizes.segment_max, sizes.segment_min)
+        return sizes.next_capacity(needed, None, most)
+
+    def next_idle(self, most: int) -> int:
+        """Return the size of the file without a record that the log goes on in; 0: there is none of
+        up to `most` bytes."""
+        if self.waiting:
+            size = self.waiting[0].capacity
+            return size if size <= most else 0
+        return next((size for _, size in self.recycled if size <= most), 0)
+
+    def take_idle(self, most: int) -> list[str]:
+        """Return the paths of the files without a record, which are the journal's no more: they are
+        to be removed. The one of `next_idle` stays, and so do those that the confirms need.
+
+        Nothing may be pending, and no preparation under way.
+        """
+        idle: list[str] = []
+        stays = self.next_idle(most)
+        while len(self.waiting) > bool(stays) and self._may_do_without(self.waiting[-1]):
+            spare = self.waiting.pop()
+            if spare.handle is not None:
+                spare.handle.close()
+            idle.append(spare.path)
+        for path, size in self.recycled[:]:
+            if self.waiting or size != stays:
+                self.recycled.remove((path, size))
+                idle.append(path)
+            else:
+                stays = 0
+        return idle
+
+    def _may_do_without(self, spare: Segment) -> bool:
+        active = self._journal.active
+        if active is None:
+            return True
+        needed = self._needed(active)
+        return self._room(active) - spare.capacity >= needed + needed // 4 + 2 * CONFIRM_BYTES
+
+    # -- rotating ---------------------------------------------------------------------------
 
     def next_for(self, first: RawDraft) -> Segment | None:
         """Return the next segment with room for this record; one prepared earlier may be too small.

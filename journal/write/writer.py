@@ -31,6 +31,7 @@ from journal.format import (
     usable_bytes,
 )
 from journal.sets import IdSet
+from journal.write.disk_use import DiskUse, disk_use
 from journal.write.group_commit import GroupCommit, SyncJob
 from journal.write.preallocation import Preallocation
 from journal.write.segment_file import (
@@ -390,11 +391,13 @@ class Journal:
         dead = segment_list.take_dead(durable, snapshots, unix_ms, preallocation.is_short)
         return [spare.path for spare in small] + replaced + dead
 
+    def disk_use(self) -> DiskUse:
+        """Return what the files of this journal are for."""
+        return disk_use(self.segments, self.active, self.preallocation.idle_sizes())
+
     def disk_bytes(self) -> int:
         """Return the size of all files of this journal."""
-        prepared = self.preallocation
-        segments = (*self.segments, *prepared.waiting)
-        return sum(s.capacity for s in segments) + sum(size for _, size in prepared.recycled)
+        return self.disk_use().total
 
     # -- resting and closing ----------------------------------------------------------------
 

@@ -37,9 +37,10 @@ _COLUMNS: Final = {
     "on disk": "logsize",
     "state": "state",
 }
-_SIZES: Final = frozenset(
-    {"bytes", "mem_bytes", "logsize", "bytes_read", "bytes_written", "kept_bytes"}
-)
+_SIZES: Final = frozenset({
+    "bytes", "mem_bytes", "logsize", "logsize_live", "logsize_done", "logsize_reserve",
+    "bytes_read", "bytes_written", "kept_bytes",
+})  # fmt: skip
 _SECONDS: Final = frozenset({"uptime", "time"})
 _NOT_COUNTED: Final = frozenset({"age", "state"})  # columns without a sum
 

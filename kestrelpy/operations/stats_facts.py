@@ -71,12 +71,16 @@ class ServerFacts(NamedTuple):
 
 class QueueFacts(NamedTuple):
     """Facts of a queue or a child. `age`, of the oldest item that waits, is in ms; `reason` says
-    why it is not ok, and is None if it is."""
+    why it is not ok, and is None if it is. `logsize` is the sum of its three parts (see `DiskUse`);
+    those of a child are its parent's."""
 
     items: int
     bytes: int
     total_items: int
     logsize: int
+    logsize_live: int
+    logsize_done: int
+    logsize_reserve: int
     expired_items: int
     mem_items: int
     mem_bytes: int
@@ -227,12 +231,15 @@ def queue_facts(queue: AnyQueue, now_ms: int) -> QueueFacts:
     oldest = ready.first(), next(iter(keyed.whole.values()), None)
     stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
     age_ms = now_ms + queue.clock.offset_ms - stored_ms if stored_ms else 0
-    state = queue_state(queue, now_ms)
+    state, disk = queue_state(queue, now_ms), queue.log.disk_use()
     return QueueFacts(
         items=ready.count,
         bytes=ready.bytes,
         total_items=queue.total_items,
-        logsize=queue.log.disk_bytes(),
+        logsize=disk.total,
+        logsize_live=disk.live,
+        logsize_done=disk.done,
+        logsize_reserve=disk.reserve,
         expired_items=counters.expired,
         mem_items=ready.resident + len(keyed.whole) + len(reader.leases),
         mem_bytes=ready.resident_bytes + keyed.whole_bytes + reader.leased_bytes,

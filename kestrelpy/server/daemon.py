@@ -132,17 +132,16 @@ class Daemon:
         self.deletions = QueueDeletions(self.broker, self.directory, self._start_task)
         self.files_gone = self.deletions.gate
         self.earlier_files_gone = self.deletions.earlier_files_gone
-        self.turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
-        self.deletions.turn = self.turn
-        self.committer = Committer(
-            self._files, loop, self.turn.synced, self.turn.segment_ready, self.turn.shortage
+        turn = self.turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
+        self.deletions.turn = turn
+        self.committer = turn.committer = Committer(
+            self._files, loop, turn.synced, turn.segment_ready, turn.shortage
         )
-        self.turn.committer = self.committer
-        self.schedules = self.turn.schedules = Schedules(self.broker, lambda: self.mode)
+        self.schedules = turn.schedules = Schedules(self.broker, lambda: self.mode)
         self.timetable = self.schedules.timetable
-        self.journal_jobs = self.turn.journal_jobs = JournalJobs(
-            self._files, loop, self.turn.read_back, self.turn.retire_segments,
-            self.committer.remove, self.turn.browse_read, self.turn.shortage, self._note_damage,
+        self.journal_jobs = turn.journal_jobs = JournalJobs(
+            self._files, loop, turn.read_back, turn.retire_segments, self.committer.remove,
+            turn.browse_read, turn.shortage, self._note_damage, turn.unix_ms,
         )  # fmt: skip
         self.start_read = self.journal_jobs.start_read
         self.logins = Logins(self.log_limit, clock.now_ms, self._start_task, self._wake)
@@ -201,7 +200,10 @@ class Daemon:
         self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
-            if isinstance(queue.log, JournalLog) and queue.log.journal.segment_list.replaced:
+            if not isinstance(queue.log, JournalLog):
+                continue
+            self.journal_jobs.idle.watch(queue.log)
+            if queue.log.journal.segment_list.replaced:
                 # The crash came before these segments were archived or removed.
                 self.turn.retire_segments(queue.log)
         self.turn.schedule()  # the ready items are read before the first request for them

@@ -99,6 +99,10 @@ class Turn:
             self._now_ms = clock.now_ms()
         return self._now_ms
 
+    def unix_ms(self) -> int:
+        """Return the time by the wall clock that dates are compared with."""
+        return clock.now_ms() + self._broker.clock.offset_ms
+
     def touch(self, caller: Caller) -> None:
         """Let this caller go on in the next turn: more may be true for it."""
         # Nearly all are conversations; mypyc needs no look-up for what it knows the class of.
@@ -415,12 +419,14 @@ class Turn:
         if self._is_over:
             return
         if target.journal.is_resting:
-            target.journal.rest(clock.now_ms() + self._broker.clock.offset_ms)
+            target.journal.rest(self.unix_ms())
             self.files.rested(target)
+            if self.journal_jobs is not None:
+                self.journal_jobs.idle.watch(target)
 
     def retire_segments(self, target: JournalLog) -> None:
         """Remove the segments without live records."""
-        dead = target.take_dead(clock.now_ms() + self._broker.clock.offset_ms)
+        dead = target.take_dead(self.unix_ms())
         if dead and self.committer is not None:
             self.committer.remove(target, dead)
         if self._dirty:

@@ -229,7 +229,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "removals are not synced, so they may lose their order",
         FILES,
-        "(FileNotFoundError), self._changing(os.path.dirname(path)):\n",
+        "(FileNotFoundError), self._changing(folder):\n",
         "(FileNotFoundError):\n",
         TESTS_OF_FILES,
     ),

@@ -24,7 +24,8 @@ from tests.support.server_harness import ServerHarness
 COUNTERS: Final = {
     "expired_items", "discarded", "waiters", "open_transactions", "transactions",
     "canceled_transactions", "total_flushes", "redelivered", "lease_expired", "duplicates",
-    "closes_without_open", "gaps", "mem_items", "mem_bytes", "logsize", "age",
+    "closes_without_open", "gaps", "mem_items", "mem_bytes", "logsize", "logsize_live",
+    "logsize_done", "logsize_reserve", "age",
     # With the leases by connection: checked against the model instead.
     "items", "bytes", "leased", "keys_in_flight", "keys_blocked",
 }  # fmt: skip

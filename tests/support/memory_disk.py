@@ -425,6 +425,19 @@ class MemoryDisk:
         self._step("remove:names", path)
         folder.sync()
 
+    def remove_all(self, paths: Sequence[str]) -> None:
+        changed: _Folder | None = None
+        for path in paths:
+            self._step("remove", path)
+            folder, name = self._place(path)
+            assert changed in (None, folder), "one sync is for one folder"
+            if name in folder.shown:
+                folder.change(name, "", None)
+                changed = folder
+        if changed is not None:
+            self._step("remove:names", paths[-1])
+            changed.sync()
+
     def remove_folder(self, folder: str) -> None:
         self._step("remove_folder", folder)
         if self._find(folder) is not None:

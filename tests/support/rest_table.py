@@ -83,11 +83,15 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "number _failed": NUMBER, "_has_folder": ON_DISK,
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
+        "shrinks": "the journal was idle: until its next segment is prepared",
     },
     "journal.compaction.maintenance.Maintenance": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
         "is_asked": "something may go: the next snapshot comes with the next write",
         "_leased": LAST,
+    },
+    "journal.compaction.reclaim.Reclaim": {
+        "_number _at _steps _gave_up": "where the log was when it was looked at last",
     },
     # -- core ---------------------------------------------------------------------------------
     "core.queue.child_queue.ChildQueue": {},
@@ -249,6 +253,11 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "protocol.verbs.set.SetHandler": {"stored_bytes _noreply_bytes": "of the current turn"},
     # -- server -------------------------------------------------------------------------------
     "server.journals.journal_jobs.JournalJobs": {},
+    "server.journals.idle_journals.IdleJournals": {
+        "_watched": "journals at rest that may have something to free",
+        "_rounds": "those that free it now, for some seconds, a few at a time",
+        "_timer": CLOCK,
+    },
     "server.journals.committer.Committer": {
         "reserve_bytes": SETTING,
     },
@@ -377,6 +386,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.parse.commands.Plain protocol.parse.commands.Remove protocol.parse.commands.Store
         protocol.parse.commands.Touch protocol.parse.commands.Upto
         protocol.parse.commands.Withdraw protocol.verbs.handoff.Given
+        journal.write.disk_use.DiskUse
         operations.stats_facts.LeaseFacts operations.stats_facts.MarkerFacts
         operations.stats_facts.QueueFacts operations.stats_facts.ScheduleFacts
         operations.stats_facts.ServerFacts operations.item_facts.DeathFacts

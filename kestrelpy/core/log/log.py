@@ -16,7 +16,8 @@ from typing import TypeAlias
 from journal.errors import JournalFailed
 from journal.format import RawDraft
 from journal.sets import IdSet
-from journal.store import Journal, ReadAhead, State, Store
+from journal.store import DiskUse, Journal, ReadAhead, State, Store
+from kestrelpy.core.log import records
 from kestrelpy.core.log.memory_log import MemoryLog
 
 
@@ -256,6 +257,17 @@ class JournalLog:
     def disk_bytes(self) -> int:
         """Return the size of all the log's files."""
         return self._journal.disk_bytes()
+
+    def disk_use(self) -> DiskUse:
+        """Return what the log's files are for."""
+        return self._journal.disk_use()
+
+    def reclaim(self, unix_ms: int) -> None:
+        """Append a record with which an idle log goes on in a small segment, or a snapshot is taken
+        (see `Reclaim`)."""
+        self.store.reclaim.begin_turn()
+        # Any record will do: this one repeats the limit of the tokens, which holds already.
+        self.wait_durable(self.append(records.tokens(self._journal.checkpoint().tokens, unix_ms)))
 
     def mark(self) -> None:
         """Put the log on the dirty list: it has records to write."""

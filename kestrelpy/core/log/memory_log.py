@@ -10,7 +10,7 @@ from typing import Final
 
 from journal.format import RawDraft
 from journal.sets import IdSet
-from journal.store import ReadAhead
+from journal.store import NOTHING, DiskUse, ReadAhead
 
 _ALWAYS: Final = (1 << 63) - 1
 
@@ -86,3 +86,6 @@ class MemoryLog:
 
     def disk_bytes(self) -> int:
         return 0
+
+    def disk_use(self) -> DiskUse:
+        return NOTHING

@@ -55,6 +55,9 @@ _GAUGES: Final = {
     "unreadable": ("items_unreadable", "Items that the disk does not give any more."),
     "segments": ("journal_segments", "Segments of the journal."),
     "journal_bytes": ("journal_bytes", "Bytes of the files of the journal."),
+    "live_bytes": ("journal_live_bytes", "Those of items that are there."),
+    "done_bytes": ("journal_done_bytes", "Those of all other records."),
+    "reserve_bytes": ("journal_reserve_bytes", "Those of room for records to come."),
 }
 
 

@@ -16,6 +16,7 @@ from collections.abc import Generator
 from heapq import nlargest
 from typing import Final
 
+from journal.store import NOTHING
 from kestrelpy.core import AnyQueue, Broker, on_disk
 from kestrelpy.operations import PAUSE, State, queue_state
 
@@ -33,7 +34,7 @@ COUNTERS: Final = (
 )  # fmt: skip
 GAUGES: Final = (
     *STATES, "bytes", "waiters", "keys_blocked", "keys_in_flight", "unreadable", "segments",
-    "journal_bytes", "age_ms",
+    "journal_bytes", "live_bytes", "done_bytes", "reserve_bytes", "age_ms",
 )  # fmt: skip
 COLUMNS: Final = {name: number for number, name in enumerate((*COUNTERS, *GAUGES))}
 _AGE: Final = COLUMNS["age_ms"]
@@ -51,6 +52,7 @@ def row_of(queue: AnyQueue, now_ms: int) -> Row:
     stored_ms = min((i.stored_ms for i in (first, blocked) if i is not None), default=0)
     age_ms = max(now_ms + queue.clock.offset_ms - stored_ms, 0) if stored_ms else 0
     is_own = disk is not None and queue.child is None  # a child's journal is its parent's
+    disk_use = queue.log.disk_use() if is_own else NOTHING
     return [
         queue.total_items, counters.opened, counters.redelivered, counters.confirmed,
         counters.cancelled, counters.lease_expired, counters.expired, counters.discarded,
@@ -59,7 +61,7 @@ def row_of(queue: AnyQueue, now_ms: int) -> Row:
         ready.bytes, reader.waiters.count, keyed.keys.blocked_values, keyed.in_flight,
         reader.unreadable.count,
         len(disk.journal.segments) if disk is not None and is_own else 0,
-        queue.log.disk_bytes() if is_own else 0, age_ms,
+        disk_use.total, *disk_use, age_ms,
     ]  # fmt: skip
 
 

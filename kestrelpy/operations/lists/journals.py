@@ -20,13 +20,20 @@ _PER_SLICE: Final = 1000  # queues and segments
 
 
 class JournalFacts(NamedTuple):
-    """The journal of one queue, or of a child's parent. Positions count its records."""
+    """The journal of one queue, or of a child's parent. Positions count its records.
+
+    `disk_bytes` are `live_bytes` of items that are there, `done_bytes` of all other records, and
+    `reserve_bytes` of room for records to come.
+    """
 
     durable: bool
     state: State
     generation: int
     segments: int
     disk_bytes: int
+    live_bytes: int
+    done_bytes: int
+    reserve_bytes: int
     retained_bytes: int
     records_appended: int
     records_written: int
@@ -36,14 +43,17 @@ class JournalFacts(NamedTuple):
 
 def journal_facts(queue: AnyQueue) -> JournalFacts:
     """Return the facts of the journal that has the items of this queue."""
-    log, disk = queue.log, on_disk(queue.log)
+    log, disk, use = queue.log, on_disk(queue.log), queue.log.disk_use()
     commit = disk.journal.commit if disk is not None else None
     return JournalFacts(
         durable=disk is not None,
         state=state_of(log),
         generation=queue.generation,
         segments=len(disk.journal.segments) if disk is not None else 0,
-        disk_bytes=log.disk_bytes(),
+        disk_bytes=use.total,
+        live_bytes=use.live,
+        done_bytes=use.done,
+        reserve_bytes=use.reserve,
         retained_bytes=log.retained_bytes(),
         records_appended=commit.lsn_appended if commit is not None else 0,
         records_written=commit.lsn_written if commit is not None else 0,

@@ -37,6 +37,7 @@ from journal.store import (
 )
 from kestrelpy.core import JournalLog, Log, Queue, Subscription, on_disk
 from kestrelpy.operations import Caller, Work
+from kestrelpy.server.journals.idle_journals import IdleJournals
 from kestrelpy.server.journals.read_back import ReadBack
 from kestrelpy.server.journals.shortage import Shortage, Sleep
 
@@ -88,6 +89,7 @@ class JournalJobs:
         browse_read: Callable[[Caller], None],
         shortage: Shortage | None = None,
         damaged: Callable[[list[Damage]], None] = lambda damages: None,
+        unix_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         """`outdated` gets the segments that another one replaces; `browse_read` gets the
         caller whose read has ended; `damaged` gets the damage that reads have found."""
@@ -110,6 +112,9 @@ class JournalJobs:
         )
         self._snapshots: dict[JournalLog, SnapshotJob] = {}
         self._busy: dict[JournalLog, int] = {}
+        self.idle = IdleJournals(
+            files, loop, self.is_busy, self._start, compacted, unix_ms
+        )
 
     # -- reads ------------------------------------------------------------------------------
 
@@ -175,7 +180,7 @@ class JournalJobs:
                 continue
             if bodies.unreadable:
                 target.store.note_unreadable(bodies.unreadable)
-                queue.know_unreadable(bodies.unreadable)  # health and the figures say so
+                queue.name_unreadable(bodies.unreadable)  # health and the figures say so
                 log.error("%s: %s", target.journal.folder, told(bodies.unreadable))
             for damage in bodies.damages:
                 log.error("%s", damage.sentence())
@@ -190,6 +195,7 @@ class JournalJobs:
     def let_go(self, target: JournalLog) -> None:
         """Forget a failed or deleted journal: its log does not advance any more."""
         self._snapshots.pop(target, None)
+        self.idle.let_go(target)
 
     def log_advanced(self, target: JournalLog) -> None:
         """Run the jobs that waited for the log to advance."""
@@ -311,6 +317,7 @@ class JournalJobs:
 
     def close(self) -> None:
         """Begin no more jobs; a compaction stops and leaves nothing, others end by themselves."""
+        self.idle.close()
         for task in list(self._tasks):
             task.cancel()
         self._ending.set()

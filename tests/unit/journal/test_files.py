@@ -267,6 +267,16 @@ def test_a_removed_file_is_gone_and_may_be_removed_again(files: Files, folder: s
     assert files.names(folder) == []
 
 
+def test_files_of_one_folder_are_removed_together(files: Files, folder: str) -> None:
+    for name in ("x", "y", "z"):
+        files.create(f"{folder}/{name}", b"1", 1).close()
+    files.remove_all([f"{folder}/x", f"{folder}/nowhere", f"{folder}/z"])
+    files.remove_all([f"{folder}/x"])
+    files.remove_all([])
+
+    assert files.names(folder) == ["y"]
+
+
 def test_a_removed_folder_is_gone_with_what_was_in_it(files: Files, folder: str) -> None:
     files.make_folder(f"{folder}/old")
     files.create(f"{folder}/old/x", b"1", 1).close()
@@ -364,6 +374,12 @@ def test_create_remove_rename_and_link_sync_the_folder(
     disk.remove(str(tmp_path / "y"))
     disk.remove(str(tmp_path / "y"))
     assert were_synced(tmp_path, tmp_path, tmp_path)
+
+    for name in ("x", "y"):
+        disk.create(str(tmp_path / name), b"", 1).close()
+    disk.remove_all([str(tmp_path / "x"), str(tmp_path / "y")])
+    disk.remove_all([str(tmp_path / "x"), str(tmp_path / "y")])
+    assert were_synced(tmp_path, tmp_path, tmp_path), "two that are made, and one for both"
 
     disk.make_folder(str(tmp_path / "a" / "b"))
     assert were_synced(tmp_path.parent, tmp_path, tmp_path / "a")

@@ -102,13 +102,15 @@ class Settings extends Asking {
     const rows = (some) => some.map(({ name, value, source }) => el("tr", {}, el("td", { class: "t" }, name), el("td", { class: "t", "data-label": "In force" }, value), el("td", { "data-label": "Source" }, SOURCES[source] ?? source)));
     const table = (caption, some) => framed(caption, ["Setting", "In force", "Source"].map((each) => el("th", { scope: "col" }, each)), el("tbody", {}, ...rows(some)));
     const shown = [["Markers", `${number(markers.marker_earliest)} to ${number(markers.marker_latest)}`], ["Retained", bytes(markers.kept_bytes)], ["Segments", number(journal.segments)],
-      ["On disk", bytes(journal.disk_bytes)], ["Records", number(journal.records_appended)], ["Journal", journal.durable ? journal.state : "in memory only"]];
+      ["On disk", bytes(journal.disk_bytes)], ["Of it for items", bytes(journal.live_bytes)], ["Records that are done", bytes(journal.done_bytes)], ["Reserve", bytes(journal.reserve_bytes)],
+      ["Records", number(journal.records_appended)], ["Journal", journal.durable ? journal.state : "in memory only"]];
     return [
       h3("Set for this queue"), changed.length ? table("Settings that are not the default", changed) : nothing("Every setting has its default."),
       el("details", { class: "filters" }, el("summary", {}, `All ${settings.length} settings`), table("All settings", settings)),
       parent ? el("p", {}, "A child of ", queueLink(parent), ".") : null,
       children.length ? el("p", {}, "Children: ", ...children.flatMap((each, at) => (at ? [", ", queueLink(each)] : [queueLink(each)]))) : null,
       h3("Journal of the queue"), facts(shown),
+      journal.durable ? el("p", {}, "The reserve is room for the next records, and for confirms when the disk is full. An idle queue frees what it does not need of it, and of the records that are done.") : null,
       h3("The same by hand"), commandLine(kestrelpy(`queues show ${sh(this.name)}`)),
     ].filter(Boolean);
   }

@@ -141,6 +141,18 @@ def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
     assert third.header.segment == first.header.segment + 2
 
 
+def test_on_a_full_disk_a_far_too_large_file_is_taken_as_well() -> None:
+    """After a kill the log goes on in a small segment, and the prepared one is a large file."""
+    writer = fresh(MemoryDisk(), SIZES)
+    writer.put_all(b"x")
+    preallocation = writer.journal.preallocation
+    preallocation.recycled = [("/data/jobs.1/old", 64 << 20)]
+    first = writer.journal.begin_preallocation(TIME_MS)
+    assert not first.recycle
+    writer.journal.preallocation_failed(first)
+    assert writer.journal.begin_preallocation(TIME_MS).recycle == "/data/jobs.1/old"
+
+
 def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_large() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     writer.put_all(b"x")

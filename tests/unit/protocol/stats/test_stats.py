@@ -11,7 +11,8 @@ GLOBAL = (  # noqa: SIM905
     "queue_expires server_id refused_noreply health http_port"
 ).split()
 OF_A_QUEUE = (  # noqa: SIM905
-    "items bytes total_items logsize expired_items mem_items mem_bytes age discarded waiters "
+    "items bytes total_items logsize logsize_live logsize_done logsize_reserve expired_items "
+    "mem_items mem_bytes age discarded waiters "
     "open_transactions transactions canceled_transactions total_flushes delayed leased dead "
     "redelivered lease_expired duplicates keys_in_flight keys_blocked closes_without_open gaps "
     "children unreadable paused failed state"
@@ -96,6 +97,25 @@ def test_logsize_is_that_of_all_files_of_the_queue() -> None:
     folder = stage.directory.folder(queue)
     sizes = [stage.disk.size(f"{folder}/{name}") for name in stage.disk.names(folder)]
     assert int(found["queue_jobs_logsize"]) == sum(sizes) > 0
+    parts = [int(found[f"queue_jobs_logsize_{part}"]) for part in ("live", "done", "reserve")]
+    assert sum(parts) == sum(sizes)
+    assert all(parts)
+
+
+def test_what_the_files_are_for_follows_the_items() -> None:
+    stage = ServerHarness()
+    stage.store(b"x" * 1000)
+
+    def parts() -> list[int]:
+        found = dict(stats(stage.say("a", b"stats jobs")))
+        return [int(found[f"queue_jobs_logsize_{part}"]) for part in ("live", "done", "reserve")]
+
+    live, done, reserve = parts()
+    assert live >= 1000 > done
+    stage.say("a", b"get jobs")
+    assert parts()[0] == 0
+    assert parts()[1] >= live + done
+    assert parts()[2] < reserve
 
 
 def test_a_full_disk_and_a_failed_journal_have_different_states_and_reasons() -> None:
