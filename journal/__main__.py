@@ -33,6 +33,7 @@ from journal.tools import (
     dumped,
     is_running,
     owned,
+    owning_folder,
     read_journal,
     repair_of,
     utc,
@@ -133,6 +134,12 @@ def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) ->
     if is_running(files, folder):
         _complain(f"{folder}: a daemon is running here; stop it first")
         return UNUSABLE
+    try:
+        if owning_folder(files, folder) != folder:
+            folder = os.path.abspath(folder)  # as the directory that is locked is named
+    except OSError as error:
+        _complain(_reason(error, folder))
+        return UNUSABLE
     repairs: list[Repair] = []
 
     def plan(path: str) -> int:
@@ -159,6 +166,8 @@ def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) ->
         return DAMAGED
     try:
         with owned(files, folder):
+            for each in repairs:
+                each.check()
             for each in repairs:
                 each.run(time.time_ns() // 1_000_000)
     except (JournalError, OSError) as error:

@@ -3,11 +3,18 @@
 from journal.tools.backup import copy_journal
 from journal.tools.dump import Wanted, dumped, utc
 from journal.tools.repair import Repair, opening_behind, owned, repair_of
-from journal.tools.verify import Progress, Report, StartView, check_journal, is_running
+from journal.tools.verify import (
+    Progress,
+    Report,
+    StartView,
+    check_journal,
+    is_running,
+    owning_folder,
+)
 from journal.tools.view import RESTARTS_MAX, live_files, read_journal
 
 __all__ = [
     "RESTARTS_MAX", "Progress", "Repair", "Report", "StartView", "Wanted",
     "check_journal", "copy_journal", "dumped", "is_running", "live_files", "opening_behind",
-    "owned", "read_journal", "repair_of", "utc",
+    "owned", "owning_folder", "read_journal", "repair_of", "utc",
 ]  # fmt: skip

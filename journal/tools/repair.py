@@ -87,6 +87,15 @@ class Repair:
             yield damage.sentence()
             yield f"  {_what_becomes_of(self.files, damage)}"
 
+    def check(self) -> None:
+        """Raise JournalError if the journal is not as it was when this was planned. Blocks."""
+        now = check_journal(self.files, self.report.folder)
+        if (now.damages, now.lsn_next) != (self.report.damages, self.report.lsn_next):
+            raise JournalError(
+                f"{self.report.folder}: was written since it was checked; nothing was changed. "
+                "Repair it again"
+            )
+
     def run(self, time_ms: int) -> None:
         """Do it. Raises JournalError when something cannot be made whole. Blocks."""
         folder, report = self.report.folder, self.report

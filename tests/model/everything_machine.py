@@ -166,9 +166,8 @@ class EverythingMachine(RuleBasedStateMachine):
         may_be_late = name.startswith(JOBS) and self.play.row["retry"] != "none"
         if self.play.row["memory"] == "tiny" or may_be_late:
             expiry = 0  # a child sees late that what came back has expired, and keeps its key
-        if delay:
-            # The expiry of what was delayed may be seen when that comes to the front, not before.
-            expiry, delay = 0, 0 if line.rules.max_age_ms is not None else delay
+        if delay and line.rules.max_age_ms is not None:
+            delay = 0
         if name in ("failed", "late"):
             delay = 0  # how what is due and what is moved there follow each other is free
         if "+" in name:

@@ -414,7 +414,7 @@ def standing(reader: Subscription) -> list[tuple[int, Item]]:
             item = keyed.whole.get(id_)
             if item is None:
                 assert isinstance(backlog, KeptReadAhead)
-                item = item_of(backlog.put_of(id_))
+                item = reader.bound(item_of(backlog.put_of(id_)))
             assert item.size == size
             parked[place] = item
     assert {item.id for item in parked.values()} == set(keyed.keys.blocked)

@@ -22,6 +22,7 @@ from journal.format.kinds import Kind
 from journal.format.record import Draft
 from journal.format.segment import segment_name
 from journal.tools.dump import utc
+from journal.tools.repair import Repair
 from journal.tools.verify import LOCK
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
@@ -177,6 +178,50 @@ def test_repair_changes_nothing_where_a_daemon_runs_and_mends_where_none_does(
     lock.close()
     assert main(["repair", str(tmp_path), "--yes"]) == WELL
     assert capsys.readouterr().out.endswith("clean\n")
+
+
+def test_repair_changes_nothing_that_was_written_since_it_asked(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = journal_of(tmp_path / "jobs.1", put(1), put(2), put(3))
+    path = tmp_path / "jobs.1" / segment_name(1)
+    damage(path, one.at - 64 - 72 * 2 + 5)
+
+    def write_meanwhile(question: str) -> bool:
+        shutil.rmtree(path.parent)
+        journal_of(path.parent, put(1), put(2), put(3), put(4))
+        return True
+
+    monkeypatch.setattr("journal.__main__._asked", write_meanwhile)
+    assert main(["repair", str(tmp_path)]) == UNUSABLE
+    assert "was written since it was checked; nothing was changed" in capsys.readouterr().err
+    assert main(["verify", str(tmp_path)]) == WELL
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("where", ["data", "./data", "data/jobs.1", "data/jobs.1/", "."])
+def test_repair_touches_no_other_folder_that_takes_the_place_of_this_one(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    folder = tmp_path / "data" / "jobs.1"
+    one = journal_of(folder, put(1), put(2), put(3))
+    (tmp_path / "data" / LOCK).touch()
+    damage(folder / segment_name(1), one.at - 64 - 72 * 2 + 5)
+    shutil.copytree(tmp_path / "data", tmp_path / "other")
+    before = (folder / segment_name(1)).read_bytes()
+    run = Repair.run
+
+    def run_elsewhere(self: Repair, time_ms: int) -> None:
+        os.rename(tmp_path / "data", tmp_path / "away")
+        os.rename(tmp_path / "other", tmp_path / "data")
+        run(self, time_ms)
+
+    monkeypatch.setattr(Repair, "run", run_elsewhere)
+    monkeypatch.chdir(folder if where == "." else tmp_path)
+    assert main(["repair", where, "--yes"]) == UNUSABLE
+    assert (folder / segment_name(1)).read_bytes() == before
+    assert os.listdir(folder) == [segment_name(1)]
+    assert capsys.readouterr().err.startswith("journal: ")
 
 
 # -- wrong usage ---------------------------------------------------------------------------------

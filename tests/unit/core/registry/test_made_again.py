@@ -20,6 +20,11 @@ def there(stage: ServerHarness) -> int:
     return len([name for name in stage.disk.names("data") if name.startswith("jobs.")])
 
 
+def files(stage: ServerHarness) -> list[str]:
+    (folder,) = (name for name in stage.disk.names("data") if name.startswith("jobs."))
+    return stage.disk.names(f"data/{folder}")
+
+
 # How a child of `jobs` comes to be, and what it has when `jobs` is deleted.
 CHILDREN = {
     "empty": [(b"get jobs+audit/peek",)],
@@ -41,7 +46,7 @@ CHILDREN = {
 @pytest.mark.parametrize("how", ["go on", "restart", "kill", "snapshot"])
 @pytest.mark.parametrize("what", CHILDREN)
 def test_a_child_receives_what_is_stored_after_its_queue_was_deleted(what: str, how: str) -> None:
-    stage = ServerHarness()
+    stage = TransferHarness()
     for line in CHILDREN[what]:
         stage.say("bob", *line)
     reader = stage.queue("jobs+audit").reader
@@ -51,6 +56,10 @@ def test_a_child_receives_what_is_stored_after_its_queue_was_deleted(what: str, 
         if how == "restart":
             stage.restart()
         elif how == "kill":
+            stage.kill()
+        elif how == "snapshot":
+            stage.snapshot("jobs+audit")
+            assert any(name.endswith(".snapshot") for name in files(stage))
             stage.kill()
 
     assert stage.say("eve", b"delete jobs") == b"DELETED\r\n"
