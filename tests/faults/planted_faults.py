@@ -68,6 +68,10 @@ TESTS_OF_SHARES = (
     "tests/unit/server/connections/test_connection.py", "tests/unit/protocol/test_conversation.py",
 )  # fmt: skip
 TESTS_OF_THE_TEXT_PORT = ("tests/unit/protocol/text", "tests/scenario/test_transcripts.py")
+TESTS_OF_DAMAGE = (
+    "tests/unit/journal/tools/test_damaged_files.py",
+    "tests/unit/journal/tools/test_damaged_blocks.py",
+)
 SIMULATION = ("tests/simulation/test_simulation.py",)
 
 
@@ -1101,6 +1105,70 @@ FAULTS: tuple[Fault, ...] = (
         "            if lease in lease.holder.leases:\n",
         "            if lease not in lease.holder.leases:\n",
         ("tests/unit/http/test_gone.py",),
+    ),
+    # -- damage, and items that others wait for --------------------------------------------
+    Fault(
+        "damage: the items of a segment that was not read count as readable",
+        "journal/recovery/bodies.py",
+        "            if one.is_read and one.item_last:\n",
+        "            if one.item_last:\n",
+        TESTS_OF_DAMAGE,
+    ),
+    Fault(
+        "damage: verify meets the puts of a file in another one's place",
+        "journal/tools/verify.py",
+        "        if header is None or not self._is_here(header, frames.path):\n",
+        "        if header is None:\n",
+        TESTS_OF_DAMAGE,
+    ),
+    Fault(
+        "damage: a compacted segment without a header hides those after it",
+        "journal/recovery/chain.py",
+        "                and (s.lsn_first <= settled or first <= s.lsn_stated)\n",
+        "                and s.lsn_first <= settled\n",
+        TESTS_OF_DAMAGE,
+    ),
+    Fault(
+        "damage: lost puts count as unreadable only where a snapshot knows them",
+        "kestrelpy/server/directory/data_directory.py",
+        "        reader.know_unreadable(lost.get(reader.number, IdSet()))\n",
+        "        reader.know_unreadable(IdSet())\n",
+        ("tests/unit/server/journals/test_lost_puts.py", *TESTS_OF_DAMAGE),
+    ),
+    Fault(
+        "damage: a loss that is acknowledged is in no record",
+        "kestrelpy/core/queue/admin.py",
+        "        reader.append(records.cancelled(id_, size, now_ms + self._queue.clock",
+        "        (records.cancelled(id_, size, now_ms + self._queue.clock",
+        ("tests/unit/server/journals/test_read_back.py",),
+    ),
+    Fault(
+        "made again: no record says that the queue was",
+        "kestrelpy/core/queue/queue.py",
+        "        log.append(named(0, b\"\", self.floor, AGAIN, unix_ms))\n",
+        "        log.wait_durable(log.lsn_appended)\n",
+        ("tests/unit/core/registry/test_made_again.py",),
+    ),
+    Fault(
+        "an item that is delayed past its expiry waits until it is due",
+        "kestrelpy/core/subscription/expiry_sweep.py",
+        "            state.delays.leave(id_, size)\n",
+        "            return\n",
+        ("tests/unit/core/subscription/test_expiry_sweep.py",),
+    ),
+    Fault(
+        "a redriven item ends at the expiry of its put",
+        "kestrelpy/core/queue/admin.py",
+        "        reader._apply_ageless(id_)\n",
+        "",
+        ("tests/unit/core/transfer/test_redriven.py",),
+    ),
+    Fault(
+        "an id with another body counts as a repetition",
+        "kestrelpy/core/index/dedupe.py",
+        "        return seen != 0 and seen != self._fingerprint(key, body)\n",
+        "        return seen == 0 and seen != self._fingerprint(key, body)\n",
+        ("tests/unit/core/index/test_same_body.py",),
     ),
 )
 

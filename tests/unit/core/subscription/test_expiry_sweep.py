@@ -344,3 +344,49 @@ def test_a_flush_expired_of_nothing_takes_one_pass() -> None:
     q = make_queue()
     put_back_late(q)
     assert counted(QueueAdmin.sweep([q.queue], q.now_ms)) == (0, 0)
+
+
+# -- what is known of them goes with them ---------------------------------------------------
+
+ENDS: dict[str, Callable[[CoreHarness, int], object]] = {
+    "flush": lambda q, _: q.flush(),
+    "cancel": lambda q, id_: q.cancel(id_),
+    "discard": lambda q, id_: q.reader._apply_done(id_, 8),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_delayed_item_of_before_the_start_leaves_no_id_behind(end: str) -> None:
+    q = make_queue()
+    put_back_late(q)
+    q = q.restarted()
+    reader = q.reader
+    assert list(reader.restored) == [1]
+    ENDS[end](q, 1)
+    assert not reader.restored.count
+    assert not reader.ends.ids.count
+
+
+def test_a_released_item_of_before_the_start_leaves_no_id_behind() -> None:
+    q = make_queue()
+    put(q)
+    q.reader.nack(q.open(), q.now_ms, ABORTED, Delay(1000))
+    q = q.restarted()
+    q.pass_time(1001)
+    q.close(q.open())
+    assert not q.reader.restored.count
+
+
+@pytest.mark.parametrize("end", ["flush", "discard"])
+def test_a_key_that_is_looked_for_goes_with_its_item(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
+    q = make_queue(max_memory_bytes=0)
+    blocked(q)
+    q.now_ms = EXPIRES_MS
+    q.broker.tick(q.now_ms)
+    reader = q.reader
+    (id_,) = reader.sought_keys
+    ENDS[end](q, id_)
+    assert not reader.sought_keys
