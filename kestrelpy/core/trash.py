@@ -11,6 +11,7 @@ One rule: nothing looks into the trash; every item in it has ended already.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kestrelpy.core.timers import Alarm, Timers
@@ -42,6 +43,12 @@ class Trash:
         large = [pile for pile in piles if len(pile) > SMALL]
         if large:
             self._piles += large
+            self.alarm.need(0)
+
+    def take_all(self, piles: Sequence[Pile], count: int) -> None:
+        """As `take`, of the parts of one structure with so many objects."""
+        if count > SMALL:
+            self._piles += piles
             self.alarm.need(0)
 
     def free(self, now_ms: int) -> None:

@@ -380,7 +380,7 @@ def in_order(line: Ready) -> list[tuple[int, Item]]:
     clone = Ready()
     for slot in attributes_of(Ready):
         value = getattr(line, slot)
-        containers = ("_line", "_returned", "_removed", "_back")
+        containers = ("_swept", "_line", "_returned", "_removed", "_back")
         setattr(clone, slot, copy.copy(value) if slot in containers else value)
     clone.blocked = clone.blocked_bytes = 0  # those that wait for their key are in no line
     found = []

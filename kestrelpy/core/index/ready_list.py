@@ -2,7 +2,9 @@
 
     returned   [3 5 31]       nacked and released items, by place
     disk_refs  (7) (40)       place, id and size of out-of-order items, no body; in order of places
-    line       8 9 10 11 ...  a deque of arrivals, places growing
+    swept      8 9            arrivals, places growing: the front of the line, without most of the
+                              removed items; empty unless a sweep of the line is under way
+    line       10 11 12 ...   arrivals, places growing
     - - - - - - - - - - - - - frontier: a number
     beyond     12 ... 9999    in the log only: their number and their size
 
@@ -20,8 +22,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from heapq import merge
-from itertools import islice
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -33,12 +34,13 @@ from kestrelpy.core.trash import Trash
 # The cost of an item besides its body: the object, its numbers, its place in the line. Measured.
 ITEM_COST: Final = 320
 NO_FRONTIER: Final = (1 << 63) - 1
-# Removed items are passed over later. Beyond these limits they never outweigh the items in memory.
-_COMPACT_ABOVE: Final = 64
-_COMPACT_ABOVE_BYTES: Final = 64 << 10
+# Items removed from the line are passed over later. When they outweigh the items in memory by more
+# than this, each further removal sweeps a piece of the line.
+_SWEEP_ABOVE: Final = 64
+_SWEEP_ABOVE_BYTES: Final = 64 << 10
+_SWEPT_MAX: Final = 64
 _CHUNK_ITEMS: Final = 256
 _id: Final = attrgetter("id")
-_marker: Final = attrgetter("marker")
 
 
 class ByPlace:
@@ -59,32 +61,38 @@ class ByPlace:
     def __len__(self) -> int:
         return self.count
 
-    def add(self, place: int, item: Item) -> None:
-        """Add an item."""
+    def add(self, place: int, item: Item) -> tuple[int, Item]:
+        """Add an item; return its entry."""
+        entry = (place, item)
         self.count += 1
         chunks, lasts = self._chunks, self._lasts
         number = bisect_left(lasts, place)
         if number == len(lasts):
             if not number or len(chunks[-1]) >= _CHUNK_ITEMS:
-                chunks.append([(place, item)])
+                chunks.append([entry])
                 lasts.append(place)
             else:
-                chunks[-1].append((place, item))
+                chunks[-1].append(entry)
                 lasts[-1] = place
-            return
+            return entry
         chunk = chunks[number]
-        low, high = 0, len(chunk)
-        while low < high:
-            middle = (low + high) // 2
-            if chunk[middle][0] < place:
-                low = middle + 1
-            else:
-                high = middle
-        chunk.insert(low, (place, item))
+        chunk.insert(_index(chunk, place), entry)
         if len(chunk) > _CHUNK_ITEMS:
             half = len(chunk) // 2
             chunks[number : number + 1] = [chunk[:half], chunk[half:]]
             lasts.insert(number, chunk[half - 1][0])
+        return entry
+
+    def remove(self, place: int) -> None:
+        """Remove the item at this place. The caller knows that there is one."""
+        number = bisect_left(self._lasts, place)
+        chunk = self._chunks[number]
+        del chunk[_index(chunk, place)]
+        self.count -= 1
+        if chunk:
+            self._lasts[number] = chunk[-1][0]
+        else:
+            del self._chunks[number], self._lasts[number]
 
     def first_place(self) -> int:
         """Return the lowest place. The caller knows that there is an item."""
@@ -118,17 +126,17 @@ class ByPlace:
             del self._chunks[-1], self._lasts[-1]
         return found
 
-    def without(self, ids: set[int]) -> ByPlace:
-        """Return the same items, except those of `ids`."""
-        other = ByPlace()
-        for place, item in self:
-            if item.id not in ids:
-                other.add(place, item)
-        return other
+    def clear(self, trash: Trash) -> None:
+        """Remove all items."""
+        trash.take_all(self._chunks, self.count)
+        self._chunks, self._lasts, self.count = [], [], 0
 
     def __copy__(self) -> ByPlace:
         """Return an independent copy."""
-        return self.without(set())
+        other = ByPlace()
+        other._chunks = [chunk.copy() for chunk in self._chunks]
+        other._lasts, other.count = self._lasts.copy(), self.count
+        return other
 
     def __iter__(self) -> Iterator[tuple[int, Item]]:
         """Yield each item with its place, in order."""
@@ -136,8 +144,21 @@ class ByPlace:
             yield from chunk
 
 
+def _index(chunk: list[tuple[int, Item]], place: int) -> int:
+    """Return the index of this place in the chunk, or that at which it belongs."""
+    low, high = 0, len(chunk)
+    while low < high:
+        middle = (low + high) // 2
+        if chunk[middle][0] < place:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 class Ready:
-    """A list of ready items. Removal from its middle is lazy: it notes the id, to pass over later.
+    """A list of ready items. Removal from the middle of the line is lazy: it notes the id, to pass
+    over later.
 
     `resident` items with `resident_bytes` of bodies are in memory, `beyond` with `beyond_bytes`
     beyond the frontier, and `disk_refs` out of order. `blocked` items with `blocked_bytes` are
@@ -146,18 +167,19 @@ class Ready:
     """
 
     __slots__ = (
-        "_back", "_line", "_out_of_order", "_removed", "_removed_bytes", "_returned", "beyond",
-        "beyond_bytes", "blocked", "blocked_bytes", "blocked_cost", "disk_refs", "frontier",
-        "resident", "resident_bytes",
+        "_back", "_line", "_out_of_order", "_removed", "_removed_bytes", "_returned", "_swept",
+        "beyond", "beyond_bytes", "blocked", "blocked_bytes", "blocked_cost", "disk_refs",
+        "frontier", "resident", "resident_bytes",
     )  # fmt: skip
 
     def __init__(self, out_of_order: IdSet | None = None) -> None:
         """`out_of_order` are the ids of the out-of-order items, shared with the subscription."""
         self._out_of_order = out_of_order if out_of_order is not None else IdSet()
+        self._swept: deque[Item] = deque()
         self._line: deque[Item] = deque()
         self._returned = ByPlace()
-        self._back: dict[int, Item] = {}  # the same items by id
-        self._removed: set[int] = set()
+        self._back: dict[int, tuple[int, Item]] = {}  # the same entries by id
+        self._removed: set[int] = set()  # of the line
         self._removed_bytes = 0
         self.disk_refs = DiskRefs()
         self.resident = 0
@@ -200,20 +222,18 @@ class Ready:
 
     def out_of_order(self) -> Iterator[tuple[int, int, int]]:
         """Yield place, id and size of the items in memory whose place is not their id."""
-        removed = self._removed
         for place, item in self._returned:
-            if place != item.id and item.id not in removed:
+            if place != item.id:
                 yield place, item.id, item.size
 
     def put_back(self, place: int, item: Item) -> None:
         """Return a popped item to the list, or add one that is out of order."""
-        if item.id in self._removed:
-            self._compact()  # it was removed, and returns before it was passed over
+        if self._removed and item.id in self._removed:
+            self._drop(item.id)  # it returns before it was passed over
         if place >= self.frontier:
             self._leave(place, item)
             return
-        self._returned.add(place, item)
-        self._back[item.id] = item
+        self._back[item.id] = self._returned.add(place, item)
         self.resident += 1
         self.resident_bytes += item.size
 
@@ -226,7 +246,7 @@ class Ready:
             return None
         if self._removed:
             self._pass_over()
-        line, returned = self._line, self._returned
+        line, returned = self._swept or self._line, self._returned
         if returned.count and (not line or returned.first_place() < line[0].marker):
             if self.disk_refs.ids.count and self.disk_refs.first_place() < returned.first_place():
                 return None
@@ -249,7 +269,7 @@ class Ready:
             return None
         if self._removed:
             self._pass_over()
-        line, returned = self._line, self._returned
+        line, returned = self._swept or self._line, self._returned
         if returned.count and (not line or returned.first_place() < line[0].marker):
             place, item = returned.first()
         else:
@@ -271,32 +291,34 @@ class Ready:
                 self._pass_over()
             if self._returned.count:
                 place = min(place, self._returned.first_place())
-            if self._line:
-                place = min(place, self._line[0].marker)
+            if line := self._swept or self._line:
+                place = min(place, line[0].marker)
         return place
 
     def remove(self, item: Item) -> None:
         """Remove an item that is in memory, at any place."""
         self.resident -= 1
         self.resident_bytes -= item.size
-        removed = self._removed
-        if self._line and self._line[0] is item:
-            self._line.popleft()
+        line, removed = self._swept or self._line, self._removed
+        if (entry := self._back.pop(item.id, None)) is not None:
+            self._returned.remove(entry[0])
+        elif line and line[0] is item:
+            line.popleft()
         else:
-            self._back.pop(item.id, None)
             removed.add(item.id)
             self._removed_bytes += item.size
         if removed and not self.resident:
             self._pass_over()
-        elif (len(removed) > _COMPACT_ABOVE and len(removed) > self.resident) or (
-            self._removed_bytes > _COMPACT_ABOVE_BYTES and self._removed_bytes > self.cost
+        elif self._swept or (len(removed) > _SWEEP_ABOVE and len(removed) > self.resident) or (
+            self._removed_bytes > _SWEEP_ABOVE_BYTES and self._removed_bytes > self.cost
         ):
-            self._compact()
+            self._sweep()
 
     def clear(self, trash: Trash) -> None:
         """Remove all items."""
-        trash.take(self._line, [*self._returned], self._back, self._removed)
-        self._line, self._returned, self._back, self._removed = deque(), ByPlace(), {}, set()
+        trash.take(self._swept, self._line, self._back, self._removed)
+        self._returned.clear(trash)
+        self._swept, self._line, self._back, self._removed = deque(), deque(), {}, set()
         self._removed_bytes = 0
         self.disk_refs.clear()
         self.resident = self.resident_bytes = 0
@@ -307,9 +329,8 @@ class Ready:
         """Yield the items in memory, in no particular order."""
         removed = self._removed
         for _, item in self._returned:
-            if item.id not in removed:
-                yield item
-        for item in self._line:
+            yield item
+        for item in chain(self._swept, self._line):
             if item.id not in removed:
                 yield item
 
@@ -347,26 +368,14 @@ class Ready:
 
     def at(self, id_: int) -> Item | None:
         """Return the item with this id, if it is in memory."""
-        line = self._line
-        if line and line[0].id <= id_ <= line[-1].id:
-            # Ids rise without repeating, mostly by one, so few indexes are possible.
-            low = max(len(line) - 1 - (line[-1].id - id_), 0)
-            high = min(len(line), id_ - line[0].id + 1)
-            found = line[bisect_left(line, id_, low, high - 1, key=_id)]
-            if found.id == id_:
-                return found
-        return self._back.get(id_)
-
-    def behind(self, marker: int) -> Iterator[Item]:
-        """Yield the items in memory from this marker on, in order; some may have been removed."""
-        line = self._line
-        at = bisect_left(line, marker, key=_marker)
-        back = [item for _, item in self._returned if item.marker >= marker]
-        if at * 2 > len(line):
-            arrived = [*islice(reversed(line), len(line) - at)]
-            arrived.reverse()
-            return merge(arrived, sorted(back, key=_marker), key=_marker)
-        return merge(islice(line, at, None), sorted(back, key=_marker), key=_marker)
+        if (entry := self._back.get(id_)) is not None:
+            return entry[1]
+        if self._removed and id_ in self._removed:
+            return None
+        for line in (self._swept, self._line):
+            if (index := _index_of(line, id_)) >= 0:
+                return line[index]
+        return None
 
     def evict(self, cost: int, most: int = NO_FRONTIER) -> list[Item]:
         """Leave the youngest items to the log until the list costs at most `cost`, `most` items at
@@ -388,7 +397,7 @@ class Ready:
 
     def _take_youngest(self) -> tuple[int, Item]:
         """Remove and return the youngest item, which may have been removed before."""
-        line, back = self._line, self._returned
+        line, back = self._line or self._swept, self._returned
         if back.count and (not line or back.last_place() > line[-1].marker):
             place, item = back.pop_last()
             self._back.pop(item.id, None)
@@ -396,22 +405,43 @@ class Ready:
         item = line.pop()
         return item.marker, item
 
-    def _compact(self) -> None:
-        removed = self._removed
-        self._line = deque(i for i in self._line if i.id not in removed)
-        self._returned = self._returned.without(removed)
-        self._back = {item.id: item for _, item in self._returned}
-        removed.clear()
-        self._removed_bytes = 0
+    def _sweep(self) -> None:
+        """Drop removed items from the next piece of the line; at its end the line is swept."""
+        line, swept, removed = self._line, self._swept, self._removed
+        for _ in range(min(_SWEPT_MAX, len(line))):
+            item = line.popleft()
+            if item.id in removed:
+                self._passed(item)
+            else:
+                swept.append(item)
+        if not line:
+            self._line, self._swept = swept, line
 
     def _pass_over(self) -> None:
-        """Drop removed items from the fronts of both structures."""
-        line, returned, removed = self._line, self._returned, self._removed
-        while line and line[0].id in removed:
+        """Drop removed items from the front of the line."""
+        removed = self._removed
+        while (line := self._swept or self._line) and line[0].id in removed:
             self._passed(line.popleft())
-        while returned.count and returned.first()[1].id in removed:
-            self._passed(returned.pop_first()[1])
+
+    def _drop(self, id_: int) -> None:
+        """Drop a removed item from the line, wherever it stands there."""
+        for line in (self._swept, self._line):
+            if (index := _index_of(line, id_)) >= 0:
+                self._passed(line[index])
+                del line[index]
+                return
 
     def _passed(self, item: Item) -> None:
         self._removed.discard(item.id)
         self._removed_bytes -= item.size
+
+
+def _index_of(line: deque[Item], id_: int) -> int:
+    """Return the index of an item in the line; -1: it is not there."""
+    if not line or not line[0].id <= id_ <= line[-1].id:
+        return -1
+    # Ids rise without repeating, mostly by one, so few indexes are possible.
+    low = max(len(line) - 1 - (line[-1].id - id_), 0)
+    high = min(len(line), id_ - line[0].id + 1)
+    found = bisect_left(line, id_, low, high - 1, key=_id)
+    return found if line[found].id == id_ else -1

@@ -11,6 +11,7 @@ from kestrelpy.core.index.ready_list import ITEM_COST, NO_FRONTIER, Ready
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
+from tests.support.steps import Work
 
 
 def item(number: int, size: int = 1) -> Item:
@@ -121,9 +122,31 @@ def test_removing_from_the_middle_does_not_fill_the_memory() -> None:
     line, items = line_of(10_000)
     for each in items[1:]:  # the first stays, so nothing is passed over at the front
         line.remove(each)
-    assert len(line._line) <= 200
+    assert len(line._swept) + len(line._line) <= 400
     assert len(line._removed) <= 100
     assert popped(line) == [1]
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_removal_from_the_middle_costs_the_same_however_long_the_line_is(is_back: bool) -> None:
+    line, items = line_of(20_000)
+    if is_back:
+        for place, each in [found for _ in items if (found := line.pop()) is not None]:
+            line.put_back(place, each)
+    gone, steps = items[1:], list[int]()
+    Random(1).shuffle(gone)
+    for number, each in enumerate(gone[:15_000]):
+        with Work() as work:
+            line.remove(each)
+            if number % 3 == 0:
+                line.put_back(each.id, each)  # before it is passed over
+                line.remove(each)
+        steps.append(work.steps)
+    assert max(steps) < 1000
+    left = {each.id for each in items} - {each.id for each in gone[:15_000]}
+    assert {each.id for each in line} == left
+    assert all(line.at(each.id) is (each if each.id in left else None) for each in items[:500])
+    assert popped(line) == sorted(left)
 
 
 @pytest.mark.parametrize("is_back", [False, True])
@@ -138,7 +161,8 @@ def test_bodies_of_removed_items_do_not_fill_the_memory(is_back: bool) -> None:
             line.put_back(place, each)
     for removed, each in enumerate(items[1:], 1):
         line.remove(each)
-        kept = sum(each.size for each in line._line) + sum(i.size for _, i in line._returned)
+        kept = sum(each.size for each in [*line._swept, *line._line])
+        kept += sum(i.size for _, i in line._returned)
         assert kept - line.bytes <= max(line.cost, size), f"after {removed}"
     assert popped(line) == [1]
 
