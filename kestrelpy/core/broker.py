@@ -7,8 +7,10 @@ the three lists once per turn.
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index import Holder, Waiter, Waiters, Want
@@ -17,14 +19,36 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import ChildQueue, Queue
 from kestrelpy.core.registry import Later, Lifecycle
 from kestrelpy.core.subscription import AT_ONCE_MS, HUNG_UP, Subscription
+from kestrelpy.core.timers import Alarm, Timers
 from kestrelpy.core.transfer import TransferRequest, Transfers
 from kestrelpy.core.trash import Trash
 
-# The limit counts items released or expired, leases ended and waits timed out in one tick. They
+# The limit counts items released or expired, leases ended and waits timed out in one tick, and the
+# leases that a hang-up ends at once. They
 # take 2 to 5 ms of work, and the same again to write their records, so a tick never blocks the loop
 # for long. The rest is due at once in the next turn.
 TICK_STEPS_MAX: Final = 500
 BUSY_MS: Final = 2  # until the broker checks again whether the items at the front are known
+
+
+class GoneHolders:
+    """Holders that have hung up, with leases that are still to be nacked; `alarm` rings until there
+    are none."""
+
+    __slots__ = ("alarm", "holders")
+
+    def __init__(self, timers: Timers[Any]) -> None:
+        self.holders: deque[Holder] = deque()
+        self.alarm: Alarm[Any] = Alarm(timers, self)
+
+    def take(self, holder: Holder) -> None:
+        """Take over the leases of a holder, which may go on with none."""
+        gone = Holder(holder.name)
+        gone.leases, holder.leases = holder.leases, OrderedDict()
+        for lease in gone.leases:
+            lease.holder = gone
+        self.holders.append(gone)
+        self.alarm.need(AT_ONCE_MS)
 
 
 class Broker(Lifecycle):
@@ -40,6 +64,7 @@ class Broker(Lifecycle):
         """`policy_of` makes a queue's policy from its name and its declared settings."""
         super().__init__(policy_of, make_log, clock, queues_max)
         self.moves = Transfers(self)
+        self.gone_holders = GoneHolders(self._timers)
 
     # -- waiting ----------------------------------------------------------------------------
 
@@ -111,16 +136,40 @@ class Broker(Lifecycle):
     # -- holders ----------------------------------------------------------------------------
 
     def hang_up(self, holder: Holder, now_ms: int) -> None:
-        """Nack everything leased to `holder`; the items return in their original order."""
-        owners = []
-        for lease in list(holder.leases):
+        """Nack everything leased to `holder`, which has no lease any more on return; the items
+        return in their original order.
+
+        Of thousands of leases the oldest are nacked now, and some more at each tick.
+        """
+        self._nack_some(holder, TICK_STEPS_MAX, now_ms)
+        if holder.leases:
+            self.gone_holders.take(holder)
+
+    def _nack_some(self, holder: Holder, most: int, now_ms: int) -> int:
+        """Nack the oldest leases of `holder`, `most` at most; return how many."""
+        owners = dict[Subscription, None]()
+        some = list(islice(holder.leases, most))
+        for lease in some:
             owner = lease.owner
             assert isinstance(owner, Subscription)
             owner.nack_one(lease, now_ms, HUNG_UP)
-            owners.append(owner)
+            owners[owner] = None
         for owner in owners:
             if owner.waiters:
                 owner.serve(now_ms)
+        return len(some)
+
+    def _nack_more(self, most: int, now_ms: int) -> int:
+        """Nack leases of holders that have hung up, `most` at most; return how many."""
+        gone, left = self.gone_holders, most
+        gone.alarm.silence()
+        while gone.holders and left:
+            left -= self._nack_some(gone.holders[0], left, now_ms)
+            if not gone.holders[0].leases:
+                gone.holders.popleft()
+        if gone.holders:
+            gone.alarm.need(AT_ONCE_MS)
+        return most - left
 
     # -- time -------------------------------------------------------------------------------
 
@@ -154,6 +203,8 @@ class Broker(Lifecycle):
                 self.moves.wake(thing)
             elif isinstance(thing, Trash):
                 thing.free(now_ms)
+            elif isinstance(thing, GoneHolders):
+                steps -= self._nack_more(steps, now_ms)
             elif isinstance(thing, Later):
                 self.make_later(now_ms)
             else:

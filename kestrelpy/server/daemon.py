@@ -280,7 +280,8 @@ class Daemon:
                 self.turn.touch(connection.conversation)
         deadline = self._loop.time() + DRAIN_SECONDS
         while self._loop.time() < deadline:
-            if not self._connections and self._http.is_empty:
+            is_empty = not self._connections and self._http.is_empty
+            if is_empty and not self.broker.gone_holders.holders:
                 break
             await asyncio.sleep(0.01)
         for connection in self._connections:

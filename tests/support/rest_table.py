@@ -96,6 +96,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     # -- core ---------------------------------------------------------------------------------
     "core.queue.child_queue.ChildQueue": {},
     "core.broker.Broker": {},
+    "core.broker.GoneHolders": {},
     "core.registry.registry.Registry": {
         "queues tombstones": INSIDE,
         "_spare": WORKS,

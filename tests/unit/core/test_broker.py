@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from kestrelpy.core.broker import TICK_STEPS_MAX
@@ -9,7 +11,7 @@ from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.errors import ServerError
-from tests.support.core_harness import WALL_MS, CoreHarness, make_queue, no_queue
+from tests.support.core_harness import NAME, WALL_MS, CoreHarness, make_queue, no_queue
 
 
 def put_in(q: CoreHarness, name: bytes, *bodies: bytes, expires_ms: int = 0) -> None:
@@ -102,6 +104,68 @@ def test_a_hang_up_gives_back_what_was_held_of_every_queue() -> None:
     assert q.ready == [b"1"]
     assert other.ready.count == 1
     assert not q.who("anna").leases
+
+
+def held_by_thousands(count: int = 3 * TICK_STEPS_MAX) -> CoreHarness:
+    """All these items are leased to anna."""
+    q = make_queue(max_attempts=None)
+    for number in range(count):
+        q.put(b"%d" % number)
+        q.open("anna")
+    return q
+
+
+def test_of_thousands_of_leases_a_hang_up_gives_back_the_oldest_first_and_the_rest_by_ticks() -> (
+    None
+):
+    q, seen = held_by_thousands(), list[int]()
+    q.put(b"last")
+    q.hang_up("anna")
+    assert not q.who("anna").leases, "the connection has none, whatever it does next"
+    assert q.broker.next_due() == 0
+    while len(q.reader.leases):
+        seen.append(len(q.ready) - 1)
+        assert q.ready == [b"%d" % number for number in range(seen[-1])] + [b"last"]
+        q.broker.tick(q.now_ms)
+    assert seen[0] == TICK_STEPS_MAX
+    assert len(seen) < 5, "each tick does its share"
+    assert max(later - before for before, later in pairwise(seen)) <= TICK_STEPS_MAX
+    assert q.ready == [b"%d" % number for number in range(3 * TICK_STEPS_MAX)] + [b"last"]
+    assert not q.broker.gone_holders.holders
+    assert q.broker.next_due() != 0
+
+
+def test_a_wait_gets_the_item_of_the_tick_that_gives_it_back() -> None:
+    q = held_by_thousands()
+    q.hang_up("anna")
+    for _ in range(TICK_STEPS_MAX):
+        q.open("bert")
+    waiter = q.broker.wait(Want.OPEN, NAME, q.who("carl"), False, "carl", 9000)
+    q.broker.tick(q.now_ms)
+    assert waiter.lease is not None
+    assert waiter.lease.item.body == b"%d" % TICK_STEPS_MAX
+
+
+@pytest.mark.parametrize("end", ["deleted", "overdue", "flushed", "moved"])
+def test_leases_that_end_otherwise_before_the_tick_end_once(end: str) -> None:
+    q = held_by_thousands()
+    q.hang_up("anna")
+    if end == "deleted":
+        q.broker.delete(NAME, q.now_ms)
+    elif end == "overdue":
+        q.now_ms += q.queue.policy.lease_ms + 1
+    elif end == "flushed":
+        q.flush()
+    else:
+        for lease in q.reader.leases.all()[:5]:
+            q.reader.confirm(lease, q.now_ms)
+    for _ in range(8):
+        q.broker.tick(q.now_ms)
+    assert not q.broker.gone_holders.holders
+    if end != "deleted":
+        assert not len(q.reader.leases)
+        count = {"overdue": 3 * TICK_STEPS_MAX, "flushed": 2 * TICK_STEPS_MAX}
+        assert len(q.ready) == count.get(end, 3 * TICK_STEPS_MAX - 5)
 
 
 def test_a_new_queue_gets_the_log_that_its_server_makes_and_recovery_its_own() -> None:

@@ -107,8 +107,20 @@ def expiry_of_delayed(q: CoreHarness) -> Iterator[object]:
 
 
 
+def hang_up(q: CoreHarness) -> Iterator[object]:
+    filled(q)
+    while q.may_open() is not None:
+        pass
 
-WORK = [redrive, abort, abort_in_order, overdue, due, expiry, expiry_of_delayed]
+    def steps() -> Iterator[object]:
+        q.hang_up("anna")
+        yield None
+        yield from ticks(q, 0)
+
+    return steps()
+
+
+WORK = [redrive, abort, abort_in_order, overdue, due, expiry, expiry_of_delayed, hang_up]
 
 
 @pytest.mark.parametrize("work", WORK)
