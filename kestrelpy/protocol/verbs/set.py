@@ -32,7 +32,7 @@ from kestrelpy.core import (
     AnyQueue,
     Log,
 )
-from kestrelpy.errors import ClientError, Refused
+from kestrelpy.errors import ClientError, ItemRefused, Refused
 from kestrelpy.operations import Storing, Terms, why_reused
 from kestrelpy.protocol.parse import Parser, Store, StoreLine
 from kestrelpy.protocol.ports import Talk
@@ -170,7 +170,8 @@ class SetHandler:
         return count - 1
 
     def _store_in_each(self, command: Store, names: tuple[bytes, ...], now_ms: int) -> None:
-        """Store in each queue of an alias; a refusal by one does not stop the others.
+        """Store in each queue of an alias; a refusal by one does not stop the others. If one
+        refuses for good, the answer says why: after `NOT_STORED` a producer tries for ever.
 
         Raise Refused if all of them refused with an error.
         """
@@ -201,8 +202,9 @@ class SetHandler:
         self.stored_bytes += len(body) * len(names)
         if not command.noreply:
             word = STORED if did == len(names) else NOT_STORED
-            if len(errors) == len(names):
-                word = errors[0].line() + b"\r\n"
+            for_good = [each for each in errors if isinstance(each, ClientError | ItemRefused)]
+            if for_good:
+                word = for_good[0].line() + b"\r\n"
             self.replies.hold(word, done, 1)
         elif did < len(names):
             broker.counters.refused_quietly += 1
