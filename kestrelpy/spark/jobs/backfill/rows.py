@@ -18,6 +18,7 @@ import codecs
 import csv
 import gzip
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -29,12 +30,15 @@ import msgspec
 
 from kestrelpy.durations import shown
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.jobs.common.job import counted
 
 FORMATS: Final = ("text", "json", "csv", "parquet")
 LINES: Final = ("text", "json")
 # A line is in memory whole; the largest item of the default settings is an eighth of it.
 LINE_BYTES_MAX: Final = 64 << 20
 _BATCH_ROWS: Final = 1_000
+_FIELD: Final = r'(?:"(?:[^"]++|"")*+"|[^",]*+)'
+_RECORD: Final = re.compile(rf"{_FIELD}(?:,{_FIELD})*+\s*+")
 _UNPACKED: Final[dict[str, Callable[[str], IO[bytes]]]] = {
     ".gz": lambda path: cast(IO[bytes], gzip.GzipFile(path)),
     ".bz2": lambda path: cast(IO[bytes], bz2.BZ2File(path)),
@@ -191,10 +195,38 @@ def _check_json(value: bytes, path: str, number: int) -> None:
 # -- csv -------------------------------------------------------------------------------------------
 
 
+class _Raw:
+    """The lines of a file; it keeps those of the record that is being read."""
+
+    def __init__(self, path: str, file: IO[bytes]) -> None:
+        self._path = path
+        self._texts = _texts(path, file)
+        self.lines: list[str] = []
+        self.chars = self.number = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._texts:
+            self.number += 1
+            self.lines.append(text)
+            self.chars += len(text)
+            if self.chars > LINE_BYTES_MAX:
+                raise KestrelError(
+                    f"{self._path}, line {self.number}: the row that goes on here is longer than "
+                    f"{LINE_BYTES_MAX} bytes."
+                )
+            yield text
+
+    def take(self) -> str:
+        """Return the text of the record that was read."""
+        text, self.lines, self.chars = "".join(self.lines), [], 0
+        return text
+
+
 def _records(path: str, file: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
     """Return the records, each with the line where it begins."""
     csv.field_size_limit(LINE_BYTES_MAX)
-    reader = csv.reader(_texts(path, file), strict=True)
+    raw = _Raw(path, file)
+    reader = csv.reader(raw, strict=True)
     while True:
         begin = reader.line_num + 1
         try:
@@ -205,10 +237,17 @@ def _records(path: str, file: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
             raise KestrelError(
                 f"{path}, line {begin}: {_csv_words(str(error))}. Write it as RFC 4180 says."
             ) from None
+        if '"' in (text := raw.take()) and not _RECORD.fullmatch(text):
+            raise KestrelError(
+                f"{path}, line {begin}: a quote stands in a field without quotes. Put the field "
+                "in quotes, and double the quotes in it, as RFC 4180 says."
+            )
         yield begin, record or [""]
 
 
 def _csv_words(text: str) -> str:
+    if "field limit" in text:
+        return f"a quoted field that begins here is longer than {LINE_BYTES_MAX} bytes"
     if "unexpected end" in text:
         return "a quoted field that begins here has no end"
     if "expected after" in text:
@@ -237,8 +276,8 @@ def _csv(
     for number, fields in records:
         if len(fields) != len(names):
             raise KestrelError(
-                f"{path}, line {number}: it has {len(fields)} fields, and the header has "
-                f"{len(names)}."
+                f"{path}, line {number}: it has {counted(len(fields), 'field')}, and the header "
+                f"has {len(names)}."
             )
         row = dict(zip(names, fields, strict=True))
         value = msgspec.json.encode(row) if columns.value is None else row[columns.value].encode()

@@ -54,6 +54,8 @@ def test_a_line_of_text_is_an_item_as_it_is(
         ("n\nä\n\n".encode(), ['{"n":"ä"}'.encode(), b'{"n":""}']),
         (b"n,t\n 1 ,2\n", [b'{"n":" 1 ","t":"2"}']),
         (b"n,t\n", []),
+        (b'n,t\n"","""a"", ""b"""\r\n', [b'{"n":"","t":"\\"a\\", \\"b\\""}']),
+        (b'n\n"a\0b"\n"\r"\n', [b'{"n":"a\\u0000b"}', b'{"n":"\\r"}']),
         (b'n\n"%b"\n' % (b"x" * 200_000), [b'{"n":"%b"}' % (b"x" * 200_000)]),
     ],
 )
@@ -106,14 +108,18 @@ def test_a_row_of_parquet_is_an_object_in_its_order(tmp_path: Path) -> None:
         ("json", b'"a"\n"\xff"\n', "line 2: byte 2 (0xff) is not UTF-8"),
         ("text", "a\n".encode("utf-16"), "line 1: byte 1 (0xff) is not UTF-8"),
         ("csv", b"n,t\n1,2\n1,2,3\n", "line 3: it has 3 fields, and the header has 2"),
-        ("csv", b'n,t\n1,"a\nb"\n1\n', "line 4: it has 1 fields, and the header has 2"),
-        ("csv", b"n,t\n1,2\n\n", "line 3: it has 1 fields"),
+        ("csv", b'n,t\n1,"a\nb"\n1\n', "line 4: it has 1 field, and the header has 2"),
+        ("csv", b"n,t\n1,2\n\n", "line 3: it has 1 field,"),
         ("csv", b"n,n\n1,2\n", 'line 1: two columns are named "n"'),
         ("csv", b"n,,t\n1,2,3\n", "line 1: column 2 has no name"),
         ("csv", b"n,\n1,2\n", "line 1: column 2 has no name"),
         ("csv", b"", "is empty. Its first line is to name the columns"),
         ("csv", b'n\n"a\nb\n', "line 2: a quoted field that begins here has no end"),
         ("csv", b'n\n"a"b\n', "line 2: after the closing quote"),
+        ("csv", b'n\n5" pipe\n', "line 2: a quote stands in a field without quotes"),
+        ("csv", b'n,t,u\n1, "a,b"\n', "line 2: a quote stands in a field without quotes"),
+        ("csv", b'n,t\n"a\nb",x\n"a\nb",c"\n', "line 4: a quote stands in a field without"),
+        ("csv", b'n "a"\n1\n', "line 1: a quote stands in a field without quotes"),
         ("csv", b"n\ra\r", "line 1: a carriage return stands in a field without quotes"),
         ("json", b'{"a":1}\n{"a":\n', "line 2: it is no JSON"),
         ("json", b'{"a":1}\n\n', "line 2: it is empty"),
@@ -172,3 +178,14 @@ def test_the_headers_of_several_files_are_alike(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("t,n\n1,2\n")
     with pytest.raises(KestrelError, match=r"The header of .*b\.csv is not that of .*a\.csv"):
         list(rows_of(files_of([str(tmp_path)]), "csv", Columns()))
+
+
+def test_a_row_of_many_lines_is_bounded_as_a_line_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.spark.jobs.backfill.rows.LINE_BYTES_MAX", 100)
+    row = b'"%b"\n' % (b"x" * 20 + b"\n" + b"y" * 20)
+    assert len(values(tmp_path / "a.csv", "csv", b"n\n" + row * 9)) == 9, "it counts each row anew"
+    long = b'n,t,u\n"' + b"x" * 30 + b'\n","\n","' + b"x" * 70 + b'\n"'
+    with pytest.raises(KestrelError, match="line 4: the row that goes on here is longer than 100"):
+        values(tmp_path / "b.csv", "csv", long)
