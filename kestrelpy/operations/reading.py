@@ -198,7 +198,8 @@ class LogReader:
         return None
 
     def find(self, queue: AnyQueue, id_: int) -> Generator[bytes, None, Put | None]:
-        """Return the put of this item; None if it is gone or cannot be read."""
+        """Return the put of this item, with the expiry that it has here; None if it is gone or
+        cannot be read."""
         log, browse = queue.log, Browse(queue)
         item, disk = browse.item(id_), on_disk(log)
         if item is not None or disk is None:
@@ -214,7 +215,7 @@ class LogReader:
                 continue
             found = reading.found
             if found is None or found.puts or found.seen >= id_:
-                return found.puts[0] if found is not None and found.puts else None
+                return _bound(queue, found.puts[0]) if found is not None and found.puts else None
             place = found.place  # before it stand more confirms than one read passes over
         return None
 
@@ -229,7 +230,7 @@ class LogReader:
                 break
             reading = yield from self._run(log, ItemRead(one, _NO_SHAPE))
             if reading.record is not None:
-                return item_of(reading.record)
+                return queue.reader.bound(item_of(reading.record))
             if log.journal.segment_numbered(one.extent.number) is not None:
                 break
         return None
@@ -348,3 +349,9 @@ class LogReader:
 
 def _is_stored(log: Log, marker: int) -> bool:
     return marker <= log.item_stored or log.lsn_stored >= log.lsn_appended
+
+
+def _bound(queue: AnyQueue, put: Put) -> Put:
+    """Return a put with the expiry that its item has in this subscription."""
+    expires_ms = queue.reader.expires_here(put[0], put[4])
+    return put if expires_ms == put[4] else (*put[:4], expires_ms, *put[5:])

@@ -67,6 +67,10 @@ class Browse:
         found = self._reader.item(id_)
         return found if found is not None and found.is_whole else None
 
+    def expires_here(self, id_: int, expires_ms: int) -> int:
+        """Return when an item expires here (0: never), given the expiry of its put."""
+        return self._reader.expires_here(id_, expires_ms)
+
     def has_expired(self, id_: int, expires_ms: int, unix_ms: int) -> bool:
         """True if an item is past its expiry, and neither leased nor dead: observers do not see it
         any more, done or not."""

@@ -4,7 +4,7 @@
     name child from=<marker> ──▶ the same record names the earlier items that it begins with
 
 One rule: the record names the items that a child begins with; replay reads that record and looks at
-nothing else.
+nothing else, but for the items that the queue itself has without an expiry at that moment.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class ChildStart:
         queue = self._queue
         child.live, child.live_bytes = begins.live.copy(), begins.live_bytes
         child.total_items = len(begins.live)
+        child.ageless = queue.reader.ageless.both(begins.live)  # and replay does the same
         out_of_order = OutOfOrder(child)
         out_of_order.restore(begins.delayed, begins.placed)
         assert queue.unseen is not None
@@ -100,6 +101,6 @@ class ChildStart:
         child.live_bytes = sum(item.size for item in items.values())
         for id_, item in items.items():
             if id_ in child.delays:
-                child.delays.items[id_] = item
+                child.delays.items[id_] = child.bound(item)
             else:
-                child.ready_line.put_back(item, places.get(id_, id_))
+                child.ready_line.put_back(child.bound(item), places.get(id_, id_))

@@ -320,6 +320,7 @@ class Replay:
         if begins is not None:
             child.live, child.live_bytes = begins.live, begins.live_bytes
             child.total_items = len(begins.live)
+            child.ageless = queue.reader.ageless.both(begins.live)
             line.out_of_order.restore(begins.delayed, begins.placed)
 
     def _tokens(self, record: Record) -> None:

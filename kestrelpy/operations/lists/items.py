@@ -153,6 +153,7 @@ class ItemList:
 
     def _listed(self, put: Put, browse: Browse) -> ListedItem:
         id_, marker, flags, stored_ms, expires_ms, body, key, _, _ = put
+        expires_ms = self._queue.reader.expires_here(id_, expires_ms)
         state, attempts = browse.state(id_)
         if state != DONE and browse.has_expired(
             id_, expires_ms, self._now_ms() + self._queue.clock.offset_ms

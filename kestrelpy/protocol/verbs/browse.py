@@ -20,7 +20,7 @@ from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply, Replies
 from kestrelpy.protocol.verbs.children import mention_child
-from kestrelpy.protocol.verbs.value_line import Shape, state_words
+from kestrelpy.protocol.verbs.value_line import Shape, date_words, state_words
 
 _NO_MARKER: Final = 1 << 63  # no marker comes after it
 _PLAIN: Final = state_words(READY, 0)
@@ -113,8 +113,9 @@ def _said(page: Page, browse: Browse, shape: Shape, after: int, end: bytes) -> b
     if shape.full:
         is_plain = browse.is_plain and not any(put[6] or put[7] for put in page.puts)
         lines = [
-            b"%b%b\r\n%b\r\n" % (
+            b"%b%b %b\r\n%b\r\n" % (
                 line,
+                date_words(browse.expires_here(put[0], put[4])),
                 _PLAIN if is_plain else state_words(*browse.state(put[0]), put[6], put[7]),
                 put[5],
             )

@@ -29,12 +29,12 @@ class Shape:
 
     def lines(self, puts: list[Put]) -> list[bytes]:
         """Return each item as it is sent; with `full` only the VALUE line, without its end:
-        attempts, state and the body follow."""
+        the expiry, attempts, state and the body follow."""
         key = self.key
         if self.full:
             return [
-                b"VALUE %b %d %d %d %d %b " % (key, flags, len(body), marker, ms, _date(expires))
-                for _, marker, flags, ms, expires, body, *_ in puts
+                b"VALUE %b %d %d %d %d " % (key, flags, len(body), marker, ms)
+                for _, marker, flags, ms, _, body, *_ in puts
             ]
         if self.numbered:
             return [
@@ -60,7 +60,7 @@ def full_value(
     """Return an item with all that is known about it."""
     body = item.body
     return b"VALUE %b %d %d %d %d %b %b\r\n%b\r\n%b" % (
-        key, item.flags, len(body), number, item.stored_ms, _date(item.expires_ms),
+        key, item.flags, len(body), number, item.stored_ms, date_words(item.expires_ms),
         state_words(state, attempts, item.key, item.header.id if item.header is not None else b""),
         body, end,
     )  # fmt: skip
@@ -74,7 +74,8 @@ def value(key: bytes, item: Item, end: bytes, number: int) -> bytes:
     return b"VALUE %b %d %d\r\n%b\r\n%b" % (key, item.flags, len(body), body, end)
 
 
-def _date(unix_ms: int) -> bytes:
+def date_words(unix_ms: int) -> bytes:
+    """Return a time on the wall clock in ms; 0: there is none."""
     return b"%d" % unix_ms if unix_ms else b"-"
 
 

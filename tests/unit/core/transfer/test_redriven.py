@@ -225,3 +225,55 @@ def test_an_item_that_is_gone_leaves_no_trace() -> None:
         assert q.restarted().reader.ageless.count == 0, act
 
 
+
+
+LISTINGS = [
+    b"stats jobs/item=1", b"gets jobs/peek/after=0/full", b"gets jobs/peek/full",
+    b"gets jobs/peek/after=0/n=5/full",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("act", [kill, snapshot_and_kill, redrive])
+@pytest.mark.parametrize("line", LISTINGS)
+def test_a_redriven_item_is_listed_without_an_expiry(line: bytes, act: Act) -> None:
+    town = town_with_a_dead_letter()
+    redrive(town, "jobs")
+    if act is not redrive:
+        act(town, "jobs")
+    seen = town.say("client", line)
+    while not seen:  # it is read back
+        town.pass_time(1)
+        seen = town.client("client").take()
+    if line.startswith(b"stats"):
+        assert b"STAT state ready\r\n" in seen
+        assert b"STAT expires_ms -\r\n" in seen
+    else:
+        assert seen.split()[6:7] == [b"-"], seen
+
+
+@pytest.mark.parametrize("act", [None, kill, cut, snapshot_and_kill])
+@pytest.mark.parametrize("retain", [{}, {"retain": "1h"}])
+def test_a_child_that_begins_with_a_redriven_item_has_it_without_an_expiry(
+    act: Act | None, retain: dict[str, object]
+) -> None:
+    town = town_with_a_dead_letter(**retain)
+    town.put("jobs", b"2", LIFE_S)
+    redrive(town, "jobs")
+    town.say("client", b"get jobs+late/from=1/peek")
+    if act is not None:
+        act(town, "jobs+late")
+    town.pass_time(OVER_MS)
+    assert town.take("jobs+late") == b"1", "and 2 is over"
+    town.say("client", b"get jobs+late/close")
+    assert town.take("jobs+late") is None
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_child_in_memory_as_well(durable: bool) -> None:
+    q = make_queue(durable=durable)
+    q.put(b"1", expires_ms=WALL_MS + 1000)
+    q.bury(q.open())
+    q.redrive(1)
+    child = q.broker.mention(b"jobs+late", q.now_ms, 1)
+    assert child is not None
+    assert list(child.reader.ageless) == [1]
