@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+OF_QUEUE: Final = "queue "  # in place of a path: damage that is of no known file
 ITEM_MAX: Final = (1 << 53) - 1  # item ids and other numbers that users see stay below
 DamageKind = Literal["torn", "corrupt", "truncated", "foreign"]
 

@@ -202,6 +202,20 @@ class LiveSet:
     def lost(self, damages: Iterable[Damage]) -> IdSet:
         """Return the items that may have been put in bytes that are damaged now, and may be needed:
         for some reader no record says that they ended, and their puts were not met."""
+        return IdSet.union([IdSet(), *self.lost_by_line(damages).values()])
+
+    def lost_by_line(self, damages: Iterable[Damage]) -> dict[int, IdSet]:
+        """Return the items of `lost` for each reader that may need some."""
+        lost = self._lost(damages)
+        found = dict[int, IdSet]()
+        for number, line in self.lines.items() if lost else ():
+            if number or not self._passes_on:
+                needed = IdSet.of(item for item in lost if not line.has_ended(item))
+                if needed:
+                    found[number] = needed
+        return found
+
+    def _lost(self, damages: Iterable[Damage]) -> IdSet:
         found, lines = IdSet(), self.lines.values()
         for damage in damages:
             if damage.kind in ("torn", "foreign") or damage.lsn_last < damage.lsn_first:
@@ -212,8 +226,7 @@ class LiveSet:
             spared = min((i for line in lines for i in line.spared), default=ITEM_MAX)
             first = max(damage.id_first, min(passed + 1, spared))
             for item in range(first, min(damage.id_last, first + _LOST_MAX) + 1):
-                if not all(line.has_ended(item) for line in lines):
-                    found.add(item)
+                found.add(item)
         for item in (*self._placed, *self.needed()) if found else ():
             found.discard(item)
         return found
@@ -340,15 +353,15 @@ class LiveSet:
         return f"{own} ({told})" if told else own
 
 
-def lost_items(source: Source, damages: Iterable[Damage]) -> IdSet:
-    """Return the items that may have been put in the damaged bytes of this journal, and may be
-    needed. It is read to its end, unless no put may be lost."""
+def lost_items(source: Source, damages: Iterable[Damage]) -> dict[int, IdSet]:
+    """Return for each reader, by its number, the items that may have been put in the damaged bytes
+    of this journal, and that it may need. It is read to its end, unless no put may be lost."""
     if not any(d.lsn_first <= d.lsn_last and d.id_first <= d.id_last for d in damages):
-        return IdSet()
+        return {}
     live_set = LiveSet()
     for _ in live_set.follow(source):
         pass
-    return live_set.lost(damages)
+    return live_set.lost_by_line(damages)
 
 
 def _name_in(opening: Checkpoint | Record | None) -> bytes:

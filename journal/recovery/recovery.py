@@ -137,6 +137,12 @@ class Recovery:
         lost = {damage.path for damage in self.damages if damage.reason == NOTHING_READABLE}
         self.damages = [d for d in self.damages if d.reason != HEADER_LOST or d.path not in lost]
 
+    def lost_for_good(self) -> list[Damage]:
+        """Return the damage of bytes that are there and are others: a disk may give a file again,
+        and a missing one may be a jump of the numbers after one that it did not give."""
+        unread = {segment.path for segment in self.segments if segment.unreadable}
+        return [d for d in self.damages if d.end > d.offset and d.path not in unread]
+
     def bodies(self, needed: IdSet) -> BodyCheck:
         """Return the check of which of these items have a readable body; exhaust `records()` first.
         """

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from journal.errors import Damage
+from journal.errors import ITEM_MAX, Damage
 from journal.files import MEDIUM_ERRORS, SUFFIX_NEW, Files, Handle
 from journal.format import (
     FILE_HEADER_BYTES,
@@ -63,10 +63,11 @@ def recovered_journal(
     )  # fmt: skip
     store = Store(journal)
     store.maintenance.snapshots = sorted(recovery.snapshot_lsns)
+    spans = _spans(recovery)
     journal.segments = [
         Segment(
             found.number, found.path, _capacity(found), None, lsn_first=found.lsn_first,
-            item_first=found.item_first, item_last=found.item_last, puts=found.puts,
+            item_first=spans[found.number][0], item_last=spans[found.number][1], puts=found.puts,
             lsn_last=found.lsn_last, rank=found.rank, damaged=bool(found.unreadable),
             time_last=found.time_last, unread=bool(found.unreadable), is_open=found.is_open,
         )
@@ -100,6 +101,24 @@ def recovered_journal(
     for path in (*unused, *reversed(superseded + outdated), *recovery.obsolete, *left_over):
         files.remove(path)
     return store
+
+
+def _spans(recovery: Recovery) -> dict[int, tuple[int, int]]:
+    """Return the first and last item of each segment, with those that damaged bytes of it may have
+    held: the segment stays until somebody gives these up."""
+    spans, before = dict[int, tuple[int, int]](), 0
+    firsts = [found.item_first for found in recovery.segments]
+    for at, found in enumerate(recovery.segments):
+        first, last = found.item_first, found.item_last
+        behind = next(filter(None, firsts[at + 1 :]), ITEM_MAX)
+        for damage in recovery.damages:
+            ids = max(damage.id_first, before + 1), min(damage.id_last, behind - 1)
+            is_its = damage.path == found.path and damage.kind in ("corrupt", "truncated")
+            if is_its and ids[0] <= ids[1] and damage.id_last < ITEM_MAX:
+                first, last = min(first or ids[0], ids[0]), max(last, ids[1])
+        spans[found.number] = first, last
+        before = max(before, last)
+    return spans
 
 
 def _capacity(found: SegmentFile) -> int:

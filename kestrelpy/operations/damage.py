@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from journal.errors import Damage
+from journal.errors import OF_QUEUE, Damage
 from kestrelpy.core import ClockOffset
 
 KEPT_MAX: Final = 50
@@ -27,7 +27,8 @@ class DamageFacts(NamedTuple):
 
 
 class DamageFound:
-    """The damage of one server. `count` leaves out what a crash tore after the last sync."""
+    """The damage of one server. `count` is of places, without what a crash tore after the last
+    sync."""
 
     __slots__ = ("_clock", "count", "first_ms", "kept")
 
@@ -43,7 +44,8 @@ class DamageFound:
             sentence = each.sentence()
             if any(sentence == known.what for known in self.kept):
                 continue
-            if each.kind != _TORN:
+            # A queue that misses items is damaged itself: the place where they were is counted.
+            if each.kind != _TORN and not each.path.startswith(OF_QUEUE):
                 self.count += 1
                 self.first_ms = now_ms if self.first_ms is None else self.first_ms
             size = max(each.end - each.offset, 0)

@@ -124,6 +124,19 @@ class QueueAdmin:
         return queue
 
     @staticmethod
+    def would_acknowledge(queue: AnyQueue) -> Generator[bytes, None, int]:
+        """Return how many items `acknowledge` would end."""
+        count, admin = 0, Admin(queue)
+        id_ = queue.reader.unreadable.first_from(1)
+        while id_:
+            for _ in range(_GIVEN_UP_PER_SLICE):
+                count += admin.would_give_up(id_)
+                if not (id_ := queue.reader.unreadable.first_from(id_ + 1)):
+                    break
+            yield PAUSE
+        return count
+
+    @staticmethod
     def acknowledge(queue: AnyQueue, now_ms: int) -> Generator[bytes, None, tuple[int, Rests]]:
         """End the items that cannot be read; return how many."""
         count, admin, ids = 0, Admin(queue), queue.reader.unreadable

@@ -93,16 +93,21 @@ class Admin:
         unix_ms = now_ms + self._queue.clock.offset_ms
         return reader.append(records.cancelled(id_, reader.take_out(id_), unix_ms))
 
+    def would_give_up(self, id_: int) -> bool:
+        """True if `give_up` would end this item."""
+        reader = self._queue.reader
+        item = reader.item(id_)
+        is_here = id_ in reader.leases or (item is not None and item.is_whole)
+        return id_ in reader.unreadable and not is_here
+
     def give_up(self, id_: int, now_ms: int) -> bool:
         """End an item that cannot be read; nothing if it can be, or is gone.
 
         One in memory can be: clients get it. One that is leased stays its client's.
         """
-        reader = self._queue.reader
-        if not reader.unreadable.discard(id_):
-            return False
-        item = reader.item(id_)
-        if id_ in reader.leases or (item is not None and item.is_whole):
+        reader, is_lost = self._queue.reader, self.would_give_up(id_)
+        reader.unreadable.discard(id_)
+        if not is_lost:
             return False
         size = 0
         if reader.where(id_) in (Where.LOST, Where.GONE):

@@ -367,12 +367,13 @@ class Queue(QueueState):
         self.reserve.forget()  # many items may have gone
         return IdSet.union([reader.live for reader in self.readers])
 
-    def name_unreadable(self, ids: IdSet) -> None:
-        """Report these items, which the log does not give any more, to all who need them."""
+    def know_unreadable(self, ids: IdSet) -> None:
+        """Note these items, which the log does not give any more, for all who need them; the caller
+        reports them."""
         self.catch_up()
         for reader in self.readers:
             if (lost := ids.both(reader.live)).count:
-                reader.name_unreadable(lost)
+                reader.know_unreadable(lost)
 
     def next_look(self) -> int:
         """Return when to look at the children, on the monotonic clock; NEVER_MS: never."""

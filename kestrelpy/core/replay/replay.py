@@ -13,7 +13,7 @@ gone, or damaged).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from journal.errors import NewerFormat
 from journal.format import (
@@ -119,11 +119,15 @@ class Replay:
         self._queue.catch_up()
         line.apply.get(record.kind, method)(record)
 
-    def finish(self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0) -> None:
+    def finish(
+        self, checkpoint: Checkpoint | None, lsn_last: int, item_lost: int = 0,
+        lost: Mapping[int, IdSet] | None = None,
+    ) -> None:  # fmt: skip
         """End the replay; `checkpoint` is the one at the start of the last segment.
 
         `item_lost` is the last item with a put that may be among the damaged records: its number is
-        not given again.
+        not given again. `lost` are such items by the number of the subscription that may need them:
+        they are there, and cannot be read, until somebody gives them up.
         """
         queue, reader = self._queue, self._queue.reader
         if checkpoint is not None:
@@ -135,6 +139,9 @@ class Replay:
         queue.total_items = self._count(item_lost)
         reader.tokens_lsn = lsn_last
         queue.catch_up()
+        for number, ids in (lost or {}).items():
+            if number in self._lines:
+                self._lines[number].lose(ids)
         shared = dict[int, DelayedEntry]()
         if queue.unseen is not None:
             for line in self._lines.values():

@@ -133,6 +133,12 @@ class ReplayLine:
         if not record.number:
             self.out_of_order.put(record, size)
 
+    def lose(self, ids: IdSet) -> None:
+        """Add items whose puts are lost, and whose bodies nobody can read."""
+        for id_ in ids:
+            if id_ not in self.reader.live:
+                self.reader._apply_put(id_, 0)
+
     def release(self, record: Record) -> None:
         """Make a delayed item available."""
         reader, id_ = self.reader, record.item

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, NoReturn, Protocol
 
-from journal.errors import Damage
+from journal.errors import OF_QUEUE, Damage
 from journal.format import RawDraft
 from journal.sets import IdCounts, IdSet
 from kestrelpy.core.clock import ClockOffset
@@ -174,12 +174,21 @@ class SubscriptionState:
         if not self.live.count:
             self.placings.clear()
 
+    def know_unreadable(self, ids: IdSet) -> IdSet:
+        """Note items that the log does not hold any more; return those that were not known."""
+        new = ids.without(self.unreadable)
+        if new.count:
+            self.unreadable = IdSet.union([self.unreadable, new])
+        return new
+
     def name_unreadable(self, ids: IdSet) -> None:
-        """Report items, one at least, that are live by the log's records and that it does not hold
-        any more."""
-        self.unreadable = IdSet.union([self.unreadable, ids])
+        """Report items that are live by the log's records and that it does not hold any more; each
+        is reported once."""
+        ids = self.know_unreadable(ids)
+        if not ids.count:
+            return
         items = "1 item" if ids.count == 1 else f"{ids.count} items"
-        where, what = f"queue {self.name.decode('ascii')}", f"{items} cannot be read"
+        where, what = f"{OF_QUEUE}{self.name.decode('ascii')}", f"{items} cannot be read"
         first = ids.first_from(0)
         self.damages.append(Damage("corrupt", where, 0, 0, what, 1, 1, first, ids.last))
 

@@ -72,7 +72,7 @@ async def acknowledge_loss(
     found, admin = find_queue(call, queue), QueueAdmin(call.broker, call.host)
     admin.to_acknowledge(found.name)
     if is_dry_run(request, dry_run, said):
-        return counted(found.reader.unreadable.count, True)
+        return counted(await call.run(admin.would_acknowledge(found)), True)
     count, rests = await call.run(admin.acknowledge(found, call.now_ms()))
     await call.until(rests)
     note(call, "acknowledge", found.name, count)

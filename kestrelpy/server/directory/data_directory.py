@@ -45,6 +45,7 @@ _SYNC_PROBES: Final = 3
 # So many bytes of segments that a start would not read are checked before the first answer, in all
 # queues together: it takes some tenths of a second. The rest is checked while the daemon serves.
 _CHECKED_FIRST_BYTES: Final = 64 << 20
+_DUE_FIRST: Final = 64  # items of a queue, due meanwhile, that are released before the first answer
 
 
 @dataclass(slots=True)
@@ -176,6 +177,8 @@ class DataDirectory:
         for queue in (*broker.logged, *broker.deleted):  # their files still exist
             broker.moves.in_flight.settle_all(queue, now_ms)
         found.queues = sum(queue.child is None for queue in broker.queues.values())
+        for queue in broker.logged:
+            queue.due.release_due(now_ms, _DUE_FIRST)  # one that has expired shows when it is read
         for named in broker.queues.values():
             self._read_first(named, unix_ms)
             found.items += len(named.reader.live)
@@ -233,11 +236,13 @@ class DataDirectory:
             queue.name = queue.reader.name = checkpoint.name or queue.name
         queue.set_policy(broker.policy_of(queue.name, queue.declared), now_ms)
         # No client has seen a torn record; other lost items leave their numbers unused.
-        lost = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
-        replay.finish(checkpoint, recovery.lsn_next - 1, max(lost, default=0))
+        given = [d.id_last for d in recovery.damages if d.kind != "torn" and d.id_last < ITEM_MAX]
+        lost = lost_items(Recovery(self.patient, path), recovery.damages)
+        for_good = lost_items(Recovery(self.patient, path), recovery.lost_for_good())
+        replay.finish(checkpoint, recovery.lsn_next - 1, max(given, default=0), for_good)
         kept = queue.needed_now()
         bodies = recovery.bodies(kept)
-        unreadable = lost_items(Recovery(self.patient, path), recovery.damages)
+        unreadable = IdSet.union([IdSet(), *lost.values()])
         is_checked = bodies.bytes <= self._bytes_to_check
         if is_checked:
             self._bytes_to_check -= bodies.bytes
@@ -264,7 +269,7 @@ class DataDirectory:
         queue.attach(target, replay.readable(journal.segments) if queue.policy.retains else None)
         replay.close()
         broker.adopt(queue, now_ms)
-        _note_unreadable(queue, store, unreadable, found)
+        _note_unreadable(queue, store, unreadable, lost, found)
         if not is_checked:
             found.unchecked.append((queue, bodies))
         found.damages += recovery.damages + chunks.damages
@@ -372,12 +377,17 @@ class DataDirectory:
             self.patient.remove_folder(renamed)
 
 
-def _note_unreadable(queue: Queue, store: Store, unreadable: IdSet, found: Found) -> None:
-    """Note the items with bodies that cannot be read, for the log and for the figures."""
+def _note_unreadable(
+    queue: Queue, store: Store, unreadable: IdSet, lost: dict[int, IdSet], found: Found
+) -> None:
+    """Note the items with bodies that cannot be read, for the log and for the figures; `lost` are
+    those with lost puts, by the number of the subscription."""
     if not unreadable:
         return
     store.note_unreadable(unreadable)
-    queue.name_unreadable(unreadable)  # others may have been lost with their puts
+    queue.know_unreadable(unreadable)
+    for reader in queue.readers:
+        reader.know_unreadable(lost.get(reader.number, IdSet()))
     found.notes.append(f"queue {queue.name.decode('ascii', 'replace')}: {told(unreadable)}")
 
 

@@ -180,7 +180,7 @@ class JournalJobs:
                 continue
             if bodies.unreadable:
                 target.store.note_unreadable(bodies.unreadable)
-                queue.name_unreadable(bodies.unreadable)  # health and the figures say so
+                queue.know_unreadable(bodies.unreadable)  # health and the figures say so
                 log.error("%s: %s", target.journal.folder, told(bodies.unreadable))
             for damage in bodies.damages:
                 log.error("%s", damage.sentence())

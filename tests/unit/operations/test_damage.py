@@ -23,6 +23,13 @@ def test_damage_is_kept_with_its_sentence_and_the_wall_time() -> None:
     assert (found.count, len(found.kept)) == (1, 2), "a read meets what the start has found"
 
 
+def test_what_a_queue_misses_is_kept_and_is_no_place_of_its_own() -> None:
+    found = DamageFound(ClockOffset(0))
+    missed = Damage("corrupt", "queue jobs", 0, 0, "3 items cannot be read", 1, 1, 4, 6)
+    found.note([damage("corrupt", 64), missed], 5)
+    assert (found.count, len(found.kept)) == (1, 2)
+
+
 def test_all_of_it_is_counted_and_the_newest_is_kept() -> None:
     found = DamageFound(ClockOffset(0))
     for number in range(KEPT_MAX + 3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journal.format.key import text_of
 from kestrelpy.core.item import Item
-from kestrelpy.protocol.verbs.value_line import Shape, full_value, state_words, value
+from kestrelpy.protocol.verbs.value_line import Shape, date_words, full_value, state_words, value
 
 ITEM = Item(7, 7, b"body", 3, 1000, 2000)
 
@@ -15,7 +15,8 @@ def test_the_lines_of_an_answer_are_those_of_one_item() -> None:
         [line] = shape.lines([ITEM.put])
         assert line + b"END\r\n" == value(b"q/peek", ITEM, b"END\r\n", 7 * numbered)
     [line] = Shape(b"q/peek", True, True).lines([ITEM.put])
-    whole = line + state_words(b"lent", 2) + b"\r\nbody\r\nEND\r\n"
+    words = b"%b %b" % (date_words(ITEM.expires_ms), state_words(b"lent", 2))
+    whole = line + words + b"\r\nbody\r\nEND\r\n"
     assert whole == full_value(b"q/peek", ITEM, b"END\r\n", 7, b"lent", 2)
 
 

@@ -200,6 +200,64 @@ def test_ready_items_that_cannot_be_read_count_until_they_are_given_up(life: Dis
     assert life.jobs.is_empty
 
 
+def write_and_sync(life: DiskHarness) -> None:
+    """All records are on disk, and no snapshot tells of them."""
+    while life.write():
+        pass
+    life.sync()
+
+
+@pytest.mark.parametrize("state", ["ready", "dead"])
+def test_a_loss_that_was_acknowledged_is_none_after_a_kill_without_a_snapshot(
+    life: DiskHarness, state: str
+) -> None:
+    if state == "dead":
+        for _ in range(2):
+            lease = life.open()
+            assert lease is not None
+            life.reader.ready_line.said(lease)
+            life.reader.nack(lease, life.now_ms, ABORTED)
+    life.commit()
+    lose(life)
+    assert life.peek(dead=True) is None if state == "dead" else life.take_all() is not None
+    lost = unreadable(life)
+    assert lost
+    assert give_up(life) == len(lost)
+    write_and_sync(life)
+    life.disk.faults = []
+    life.kill()
+    assert not set(lost) & set(life.reader.live)
+    assert not {body(id_ - 1) for id_ in lost} & set(life.take_all())
+    life.kill()
+    assert not set(lost) & set(life.reader.live)
+
+
+def test_a_loss_is_named_once_though_several_reads_meet_it(life: DiskHarness) -> None:
+    lose(life)
+    life.take_all()
+    lost = life.reader.unreadable
+    assert lost.count
+    told = len(life.damages) + len(life.reader.damages)
+    life.jobs.know_unreadable(lost.copy())
+    life.reader.name_unreadable(IdSet.of([lost.last]))
+    assert len(life.damages) + len(life.reader.damages) == told
+    assert life.reader.unreadable == lost
+
+
+def test_a_dry_run_of_acknowledge_counts_what_it_would_end(unchecked: DiskHarness) -> None:
+    life = unchecked
+    assert life.open() is not None
+    check_bodies(life)
+    would, steps = -1, QueueAdmin.would_acknowledge(life.jobs)
+    while would < 0:
+        try:
+            next(steps)
+        except StopIteration as end:
+            would = end.value
+    assert 0 < would < life.reader.unreadable.count, "not those that clients and memory have"
+    assert give_up(life) == would
+
+
 def test_a_crash_before_the_loss_is_on_disk_has_the_items_again(life: DiskHarness) -> None:
     lose(life)
     assert life.take_all() == []
