@@ -379,7 +379,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what is given back goes to the end of the line",
         "kestrelpy/core/index/ready_list.py",
-        "        self._returned.add(place, item)\n",
+        "        self._back[item.id] = self._returned.add(place, item)\n",
         "        self._line.append(item)\n",
         TESTS_OF_THE_CORE,
     ),
