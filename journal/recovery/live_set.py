@@ -177,12 +177,14 @@ class LiveSet:
     """
 
     __slots__ = (
-        "_handed", "_passes_on", "_placed", "known", "lines", "next_number", "puts", "tokens",
+        "_handed", "_met", "_passes_on", "_placed", "known", "lines", "next_number", "puts",
+        "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.lines: dict[int, ReaderItems] = {0: ReaderItems()}
         self._placed: list[int] = []  # numbers that are no item's id
+        self._met = IdSet()  # items whose puts were met
         self._passes_on = False
         self._handed: set[tuple[bytes, int]] = set()  # by queue: other items are made of these
         self.known = True
@@ -227,9 +229,9 @@ class LiveSet:
             first = max(damage.id_first, min(passed + 1, spared))
             for item in range(first, min(damage.id_last, first + _LOST_MAX) + 1):
                 found.add(item)
-        for item in (*self._placed, *self.needed()) if found else ():
+        for item in self._placed if found else ():
             found.discard(item)
-        return found
+        return found.without(self._met)
 
     def lose(self, items: IdSet) -> None:
         """Take out items with bodies that cannot be read."""
@@ -285,6 +287,7 @@ class LiveSet:
             self.lines[record.reader].see(record, effect)
 
     def _put(self, record: Record) -> None:
+        self._met.add(record.item)
         self.next_number = max(self.next_number, record.item + 1)
         origin = origin_of(record.meta) if len(record.meta) > _EXPIRY_META_BYTES else None
         if origin and any(origin.item in line.items for line in self.lines.values()):

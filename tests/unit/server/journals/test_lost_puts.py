@@ -103,3 +103,19 @@ def test_their_numbers_are_given_to_no_other_item() -> None:
     assert h.jobs.put(b"new", 0, 0, h.now_ms) > 0
     assert h.reader.live.last > max(lost)
     assert h.jobs.last_number == h.reader.live.last
+
+
+def test_a_child_that_begins_with_them_takes_them_from_nobody() -> None:
+    h = damaged()
+    lost = set(h.reader.unreadable)
+    h.broker.mention(b"jobs+late", h.now_ms, 1)
+    for _ in range(2):
+        write_and_sync(h)
+        h.kill()
+        assert set(h.reader.unreadable) == lost
+        assert set(h.jobs.children[b"late"].unreadable) == lost
+    h.jobs.flush(h.now_ms)
+    write_and_sync(h)
+    h.kill()
+    assert not h.reader.unreadable.count
+    assert set(h.jobs.children[b"late"].unreadable) == lost
