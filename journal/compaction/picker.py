@@ -37,7 +37,7 @@ def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> l
         if first.live:
             run = _run_from(segments, start, settled_lsn, segment_max)
             size = sum(live_frame_bytes(s) for s in run)
-            if run and compacted_bytes(size) * 2 <= _capacity(run):
+            if run and compacted_bytes(size) * 2 <= run_capacity(run):
                 return run
     return []
 
@@ -86,6 +86,6 @@ def _with_batches(size: int) -> int:
     return size + BATCH_BYTES * -(-2 * size // PIECE_BYTES)
 
 
-def _capacity(run: Sequence[Segment]) -> int:
+def run_capacity(run: Sequence[Segment]) -> int:
     """Return the bytes that a rewrite would give back: dead segments go without it."""
     return sum(s.capacity for s in run if s.live)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from journal.compaction.maintenance import Maintenance
+from journal.compaction.picker import choose, compacted_bytes, live_frame_bytes, run_capacity
 from journal.write import GROWTH, Journal, Segment
 
 # What an idle journal may have beside its items: the first segments of the next burst, and no more
@@ -78,19 +79,26 @@ class Reclaim:
     # -- what there is ----------------------------------------------------------------------
 
     def surplus(self, unix_ms: int) -> int:
-        """Return how many bytes the journal can do without."""
+        """Return how many bytes the journal can do without: all, if that is not more than the
+        reserve."""
         journal = self._journal
         active = journal.active
         total = sum(journal.preallocation.idle_sizes())
         total -= journal.preallocation.next_idle(self._next_most)
         if active is not None and self._may_turn(active):
             total += active.capacity - active.live_bytes - journal.preallocation.small_bytes
-        over = journal.segment_list.retention.over(journal.segments, unix_ms)
-        for segment in journal.segments[:over]:
-            if not segment.live:
-                total += 0 if segment.unread else segment.capacity
-            elif _is_worth_it(segment):
-                total += segment.capacity - segment.live_bytes
+        over = journal.segments[: journal.segment_list.retention.over(journal.segments, unix_ms)]
+        before: Segment | None = None  # the last one that stays: if it has no end, the next one has
+        for segment in over:
+            if segment.live:
+                before = segment
+            elif not segment.unread and (before is None or not before.is_open):
+                total += segment.capacity
+        while total <= RESERVE_BYTES and (
+            run := choose(over, journal.commit.lsn_durable, journal.sizes.segment_max)
+        ):
+            total += run_capacity(run) - compacted_bytes(sum(live_frame_bytes(s) for s in run))
+            over = over[over.index(run[-1]) + 1 :]
         return total
 
     def is_worth_it(self, unix_ms: int) -> bool:
@@ -113,7 +121,7 @@ class Reclaim:
         if journal.segment_list.retention.is_on:
             return False  # its done items are needed, and sealed it would be as large
         small = journal.preallocation.small_bytes
-        return _is_worth_it(active) and small * 2 <= active.capacity
+        return active.live_bytes * 2 < active.capacity and small * 2 <= active.capacity
 
     @property
     def _next_most(self) -> int:
@@ -180,10 +188,3 @@ class Reclaim:
         active = self._journal.active
         if active is not None and active.number != self._number:
             self._number, self._at = active.number, 0
-
-
-def _is_worth_it(segment: Segment) -> bool:
-    """True if less than half of a segment is alive: then a compaction takes it (see `picker`)."""
-    if segment.damaged and segment.live:
-        return False
-    return not segment.live or segment.live_bytes * 2 < segment.capacity

@@ -421,8 +421,8 @@ class Turn:
         if target.journal.is_resting:
             target.journal.rest(self.unix_ms())
             self.files.rested(target)
-            if self.journal_jobs is not None:
-                self.journal_jobs.idle.watch(target)
+        if self.journal_jobs is not None and not target.is_reported:
+            self.journal_jobs.idle.watch(target)
 
     def retire_segments(self, target: JournalLog) -> None:
         """Remove the segments without live records."""

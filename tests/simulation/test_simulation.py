@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from journal.compaction import reclaim
+from kestrelpy.server.journals import idle_journals
 from tests.simulation.simulation import Simulation
 from tests.support.soak import Soak
 
@@ -48,6 +50,17 @@ def run(seed: int) -> Counter[str]:
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_promise_is_kept(group: int) -> None:
     for seed in range(group * SEEDS_IN_GROUP, (group + 1) * SEEDS_IN_GROUP):
+        run(seed)
+
+
+@pytest.mark.slow
+def test_every_promise_is_kept_while_idle_journals_free_their_disk_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reclaim, "QUIET_MS", 60)
+    monkeypatch.setattr(reclaim, "RESERVE_BYTES", 3000)
+    monkeypatch.setattr(idle_journals, "STEP_SECONDS", 0.01)
+    for seed in range(10):
         run(seed)
 
 

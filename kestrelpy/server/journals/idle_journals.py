@@ -117,7 +117,7 @@ class IdleJournals:
     def _go_on(self, target: JournalLog) -> None:
         """Take the next step of a round, if the last one is over."""
         reclaim = target.store.reclaim
-        if target.failure is not None:
+        if target.failure is not None or target.is_reported:
             self.let_go(target)
             return
         reclaim.went_on()
@@ -125,6 +125,10 @@ class IdleJournals:
         if self._rounds[target] > WAITS_MAX or not reclaim.is_quiet:
             del self._rounds[target]
             self._watch(target)
+            return
+        if target.lsn_durable < target.lsn_appended:  # of a queue that syncs later, or never
+            target.wait_durable(target.lsn_appended)
+            self._appended(target)
             return
         if self._is_busy(target) or not reclaim.is_ready:
             return

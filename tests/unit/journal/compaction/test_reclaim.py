@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.compaction import reclaim
+from journal.sets.id_set import IdSet
 from journal.write.preallocation import CONFIRM_BYTES
 from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, Writer, fresh
@@ -129,6 +130,22 @@ def test_a_round_that_was_of_no_use_is_not_repeated_until_there_is_more() -> Non
         writer.done(item)
     writer.commit()
     assert idle.is_worth_it(TIME_MS), "the log has gone on elsewhere"
+
+
+def test_segments_that_a_compaction_would_leave_are_no_surplus() -> None:
+    """Three of five items are there: a rewrite would save too little. One of five is not."""
+    writer = fresh(MemoryDisk(), Sizes(32 << 10, 32 << 10, 1 << 20))
+    for _ in range(150):
+        writer.put_all(b"x" * 1000)
+    surplus = []
+    for left in (3, 1):
+        live = IdSet()
+        for item in range(1, 151):
+            if item % 5 < left:
+                live.add(item)
+        writer.journal.adopt(live, 1000 * len(live))
+        surplus.append(writer.store.reclaim.surplus(TIME_MS))
+    assert surplus[0] <= RESERVE < surplus[1]
 
 
 def test_a_round_has_a_last_step() -> None:

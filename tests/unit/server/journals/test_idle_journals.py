@@ -286,6 +286,33 @@ def test_what_cannot_be_freed_is_not_tried_for_ever(verb: str, path: str) -> Non
     assert server.log.lsn_appended == records
 
 
+def test_the_round_of_a_queue_that_syncs_never_begins_with_a_sync() -> None:
+    server = life(sync_ms=-1)
+    burst(server)
+    server.put(b"not synced")
+    while server.write():
+        pass
+    log, idle = server.log, server.background.idle
+    assert log.lsn_durable < log.lsn_appended
+    idle.watch(log)
+    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    for call, args in list(server.background.clock.soon):
+        call(*args)
+    assert log.awaited_lsn == log.lsn_appended
+    assert server.dirty == [log]
+
+
+def test_a_journal_that_is_gone_has_no_round() -> None:
+    server = life()
+    burst(server)
+    idle = server.background.idle
+    idle.watch(server.log)
+    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.log.is_reported = True
+    server.pass_second()
+    assert not idle.is_watching(server.log)
+
+
 # -- with other settings --------------------------------------------------------------------------
 
 
