@@ -78,6 +78,8 @@ class Beat:
     def change(self, now_ms: int, body: bytes, every_s: int, catch_up: str) -> None:
         """A reload: it goes on from where it was; a time of this very second may be one of it."""
         self.is_unsure |= (every_s, catch_up) != (self.every_s, self.catch_up)
+        if every_s != self.every_s:
+            self.must = 0  # another line puts nothing for the past, not even what waits
         self.body, self.every_s, self.catch_up = body, every_s, catch_up
         self.must = min(self.must, {"none": 0, "last": 1}.get(catch_up, self.must))
         self.may += 1
