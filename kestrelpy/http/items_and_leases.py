@@ -43,7 +43,15 @@ from kestrelpy.http.models import (
     told,
 )
 from kestrelpy.http.short_way import BusyRoute
-from kestrelpy.http.values import above_0_ms, duration_ms, id_of, is_true, queue_name, whole
+from kestrelpy.http.values import (
+    above_0_ms,
+    duration_ms,
+    id_of,
+    is_true,
+    prefers_raw,
+    queue_name,
+    whole,
+)
 from kestrelpy.operations import LeaseEnd, Rests, Storing, Terms, left_ms, why_reused
 
 COUNT_MAX: Final = 100
@@ -145,7 +153,7 @@ async def post_leases(
     call: Call = request.scope["call"]
     name = queue_name(queue)
     lease_ms, most = above_0_ms("lease", lease), whole("count", count, 1, COUNT_MAX)
-    is_raw = _RAW in request.headers.get("accept", "")
+    is_raw = prefers_raw(request)
     if is_raw and most > 1:
         raise HttpError(400, f"count is {most}: with Accept: {_RAW} the answer is one item")
     taker = LeaseTaker(call, name, lease_ms)

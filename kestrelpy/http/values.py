@@ -33,6 +33,8 @@ _SURROGATE: Final = pattern(rb"\\u[dD][89a-fA-F]")
 _ESCAPE: Final = pattern(rb"\\(?:u([0-9a-fA-F]{4})|.)", DOTALL)
 _FIRST_HALVES: Final = frozenset((b"d8", b"d9", b"da", b"db"))
 _SECOND_HALVES: Final = frozenset((b"dc", b"dd", b"de", b"df"))
+_OPAQUE: Final = "application/octet-stream"
+_WEIGHT: Final = pattern(r"(?:^|;)\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)")
 _BLANKS: Final = pattern(r"[ \t\r\n]*")
 _decode: Final = json.JSONDecoder().raw_decode
 
@@ -73,6 +75,21 @@ def above_0_ms(name: str, text: str, most_ms: int | None = None) -> int:
 def is_true(text: str) -> bool:
     """Return a `Truth`: `?dry_run` says the same as `?dry_run=true`."""
     return text in ("", "true", "1")
+
+
+def prefers_raw(request: Request) -> bool:
+    """True if the client wants the bare body of one item rather than JSON: by the weights in its
+    headers Accept, and not because a media type is named there."""
+    said = ",".join(request.headers.getlist("accept")).lower()
+    if _OPAQUE not in said:
+        return False
+    weights: dict[str, float] = {}
+    for part in said.split(","):
+        kind, _, parameters = part.partition(";")
+        weight = _WEIGHT.search(parameters)
+        weights[kind.strip()] = float(weight[1]) if weight is not None else 1.0
+    raw = weights.get(_OPAQUE, 0.0)
+    return raw > 0 and raw >= weights.get("application/json", 0.0)
 
 
 def id_of(request: Request, said: str) -> bytes:

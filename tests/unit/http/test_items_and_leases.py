@@ -58,6 +58,26 @@ async def test_a_key_counts_however_its_name_is_written(tmp_path: Path, name: st
         assert item["key"] == "A%2CB,C"
 
 
+@pytest.mark.parametrize(("accept", "is_raw"), [
+    (("application/octet-stream",), True), (("APPLICATION/Octet-Stream",), True),
+    (("application/octet-stream;q=0",), False), (("application/octet-stream; q=0.000",), False),
+    (("application/octet-stream;q=0.1, application/json",), False),
+    (("application/octet-stream;q=0.9, application/json;q=0.5",), True),
+    (("application/json", "application/octet-stream"), True),
+    (("text/html", "application/octet-stream;v=1;q=0.2"), True),
+    (("application/octet-stream-2",), False), (("*/*",), False), ((), False),
+])  # fmt: skip
+async def test_the_bare_body_comes_to_who_prefers_it(
+    tmp_path: Path, accept: tuple[str, ...], is_raw: bool
+) -> None:
+    async with web(tmp_path) as server:
+        await server.client.post(ITEMS, content=b"x")
+        headers = [("Accept", each) for each in accept] or [("Accept", "")]
+        got = await server.client.post(LEASES, headers=headers)
+        assert (got.content == b"x") == is_raw
+        assert ("lease-token" in got.headers) == is_raw
+
+
 async def test_the_id_of_an_item_is_seen_once(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         said = [
