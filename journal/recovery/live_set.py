@@ -149,7 +149,7 @@ class ReaderItems:
     def has_ended(self, item: int) -> bool:
         """True if it does not need this item, by what is known without the put."""
         passed = item <= self.ended_up_to and item not in self.spared
-        return passed or item <= self.floor or item in self.ended
+        return item not in self.items and (passed or item <= self.floor or item in self.ended)
 
     def _note_ended_up_to(self, last: int, record: Record) -> None:
         self.spared = {i for i in self.spared if i > last}.union(flush_spared(record))
@@ -218,16 +218,14 @@ class LiveSet:
         return found
 
     def _lost(self, damages: Iterable[Damage]) -> IdSet:
-        found, lines = IdSet(), self.lines.values()
+        found = IdSet()
         for damage in damages:
             if damage.kind in ("torn", "foreign") or damage.lsn_last < damage.lsn_first:
                 continue
             if damage.id_last >= ITEM_MAX:
                 continue  # nobody knows how many
-            passed = min((max(line.floor, line.ended_up_to) for line in lines), default=0)
-            spared = min((i for line in lines for i in line.spared), default=ITEM_MAX)
-            first = max(damage.id_first, min(passed + 1, spared))
-            for item in range(first, min(damage.id_last, first + _LOST_MAX) + 1):
+            last = min(damage.id_last, damage.id_first + _LOST_MAX)
+            for item in range(damage.id_first, last + 1):
                 found.add(item)
         for item in self._placed if found else ():
             found.discard(item)
@@ -330,7 +328,9 @@ class LiveSet:
             name, begins = decode_meta(record.meta).get(Tag.NAME), Beginning.decode(record)
             if isinstance(name, bytes):
                 made = ReaderItems(name, record.lsn)
-                made = ReaderItems.of(begins, name, record.lsn) if begins else made
+                if begins:  # of the items before it, it has these alone
+                    made = ReaderItems.of(begins, name, record.lsn)
+                    made.ended_up_to = self.next_number - 1
                 made.floor, self.lines[number] = record.number, made
 
     def checkpoint(self, newest: Checkpoint | None, name: bytes, generation: int) -> Checkpoint:

@@ -119,3 +119,16 @@ def test_a_child_that_begins_with_them_takes_them_from_nobody() -> None:
     h.kill()
     assert not h.reader.unreadable.count
     assert set(h.jobs.children[b"late"].unreadable) == lost
+
+
+def test_a_child_that_begins_after_them_needs_only_those_that_it_begins_with() -> None:
+    h = damaged(confirmed=33)
+    lost = set(h.reader.unreadable)
+    assert lost and min(lost) == 34, "31 to 33 were confirmed, and are lost as well"
+    h.broker.mention(b"jobs+late", h.now_ms, 1)
+    h.commit()
+    write_and_sync(h)
+    folder = h.log.journal.folder
+    assert set(check_journal(h.disk, folder).unreadable) == lost
+    h.kill()
+    assert set(h.jobs.children[b"late"].unreadable) == lost
