@@ -177,14 +177,15 @@ class LiveSet:
     """
 
     __slots__ = (
-        "_handed", "_met", "_passes_on", "_placed", "known", "lines", "next_number", "puts",
-        "tokens",
+        "_handed", "_lsn_known", "_met", "_passes_on", "_placed", "known", "lines", "next_number",
+        "puts", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.lines: dict[int, ReaderItems] = {0: ReaderItems()}
         self._placed: list[int] = []  # numbers that are no item's id
         self._met = IdSet()  # items whose puts were met
+        self._lsn_known = 0  # the state that it began at includes the records up to here
         self._passes_on = False
         self._handed: set[tuple[bytes, int]] = set()  # by queue: other items are made of these
         self.known = True
@@ -222,8 +223,8 @@ class LiveSet:
         for damage in damages:
             if damage.kind in ("torn", "foreign") or damage.lsn_last < damage.lsn_first:
                 continue
-            if damage.id_last >= ITEM_MAX:
-                continue  # nobody knows how many
+            if damage.id_last >= ITEM_MAX or damage.lsn_last <= self._lsn_known:
+                continue  # nobody knows how many; or a snapshot knows which of them are there
             last = min(damage.id_last, damage.id_first + _LOST_MAX)
             for item in range(damage.id_first, last + 1):
                 found.add(item)
@@ -259,7 +260,7 @@ class LiveSet:
         self.lines[0].floor = ITEM_MAX if snapshot.is_tombstone else snapshot.floor
         for state in snapshot.readers:
             self.lines[state.number] = ReaderItems.of(state, state.name, 0)
-        self._passes_on = snapshot.passes_on
+        self._passes_on, self._lsn_known = snapshot.passes_on, snapshot.lsn
         self.next_number = snapshot.checkpoint.next_item
         self.tokens = snapshot.checkpoint.tokens
         return snapshot.lsn

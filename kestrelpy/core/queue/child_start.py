@@ -84,6 +84,8 @@ class ChildStart:
         queue = self._queue
         child.live, child.live_bytes = begins.live.copy(), begins.live_bytes
         child.total_items = len(begins.live)
+        if (disk := on_disk(queue.log)) is not None:
+            child.know_unreadable(disk.store.unreadable.both(begins.live))
         child.ageless = queue.reader.ageless.both(begins.live)  # and replay does the same
         out_of_order = OutOfOrder(child)
         out_of_order.restore(begins.delayed, begins.placed)

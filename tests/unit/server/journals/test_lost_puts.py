@@ -109,6 +109,7 @@ def test_a_child_that_begins_with_them_takes_them_from_nobody() -> None:
     h = damaged()
     lost = set(h.reader.unreadable)
     h.broker.mention(b"jobs+late", h.now_ms, 1)
+    assert set(h.jobs.children[b"late"].unreadable) == lost, "before a restart as well"
     for _ in range(2):
         write_and_sync(h)
         h.kill()
@@ -132,3 +133,22 @@ def test_a_child_that_begins_after_them_needs_only_those_that_it_begins_with() -
     assert set(check_journal(h.disk, folder).unreadable) == lost
     h.kill()
     assert set(h.jobs.children[b"late"].unreadable) == lost
+
+
+def test_what_was_given_up_is_no_loss_again_after_a_snapshot() -> None:
+    h = damaged()
+    h.broker.mention(b"jobs+late", h.now_ms, 1)
+    h.take_all()
+    give_up(h)
+    child = ChildQueue.of(h.jobs.children[b"late"])
+    while child.reader.unreadable.count:
+        assert Admin(child).give_up(child.reader.unreadable.first_from(1), h.now_ms)
+    for _ in range(2):
+        h.commit()
+        h.background.snapshot(h.log, h.unix_ms)
+        h.commit()
+        h.settle()
+        h.kill()
+        assert not h.reader.unreadable.count
+        assert not h.jobs.children[b"late"].unreadable.count
+        assert not set(check_journal(h.disk, h.log.journal.folder).unreadable)
