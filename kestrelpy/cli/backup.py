@@ -134,7 +134,11 @@ def _manifest(files: Files, source: str, made: list[BackedUp]) -> bytes:
 
 
 def _newest(folders: list[str]) -> list[str]:
-    """Return only the newest generation of each queue: a start removes the others."""
+    """Return only the newest generation of each queue.
+
+    KNOWN FLAW: before format 7 a deleted queue with children stayed beside the one that was made
+    again, in files of its own; those children are not in the backup.
+    """
     newest: dict[bytes, tuple[int, str]] = {}
     for folder in folders:
         name, generation = parse_folder_name(os.path.basename(folder))
