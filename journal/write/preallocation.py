@@ -241,25 +241,29 @@ class Preallocation:
         """
         idle: list[str] = []
         stays = self.next_idle(most)
-        while len(self.waiting) > bool(stays) and self._may_do_without(self.waiting[-1]):
+        while len(self.waiting) > bool(stays) and self._lacks(self.waiting[-1].capacity) <= 0:
             spare = self.waiting.pop()
             if spare.handle is not None:
                 spare.handle.close()
             idle.append(spare.path)
-        for path, size in self.recycled[:]:
-            if self.waiting or size != stays:
+        lacks = self._lacks(0)
+        for path, size in sorted(self.recycled, key=lambda each: -each[1]):
+            if lacks > 0:  # a start leaves prepared segments so
+                lacks -= size
+            elif self.waiting or size != stays:
                 self.recycled.remove((path, size))
                 idle.append(path)
             else:
                 stays = 0
         return idle
 
-    def _may_do_without(self, spare: Segment) -> bool:
+    def _lacks(self, less: int) -> int:
+        """Return how much room all confirms, and a little more, would lack with `less` of it."""
         active = self._journal.active
         if active is None:
-            return True
+            return 0
         needed = self._needed(active)
-        return self._room(active) - spare.capacity >= needed + needed // 4 + 2 * CONFIRM_BYTES
+        return needed + needed // 4 + 2 * CONFIRM_BYTES - self._room(active) + less
 
     # -- rotating ---------------------------------------------------------------------------
 

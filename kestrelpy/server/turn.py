@@ -446,6 +446,8 @@ class Turn:
 
     def segment_ready(self, target: JournalLog) -> None:
         """There is a segment to write to, or one that may be opened again."""
+        if self.journal_jobs is not None and not target.is_reported:
+            self.journal_jobs.idle.watch(target)
         target.mark()
         self.schedule()
 

@@ -57,7 +57,7 @@ def test_every_promise_is_kept(group: int) -> None:
 def test_every_promise_is_kept_while_idle_journals_free_their_disk_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reclaim, "QUIET_MS", 60)
+    monkeypatch.setattr(reclaim, "QUIET_MS", 300)
     monkeypatch.setattr(reclaim, "RESERVE_BYTES", 3000)
     monkeypatch.setattr(idle_journals, "STEP_SECONDS", 0.01)
     for seed in range(10):

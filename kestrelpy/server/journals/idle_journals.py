@@ -1,8 +1,11 @@
 """Journals that are idle, so that they free what they do not need (see `journal.compaction`).
 
-    at rest, or found at the start ──▶ watched ──QUIET_MS──▶ idle ──▶ a round: a step each second
-                                          ▲                   │ no: it was written to
-                                          └───────────────────┘
+    at rest, has a segment prepared, or found at the start
+        │
+        ▼
+    watched ──QUIET_MS──▶ idle? ──yes──▶ a round: a step each second
+        ▲                   │ no: it was written to      │
+        └───────────────────┴────────────────────────────┘
 
 All wait for the same time, so they are due in the order in which they came: one timer is enough.
 Of thousands that are due at once a few have their round at a time.
@@ -28,6 +31,7 @@ log = logging.getLogger("kestrelpy.background")
 
 STEP_SECONDS: Final = 1.0
 ROUNDS_MAX: Final = 8  # at a time
+LOOKS_MAX: Final = 100  # in one step: a start watches all journals at once
 # A round ends when its next step has waited for so many looks: something hangs, or clients came.
 WAITS_MAX: Final = 600
 
@@ -60,13 +64,16 @@ class IdleJournals:
         """Look at this journal when it has been idle, unless it has nothing to free."""
         if self.is_watching(target):
             return
-        if target.store.reclaim.may_have_some:
-            self._watch(target)
-            self._arm()
+        self._watch(target)
+        self._arm()
 
     def is_watching(self, target: JournalLog) -> bool:
         """True if this journal waits for its round, or has it now."""
         return target in self._watched or target in self._rounds
+
+    def has_round(self, target: JournalLog) -> bool:
+        """True if this journal has its round now."""
+        return target in self._rounds
 
     def let_go(self, target: JournalLog) -> None:
         """Forget a failed or deleted journal."""
@@ -81,7 +88,8 @@ class IdleJournals:
             self._timer.cancel()
 
     def _watch(self, target: JournalLog) -> None:
-        self._watched[target] = target.store.reclaim.mark(self._now_ms())
+        if target.store.reclaim.may_have_some:
+            self._watched[target] = target.store.reclaim.mark(self._now_ms())
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -99,17 +107,17 @@ class IdleJournals:
     def _look(self) -> None:
         self._timer = None
         now_ms = self._now_ms()
-        while self._watched and len(self._rounds) < ROUNDS_MAX:
+        for _ in range(min(len(self._watched), LOOKS_MAX)):
             target, due_ms = next(iter(self._watched.items()))
-            if due_ms > now_ms:
+            if due_ms > now_ms or len(self._rounds) >= ROUNDS_MAX:
                 break
             del self._watched[target]
             reclaim = target.store.reclaim
-            if not reclaim.is_quiet:
-                self._watch(target)
-            elif reclaim.is_worth_it(self._unix_ms()):
+            if reclaim.is_quiet and reclaim.is_worth_it(self._unix_ms()):
                 reclaim.begin_round()
                 self._rounds[target] = 0
+            else:
+                self._watch(target)
         for target in list(self._rounds):
             self._go_on(target)
         self._arm()
@@ -135,6 +143,7 @@ class IdleJournals:
         paths = reclaim.next_step(self._unix_ms(), not target.no_room)
         if paths is None:
             del self._rounds[target]
+            self._watch(target)
         elif paths:
             self._start(target, self._remove(paths))
         else:

@@ -108,6 +108,24 @@ def test_files_that_the_confirms_need_stay() -> None:
     assert not preallocation.waiting
 
 
+def test_files_to_be_used_again_stay_if_the_confirms_need_them() -> None:
+    """A start makes them of prepared segments."""
+    writer = burst(300)
+    preallocation, active = writer.journal.preallocation, writer.journal.active
+    assert active is not None
+    preallocation.waiting.clear()
+    preallocation.count_sealed([])
+    files = [(f"/data/jobs.1/{n}", size) for n, size in enumerate((4 << 10, 64 << 10, 16 << 10))]
+    room = preallocation._room(active)
+    for needed, left in ((room - 8000, 0), (room, 1), (room + (70 << 10), 2)):
+        preallocation.recycled = files[:]
+        preallocation.count_leases = lambda needed=needed: needed * 4 // 5 // CONFIRM_BYTES
+        gone = preallocation.take_idle(0)
+        assert len(preallocation.recycled) == left
+        assert len(gone) == 3 - left
+        assert sorted(preallocation.recycled + [f for f in files if f[0] in gone]) == sorted(files)
+
+
 def test_the_next_segment_stays_prepared_while_the_active_one_is_full_of_items() -> None:
     writer = burst(300, left=300)
     writer.prepare()

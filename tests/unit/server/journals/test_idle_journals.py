@@ -325,6 +325,21 @@ def test_retained_items_stay() -> None:
     assert all(server.log.store.one(item) is not None for item in retained)
 
 
+def test_of_many_journals_some_are_looked_at_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_journals, "LOOKS_MAX", 3)
+    server = life()
+    for n in range(8):
+        log = server.broker.create(b"q%d" % n, server.now_ms).log
+        assert isinstance(log, JournalLog)
+        log.journal.preallocation.recycled = [("nowhere", 2 << 10)]
+        server.background.idle.watch(log)
+    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.pass_second()
+    due = list(server.background.idle._watched.values())
+    assert len(due) == 8
+    assert sum(due_ms > due[0] for due_ms in due) == 3
+
+
 def test_a_deleted_queue_is_forgotten() -> None:
     server = life()
     burst(server)
