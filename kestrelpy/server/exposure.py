@@ -23,6 +23,7 @@ from kestrelpy.config import Config, ServerConfig, read_plain
 _LOOKUP_SECONDS: Final = 5.0
 
 _SOCKET_PATH_BYTES_MAX: Final = 107  # Linux's; others allow a few less
+_NEW_SOCKET_BYTES: Final = 8  # a socket has another name in its folder until it listens
 
 
 class Unservable(Exception):
@@ -235,6 +236,9 @@ def _why_not_ours(host: str) -> str:
 def _why_no_socket(path: Path, data_dir: Path) -> str:
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
         return f"the path is longer than {_SOCKET_PATH_BYTES_MAX} bytes"
+    folder_bytes_max = _SOCKET_PATH_BYTES_MAX - _NEW_SOCKET_BYTES
+    if len(os.fsencode(path.parent)) > folder_bytes_max:
+        return f"its folder's path is longer than {folder_bytes_max} bytes"
     if path == data_dir:
         return "data_dir has this name"
     if path.parent == data_dir and not os.path.lexists(data_dir):

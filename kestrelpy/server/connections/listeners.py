@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 from kestrelpy.protocol import MEMCACHE, Wire, wire_named
@@ -112,13 +113,14 @@ class Listeners:
 
     async def _listen_unix(self, path: Path) -> None:
         loop, own = asyncio.get_running_loop(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        new = path.with_name(f".{token_hex(3)}")  # short: the path of a socket has little room
         try:
-            if path.is_socket():
-                left = _identity(path)
-                if await _answers(path) or _identity(path) != left:
-                    raise CannotListen(f"cannot listen on {path}: another process answers there")
-                path.unlink()  # left by a daemon that was killed
-            own.bind(str(path))  # the loop would remove a socket that has come in between
+            own.bind(str(new))
+            own.listen(self._backlog)
+            try:
+                await _show(new, path)
+            finally:
+                new.unlink(missing_ok=True)
             connect = partial(self._connect, MEMCACHE)
             listener = await loop.create_unix_server(
                 connect, sock=own, backlog=self._backlog, **_STAYS
@@ -148,6 +150,33 @@ class Listeners:
                 path.unlink()
         except OSError:
             return  # it is gone, or its folder is
+
+
+async def _show(new: Path, path: Path) -> None:
+    """Give a listening socket its name, and take that from one that a killed daemon left. Raise
+    OSError, CannotListen.
+
+    So nobody sees a socket there that does not listen yet, and takes it for such a one. Of several
+    that start at once one gets the name.
+    """
+    taken = CannotListen(f"cannot listen on {path}: another process answers there")
+    if path.is_socket():
+        left, aside = _identity(path), new.with_suffix(".old")
+        if await _answers(path):
+            raise taken
+        path.rename(aside)
+        is_left = _identity(aside) == left
+        if not is_left:  # another one took the name in between: it has it again
+            os.link(aside, path)
+        aside.unlink()
+        if not is_left:
+            raise taken
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        if path.is_socket():
+            raise taken from None
+        raise
 
 
 async def _answers(path: Path) -> bool:

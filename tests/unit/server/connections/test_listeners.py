@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.protocol import Wire
+from kestrelpy.server.connections import listeners as listeners_of
 from kestrelpy.server.connections.listeners import CannotListen, Listeners
 
 
@@ -133,12 +134,46 @@ async def test_a_socket_that_may_be_in_use_is_left_alone(
     assert path.is_socket()
 
 
+@pytest.mark.parametrize("is_left", [True, False], ids=["left", "none"])
+@pytest.mark.parametrize("is_later", [True, False], ids=["later", "together"])
+async def test_one_of_several_that_start_at_once_gets_the_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_left: bool, is_later: bool
+) -> None:
+    path, looked = tmp_path / "socket", 0
+
+    async def look(_: Path) -> bool:  # all look before any goes on; or one after the other
+        nonlocal looked
+        looked += 1
+        for _turn in range(20 + 20 * looked * is_later):
+            await asyncio.sleep(0)
+        return False
+
+    if is_left:
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+        monkeypatch.setattr(listeners_of, "_answers", look)
+    several = [Listeners(silent, 5) for _ in range(3)]
+
+    done = await asyncio.gather(
+        *(each.listen("127.0.0.1", 0, path) for each in several), return_exceptions=True
+    )
+
+    assert [type(each) for each in done if not isinstance(each, list)] == [CannotListen] * 2
+    assert os.listdir(tmp_path) == ["socket"]
+    _, writer = await asyncio.open_unix_connection(path)
+    writer.close()
+    for each in several:
+        each.close()
+        each.remove_socket()
+    assert not os.listdir(tmp_path)
+
+
 @pytest.mark.parametrize("target", ["nowhere", "socket"])
 async def test_a_link_that_leads_nowhere_is_left_alone(tmp_path: Path, target: str) -> None:
     path = tmp_path / "socket"
     path.symlink_to(target)
 
-    with pytest.raises(CannotListen, match="Address already in use"):
+    with pytest.raises(CannotListen, match="File exists"):
         await Listeners(silent, 5).listen("127.0.0.1", 0, path)
 
     assert path.is_symlink()
