@@ -117,19 +117,19 @@ class InFlight:
 
     # -- steps of a transfer ----------------------------------------------------------------
 
-    def advance(self, now_ms: int) -> int:
-        """Take every step that the logs allow; return the number of steps taken."""
+    def advance(self, now_ms: int, most: int) -> int:
+        """Take the steps that the logs allow, `most` at most; return the number of steps taken."""
         taken = 0
         for state in (COPYING, LEFT):
             for queue in [*self._waiting.get(state, ())]:
-                taken += self._look(state, queue, now_ms)
+                taken += self._look(state, queue, most - taken, now_ms)
         return taken
 
-    def _look(self, state: State, queue: AnyQueue, now_ms: int) -> int:
-        """Take the steps that the log of one queue allows; return how many."""
+    def _look(self, state: State, queue: AnyQueue, most: int, now_ms: int) -> int:
+        """Take the steps that the log of one queue allows, `most` at most; return how many."""
         waiting, log = self._waiting[state][queue], queue.log
         durable_lsn, has_failed, taken = log.lsn_durable, log.failure is not None, 0
-        while waiting and (waiting[0].lsn <= durable_lsn or has_failed):
+        while waiting and taken < most and (waiting[0].lsn <= durable_lsn or has_failed):
             transfer = waiting.popleft()
             self._step(transfer, transfer.news(transfer.lsn <= durable_lsn), now_ms)
             taken += 1

@@ -24,11 +24,12 @@ from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target
 from kestrelpy.errors import ClientError, ItemRefused, Refused
 
-# The limits of items in flight at once, by number and bytes, and of items begun in one turn: about
-# 5 ms of work.
+# The limits of items in flight at once, by number and bytes, and of items begun, and of their
+# further steps, in one turn: about 5 ms of work each.
 MOVES_MAX: Final = 1024
 BYTES_MAX: Final = 8 << 20
 BEGUN_MAX: Final = 256
+STEPS_MAX: Final = 512
 
 
 class Transfers:
@@ -94,8 +95,8 @@ class Transfers:
 
     def advance(self, now_ms: int) -> int:
         """Take the steps that have become possible, up to a bound; return how many."""
-        self.has_more = False
-        taken = self.in_flight.advance(now_ms) if self.in_flight.are_any else 0
+        taken = self.in_flight.advance(now_ms, STEPS_MAX) if self.in_flight.are_any else 0
+        self.has_more = taken >= STEPS_MAX
         steps = BEGUN_MAX
         for request in [*self._requests]:
             steps -= self._begin(request, steps, now_ms)

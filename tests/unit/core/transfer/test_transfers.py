@@ -531,3 +531,24 @@ def test_bodies_on_their_way_take_no_more_memory_than_they_may(
     town.go()
     town.work()
     assert [place for place, _ in town.places()] == ["later"] * 3
+
+
+def test_a_move_of_many_takes_few_steps_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelpy.core.transfer.transfers.STEPS_MAX", 7)
+    monkeypatch.setattr("kestrelpy.core.transfer.transfers.BEGUN_MAX", 5)
+    town, taken = TransferHarness(), list[int]()
+    bodies = [b"%d" % number for number in range(100)]
+    for body in bodies:
+        town.put("jobs", body)
+    advance = town.broker.moves.advance
+
+    def counted(now_ms: int) -> int:
+        taken.append(advance(now_ms))
+        return taken[-1]
+
+    monkeypatch.setattr("kestrelpy.core.transfer.transfers.Transfers.advance",
+                        lambda self, now_ms: counted(now_ms))
+    assert town.say("client", b"move jobs next 100") == b"100\r\n"
+    assert max(taken) <= 7 + 5
+    assert sum(taken) == 300, "each item is begun, then it is stored, then it has left"
+    assert town.places() == [("next", body) for body in bodies]
