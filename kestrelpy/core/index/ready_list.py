@@ -131,6 +131,10 @@ class ByPlace:
         trash.take_all(self._chunks, self.count)
         self._chunks, self._lasts, self.count = [], [], 0
 
+    def all(self) -> list[tuple[int, Item]]:
+        """Return the items with their places, in order, as a new list."""
+        return [*chain.from_iterable(self._chunks)]
+
     def __copy__(self) -> ByPlace:
         """Return an independent copy."""
         other = ByPlace()
@@ -220,11 +224,14 @@ class Ready:
         self.resident += len(items)
         self.resident_bytes += body_bytes
 
-    def out_of_order(self) -> Iterator[tuple[int, int, int]]:
-        """Yield place, id and size of the items in memory whose place is not their id."""
-        for place, item in self._returned:
-            if place != item.id:
-                yield place, item.id, item.size
+    @property
+    def returned(self) -> int:
+        """The number of items in memory whose place may be another number than their id."""
+        return self._returned.count
+
+    def all_returned(self) -> list[tuple[int, Item]]:
+        """Return these items with their places, as a new list."""
+        return self._returned.all()
 
     def put_back(self, place: int, item: Item) -> None:
         """Return a popped item to the list, or add one that is out of order."""

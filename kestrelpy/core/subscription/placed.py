@@ -7,20 +7,27 @@ works out their meaning when it reads them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from journal.format import PlacedEntry
+from kestrelpy.core.index import Lease
+from kestrelpy.core.item import Item
 from kestrelpy.core.subscription.subscription import Subscription
 
 Where = tuple[int, int, int]  # place, id, size
+_FEW: Final = 64  # items that the loop looks at itself
 
 
 class Placed:
-    """The entries of a subscription that may have many; `few` are in memory, or leased."""
+    """The entries of a subscription that may have many."""
 
-    __slots__ = ("_blocked", "_delayed", "_disk_refs", "_few", "_hidden", "_marker_index")
+    __slots__ = (
+        "_blocked", "_delayed", "_disk_refs", "_hidden", "_leases", "_marker_index", "_returned",
+    )  # fmt: skip
 
-    def __init__(self, reader: Subscription, few: list[Where]) -> None:
-        self._few = few
+    def __init__(self, reader: Subscription) -> None:
+        self._returned = reader.ready.all_returned()
+        self._leases = reader.leases.all()
         self._blocked = reader.key_gate.keys.rows()
         self._disk_refs = reader.ready.disk_refs.copy()
         self._marker_index = reader.markers.copy()
@@ -39,7 +46,8 @@ class Placed:
             for id_, place, size in row
             if place != id_
         }
-        for where in (self._few, self._disk_refs, sorted(blocked)):
+        few = _in_memory(self._returned, self._leases)
+        for where in (few, self._disk_refs, sorted(blocked)):
             for place, id_, size in where:
                 yield PlacedEntry(id_, place, marker_of.pop(id_, id_), size)
         for id_ in self._delayed.without(self._hidden):
@@ -54,19 +62,27 @@ class Placed:
     @classmethod
     def of(cls, reader: Subscription) -> Iterable[PlacedEntry]:
         """Return the entries of a subscription at this moment."""
-        ready, few = reader.ready, list[Where]()
-        if ready.resident:
-            few += ready.out_of_order()
-        if reader.leases:
-            few += [
-                (lease.place, lease.item.id, lease.item.size)
-                for lease in reader.leases
-                if not lease.dead and lease.place != lease.item.id
-            ]
+        ready = reader.ready
+        in_memory = ready.returned + len(reader.leases)
         if (
             reader.out_of_order.count or reader.markers.hidden.count or reader.delays.ids.count
             or ready.disk_refs.ids.count or reader.key_gate.keys.blocked.count
+            or in_memory > _FEW
         ):  # fmt: skip
-            return cls(reader, few)
+            return cls(reader)
         # Among thousands of children most have no such structures.
-        return [PlacedEntry(id_, place, id_, size) for place, id_, size in few] if few else ()
+        if not in_memory:
+            return ()
+        few = _in_memory(ready.all_returned(), reader.leases.all())
+        return [PlacedEntry(id_, place, id_, size) for place, id_, size in few]
+
+
+def _in_memory(returned: list[tuple[int, Item]], leases: list[Lease]) -> list[Where]:
+    """Return where these items are whose place is not their id."""
+    where = [(place, item.id, item.size) for place, item in returned if place != item.id]
+    where += [
+        (lease.place, lease.item.id, lease.item.size)
+        for lease in leases
+        if not lease.dead and lease.place != lease.item.id
+    ]
+    return where

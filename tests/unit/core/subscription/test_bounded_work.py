@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.subscription.placed import Placed
 from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.operations.queue_admin import QueueAdmin
 from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
@@ -143,3 +144,19 @@ def test_a_flush_replaces_what_is_there(q: CoreHarness) -> None:
     with Work() as counted:
         q.flush()
     assert counted.steps < 1000
+
+
+@pytest.mark.parametrize("act", [abort, abort_in_order, redrive, hang_up])
+def test_a_copy_for_a_snapshot_looks_at_no_item_in_memory(
+    act: Callable[[CoreHarness], Iterator[object]]
+) -> None:
+    """The snapshot's thread does; the loop copies whole structures."""
+    q = make_queue(max_attempts=None)
+    for _ in act(q):
+        pass
+    leases = [q.open() for _ in range(ITEMS // 2)]
+    with Work() as counted:
+        placed = Placed.of(q.reader)
+    assert counted.steps < 300
+    assert q.reader.ready.count + len(leases) == ITEMS
+    assert len([*placed]) == (ITEMS if act is redrive else 0)

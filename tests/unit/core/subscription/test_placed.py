@@ -27,7 +27,8 @@ def known(life: DiskHarness) -> dict[str, Any]:
     """All there is to know of what stands apart, however it is kept."""
     reader, queue = life.reader, life.jobs
     parked = {(place, i, size) for row in reader.key_gate.keys.rows() for i, place, size in row}
-    places = [*reader.ready.out_of_order(), *reader.ready.disk_refs, *parked]
+    places = [(place, item.id, item.size) for place, item in reader.ready.all_returned()]
+    places = [each for each in places if each[0] != each[1]] + [*reader.ready.disk_refs, *parked]
     hidden = reader.markers.hidden
     return {
         "delayed": sorted(reader.delays.entries(life.broker.clock.offset_ms)),
