@@ -1,0 +1,65 @@
+"""Modes that change under a daemon that is not root: nothing that was STORED is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import DaemonProcess
+from tests.support.raw import Raw
+
+# Root may open everything: the daemon gets another user.
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+PREFIX = NOBODY if os.geteuid() == 0 else ()
+
+pytestmark = pytest.mark.skipif(
+    bool(PREFIX) and shutil.which("setpriv") is None, reason="setpriv makes it another user"
+)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that everybody may use: those of pytest are its user's."""
+    with tempfile.TemporaryDirectory() as path:
+        os.chmod(path, 0o777)
+        yield Path(path)
+
+
+def closed(data: Path, what: str) -> Path:
+    queue = next(data.glob("q.*"))
+    return {"data": data, "queue": queue, "segment": next(queue.glob("*1.segment"))}[what]
+
+
+@pytest.mark.parametrize("what", ["data", "queue", "segment"])
+def test_no_stored_item_is_lost_when_a_folder_or_a_file_is_closed_to_the_daemon(
+    folder: Path, what: str
+) -> None:
+    daemon = DaemonProcess(folder / "data")
+    daemon.config_file.chmod(0o644)
+    with daemon.start(*PREFIX):
+        stored = 0
+        with Raw(("127.0.0.1", daemon.port)) as raw:
+            raw.ask(b"set q 0 0 1\r\nx\r\n", b"STORED\r\n")
+            path = closed(daemon.data_dir, what)
+            mode = path.stat().st_mode
+            path.chmod(0)
+            for _ in range(20):
+                raw.send(b"set q 0 0 1\r\ny\r\n")
+                said = raw.line()
+                assert said == b"STORED" or said.startswith(b"SERVER_ERROR "), said
+                stored += said == b"STORED"
+            path.chmod(mode)
+        assert daemon.stop() == 0
+        assert not [each for each in daemon.lines if "Traceback" in each]
+
+        daemon.start(*PREFIX)
+
+        with Raw(("127.0.0.1", daemon.port)) as raw:
+            for body in (b"x", *[b"y"] * stored):
+                raw.ask(b"get q\r\n", b"VALUE q 0 1\r\n%b\r\nEND\r\n" % body)
+        assert daemon.stop() == 0
