@@ -28,8 +28,8 @@ from kestrelpy.errors import ClientError, ItemRefused, NoRoomYet, Refused
 # further steps, in one turn: about 5 ms of work each.
 MOVES_MAX: Final = 1024
 BYTES_MAX: Final = 8 << 20
-BEGUN_MAX: Final = 256
-STEPS_MAX: Final = 512
+BEGUN_MAX: Final = 128
+STEPS_MAX: Final = 256
 
 
 class Transfers:
