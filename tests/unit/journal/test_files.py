@@ -1,4 +1,5 @@
-"""The verbs of `journal.files` keep what they promise, on the real disk and on the memory disk.
+"""The verbs of `journal.files` keep what they promise, on the real disk, on the memory disk and
+on an engine.
 
 What a power loss may do cannot be shown on a real disk; there the memory disk stands alone.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -17,13 +18,23 @@ import pytest
 from journal.errors import DirectoryLocked
 from journal.files import Disk, Files, full_sync, is_shortage, read_around, sync_call_name
 from tests.support.memory_disk import SECTOR_BYTES, Fault, MemoryDisk, PowerCut
+from tests.support.memory_engine import MemoryEngine, engine_files
 
 SEEDS = range(200)
+# An engine has no links: its own tests show what it does instead.
+with_links = pytest.mark.parametrize("files", ["disk", "memory"], indirect=True)
 
 
-@pytest.fixture(params=["disk", "memory"])
-def files(request: pytest.FixtureRequest) -> Files:
-    return Disk() if request.param == "disk" else MemoryDisk()
+@pytest.fixture(params=["disk", "memory", "engine", "engine, on a thread"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
+    if request.param == "disk":
+        yield Disk()
+    elif request.param == "memory":
+        yield MemoryDisk()
+    else:
+        beat_s = 0.01 if "thread" in request.param else 0.0
+        with engine_files(MemoryEngine(), str(tmp_path), beat_s=beat_s) as made:
+            yield made
 
 
 @pytest.fixture
@@ -183,6 +194,7 @@ def test_many_files_and_folders_can_be_renamed_and_each_has_its_own_error(
     assert files.names(folder) == ["old~", "x~"]
 
 
+@with_links
 def test_a_linked_file_has_two_names_and_one_set_of_bytes(files: Files, folder: str) -> None:
     files.make_folder(f"{folder}/archive")
     files.create(f"{folder}/x", b"0123", 4).close()
@@ -197,6 +209,7 @@ def test_a_linked_file_has_two_names_and_one_set_of_bytes(files: Files, folder: 
     assert [files.links(p) for p in (f"{folder}/x", f"{folder}/archive/y")] == [2, 2]
 
 
+@with_links
 def test_a_file_lives_as_long_as_one_of_its_names(files: Files, folder: str) -> None:
     files.create(f"{folder}/x", b"0123", 4).close()
     files.link(f"{folder}/x", f"{folder}/y")
@@ -207,6 +220,7 @@ def test_a_file_lives_as_long_as_one_of_its_names(files: Files, folder: str) -> 
     assert files.links(f"{folder}/y") == 1
 
 
+@with_links
 def test_a_file_created_under_one_of_its_names_leaves_the_other_its_bytes(
     files: Files, folder: str
 ) -> None:
@@ -218,6 +232,7 @@ def test_a_file_created_under_one_of_its_names_leaves_the_other_its_bytes(
     assert files.links(f"{folder}/x") == 1
 
 
+@with_links
 def test_a_link_may_be_made_again_but_takes_no_other_files_name(files: Files, folder: str) -> None:
     for name in ("x", "other"):
         files.create(f"{folder}/{name}", name.encode(), 5).close()
@@ -230,6 +245,7 @@ def test_a_link_may_be_made_again_but_takes_no_other_files_name(files: Files, fo
     assert files.links(f"{folder}/y") == 2
 
 
+@with_links
 def test_a_rename_to_another_name_of_the_same_file_leaves_both(files: Files, folder: str) -> None:
     files.create(f"{folder}/x", b"1", 1).close()
     files.link(f"{folder}/x", f"{folder}/y")
@@ -238,6 +254,7 @@ def test_a_rename_to_another_name_of_the_same_file_leaves_both(files: Files, fol
     assert files.names(folder) == ["x", "y"]
 
 
+@with_links
 def test_linking_counting_or_asking_for_room_where_nothing_is_is_an_error(
     files: Files, folder: str
 ) -> None:

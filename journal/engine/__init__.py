@@ -1,0 +1,26 @@
+"""A data directory on a replicated engine: `Files` over one fenced commit for all journals.
+
+`engine.py` says what an engine promises, `engine_files.py` gives it the verbs of a disk.
+"""
+
+from journal.engine.commits import Commits
+from journal.engine.engine import (
+    Claim,
+    Create,
+    Delete,
+    Engine,
+    EngineAway,
+    Fenced,
+    FileFacts,
+    Member,
+    Op,
+    Owner,
+    Rename,
+    Write,
+)
+from journal.engine.engine_files import EngineFiles
+
+__all__ = [
+    "Claim", "Commits", "Create", "Delete", "Engine", "EngineAway", "EngineFiles", "Fenced",
+    "FileFacts", "Member", "Op", "Owner", "Rename", "Write",
+]  # fmt: skip

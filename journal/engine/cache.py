@@ -1,0 +1,216 @@
+"""What of an engine's files is here: sparse files of a local folder, and which bytes they have.
+
+    read 0..64 KiB ──▶ missing ──fetch──▶ 0..64 KiB here ──▶ the next read asks nobody
+    write          ──▶ here, as long as the file stays
+
+The cache promises nothing: it is not synced, and a new process begins with an empty one.
+
+One rule: a byte that this process has written is never replaced by one that was fetched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from journal.engine.ranges import Ranges
+
+# A small read fetches this much: the next one is likely to be beside it.
+FETCH_BYTES: Final = 64 << 10
+# It is looked for what may go each time that so large a part of the cache is new.
+_LOOKS: Final = 16
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+Fetch = Callable[[int, int], bytes]  # an offset and a size
+
+
+class CachedFile:
+    """One file of the slice: its number, its length, and the bytes that are here."""
+
+    __slots__ = ("fetching", "is_gone", "local", "lock", "number", "present", "size", "ticket",
+                 "used", "writers")  # fmt: skip
+
+    def __init__(self, number: int, local: str, size: int) -> None:
+        self.number = number
+        self.local = local  # where its bytes are
+        self.size = size
+        self.present = Ranges()
+        self.lock = threading.Lock()
+        self.fetching = threading.Lock()  # one thread at a time fetches
+        self.ticket = 0  # of its last operation
+        self.writers = 0  # open handles
+        self.used = 0  # when it was read last, by the cache's count
+        self.is_gone = False
+
+
+class Cache:
+    """The local folder. `bytes_max` bounds the bytes of files that nobody writes any more, but for
+    those that the engine does not have yet: `is_committed` says so of a ticket."""
+
+    def __init__(self, folder: str, bytes_max: int, is_committed: Callable[[int], bool]) -> None:
+        self.folder = folder
+        self._bytes_max = bytes_max
+        self._is_committed = is_committed
+        self._files: dict[int, CachedFile] = {}
+        self._uses = 0
+        self._grown_bytes = 0  # since somebody looked what may go
+        self._evicting = threading.Lock()
+
+    def begin(self) -> None:
+        """Begin with an empty folder. Blocks."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.makedirs(self.folder, _FOLDER_MODE, exist_ok=True)
+
+    def add(self, number: int, size: int) -> CachedFile:
+        """Add a file of the slice; nothing of it is here."""
+        file = CachedFile(number, os.path.join(self.folder, f"{number:016x}"), size)
+        self._files[number] = file
+        return file
+
+    def make(self, number: int, data: bytes, size: int) -> CachedFile:
+        """Add a file that is made now: all of it is here."""
+        file = self.add(number, max(size, len(data)))
+        descriptor = os.open(file.local, _FLAGS | os.O_TRUNC, _FILE_MODE)
+        try:
+            os.ftruncate(descriptor, file.size)
+            _write(descriptor, 0, data)
+        finally:
+            os.close(descriptor)
+        file.present.add(0, file.size)
+        self._grown_bytes += file.size
+        return file
+
+    def open(self, file: CachedFile) -> int:
+        """Return a descriptor to write to this file."""
+        descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
+        with file.lock:
+            file.writers += 1
+        return descriptor
+
+    def close(self, file: CachedFile, descriptor: int) -> None:
+        """Close a descriptor from `open`."""
+        os.close(descriptor)
+        with file.lock:
+            file.writers -= 1
+
+    def write(self, file: CachedFile, descriptor: int, offset: int, data: bytes) -> None:
+        """Write bytes here: they reach the page cache alone."""
+        with file.lock:
+            _write(descriptor, offset, data)
+            end = offset + len(data)
+            if offset > file.size:
+                file.present.add(file.size, offset)  # a hole: zeros, also where it is kept
+            file.size = max(file.size, end)
+            file.present.add(offset, end)
+
+    def read(self, file: CachedFile, offset: int, size: int, fetch: Fetch) -> bytes:
+        """Return up to `size` bytes, fetched where they are not here. Blocks; raises OSError."""
+        self._uses += 1
+        file.used = self._uses
+        end = min(offset + size, file.size) if size >= 0 else file.size
+        if offset >= end:
+            return b""
+        with file.lock:
+            if not file.present.missing(offset, end):
+                return _read(file.local, offset, end)
+        with file.fetching:
+            for start, stop in _widened(file.present.missing(offset, end), file.size):
+                self._fill(file, start, fetch(start, stop - start))
+            with file.lock:
+                data = _read(file.local, offset, end)
+        self._evict()
+        return data
+
+    def _fill(self, file: CachedFile, start: int, data: bytes) -> None:
+        """Keep these bytes, but for those that were written here meanwhile."""
+        with file.lock:
+            if file.is_gone:
+                raise FileNotFoundError(errno.ENOENT, "it was removed", file.local)
+            descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
+            try:
+                for begin, stop in file.present.missing(start, start + len(data)):
+                    _write(descriptor, begin, data[begin - start : stop - start])
+            finally:
+                os.close(descriptor)
+            file.present.add(start, start + len(data))
+            self._grown_bytes += len(data)
+
+    def forget(self, file: CachedFile) -> None:
+        """The file is deleted: a read of it that is under way fails."""
+        self._files.pop(file.number, None)
+        with file.lock:
+            file.is_gone = True
+            _unlink(file)
+
+    def _evict(self) -> None:
+        """Let the files that were read longest ago go, until the others fit."""
+        if self._grown_bytes < self._bytes_max // _LOOKS or not self._evicting.acquire(False):
+            return
+        try:
+            self._grown_bytes = 0
+            by_use = sorted(self._files.copy().values(), key=lambda each: each.used)
+            total = sum(each.present.bytes for each in by_use)
+            for file in by_use:
+                if total <= self._bytes_max:
+                    return
+                total -= self._drop(file)
+        finally:
+            self._evicting.release()
+
+    def _drop(self, file: CachedFile) -> int:
+        """Let the bytes of a file go that the engine has; return how many they were."""
+        if not file.fetching.acquire(blocking=False):
+            return 0
+        try:
+            with file.lock:
+                if file.writers or not self._is_committed(file.ticket):
+                    return 0
+                dropped = file.present.bytes
+                _unlink(file)
+                return dropped
+        finally:
+            file.fetching.release()
+
+
+def _unlink(file: CachedFile) -> None:
+    file.present.clear()
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file.local)
+
+
+def _widened(missing: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """Return stretches that have these, on the borders of `FETCH_BYTES`."""
+    found: list[tuple[int, int]] = []
+    for start, end in missing:
+        start -= start % FETCH_BYTES
+        end = min(-(-end // FETCH_BYTES) * FETCH_BYTES, size)
+        if found and start <= found[-1][1]:
+            start = found.pop()[0]
+        found.append((start, end))
+    return found
+
+
+def _write(descriptor: int, offset: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        offset += written
+        view = view[written:]
+
+
+def _read(path: str, offset: int, end: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while offset < end and (data := os.pread(descriptor, end - offset, offset)):
+            parts.append(data)
+            offset += len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(descriptor)

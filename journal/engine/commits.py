@@ -1,0 +1,197 @@
+"""One commit after another for all files of a process; what comes meanwhile goes with the next.
+
+    add(ops) ──▶ [ waiting ] ──take──▶ [ in flight ] ──▶ committed up to ticket 41
+       ticket 42                             │
+                                             ├─ EngineAway: the same commit again, until it is known
+                                             └─ Fenced: every waiter gets the error, for good
+
+A group of operations is in one commit; groups keep their order over all files, so that the engine
+always holds a prefix of them.
+
+One rule: a ticket counts as committed when the engine has said so, and never before.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from journal.engine.engine import PIECE_BYTES, Claim, Engine, EngineAway, Fenced, Op, Write
+
+PAUSE_SECONDS: Final = 0.1  # between two attempts while the engine is away
+_Group = tuple[int, int, tuple[Op, ...]]  # its ticket, its bytes, its operations
+
+
+class Outbox:
+    """Groups of operations that wait for a commit. Not for several threads at once."""
+
+    __slots__ = ("_groups", "added", "bytes")
+
+    def __init__(self) -> None:
+        self._groups: deque[_Group] = deque()
+        self.added = 0
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def add(self, ops: tuple[Op, ...]) -> int:
+        """Add a group; return its ticket."""
+        self.added += 1
+        size = sum(len(op.data) for op in ops if isinstance(op, Write))
+        self._groups.append((self.added, size, ops))
+        self.bytes += size
+        return self.added
+
+    def take(self, bytes_max: int = PIECE_BYTES) -> tuple[int, list[Op]]:
+        """Take the groups of the next commit, one at least; return the last ticket and all their
+        operations."""
+        taken: list[Op] = []
+        ticket = size = 0
+        while self._groups and (not taken or size + self._groups[0][1] <= bytes_max):
+            ticket, group_bytes, ops = self._groups.popleft()
+            size += group_bytes
+            taken += ops
+        self.bytes -= size
+        return ticket, taken
+
+
+class Commits:
+    """The commits of one owner. Any thread may add and wait.
+
+    With `beat_s` a thread commits, and beats where nothing else is committed for so long; without
+    it whoever waits commits, for tests that know no threads.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        claim: Claim,
+        beat_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._claim = claim
+        self._beat_s = beat_s
+        self._clock = clock
+        self._stop = threading.Event()
+        self._pause = pause or self._stop.wait
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)  # a group was added, or the end has come
+        self._settled = threading.Condition(self._lock)  # a commit is over
+        self._outbox = Outbox()
+        self._committed = 0
+        self.failure: OSError | None = None
+        self.trouble = ""  # why the engine does not commit now
+        # When the last commit that was done had begun, by this process's own clock: since then
+        # nobody else can have had a reason to claim the slice.
+        self.sure_since_s = clock()
+        self.commits = 0
+        self._thread: threading.Thread | None = None
+        if beat_s:
+            self._thread = threading.Thread(target=self._run, name="kestrelpy-commit", daemon=True)
+            self._thread.start()
+
+    @property
+    def claim(self) -> Claim:
+        """The right to the next commit."""
+        return self._claim
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes wait for a commit, without those in flight."""
+        return self._outbox.bytes
+
+    def add(self, *ops: Op) -> int:
+        """Add a group; return the ticket that it has. Raises what has ended the commits."""
+        with self._lock:
+            if self.failure is not None:
+                raise _again(self.failure)
+            if not self._outbox:
+                self._changed.notify()
+            return self._outbox.add(ops)
+
+    def is_committed(self, ticket: int) -> bool:
+        """True if the engine has this group."""
+        return ticket <= self._committed
+
+    def wait(self, ticket: int) -> None:
+        """Return when the engine has this group; raise what has ended the commits. Blocks."""
+        if self._thread is None:
+            while ticket > self._committed and self.failure is None:
+                self._commit_next()
+        with self._lock:
+            while ticket > self._committed and self.failure is None:
+                self._settled.wait()
+            if ticket > self._committed and self.failure is not None:
+                raise _again(self.failure)
+
+    def beat(self) -> None:
+        """Commit what waits, if only to say that this process lives. Without a thread alone."""
+        self._commit_next()
+
+    def close(self) -> None:
+        """Commit what waits, if the engine takes it at once, and end the thread. Blocks."""
+        self._stop.set()
+        with self._lock:
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    # -- on the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self.failure is None:
+            with self._lock:
+                if not self._outbox and not self._stop.is_set():
+                    self._changed.wait(self._beat_s)
+                if not self._outbox and self._stop.is_set():
+                    return
+            self._commit_next()
+
+    def _commit_next(self) -> None:
+        """Commit the next groups, or beat; return when that is settled."""
+        with self._lock:
+            ticket, ops = self._outbox.take()
+        try:
+            self._settle(ops)
+        except BaseException as error:  # whatever it was: nothing more is known to be committed
+            failure = error if isinstance(error, OSError) else Fenced(
+                self._claim.slice, self._claim.epoch, f"{type(error).__name__}: {error}"
+            )  # fmt: skip
+            with self._lock:
+                self.failure = failure
+                self._settled.notify_all()
+            if not isinstance(error, OSError):
+                raise
+            return
+        with self._lock:
+            self._committed = max(self._committed, ticket)
+            self.commits += 1
+            self._settled.notify_all()
+
+    def _settle(self, ops: list[Op]) -> None:
+        """Commit these; raise Fenced, or EngineAway when this process is about to end."""
+        while True:
+            began = self._clock()
+            try:
+                self._engine.commit(self._claim, ops)
+            except EngineAway as error:
+                self.trouble = error.strerror or str(error)
+                if self._stop.is_set():
+                    raise
+                self._pause(PAUSE_SECONDS)
+            else:
+                self._claim = self._claim.after()
+                self.trouble = ""
+                self.sure_since_s = began
+                return
+
+
+def _again(failure: OSError) -> OSError:
+    """Return an error that says the same, for another waiter."""
+    return OSError(failure.errno, failure.strerror, failure.filename)

@@ -1,0 +1,142 @@
+"""What a replicated engine does for a data directory: one fenced commit at a time.
+
+    claim ──▶ epoch 7, seq 41 ──commit──▶ seq 42 ──commit──▶ seq 43 ...
+                  │                                            │
+      another claims: epoch 8                     from here on: Fenced, nothing is changed
+
+A slice is a data directory that lives in an engine. Its owner commits operations on its files; a
+commit happens as a whole or not at all, and the engine itself checks the epoch in the same atomic
+step. Every call blocks; the owner calls `commit` from one thread and `read` from any.
+
+One rule: no clock decides whether a commit is safe. An epoch does.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+# A larger write is committed in pieces, so that the small ones beside it wait for a piece alone.
+PIECE_BYTES: Final = 1 << 20
+
+
+class Create(NamedTuple):
+    """A new file: `size` zeros. No number is ever used for two files of a slice."""
+
+    file: int
+    path: str  # within the slice
+    size: int
+
+
+class Write(NamedTuple):
+    """Bytes at an offset; behind the end they make the file longer."""
+
+    file: int
+    offset: int
+    data: bytes
+
+
+class Rename(NamedTuple):
+    """Another path for a file."""
+
+    file: int
+    path: str
+
+
+class Delete(NamedTuple):
+    """The end of a file."""
+
+    file: int
+
+
+Op = Create | Write | Rename | Delete
+
+
+class FileFacts(NamedTuple):
+    """A file of a slice, as the last commit left it."""
+
+    file: int
+    path: str
+    size: int  # bytes
+
+
+class Member(NamedTuple):
+    """A process that may own slices."""
+
+    name: str
+    address: str = ""  # where others reach it
+
+
+class Claim(NamedTuple):
+    """The right to make the commit `seq` of a slice, until somebody else claims it."""
+
+    slice: int
+    epoch: int
+    seq: int
+
+    def after(self) -> Claim:
+        """Return the right to the commit after this one."""
+        return self._replace(seq=self.seq + 1)
+
+
+class Owner(NamedTuple):
+    """Who claimed a slice last, and how long ago its last commit was by the engine's clock."""
+
+    member: Member
+    epoch: int
+    seq: int
+    age_s: float
+    has_released: bool
+
+
+class Fenced(OSError):
+    """Another process has claimed the slice: this one changes nothing in it any more."""
+
+    def __init__(self, number: int, epoch: int, reason: str) -> None:
+        super().__init__(errno.ESTALE, reason, f"slice {number}, epoch {epoch}")
+
+
+class EngineAway(OSError):
+    """The engine did not answer, or cannot commit now; the outcome of a commit is not known.
+
+    The same call may be repeated, with the same arguments, until it has another outcome.
+    """
+
+    def __init__(self, engine: str, reason: str) -> None:
+        super().__init__(errno.ENOTCONN, reason, engine)
+
+
+class Engine(Protocol):
+    """A replicated store of slices. What it answered is on every disk that it promises."""
+
+    def claim(self, number: int, member: Member, seen: int) -> Claim:
+        """Own the slice of this number, whose last claim had the epoch `seen`; 0: there was none.
+
+        On return no earlier claim can commit any more, and everything that was acknowledged before
+        is durable and can be read. Raises Fenced if another process claimed it meanwhile, or
+        EngineAway; whether the slice is claimed then, `owners` says.
+        """
+
+    def commit(self, at: Claim, ops: Sequence[Op]) -> None:
+        """Do all of this, durably, or nothing; without operations it is a beat.
+
+        Raises Fenced, or EngineAway; then it may be called again with the same claim and the same
+        operations: they are done once, however often they are asked for.
+        """
+
+    def release(self, at: Claim) -> None:
+        """Give the slice up: others may claim it at once. Raises Fenced or EngineAway."""
+
+    def files(self, at: Claim) -> list[FileFacts]:
+        """Return every file of the slice after the last commit. Raises Fenced or EngineAway."""
+
+    def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
+        """Return `size` bytes of a file, zeros where none were written. They are at least as new
+        as the commits before `at.seq`. Raises EngineAway."""
+
+    def owners(self) -> dict[int, Owner]:
+        """Return who claimed each slice last. Raises EngineAway."""
+
+    def close(self) -> None:
+        """Let go of the connections. A slice stays claimed."""

@@ -1,0 +1,309 @@
+"""`Files` over an engine: the verbs of the local disk, each as a commit of the owner.
+
+    verb ──▶ names and bytes here, at once ──▶ a group of operations ──▶ the next commit
+                                                     │
+             the verb returns, or `sync` does  ◀─────┘ when that is done
+
+Paths below `root` are files of the slice; any other path is one of the local disk. Preallocated
+room, recycled files and links do not exist on an engine: nothing is gained by them there.
+
+One rule: the namespace and the order of the groups change under one lock, so that the engine has
+the names that were seen here, in the same order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+from typing import Final
+
+from journal.engine.cache import Cache, CachedFile
+from journal.engine.commits import Commits
+from journal.engine.engine import PIECE_BYTES, Create, Delete, Engine, Op, Rename, Write
+from journal.engine.names import Names
+from journal.errors import DirectoryLocked
+from journal.files import FILE_MODE, FOLDER_MODE, SUFFIX_NEW, Files, FolderChanged, Handle, Lock
+
+# An engine does not say how much room it has; what it cannot commit waits until it can.
+FREE_BYTES: Final = 1 << 60
+# The files of each owner have numbers of their own: none is ever used twice.
+_EPOCH_BITS: Final = 32
+
+
+class EngineHandle:
+    """A file of the slice, open for writing at offsets."""
+
+    __slots__ = ("_cache", "_commits", "_descriptor", "_files", "file", "path")
+
+    def __init__(self, files: EngineFiles, path: str, file: CachedFile) -> None:
+        self.path = path
+        self.file = file
+        self._files = files
+        self._cache = files.cache
+        self._commits = files.commits
+        self._descriptor = files.cache.open(file)
+
+    @property
+    def is_in_place(self) -> bool:
+        return self._files.file_at(self.path) is self.file
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._check_open()
+        self._cache.write(self.file, self._descriptor, offset, data)
+        self._files.append(self.file, offset, data)
+
+    def sync(self) -> None:
+        self._check_open()
+        self._commits.wait(self.file.ticket)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self._cache.close(self.file, self._descriptor)
+            self._descriptor = -1
+
+    def _check_open(self) -> None:
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, "the handle is closed", self.path)
+
+
+class EngineLock:
+    """The slice, as the data directory that this process owns."""
+
+    def __init__(self, files: EngineFiles, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def check(self) -> str:
+        failure = self._files.commits.failure
+        if failure is not None:
+            raise FolderChanged(os.path.dirname(self._path), failure.strerror or str(failure))
+        return ""
+
+    def close(self) -> None:
+        self._files.unlock(self._path)
+
+
+class EngineFiles:
+    """One claimed slice as a data directory named `root`."""
+
+    def __init__(
+        self, engine: Engine, commits: Commits, root: str, cache_folder: str,
+        cache_bytes: int, outside: Files,
+    ) -> None:  # fmt: skip
+        """Take over what the slice has; raise OSError. Blocks. `outside` is the local disk."""
+        self.commits = commits
+        self.cache = Cache(cache_folder, cache_bytes, commits.is_committed)
+        self._engine = engine
+        self._root = root
+        self._prefix = root + "/"
+        self._outside = outside
+        self._lock = threading.Lock()  # of the names, and of the order of the groups
+        self._names = Names[CachedFile](root)
+        self._locked: set[str] = set()
+        self._last = commits.claim.epoch << _EPOCH_BITS  # the number of the newest file
+        self.cache.begin()
+        for facts in engine.files(commits.claim):
+            path = self._prefix + facts.path
+            self._names.add_folder(os.path.dirname(path))
+            self._names.put(path, self.cache.add(facts.file, facts.size))
+
+    # -- the verbs ----------------------------------------------------------------------------
+
+    def names(self, folder: str) -> list[str]:
+        if not self._is_ours(folder):
+            return self._outside.names(folder)
+        with self._lock:
+            return self._names.inside(folder)
+
+    def make_folder(self, folder: str) -> None:
+        """A folder without files is known to this process alone: an engine has files."""
+        if not self._is_ours(folder):
+            self._outside.make_folder(folder)
+            return
+        with self._lock:
+            self._names.add_folder(folder)
+
+    def create(self, path: str, data: bytes, size: int) -> Handle:
+        if not self._is_ours(path):
+            return self._outside.create(path, data, size)
+        if not self._names.is_folder(os.path.dirname(path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        with self._lock:
+            self._last += 1
+            number = self._last
+        file = self.cache.make(number, data, size)
+        named = self._in_slice(path)
+        fresh = Create(number, named + SUFFIX_NEW, file.size)
+        pieces = [
+            Write(number, at, bytes(data[at : at + PIECE_BYTES]))
+            for at in range(0, len(data), PIECE_BYTES)
+        ]
+        if len(pieces) > 1:
+            # Each piece waits for the one before: others have their commits between them.
+            self.commits.wait(self.commits.add(fresh))
+            for piece in pieces:
+                self.commits.wait(self.commits.add(piece))
+        with self._lock:
+            old = self._names.find(path)
+            over = [] if old is None else [Delete(old.number)]
+            alone: list[Op] = [fresh, *pieces] if len(pieces) <= 1 else []
+            file.ticket = self.commits.add(*alone, Rename(number, named), *over)
+            self._names.put(path, file)
+            if old is not None:
+                self.cache.forget(old)
+        self.commits.wait(file.ticket)
+        return EngineHandle(self, path, file)
+
+    def create_over(self, old: str, path: str, data: bytes) -> None:
+        if not self._is_ours(path):
+            self._outside.create_over(old, path, data)
+            return
+        self.create(path, data, len(data)).close()
+        if old != path:
+            self.remove(old)
+
+    def open(self, path: str) -> Handle:
+        if not self._is_ours(path):
+            return self._outside.open(path)
+        return EngineHandle(self, path, self._names.file(path))
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        if not self._is_ours(path):
+            return self._outside.read(path, offset, size)
+        file = self._names.file(path)
+        try:
+            return self.cache.read(
+                file, offset, size,
+                lambda at, wanted: self._engine.read(self.commits.claim, file.number, at, wanted),
+            )  # fmt: skip
+        except OSError as error:
+            error.filename = path
+            raise
+
+    def size(self, path: str) -> int:
+        return self._names.file(path).size if self._is_ours(path) else self._outside.size(path)
+
+    def mode(self, path: str) -> int:
+        if not self._is_ours(path):
+            return self._outside.mode(path)
+        if self._names.is_folder(path):
+            return stat.S_IFDIR | FOLDER_MODE
+        self._names.file(path)
+        return stat.S_IFREG | FILE_MODE
+
+    def free(self, path: str) -> int:
+        if not self._is_ours(path):
+            return self._outside.free(path)
+        if not self._names.is_folder(path):
+            self._names.file(path)
+        return FREE_BYTES
+
+    def rename(self, old: str, new: str) -> None:
+        if not self._is_ours(old):
+            self._outside.rename(old, new)
+            return
+        errors = self.rename_all([(old, new)])
+        if errors:
+            raise errors[old]
+
+    def rename_all(self, names: Sequence[tuple[str, str]]) -> dict[str, OSError]:
+        if not self._is_ours(names[0][0]):
+            return self._outside.rename_all(names)
+        errors = dict[str, OSError]()
+        with self._lock:
+            ops: list[Op] = []
+            for old, new in names:
+                over = self._names.find(new) if old != new else None
+                try:
+                    moved = self._names.rename(old, new)
+                except FileNotFoundError as error:
+                    errors[old] = error
+                    continue
+                if over is not None:
+                    ops.append(Delete(over.number))
+                    self.cache.forget(over)
+                ops += [Rename(file.number, self._in_slice(path)) for path, file in moved]
+            ticket = self.commits.add(*ops)
+        self.commits.wait(ticket)
+        return errors
+
+    def link(self, old: str, new: str) -> None:
+        """A file of the slice is copied to the local disk; within the slice there are no links."""
+        if not self._is_ours(old) and not self._is_ours(new):
+            self._outside.link(old, new)
+            return
+        if not self._is_ours(old) or self._is_ours(new):
+            raise OSError(errno.EXDEV, "an engine has no links", new)
+        data = self.read(old)
+        with contextlib.suppress(FileNotFoundError):
+            if self._outside.read(new) == data:
+                return
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        self._outside.create(new, data, len(data)).close()
+
+    def links(self, path: str) -> int:
+        if not self._is_ours(path):
+            return self._outside.links(path)
+        self._names.file(path)
+        return 1
+
+    def remove(self, path: str) -> None:
+        if not self._is_ours(path):
+            self._outside.remove(path)
+            return
+        with self._lock:
+            file = self._names.pop(path)
+            if file is None:
+                return
+            ticket = self.commits.add(Delete(file.number))
+            self.cache.forget(file)
+        self.commits.wait(ticket)
+
+    def remove_folder(self, folder: str) -> None:
+        if not self._is_ours(folder):
+            self._outside.remove_folder(folder)
+            return
+        with self._lock:
+            gone = self._names.pop_folder(folder)
+            if gone:
+                self.commits.add(*(Delete(file.number) for file in gone))
+            for file in gone:
+                self.cache.forget(file)
+
+    def lock(self, path: str) -> Lock:
+        if not self._is_ours(path):
+            return self._outside.lock(path)
+        if path in self._locked:
+            folder = os.path.dirname(path)
+            raise DirectoryLocked(f"{folder}: another kestrelpy is using this data directory")
+        self._locked.add(path)
+        return EngineLock(self, path)
+
+    def is_owned(self, path: str) -> bool:
+        return path in self._locked if self._is_ours(path) else self._outside.is_owned(path)
+
+    def append(self, file: CachedFile, offset: int, data: bytes) -> None:
+        """Commit these bytes with the next commits; a file that was removed needs them no more."""
+        with self._lock:
+            for at in range(0, len(data), PIECE_BYTES) if not file.is_gone else ():
+                piece = bytes(data[at : at + PIECE_BYTES])
+                file.ticket = self.commits.add(Write(file.number, offset + at, piece))
+
+    def unlock(self, path: str) -> None:
+        """Its lock was closed."""
+        self._locked.discard(path)
+
+    # -- finding ------------------------------------------------------------------------------
+
+    def file_at(self, path: str) -> CachedFile | None:
+        """Return the file that has this path now."""
+        return self._names.find(path)
+
+    def _is_ours(self, path: str) -> bool:
+        return path.startswith(self._prefix) or path == self._root
+
+    def _in_slice(self, path: str) -> str:
+        return path[len(self._prefix) :]

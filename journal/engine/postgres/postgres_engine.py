@@ -1,0 +1,283 @@
+"""An engine on PostgreSQL: each commit is one statement, fenced by the row of the slice.
+
+    UPDATE slice SET seq = 42 WHERE id = 1 AND epoch = 7 AND seq = 41    the fence
+      └─ INSERT INTO extent ..., file ...; UPDATE file; DELETE ...       only if that found the row
+
+After a lost connection nobody knows whether the statement was committed. The next connection makes
+a commit of its own first: when that is durable, everything before it is; then it reads the number.
+
+One rule: an answer counts only if it came without a warning. A wait for the standby that was
+cancelled is answered as a success with one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib import resources
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from journal.engine.batch import Batch, batch_of
+from journal.engine.engine import Claim, EngineAway, Fenced, FileFacts, Member, Op, Owner
+from journal.engine.postgres.settings import refuse_unsafe
+
+SCHEMA_VERSION: Final = 1
+# An extent fits into a page of PostgreSQL, and is not moved to a table of its own.
+EXTENT_BYTES: Final = 8000
+CONNECT_SECONDS: Final = 2
+# A peer that answers no packet for so long is gone: the wait for its answer ends.
+SILENCE_MS: Final = 3000
+
+_FENCE: Final = """
+WITH own AS (
+    UPDATE kestrelpy.slice SET seq = seq + 1, beat = clock_timestamp()
+    WHERE id = %(slice)s AND epoch = %(epoch)s AND seq = %(seq)s RETURNING id
+)"""
+_EXTENTS: Final = """
+, extents AS (
+    INSERT INTO kestrelpy.extent
+    SELECT own.id, u.file, u.pos, %(seq)s, u.n, u.data
+    FROM own, unnest(%(e_file)b::int8[], %(e_pos)b::int8[], %(e_n)b::int4[], %(e_data)b::bytea[])
+        AS u(file, pos, n, data)
+)"""
+_NAMES: Final = """
+, created AS (
+    INSERT INTO kestrelpy.file
+    SELECT own.id, u.file, u.path, u.size
+    FROM own, unnest(%(c_file)b::int8[], %(c_path)b::text[], %(c_size)b::int8[])
+        AS u(file, path, size)
+), renamed AS (
+    UPDATE kestrelpy.file SET path = u.path
+    FROM own, unnest(%(r_file)b::int8[], %(r_path)b::text[]) AS u(file, path)
+    WHERE file.slice = own.id AND file.id = u.file
+), deleted AS (
+    DELETE FROM kestrelpy.file USING own
+    WHERE file.slice = own.id AND file.id = ANY (%(d_file)b::int8[])
+), freed AS (
+    DELETE FROM kestrelpy.extent USING own
+    WHERE extent.slice = own.id AND extent.file = ANY (%(d_file)b::int8[])
+)"""
+_COUNT: Final = " SELECT count(*) FROM own"
+_COMMITS: Final = {
+    (writes, names): _FENCE + _EXTENTS * writes + _NAMES * names + _COUNT
+    for writes in (False, True) for names in (False, True)
+}  # fmt: skip
+
+_CLAIM: Final = """
+INSERT INTO kestrelpy.slice AS s (id, epoch, seq, member, address, beat)
+VALUES (%(slice)s, 1, 0, %(member)s, %(address)s, clock_timestamp())
+ON CONFLICT (id) DO UPDATE SET
+    epoch = s.epoch + 1, member = excluded.member, address = excluded.address,
+    beat = excluded.beat, released = false
+WHERE s.epoch = %(seen)s
+RETURNING epoch, seq"""
+_SETTLE: Final = """
+UPDATE kestrelpy.slice SET beat = clock_timestamp() WHERE id = %s AND epoch = %s RETURNING seq"""
+_RELEASE: Final = """
+UPDATE kestrelpy.slice SET released = true WHERE id = %s AND epoch = %s RETURNING seq"""
+_OWNERS: Final = """
+SELECT id, member, address, epoch, seq,
+       extract(epoch FROM clock_timestamp() - beat)::float8, released
+FROM kestrelpy.slice"""
+# An extent that reaches furthest begins less than one extent before the last one.
+_FILES: Final = """
+SELECT s.epoch, s.seq, f.id, f.path, greatest(f.size, (
+    SELECT max(e.pos + octet_length(e.data)) FROM kestrelpy.extent e
+    WHERE e.slice = f.slice AND e.file = f.id AND e.pos > (
+        SELECT l.pos FROM kestrelpy.extent l WHERE l.slice = f.slice AND l.file = f.id
+        ORDER BY l.pos DESC LIMIT 1) - %(extent)s))
+FROM kestrelpy.slice s LEFT JOIN kestrelpy.file f ON f.slice = s.id
+WHERE s.id = %(slice)s"""
+_READ: Final = """
+SELECT s.epoch, s.seq, e.pos, e.data
+FROM kestrelpy.slice s LEFT JOIN kestrelpy.extent e
+    ON e.slice = s.id AND e.file = %(file)s AND e.pos > %(first)s AND e.pos < %(end)s
+WHERE s.id = %(slice)s ORDER BY e.seq, e.n"""
+
+T = TypeVar("T")
+
+
+class PostgresEngine:
+    """`Engine` on one PostgreSQL, which replicates itself. A connection for commits, one for
+    reads."""
+
+    def __init__(self, conninfo: str, is_single: bool = False) -> None:
+        """`conninfo` is an address as libpq takes it. `is_single`: one copy is enough."""
+        self._name = conninfo
+        self._is_single = is_single
+        self._committing = _Line(self._connect)
+        self._reading = _Line(self._connect)
+        self._is_unsure = False  # the outcome of the last commit is not known
+
+    def claim(self, number: int, member: Member, seen: int) -> Claim:
+        values = {"slice": number, "member": member.name, "address": member.address, "seen": seen}
+        rows = self._ask(self._committing, _CLAIM, values)
+        if not rows:
+            raise Fenced(number, seen, "another process claimed the slice first")
+        self._is_unsure = False
+        return Claim(number, *rows[0])
+
+    def commit(self, at: Claim, ops: Sequence[Op]) -> None:
+        if self._is_unsure:
+            seq = self._one(_SETTLE, at)
+            self._is_unsure = False
+            if seq == at.seq + 1:
+                return
+        batch = batch_of(ops)
+        has_names = bool(batch.created or batch.renamed or batch.deleted)
+        statement = _COMMITS[bool(batch.written), has_names]
+        try:
+            rows = self._ask(self._committing, statement, _values(at, batch))
+        except EngineAway:
+            self._is_unsure = True
+            raise
+        if rows[0][0] == 0:
+            raise Fenced(at.slice, at.epoch, "another process has claimed the slice")
+
+    def release(self, at: Claim) -> None:
+        self._one(_RELEASE, at)
+
+    def files(self, at: Claim) -> list[FileFacts]:
+        values = {"slice": at.slice, "extent": EXTENT_BYTES}
+        rows = self._ask(self._reading, _FILES, values)
+        self._check(at, rows)
+        return [FileFacts(*row[2:]) for row in rows if row[2] is not None]
+
+    def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
+        end = offset + size
+        first = offset - EXTENT_BYTES
+        values = {"slice": at.slice, "file": file, "first": first, "end": end}
+        rows = self._ask(self._reading, _READ, values)
+        self._check(at, rows)
+        found = bytearray(size)
+        for *_, begin, data in rows:
+            if begin is None:
+                continue
+            cut = data[max(offset - begin, 0) : end - begin]
+            place = max(begin - offset, 0)
+            found[place : place + len(cut)] = cut
+        return bytes(found)
+
+    def owners(self) -> dict[int, Owner]:
+        rows = self._ask(self._reading, _OWNERS, {})
+        return {row[0]: Owner(Member(row[1], row[2]), *row[3:]) for row in rows}
+
+    def close(self) -> None:
+        self._committing.close()
+        self._reading.close()
+
+    # -- connections --------------------------------------------------------------------------
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        connection = psycopg.connect(
+            self._name, autocommit=True, connect_timeout=CONNECT_SECONDS,
+            application_name="kestrelpy", keepalives_idle=1, keepalives_interval=1,
+            keepalives_count=2, tcp_user_timeout=SILENCE_MS,
+            options="-c statement_timeout=0 -c lock_timeout=0",
+        )  # fmt: skip
+        try:
+            refuse_unsafe(connection, self._is_single)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _ask(self, line: _Line, statement: str, values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of an answer that came without a warning; raise EngineAway."""
+        try:
+            return line.ask(statement, values)
+        except psycopg.Error as error:
+            raise EngineAway(self._name, _reason(error)) from None
+
+    def _one(self, statement: str, at: Claim) -> int:
+        """Commit a change of the slice's row; return its number of commits. Raise Fenced."""
+        rows = self._ask(self._committing, statement, (at.slice, at.epoch))
+        if not rows:
+            raise Fenced(at.slice, at.epoch, "another process has claimed the slice")
+        seq: int = rows[0][0]
+        return seq
+
+    def _check(self, at: Claim, rows: list[tuple[Any, ...]]) -> None:
+        """Raise Fenced or EngineAway if the server that answered does not know of our commits."""
+        epoch, seq = rows[0][:2] if rows else (0, 0)
+        if epoch > at.epoch:
+            raise Fenced(at.slice, at.epoch, "another process has claimed the slice")
+        if epoch < at.epoch or seq < at.seq:
+            self._reading.close()
+            raise EngineAway(self._name, "the server that answered is behind: not the primary")
+
+
+class _Line:
+    """A connection that is made when it is needed, for one thread at a time."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[tuple[Any, ...]]]) -> None:
+        self._connect = connect
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._warnings: list[str] = []
+        self._lock = threading.Lock()
+
+    def ask(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows; raise psycopg.Error, also for a warning. Then the connection is gone."""
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                    self._connection.add_notice_handler(self._notice)
+                self._warnings.clear()
+                with self._connection.cursor(binary=True) as cursor:
+                    cursor.execute(statement.encode(), values, prepare=True)
+                    rows = cursor.fetchall()
+                if self._warnings:
+                    raise psycopg.OperationalError(f"answered with a warning: {self._warnings[0]}")
+                return rows
+            except BaseException:
+                self._drop()
+                raise
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized != "NOTICE":
+            self._warnings.append(notice.message_primary or "")
+
+
+def _values(at: Claim, batch: Batch) -> dict[str, Any]:
+    """The parameters of a commit."""
+    extents = [
+        (file, offset + at_byte, data[at_byte : at_byte + EXTENT_BYTES])
+        for file, written in batch.written.items()
+        for offset, data in written
+        for at_byte in range(0, len(data), EXTENT_BYTES)
+    ]
+    return {
+        "slice": at.slice, "epoch": at.epoch, "seq": at.seq,
+        "e_file": [each[0] for each in extents], "e_pos": [each[1] for each in extents],
+        "e_n": list(range(len(extents))), "e_data": [each[2] for each in extents],
+        "c_file": list(batch.created), "c_path": [each[0] for each in batch.created.values()],
+        "c_size": [each[1] for each in batch.created.values()],
+        "r_file": list(batch.renamed), "r_path": list(batch.renamed.values()),
+        "d_file": batch.deleted,
+    }  # fmt: skip
+
+
+def _reason(error: psycopg.Error) -> str:
+    """Return what happened, as one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def make_tables(conninfo: str) -> None:
+    """Make the tables of `schema.sql`, where they are not there; raise psycopg.Error."""
+    text = resources.files(__package__).joinpath("schema.sql").read_text()
+    with psycopg.connect(conninfo, connect_timeout=CONNECT_SECONDS) as connection:
+        connection.execute(sql.SQL(text))

@@ -1,0 +1,170 @@
+"""An engine in memory behind the verbs of `journal.engine`: fences, faults, unknown outcomes.
+
+One rule: the model is at least as unkind as a real engine that keeps its word. What a commit that
+was acknowledged holds is there for every later claim; of any other, either all is there or nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from journal.engine import (
+    Claim,
+    Commits,
+    Create,
+    Engine,
+    EngineAway,
+    EngineFiles,
+    Fenced,
+    FileFacts,
+    Member,
+    Op,
+    Owner,
+    Rename,
+    Write,
+)
+from journal.files import Disk
+
+# What happens to a commit: the connection is lost before it is done, or after.
+Fate = Literal["", "not done", "done"]
+
+
+@dataclass
+class _File:
+    path: str
+    data: bytearray
+
+
+@dataclass
+class _Slice:
+    epoch: int = 0
+    seq: int = 0
+    owner: Member = field(default_factory=lambda: Member(""))
+    committed_s: float = 0.0
+    has_released: bool = False
+    files: dict[int, _File] = field(default_factory=dict)
+
+
+class MemoryEngine:
+    """`Engine` in memory. `fate` says what happens to each commit; `clock` is the engine's own."""
+
+    def __init__(
+        self,
+        fate: Callable[[], Fate] = lambda: "",
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.fate = fate
+        self.clock = clock
+        self.is_away = False
+        self.commits: list[tuple[Op, ...]] = []
+        self.reads: list[tuple[int, int, int]] = []  # file, offset, size
+        self._slices: dict[int, _Slice] = {}
+
+    def claim(self, number: int, member: Member, seen: int) -> Claim:
+        self._answer()
+        found = self._slices.setdefault(number, _Slice())
+        if found.epoch != seen:
+            raise Fenced(number, seen, f"{found.owner.name} claimed the slice first")
+        found.epoch += 1
+        found.owner, found.has_released = member, False
+        found.committed_s = self.clock()
+        return Claim(number, found.epoch, found.seq)
+
+    def commit(self, at: Claim, ops: Sequence[Op]) -> None:
+        self._answer()
+        fate = self.fate()
+        if fate == "not done":
+            raise EngineAway("memory", "the connection was lost")
+        found = self._owned(at)
+        if found.seq == at.seq + 1:
+            return  # it was done the first time
+        if found.seq != at.seq:
+            raise AssertionError(f"commit {at.seq} of a slice at {found.seq}")
+        for op in ops:
+            _apply(found.files, op)
+        found.seq += 1
+        found.committed_s = self.clock()
+        self.commits.append(tuple(ops))
+        if fate == "done":
+            raise EngineAway("memory", "the connection was lost")
+
+    def release(self, at: Claim) -> None:
+        self._answer()
+        self._owned(at).has_released = True
+
+    def files(self, at: Claim) -> list[FileFacts]:
+        self._answer()
+        files = self._owned(at).files
+        return [FileFacts(number, file.path, len(file.data)) for number, file in files.items()]
+
+    def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
+        self._answer()
+        self.reads.append((file, offset, size))
+        stored = self._slices[at.slice].files.get(file)
+        data = bytes(stored.data[offset : offset + size]) if stored is not None else b""
+        return data.ljust(size, b"\0")
+
+    def owners(self) -> dict[int, Owner]:
+        self._answer()
+        now = self.clock()
+        return {
+            number: Owner(each.owner, each.epoch, each.seq, now - each.committed_s,
+                          each.has_released)
+            for number, each in self._slices.items()
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def contents(self, number: int) -> dict[str, bytes]:
+        """Return the files by their paths: not a verb."""
+        return {file.path: bytes(file.data) for file in self._slices[number].files.values()}
+
+    def _answer(self) -> None:
+        if self.is_away:
+            raise EngineAway("memory", "it does not answer")
+
+    def _owned(self, at: Claim) -> _Slice:
+        found = self._slices[at.slice]
+        if found.epoch != at.epoch:
+            raise Fenced(at.slice, at.epoch, f"{found.owner.name} claimed the slice")
+        return found
+
+
+def _apply(files: dict[int, _File], op: Op) -> None:
+    if isinstance(op, Create):
+        assert op.file not in files, "a number is used once"
+        files[op.file] = _File(op.path, bytearray(op.size))
+    elif isinstance(op, Rename):
+        files[op.file].path = op.path
+    elif isinstance(op, Write):
+        data = files[op.file].data
+        if len(data) < op.offset:
+            data.extend(bytes(op.offset - len(data)))
+        data[op.offset : op.offset + len(op.data)] = op.data
+    else:
+        del files[op.file]
+
+
+def claimed(engine: Engine, name: str, number: int = 1) -> Claim:
+    """Claim a slice, whoever has it."""
+    owner = engine.owners().get(number)
+    return engine.claim(number, Member(name), 0 if owner is None else owner.epoch)
+
+
+@contextmanager
+def engine_files(
+    engine: Engine, folder: str, name: str = "a", beat_s: float = 0.0, number: int = 1,
+    cache_bytes: int = 64 << 20,
+) -> Iterator[EngineFiles]:  # fmt: skip
+    """Claim a slice as the data directory `folder`, with a cache beside it."""
+    commits = Commits(engine, claimed(engine, name, number), beat_s, pause=lambda _: None)
+    cache = f"{os.path.normpath(folder)}.cache-{name}"
+    try:
+        yield EngineFiles(engine, commits, folder, cache, cache_bytes, Disk())
+    finally:
+        commits.close()

@@ -1,0 +1,198 @@
+"""One commit after another: what counts as committed, and when it does not."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from journal.engine import Claim, Commits, Create, Fenced, Rename, Write
+from journal.engine.commits import Outbox
+from journal.engine.engine import PIECE_BYTES
+from tests.support.memory_engine import Fate, MemoryEngine, claimed
+
+
+def commits_of(engine: MemoryEngine, **more: Any) -> Commits:
+    return Commits(engine, claimed(engine, "a"), pause=lambda _: None, **more)
+
+
+def fates(*first: Fate) -> Callable[[], Fate]:
+    left = list(first)
+    return lambda: left.pop(0) if left else ""
+
+
+# -- the outbox ---------------------------------------------------------------------------------
+
+
+def test_a_commit_takes_what_waits_up_to_a_bound_but_one_group_at_least() -> None:
+    outbox = Outbox()
+    large = Write(1, 0, b"x" * PIECE_BYTES)
+    tickets = [outbox.add((each,)) for each in (Write(1, 0, b"a"), large, large, large)]
+
+    assert tickets == [1, 2, 3, 4]
+    assert outbox.take() == (1, [Write(1, 0, b"a")])
+    assert [outbox.take()[0] for _ in range(3)] == [2, 3, 4]
+    assert outbox.take() == (0, [])
+    assert outbox.bytes == 0
+
+
+def test_a_group_is_never_divided() -> None:
+    outbox = Outbox()
+    outbox.add((Create(1, "a", 0), Write(1, 0, b"x" * PIECE_BYTES), Rename(1, "b")))
+    outbox.add((Write(1, 0, b"y"),))
+
+    assert len(outbox.take()[1]) == 3
+
+
+# -- commits ------------------------------------------------------------------------------------
+
+
+def test_what_waits_for_nobody_is_committed_with_the_next_that_is_waited_for() -> None:
+    engine = MemoryEngine()
+    commits = commits_of(engine)
+    commits.add(Create(1, "a", 0))
+    commits.wait(commits.add(Write(1, 0, b"x")))
+
+    assert [len(each) for each in engine.commits] == [2]
+    assert commits.claim == Claim(1, 1, 1)
+
+
+@pytest.mark.parametrize("fate", ["not done", "done"])
+def test_a_commit_of_unknown_outcome_is_made_once(fate: Fate) -> None:
+    engine = MemoryEngine(fates(fate, fate, "not done"))
+    commits = commits_of(engine)
+
+    commits.wait(commits.add(Create(1, "a", 0), Write(1, 0, b"x")))
+    commits.wait(commits.add(Write(1, 1, b"y")))
+
+    assert engine.contents(1) == {"a": b"xy"}
+    assert [len(each) for each in engine.commits] == [2, 1]
+    assert commits.trouble == ""
+
+
+def test_while_the_engine_is_away_the_trouble_is_named_and_nothing_counts() -> None:
+    engine = MemoryEngine()
+    commits = commits_of(engine)
+    seen = list[tuple[str, bool]]()
+
+    def back(_: float) -> None:
+        seen.append((commits.trouble, commits.is_committed(1)))
+        engine.is_away = len(seen) < 3
+
+    commits._pause = back
+    engine.is_away = True
+    commits.wait(commits.add(Create(1, "a", 0)))
+
+    assert seen == [("it does not answer", False)] * 3
+    assert commits.is_committed(1)
+
+
+def test_an_owner_whose_slice_is_claimed_commits_nothing_and_every_waiter_hears_it() -> None:
+    engine = MemoryEngine()
+    commits = commits_of(engine)
+    commits.wait(commits.add(Create(1, "a", 0)))
+    claimed(engine, "b")
+
+    first, second = commits.add(Write(1, 0, b"x")), commits.add(Write(1, 1, b"y"))
+    for act in (
+        lambda: commits.wait(first), lambda: commits.wait(second),
+        lambda: commits.add(Write(1, 2, b"z")),
+    ):  # fmt: skip
+        with pytest.raises(OSError, match="b claimed the slice") as raised:
+            act()
+        assert raised.value.errno == errno.ESTALE
+    assert engine.contents(1) == {"a": b""}
+    assert isinstance(commits.failure, Fenced)
+
+
+def test_what_was_committed_before_the_fence_stays_committed() -> None:
+    engine = MemoryEngine()
+    commits = commits_of(engine)
+    ticket = commits.add(Create(1, "a", 0))
+    commits.wait(ticket)
+    claimed(engine, "b")
+    commits.beat()
+
+    commits.wait(ticket)  # it does not raise
+    assert commits.failure is not None
+
+
+def test_an_owner_is_sure_since_its_last_commit_began() -> None:
+    """The engine may have done it at any moment from then on."""
+    engine = MemoryEngine()
+    times = iter([10.0, 11.0, 12.0, 13.0])
+    commits = commits_of(engine, clock=lambda: next(times))
+    assert commits.sure_since_s == 10.0
+
+    commits.beat()
+    assert commits.sure_since_s == 11.0
+    engine.fate = fates("done")
+    commits.beat()
+
+    assert commits.sure_since_s == 13.0, "of two attempts the later one was answered"
+
+
+# -- on a thread --------------------------------------------------------------------------------
+
+
+class SlowEngine(MemoryEngine):
+    """An engine whose commits wait until they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+
+    def commit(self, at: Claim, ops: Any) -> None:
+        self.began.release()
+        assert self.go.acquire(timeout=30)
+        super().commit(at, ops)
+
+
+def test_while_a_commit_is_in_flight_the_next_one_gathers() -> None:
+    engine = SlowEngine()
+    commits = commits_of(engine, beat_s=60.0)
+    tickets = [commits.add(Create(1, "a", 0))]
+    assert engine.began.acquire(timeout=30)
+    tickets += [commits.add(Write(1, at, b"x")) for at in range(100)]
+
+    assert not any(map(commits.is_committed, tickets))
+    engine.go.release()
+    commits.wait(tickets[0])
+    assert not any(map(commits.is_committed, tickets[1:]))
+    engine.go.release()
+    commits.wait(tickets[-1])
+
+    assert [len(each) for each in engine.commits] == [1, 100]
+    engine.go.release(9)
+    commits.close()
+
+
+def test_a_thread_beats_while_nothing_is_committed() -> None:
+    engine = SlowEngine()
+    commits = commits_of(engine, beat_s=0.001)
+    for _ in range(3):
+        assert engine.began.acquire(timeout=30)
+        engine.go.release()
+
+    engine.go.release(9)
+    commits.close()
+    assert all(each == () for each in engine.commits)
+
+
+def test_a_close_commits_what_waits_and_does_not_wait_for_an_engine_that_is_away() -> None:
+    engine = MemoryEngine()
+    commits = commits_of(engine, beat_s=60.0)
+    commits.add(Create(1, "a", 0))
+    commits.close()
+    assert engine.contents(1) == {"a": b""}
+
+    again = commits_of(engine, beat_s=60.0)
+    engine.is_away = True
+    ticket = again.add(Write(1, 0, b"x"))
+    again.close()
+    with pytest.raises(OSError, match="does not answer"):
+        again.wait(ticket)
