@@ -17,11 +17,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from journal.engine.engine import PIECE_BYTES, Claim, Engine, EngineAway, Fenced, Op, Write
 
 PAUSE_SECONDS: Final = 0.1  # between two attempts while the engine is away
+T = TypeVar("T")
 _Group = tuple[int, int, tuple[Op, ...]]  # its ticket, its bytes, its operations
 
 
@@ -129,6 +130,17 @@ class Commits:
                 self._settled.wait()
             if ticket > self._committed and self.failure is not None:
                 raise _again(self.failure)
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Return what a read of the engine returns, when the engine is there again. Blocks; raises
+        EngineAway when this process is about to end."""
+        while True:
+            try:
+                return call()
+            except EngineAway:
+                if self._stop.is_set() or self.failure is not None:
+                    raise
+                self._pause(PAUSE_SECONDS)
 
     def beat(self) -> None:
         """Commit what waits, if only to say that this process lives. Without a thread alone."""

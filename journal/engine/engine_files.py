@@ -18,6 +18,7 @@ import errno
 import os
 import stat
 import threading
+from functools import partial
 from typing import Final
 
 from journal.engine.cache import Cache, CachedFile
@@ -175,10 +176,7 @@ class EngineFiles:
             return self._outside.read(path, offset, size)
         file = self._names.file(path)
         try:
-            return self.cache.read(
-                file, offset, size,
-                lambda at, wanted: self._engine.read(self.commits.claim, file.number, at, wanted),
-            )  # fmt: skip
+            return self.cache.read(file, offset, size, partial(self._fetch, file))
         except OSError as error:
             error.filename = path
             raise
@@ -301,6 +299,10 @@ class EngineFiles:
     def file_at(self, path: str) -> CachedFile | None:
         """Return the file that has this path now."""
         return self._names.find(path)
+
+    def _fetch(self, file: CachedFile, offset: int, size: int) -> bytes:
+        read = self._engine.read
+        return self.commits.patiently(lambda: read(self.commits.claim, file.number, offset, size))
 
     def _is_ours(self, path: str) -> bool:
         return path.startswith(self._prefix) or path == self._root

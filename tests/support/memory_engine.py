@@ -7,6 +7,7 @@ was acknowledged holds is there for every later claim; of any other, either all 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -63,13 +64,15 @@ class MemoryEngine:
         self.commits: list[tuple[Op, ...]] = []
         self.reads: list[tuple[int, int, int]] = []  # file, offset, size
         self._slices: dict[int, _Slice] = {}
+        self._lock = threading.Lock()
 
     def claim(self, number: int, member: Member, seen: int) -> Claim:
         self._answer()
         found = self._slices.setdefault(number, _Slice())
-        if found.epoch != seen:
-            raise Fenced(number, seen, f"{found.owner.name} claimed the slice first")
-        found.epoch += 1
+        with self._lock:
+            if found.epoch != seen:
+                raise Fenced(number, seen, f"{found.owner.name} claimed the slice first")
+            found.epoch += 1
         found.owner, found.has_released = member, False
         found.committed_s = self.clock()
         return Claim(number, found.epoch, found.seq)
@@ -104,7 +107,7 @@ class MemoryEngine:
     def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
         self._answer()
         self.reads.append((file, offset, size))
-        stored = self._slices[at.slice].files.get(file)
+        stored = self._owned(at).files.get(file)
         data = bytes(stored.data[offset : offset + size]) if stored is not None else b""
         return data.ljust(size, b"\0")
 

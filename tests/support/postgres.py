@@ -5,14 +5,17 @@ A server refuses to run as root: then it runs as `nobody`, in a folder of its ow
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 
@@ -38,7 +41,7 @@ class PostgresServer:
         self.settings = {
             "listen_addresses": "127.0.0.1", "port": str(self.port),
             "unix_socket_directories": "", "lc_messages": "C", "max_connections": "60",
-            "shared_buffers": "32MB",
+            "shared_buffers": "32MB", "wal_retrieve_retry_interval": "100ms",
         }  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -70,7 +73,7 @@ class PostgresServer:
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [str(programs() / "postgres"), "-D", str(self.data), *words],
-                stdout=log, stderr=log, process_group=0, user=_user(), env=_environment(),
+                stdout=log, stderr=log, user=_user(), env=_environment(),
             )  # fmt: skip
         deadline = time.monotonic() + SECONDS
         while True:
@@ -87,34 +90,48 @@ class PostgresServer:
         return (self.folder / "log").read_text(errors="replace")[-4000:]
 
     def ask(self, statement: str) -> list[tuple[object, ...]]:
-        """Run a statement as its administrator; return the rows."""
+        """Run a statement as its administrator, who waits for no standby; return the rows."""
         with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute("SET synchronous_commit = local")
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send every process of the server this signal."""
-        assert self._process is not None
-        os.killpg(self._process.pid, number)
+    def set(self, name: str, value: str) -> None:
+        """Change a setting while it runs, and wait until it is in force."""
+        self.ask(f"ALTER SYSTEM SET {name} = '{value}'")
+        self.ask("SELECT pg_reload_conf()")
+        deadline = time.monotonic() + SECONDS
+        while self.ask(f"SELECT setting FROM pg_file_settings WHERE name = '{name}' AND applied "
+                       "ORDER BY seqno DESC LIMIT 1") != [(value,)]:  # fmt: skip
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
-    def stop(self, number: int = signal.SIGINT) -> None:
-        """Stop it: a `fast` shutdown, or by another signal."""
+    def signal(self, number: int) -> None:
+        """Send every process of the server this signal: each is the leader of its own group."""
+        assert self._process is not None
+        main = self._process.pid
+        for pid in (main, *Path(f"/proc/{main}/task/{main}/children").read_text().split()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), number)
+
+    def stop(self) -> None:
+        """Shut it down, without waiting for its clients."""
         if self._process is not None:
-            with_group = number == signal.SIGKILL
-            if with_group:
-                self.kill(number)
-            else:
-                self._process.send_signal(number)
+            self._process.send_signal(signal.SIGINT)
             self._process.wait(SECONDS)
             self._process = None
+
+    def kill(self) -> None:
+        """Kill -9 all of it."""
+        assert self._process is not None
+        self.signal(signal.SIGKILL)
+        self._process.wait(SECONDS)
+        self._process = None
 
     def _own_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         if os.getuid() == 0:
             shutil.chown(self.folder, USER)
-            for parent in self.folder.parents:  # pytest makes them for its user alone
-                if parent.stat().st_uid == 0 and parent != Path("/tmp"):
-                    parent.chmod(parent.stat().st_mode | 0o011)
 
     def _run(self, program: str, *words: str) -> None:
         done = subprocess.run(
@@ -122,6 +139,14 @@ class PostgresServer:
             capture_output=True, timeout=SECONDS, check=False, cwd=self.folder,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
+
+
+@contextlib.contextmanager
+def folder_of_servers() -> Iterator[Path]:
+    """A folder for servers: those of pytest are for its own user alone."""
+    with TemporaryDirectory(prefix="kestrelpy-postgres-", ignore_cleanup_errors=True) as name:
+        os.chmod(name, 0o711)
+        yield Path(name)
 
 
 def _user() -> str | None:

@@ -51,6 +51,20 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.snapshot.dedupe_pending.Fresh": {"keeps": SETTING},
     "journal.sets.id_set.IdSet": {"_first _last": "bounds of a run that may be empty"},
     "journal.store.Store": {},
+    "journal.engine.cache.Cache": {"folder": NAME, "_bytes_max": SETTING, "_uses": TOTAL,
+                                   "_grown_bytes": CACHE, "_files": INSIDE},
+    "journal.engine.cache.CachedFile": {"number local": NAME, "size": ON_DISK, "present": CACHE,
+                                        "ticket used": NUMBER},
+    "journal.engine.commits.Commits": {"_beat_s": SETTING, "_claim": NUMBER, "_committed": NUMBER,
+                                       "sure_since_s": CLOCK, "commits": TOTAL, "_thread": WORKS},
+    "journal.engine.commits.Outbox": {"added": NUMBER},
+    "journal.engine.engine_files.EngineFiles": {"_root _prefix": NAME, "_last": NUMBER,
+                                                "_locked": WORKS},
+    "journal.engine.names.Names": {"root": NAME, "_folders": ON_DISK},
+    "journal.engine.postgres.postgres_engine.PostgresEngine": {"_name": NAME,
+                                                               "_is_single": SETTING},
+    "journal.engine.postgres.postgres_engine._Line": {"_connection": WORKS},
+    "journal.engine.ranges.Ranges": {"_starts _ends bytes": CACHE},
     "journal.write.writer.Journal": {
         "has_rotated": "a segment was sealed: the next snapshot comes with the next write",
         "folder identity short_identity": NAME,
@@ -355,6 +369,8 @@ _AT_START: Final = "of a start, or of a tool that reads a folder"
 
 _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
+        journal.engine.batch.Batch journal.engine.engine.Create journal.engine.engine.Delete
+        journal.engine.engine.Rename journal.engine.engine.Write journal.engine.engine.FileFacts
         server.queue_deletion._Removal server.directory.removed.Removed
         journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne journal.read.lookup.Found
         journal.read.lookup.ReadSome
@@ -450,6 +466,15 @@ _NONE_LEFT: Final[dict[str, str]] = {
     """,
 }
 _VALUES: Final[dict[str, str]] = {
+    "who owns a slice, and by which right": """
+        journal.engine.engine.Claim journal.engine.engine.Member journal.engine.engine.Owner
+        journal.engine.engine_files.EngineHandle journal.engine.engine_files.EngineLock
+        journal.engine.engine.Engine
+    """,
+    "an error": """
+        journal.engine.engine.EngineAway journal.engine.engine.Fenced
+        journal.engine.postgres.settings.UnsafeSettings
+    """,
     "stands in for a journal that is not used any more": """
         journal.write.preallocation._Ended
     """,

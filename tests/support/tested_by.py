@@ -11,6 +11,10 @@ _TRANSCRIPTS: Final = "tests/scenario/test_transcripts.py"
 _CLIENT: Final = "tests/process/client/test_client.py"
 
 TESTED_BY: Final[dict[str, str]] = {
+    "journal.engine.postgres.postgres_engine":
+        "tests/process/engine/test_postgres.py: it is tested on real servers",
+    "journal.engine.postgres.settings":
+        "tests/process/engine/test_postgres.py: each setting is that of a real server",
     "journal.format.subscription_state":
         "tests/unit/journal/snapshot/test_snapshot.py: its frames stand in snapshots alone",
     "journal.format.transfer":

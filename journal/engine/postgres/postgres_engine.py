@@ -12,6 +12,7 @@ cancelled is answered as a success with one.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -22,7 +23,12 @@ from psycopg import sql
 
 from journal.engine.batch import Batch, batch_of
 from journal.engine.engine import Claim, EngineAway, Fenced, FileFacts, Member, Op, Owner
-from journal.engine.postgres.settings import refuse_unsafe
+from journal.engine.postgres.settings import (
+    NO_STANDBY,
+    STANDBY_NAMES,
+    UnsafeSettings,
+    refuse_unsafe,
+)
 
 SCHEMA_VERSION: Final = 1
 # An extent fits into a page of PostgreSQL, and is not moved to a table of its own.
@@ -142,7 +148,7 @@ class PostgresEngine:
 
     def files(self, at: Claim) -> list[FileFacts]:
         values = {"slice": at.slice, "extent": EXTENT_BYTES}
-        rows = self._ask(self._reading, _FILES, values)
+        rows = self._look(_FILES, values)
         self._check(at, rows)
         return [FileFacts(*row[2:]) for row in rows if row[2] is not None]
 
@@ -150,7 +156,7 @@ class PostgresEngine:
         end = offset + size
         first = offset - EXTENT_BYTES
         values = {"slice": at.slice, "file": file, "first": first, "end": end}
-        rows = self._ask(self._reading, _READ, values)
+        rows = self._look(_READ, values)
         self._check(at, rows)
         found = bytearray(size)
         for *_, begin, data in rows:
@@ -162,7 +168,7 @@ class PostgresEngine:
         return bytes(found)
 
     def owners(self) -> dict[int, Owner]:
-        rows = self._ask(self._reading, _OWNERS, {})
+        rows = self._look(_OWNERS, {})
         return {row[0]: Owner(Member(row[1], row[2]), *row[3:]) for row in rows}
 
     def close(self) -> None:
@@ -188,9 +194,17 @@ class PostgresEngine:
     def _ask(self, line: _Line, statement: str, values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of an answer that came without a warning; raise EngineAway."""
         try:
-            return line.ask(statement, values)
+            return line.ask(statement, values, line is self._committing and not self._is_single)
         except psycopg.Error as error:
             raise EngineAway(self._name, _reason(error)) from None
+
+    def _look(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
+        """Return what a read finds. A connection that was lost while nobody used it is made
+        again."""
+        if self._reading.is_open:
+            with contextlib.suppress(EngineAway):
+                return self._ask(self._reading, statement, values)
+        return self._ask(self._reading, statement, values)
 
     def _one(self, statement: str, at: Claim) -> int:
         """Commit a change of the slice's row; return its number of commits. Raise Fenced."""
@@ -219,23 +233,52 @@ class _Line:
         self._warnings: list[str] = []
         self._lock = threading.Lock()
 
-    def ask(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows; raise psycopg.Error, also for a warning. Then the connection is gone."""
+    def ask(
+        self, statement: str, values: Any, needs_standby: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows; raise psycopg.Error, also for a warning. Then the connection is gone.
+
+        With `needs_standby` the server is asked in the same packet, when the statement is over,
+        whether it still names a standby: a wait that ends because the list was emptied is answered
+        as a success, and without a warning.
+        """
         with self._lock:
             try:
                 if self._connection is None:
                     self._connection = self._connect()
                     self._connection.add_notice_handler(self._notice)
                 self._warnings.clear()
-                with self._connection.cursor(binary=True) as cursor:
-                    cursor.execute(statement.encode(), values, prepare=True)
-                    rows = cursor.fetchall()
+                cursor = self._connection.cursor(binary=True)
+                if needs_standby:
+                    rows = self._ask_both(self._connection, cursor, statement, values)
+                else:
+                    rows = cursor.execute(statement.encode(), values, prepare=True).fetchall()
                 if self._warnings:
                     raise psycopg.OperationalError(f"answered with a warning: {self._warnings[0]}")
                 return rows
             except BaseException:
                 self._drop()
                 raise
+
+    @property
+    def is_open(self) -> bool:
+        """True if a connection was made, and is not known to be lost."""
+        return self._connection is not None
+
+    @staticmethod
+    def _ask_both(
+        connection: psycopg.Connection[Any], cursor: psycopg.Cursor[Any], statement: str,
+        values: Any,
+    ) -> list[tuple[Any, ...]]:  # fmt: skip
+        with connection.pipeline() as pipeline, connection.cursor() as asking:
+            cursor.execute(statement.encode(), values, prepare=True)
+            pipeline.sync()
+            asking.execute(STANDBY_NAMES, prepare=True)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            named = asking.fetchone()
+        if named is None or not named[0]:
+            raise UnsafeSettings(NO_STANDBY)
+        return rows
 
     def close(self) -> None:
         """Let go of the connection."""

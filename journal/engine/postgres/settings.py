@@ -14,6 +14,11 @@ _LOCAL: Final = {
     "fsync": "a power cut loses what was acknowledged",
     "full_page_writes": "a power cut damages the tables",
 }
+STANDBY_NAMES: Final = "SELECT current_setting('synchronous_standby_names')"
+NO_STANDBY: Final = (
+    "synchronous_standby_names is empty: a failover loses what was acknowledged; name a standby "
+    "there, or say `single = true` if one copy is enough"
+)
 _ASKED: Final = ("synchronous_standby_names", "synchronous_commit", *_LOCAL)
 _SETTINGS: Final = "SELECT " + ", ".join(f"current_setting('{each}')" for each in _ASKED)
 
@@ -36,7 +41,4 @@ def refuse_unsafe(connection: psycopg.Connection[Any], is_single: bool) -> None:
             "set it to on for this role or database"
         )
     if not names and not is_single:
-        raise UnsafeSettings(
-            "synchronous_standby_names is empty: a failover loses what was acknowledged; name a "
-            "standby there, or say `single = true` if one copy is enough"
-        )
+        raise UnsafeSettings(NO_STANDBY)

@@ -1,0 +1,236 @@
+"""What every engine promises: the one in memory, and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from journal.engine import (
+    Claim,
+    Create,
+    Delete,
+    Engine,
+    Fenced,
+    FileFacts,
+    Member,
+    Rename,
+    Write,
+)
+from journal.engine.postgres import PostgresEngine, make_tables
+from tests.support.memory_engine import MemoryEngine, claimed
+from tests.support.postgres import PostgresServer, folder_of_servers
+
+RACES = 50
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with folder_of_servers() as folder:
+        made = PostgresServer(folder)
+        made.make()
+        made.start()
+        make_tables(made.address)
+        make_tables(made.address)  # it may be run again
+        yield made
+        made.stop()
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    if request.param == "memory":
+        yield MemoryEngine()
+        return
+    address = request.getfixturevalue("server").address
+    made = PostgresEngine(address, is_single=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def number(engine: Engine) -> int:
+    """A slice that nobody has claimed."""
+    return max(engine.owners(), default=0) + 1
+
+
+def claim_of(engine: Engine, number: int, name: str = "a") -> Claim:
+    return claimed(engine, name, number)
+
+
+# -- claims -------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_seen_with_its_owner(engine: Engine, number: int) -> None:
+    assert number not in engine.owners()
+
+    at = engine.claim(number, Member("a", "10.0.0.1"), 0)
+    owner = engine.owners()[number]
+
+    assert at == (number, 1, 0)
+    assert owner[:3] == (Member("a", "10.0.0.1"), 1, 0)
+    assert owner.age_s >= 0
+    assert not owner.has_released
+
+
+def test_a_claim_needs_the_epoch_that_is_there(engine: Engine, number: int) -> None:
+    engine.claim(number, Member("a"), 0)
+    for seen in (0, 2):
+        with pytest.raises(Fenced):
+            engine.claim(number, Member("b"), seen)
+
+    assert engine.claim(number, Member("b"), 1).epoch == 2
+    assert engine.owners()[number].member == Member("b")
+
+
+def test_a_slice_that_was_released_says_so_until_it_is_claimed(
+    engine: Engine, number: int
+) -> None:
+    engine.release(claim_of(engine, number))
+    assert engine.owners()[number].has_released
+
+    at = claim_of(engine, number, "b")
+    assert not engine.owners()[number].has_released
+    with pytest.raises(Fenced):
+        engine.release(at._replace(epoch=1))
+
+
+# -- commits ------------------------------------------------------------------------------------
+
+
+def test_the_files_of_a_slice_are_as_the_last_commit_left_them(
+    engine: Engine, number: int
+) -> None:
+    at = claim_of(engine, number)
+    engine.commit(at, [Create(1, "a.new", 10), Write(1, 0, b"head"), Rename(1, "a")])
+    at = at.after()
+    engine.commit(at, [Create(2, "b", 0), Create(3, "c", 7), Write(2, 5, b"far")])
+    at = at.after()
+    engine.commit(at, [Write(1, 2, b"AD12"), Write(1, 5, b"!"), Delete(3), Rename(2, "d/b")])
+    at = at.after()
+
+    assert sorted(engine.files(at)) == [FileFacts(1, "a", 10), FileFacts(2, "d/b", 8)]
+    assert engine.read(at, 1, 0, 10) == b"heAD1!\0\0\0\0"
+    assert engine.read(at, 1, 3, 2) == b"D1"
+    assert engine.read(at, 2, 0, 8) == b"\0\0\0\0\0far"
+    assert engine.owners()[number].seq == at.seq == 3
+
+
+def test_large_writes_are_read_in_any_piece(engine: Engine, number: int) -> None:
+    at = claim_of(engine, number)
+    data = bytes(range(251)) * 1000
+    engine.commit(at, [Create(1, "a", 0), Write(1, 0, data), Write(1, 100_000, b"x" * 20_000)])
+    at = at.after()
+    whole = data[:100_000] + b"x" * 20_000 + data[120_000:]
+
+    assert engine.files(at) == [FileFacts(1, "a", len(data))]
+    for offset, size in ((0, len(data)), (7999, 2), (99_999, 2), (119_990, 8020), (16_000, 8000)):
+        assert engine.read(at, 1, offset, size) == whole[offset : offset + size]
+
+
+def test_a_write_that_reaches_further_than_a_later_one_counts_for_the_size(
+    engine: Engine, number: int
+) -> None:
+    at = claim_of(engine, number)
+    engine.commit(at, [Create(1, "a", 0), Write(1, 100, b"x" * 7000)])
+    engine.commit(at.after(), [Write(1, 200, b"y")])
+
+    assert engine.files(at.after().after()) == [FileFacts(1, "a", 7100)]
+
+
+def test_a_commit_that_is_asked_for_again_is_done_once(engine: Engine, number: int) -> None:
+    """As after a lost connection: the same claim, the same operations."""
+    at = claim_of(engine, number)
+    ops = [Create(1, "a", 0), Write(1, 0, b"x")]
+    engine.commit(at, ops)
+    if isinstance(engine, PostgresEngine):
+        engine._is_unsure = True
+    engine.commit(at, ops)
+    engine.commit(at.after(), [Write(1, 1, b"y")])
+
+    assert engine.read(at.after(), 1, 0, 2) == b"xy"
+    assert engine.owners()[number].seq == 2
+
+
+def test_a_beat_is_a_commit_without_operations(engine: Engine, number: int) -> None:
+    at = claim_of(engine, number)
+    engine.commit(at, [])
+    engine.commit(at.after(), [])
+
+    assert engine.owners()[number].seq == 2
+
+
+# -- the fence ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_unsure", [False, True])
+def test_a_former_owner_changes_nothing_and_reads_nothing(
+    engine: Engine, number: int, is_unsure: bool
+) -> None:
+    at = claim_of(engine, number)
+    engine.commit(at, [Create(1, "a", 0), Write(1, 0, b"x")])
+    at = at.after()
+    claim_of(engine, number, "b")
+
+    if isinstance(engine, PostgresEngine):
+        engine._is_unsure = is_unsure
+    for verb in (
+        lambda: engine.commit(at, [Write(1, 0, b"y")]),
+        lambda: engine.commit(at, [Delete(1)]),
+        lambda: engine.commit(at, []),
+        lambda: engine.read(at, 1, 0, 1),
+        lambda: engine.files(at),
+    ):
+        with pytest.raises(Fenced):
+            verb()
+
+    now = Claim(number, 2, 1)
+    assert engine.read(now, 1, 0, 1) == b"x"
+    assert engine.owners()[number].seq == 1
+
+
+def test_a_new_owner_goes_on_where_the_former_one_was(engine: Engine, number: int) -> None:
+    at = claim_of(engine, number)
+    engine.commit(at, [Create(1, "a", 0)])
+
+    again = claim_of(engine, number, "b")
+
+    assert again == (number, 2, 1)
+    engine.commit(again, [Write(1, 0, b"x")])
+    assert engine.read(again.after(), 1, 0, 1) == b"x"
+
+
+def test_slices_know_nothing_of_each_other(engine: Engine, number: int) -> None:
+    one, two = claim_of(engine, number), claim_of(engine, number + 1, "b")
+    engine.commit(one, [Create(1, "a", 0), Write(1, 0, b"1")])
+    engine.commit(two, [Create(1, "a", 0), Write(1, 0, b"2")])
+    engine.commit(two.after(), [Delete(1)])
+
+    assert engine.files(two.after().after()) == []
+    assert engine.read(one.after(), 1, 0, 1) == b"1"
+
+
+def test_of_two_claimers_one_wins_each_time(engine: Engine, number: int) -> None:
+    rivals = [engine, engine]
+    if isinstance(engine, PostgresEngine):
+        rivals[1] = PostgresEngine(engine._name, is_single=True)
+    won = [list[int](), list[int]()]
+    start = threading.Barrier(2)
+
+    def race(at: int) -> None:
+        for seen in range(RACES):
+            start.wait(30)
+            try:
+                won[at].append(rivals[at].claim(number, Member(str(at)), seen).epoch)
+            except Fenced:
+                continue
+
+    threads = [threading.Thread(target=race, args=(at,)) for at in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+
+    assert sorted(won[0] + won[1]) == list(range(1, RACES + 1))
+    if rivals[1] is not engine:
+        rivals[1].close()
