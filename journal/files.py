@@ -93,8 +93,11 @@ class Files(Protocol):
     """What the journal asks of a disk.
 
     A verb that syncs a folder opens the folder first; so a shortage changes no name that is not
-    synced.
+    synced. `is_local`: the machine has the disk; a written byte outlives the process, and old files
+    and reserved room are worth keeping.
     """
+
+    is_local: bool
 
     def names(self, folder: str) -> list[str]:
         """Names in `folder`, sorted; none when it does not exist."""
@@ -278,6 +281,8 @@ class DiskHandle:
 
 class Disk:
     """The real disk."""
+
+    is_local = True
 
     def __init__(self) -> None:
         self._sure: set[str] = set()  # folders in which others are made, whose names are on disk

@@ -50,6 +50,7 @@ FLOORS = {
     "kestrelpy.protocol": 3,
     "kestrelpy.config": 4,
     "kestrelpy.server": 4,
+    "kestrelpy.fleet": 4,
     "kestrelpy.http": 4,
     "kestrelpy.spark": 4,
     "pyspark_kestrel": 4,

@@ -18,6 +18,7 @@ import errno
 import os
 import stat
 import threading
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -44,7 +45,7 @@ class EngineHandle:
         self.file = file
         self._files = files
         self._cache = files.cache
-        self._commits = files.commits
+        self._commits = files.owned
         self._descriptor = files.cache.open(file)
 
     @property
@@ -78,7 +79,7 @@ class EngineLock:
         self._path = path
 
     def check(self) -> str:
-        failure = self._files.commits.failure
+        failure = self._files.owned.failure
         if failure is not None:
             raise FolderChanged(os.path.dirname(self._path), failure.strerror or str(failure))
         return ""
@@ -88,15 +89,16 @@ class EngineLock:
 
 
 class EngineFiles:
-    """One claimed slice as a data directory named `root`."""
+    """A slice as a data directory named `root`, from `take_over` on."""
+
+    is_local = False
 
     def __init__(
-        self, engine: Engine, commits: Commits, root: str, cache_folder: str,
-        cache_bytes: int, outside: Files,
-    ) -> None:  # fmt: skip
-        """Take over what the slice has; raise OSError. Blocks. `outside` is the local disk."""
-        self.commits = commits
-        self.cache = Cache(cache_folder, cache_bytes, commits.is_committed)
+        self, engine: Engine, root: str, cache_folder: str, cache_bytes: int, outside: Files
+    ) -> None:
+        """`outside` is the local disk."""
+        self.commits: Commits | None = None  # those of the owner
+        self.cache = Cache(cache_folder, cache_bytes, self._is_committed)
         self._engine = engine
         self._root = root
         self._prefix = root + "/"
@@ -104,12 +106,24 @@ class EngineFiles:
         self._lock = threading.Lock()  # of the names, and of the order of the groups
         self._names = Names[CachedFile](root)
         self._locked: set[str] = set()
-        self._last = commits.claim.epoch << _EPOCH_BITS  # the number of the newest file
+        self._last = 0  # the number of the newest file
+
+    def take_over(self, commits: Commits) -> None:
+        """Own what the slice has; raise OSError. Blocks."""
         self.cache.begin()
-        for facts in engine.files(commits.claim):
+        self._last = commits.claim.epoch << _EPOCH_BITS
+        for facts in commits.patiently(lambda: self._engine.files(commits.claim)):
             path = self._prefix + facts.path
             self._names.add_folder(os.path.dirname(path))
             self._names.put(path, self.cache.add(facts.file, facts.size))
+        self.commits = commits
+
+    @property
+    def owned(self) -> Commits:
+        """The commits of the owner; OSError: this process is a standby."""
+        if self.commits is None:
+            raise OSError(errno.ESTALE, "this process does not own the data", self._root)
+        return self.commits
 
     # -- the verbs ----------------------------------------------------------------------------
 
@@ -144,18 +158,18 @@ class EngineFiles:
         ]
         if len(pieces) > 1:
             # Each piece waits for the one before: others have their commits between them.
-            self.commits.wait(self.commits.add(fresh))
+            self.owned.wait(self.owned.add(fresh))
             for piece in pieces:
-                self.commits.wait(self.commits.add(piece))
+                self.owned.wait(self.owned.add(piece))
         with self._lock:
             old = self._names.find(path)
             over = [] if old is None else [Delete(old.number)]
             alone: list[Op] = [fresh, *pieces] if len(pieces) <= 1 else []
-            file.ticket = self.commits.add(*alone, Rename(number, named), *over)
+            file.ticket = self.owned.add(*alone, Rename(number, named), *over)
             self._names.put(path, file)
             if old is not None:
                 self.cache.forget(old)
-        self.commits.wait(file.ticket)
+        self.owned.wait(file.ticket)
         return EngineHandle(self, path, file)
 
     def create_over(self, old: str, path: str, data: bytes) -> None:
@@ -224,8 +238,8 @@ class EngineFiles:
                     ops.append(Delete(over.number))
                     self.cache.forget(over)
                 ops += [Rename(file.number, self._in_slice(path)) for path, file in moved]
-            ticket = self.commits.add(*ops)
-        self.commits.wait(ticket)
+            ticket = self.owned.add(*ops)
+        self.owned.wait(ticket)
         return errors
 
     def link(self, old: str, new: str) -> None:
@@ -252,13 +266,20 @@ class EngineFiles:
         if not self._is_ours(path):
             self._outside.remove(path)
             return
+        self.remove_all((path,))
+
+    def remove_all(self, paths: Sequence[str]) -> None:
+        if paths and not self._is_ours(paths[0]):
+            self._outside.remove_all(paths)
+            return
         with self._lock:
-            file = self._names.pop(path)
-            if file is None:
+            gone = [file for path in paths if (file := self._names.pop(path)) is not None]
+            if not gone:
                 return
-            ticket = self.commits.add(Delete(file.number))
-            self.cache.forget(file)
-        self.commits.wait(ticket)
+            ticket = self.owned.add(*(Delete(file.number) for file in gone))
+            for file in gone:
+                self.cache.forget(file)
+        self.owned.wait(ticket)
 
     def remove_folder(self, folder: str) -> None:
         if not self._is_ours(folder):
@@ -267,7 +288,7 @@ class EngineFiles:
         with self._lock:
             gone = self._names.pop_folder(folder)
             if gone:
-                self.commits.add(*(Delete(file.number) for file in gone))
+                self.owned.add(*(Delete(file.number) for file in gone))
             for file in gone:
                 self.cache.forget(file)
 
@@ -288,7 +309,7 @@ class EngineFiles:
         with self._lock:
             for at in range(0, len(data), PIECE_BYTES) if not file.is_gone else ():
                 piece = bytes(data[at : at + PIECE_BYTES])
-                file.ticket = self.commits.add(Write(file.number, offset + at, piece))
+                file.ticket = self.owned.add(Write(file.number, offset + at, piece))
 
     def unlock(self, path: str) -> None:
         """Its lock was closed."""
@@ -302,7 +323,10 @@ class EngineFiles:
 
     def _fetch(self, file: CachedFile, offset: int, size: int) -> bytes:
         read = self._engine.read
-        return self.commits.patiently(lambda: read(self.commits.claim, file.number, offset, size))
+        return self.owned.patiently(lambda: read(self.owned.claim, file.number, offset, size))
+
+    def _is_committed(self, ticket: int) -> bool:
+        return self.commits is not None and self.commits.is_committed(ticket)
 
     def _is_ours(self, path: str) -> bool:
         return path.startswith(self._prefix) or path == self._root

@@ -75,7 +75,8 @@ def serve(config_file: Path | None, flags: Flags) -> None:
 
     supervisor = Supervisor(os.environ)
 
-    async def live() -> None:
+    async def live() -> bool:
+        """Run one daemon; return whether another is to begin in its place."""
         _name_signals()
         say = _say_in_json if is_json else _say
         daemon = Daemon(
@@ -83,11 +84,15 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         )
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
+        if daemon.membership.is_fenced:
+            return True
         _ignore_signals()
         _end_in_any_case()
+        return False
 
     try:
-        uvloop.run(live())
+        while uvloop.run(live()):
+            log.warning("another process owns the data: this one is a standby from here on")
     except StartError as error:
         if not is_json:
             raise CommandError(str(error)) from None

@@ -17,7 +17,7 @@ from kestrelpy.config.mistakes import as_written
 from kestrelpy.config.settings import Config
 
 _NAMED_MAX: Final = 10
-_SECTIONS: Final = ("server", "journal", "queue_defaults")
+_SECTIONS: Final = ("server", "journal", "fleet", "queue_defaults")
 _TABLES: Final = ("queues", "schedules", "aliases", "auth")
 
 

@@ -78,6 +78,18 @@ def _read_host(value: str) -> str:
     return str(value)
 
 
+def _read_engine(value: str) -> str:
+    if not re.fullmatch(r"postgres(ql)?://[!-~]+", value):
+        raise ValueError
+    return str(value)
+
+
+def _read_member(value: str) -> str:
+    if not re.fullmatch("[!-~]{1,128}", value):
+        raise ValueError
+    return str(value)
+
+
 def _read_hosts(value: object) -> tuple[str, ...]:
     if isinstance(value, Words):
         return tuple(map(_read_host, value.split()))
@@ -184,6 +196,14 @@ HostNames = Annotated[
 ProjectOrNone = Annotated[
     str | None,
     kind(f"a project of 1 to {_PROJECT_LENGTH_MAX} characters", _read_project, none=True),
+]
+EngineOrNone = Annotated[
+    str | None,
+    kind('an address of PostgreSQL, "postgresql://user@host/database"', _read_engine, none=True),
+]
+MemberOrNone = Annotated[
+    str | None,
+    kind("a name of 1 to 128 printable ASCII characters, no blank", _read_member, none=True),
 ]
 HostName = Annotated[str, kind("a host name or an address", _read_host)]
 Port = Annotated[int, _number(0, 65535)]

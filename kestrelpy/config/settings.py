@@ -27,6 +27,7 @@ from kestrelpy.config.kinds import (
     Count,
     CountOrNone,
     Dedupe,
+    EngineOrNone,
     HostName,
     HostNames,
     ItemBytes,
@@ -34,6 +35,7 @@ from kestrelpy.config.kinds import (
     KeyFormat,
     KeyMatch,
     KeyMissing,
+    MemberOrNone,
     Ms,
     MsOrForever,
     MsOrNone,
@@ -137,6 +139,16 @@ class JournalConfig(_Section):
             most = format_size_bytes(self.segment_max_bytes)
             raise ValueError(f"segment_min = {least} must be at most segment_max = {most}")
         return self
+
+
+class FleetConfig(_Section):
+    """`[fleet]`: the engine that has the data, and this process among those that may own it."""
+
+    engine: EngineOrNone = None
+    name: MemberOrNone = None
+    address: MemberOrNone = None
+    takeover_ms: Ms = Field(default=3000, alias="takeover")
+    single: Truth = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +279,7 @@ class Config(_Section):
 
     server: ServerConfig = ServerConfig()
     journal: JournalConfig = JournalConfig()
+    fleet: FleetConfig = FleetConfig()
     queue_defaults: QueueBlock = QueueBlock()
     queues: dict[str, QueueBlock] = {}
     schedules: dict[str, ScheduleBlock] = {}
@@ -390,6 +403,7 @@ KNOWN: Final = {
     "": _keys(Config),
     "server": _keys(ServerConfig),
     "journal": _keys(JournalConfig),
+    "fleet": _keys(FleetConfig),
     "queue_defaults": _keys(QueueBlock),
     "queues": _keys(QueueBlock),
     "children": [key for key in _keys(QueueBlock) if _FIELDS[key] not in SHARED],

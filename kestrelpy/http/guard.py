@@ -32,6 +32,8 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _BAD_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 # A page of another site must not even open it: a stream stays, and there are few.
 _STREAM: Final = "/events"
+HELD_SECONDS: Final = 0.01  # until the next look whether an answer may be sent
+_BEHIND_NO_DOOR: Final = ("/ready", "/health", "/metrics")  # while the server serves nobody
 _LOCAL_NAMES: Final = frozenset({b"localhost"})
 
 
@@ -71,9 +73,13 @@ class Guard:
         if self._host.is_leaving:
             call.leave()
         began = False
+        needs_data = scope["path"] not in _BEHIND_NO_DOOR
+        closed = self._host.closed if needs_data else ""
 
         async def answer(message: MutableMapping[str, Any]) -> None:
             nonlocal began
+            while needs_data and not closed and not self._host.may_answer():
+                await asyncio.sleep(HELD_SECONDS)
             if message["type"] == "http.response.start":
                 began = call.has_begun = True
                 status, statuses = message["status"], self._host.broker.counters.http_statuses
@@ -85,6 +91,8 @@ class Guard:
 
         try:
             self._check(scope)
+            if closed:
+                raise Rejected(503, closed)
             call.admit(await user_of(
                 call, scope["method"], scope["path"], _header(scope, b"authorization"),
                 _header(scope, b"x-project-id"),

@@ -5,6 +5,7 @@ One rule: Protocols only, no code, so that each part can be read and tested with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from kestrelpy.access import Grant
@@ -54,6 +55,7 @@ class HttpHost(Site, Protocol):
     timetable: Timetable
     damage: DamageFound
     is_leaving: bool
+    may_answer: Callable[[], bool]  # False: nobody knows whether the data is still ours
 
     @property
     def default_project(self) -> str | None:

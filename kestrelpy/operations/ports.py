@@ -25,6 +25,7 @@ class Site(Protocol):
     server_id: str
     started_ms: int
     mode: str
+    closed: str  # why it serves nobody now; "": it serves
     actions: Actions
 
     @property

@@ -20,7 +20,7 @@ from kestrelpy.core import Broker, Log, TransferRequest, Waiter
 from kestrelpy.errors import ClientError, NoRoomYet, Refused, fitted
 from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests, Work
 from kestrelpy.protocol.log_limit import address_of
-from kestrelpy.protocol.login import LOGIN_BYTES_MAX, LoginGate, LoginPort
+from kestrelpy.protocol.login import LOGIN_BYTES_MAX, ClosedDoor, LoginGate, LoginPort
 from kestrelpy.protocol.parse import (
     Bad,
     Command,
@@ -74,8 +74,8 @@ class Conversation:
         "_again", "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_suggests_ms",
         "_transfer", "_waiting_room",
         "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
-        "is_behind", "is_touched", "last_command_ms", "parser", "paused", "replies", "set_handler",
-        "shell", "stream", "wants_bytes",
+        "is_behind", "is_touched", "last_command_ms", "owes", "parser", "paused", "replies",
+        "set_handler", "shell", "stream", "wants_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +103,7 @@ class Conversation:
         self._is_handing_off = False  # True if the next command waits for the reply of a hand-off
         self.is_touched = False
         self.shell: Shell | None = None
+        self.owes = False  # True if a reply was on its way when the server's door was closed
         self.wants_bytes = 0  # bytes of memory that a reply waits for
         self.last_command_ms = now_ms
         self._transfer: TransferRequest | None = None
@@ -171,7 +172,11 @@ class Conversation:
         least one command is executed.
         """
         parser, logins = self.parser, self._logins
-        gate = self._gate if logins is not None and logins.are_needed else None
+        gate: LoginGate | ClosedDoor | None = None
+        if self.host.closed:
+            gate = ClosedDoor(self.host.closed)
+        elif logins is not None and logins.are_needed:
+            gate = self._gate
         left = SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
         has_more = parser.buffered > 0 or self._again is not None
@@ -403,6 +408,11 @@ class Conversation:
     def await_transfer(self, request: TransferRequest) -> None:
         """Execute no further command until this transfer request is over."""
         self._transfer = request
+
+    def note_closed(self) -> None:
+        """The server serves nobody from here on: note whether a reply is on its way."""
+        replies = self.replies
+        self.owes = bool(replies.out or replies.held or self.stream or self.waiter)
 
     def leave(self) -> None:
         """Close because the server stops: no item is given back, so no attempt is counted."""

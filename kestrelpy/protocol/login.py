@@ -35,6 +35,7 @@ from kestrelpy.protocol.ports import Talk
 
 # The largest body before a login.
 LOGIN_BYTES_MAX: Final = 2 << 10
+_BEHIND_NO_DOOR: Final = frozenset({b"quit", b"version", b"mn", b"stats", b"verbosity"})
 _OPEN: Final = frozenset({b"quit", b"version", b"mn"})
 _ADMIN_OF_ONE: Final = frozenset(
     {b"acknowledge", b"flush", b"flush_expired", b"pause", b"resume", b"retry"}
@@ -68,6 +69,23 @@ class LoginPort(Protocol):
 
     def begin(self, name: str, secret: bytes, talk: Talk) -> Login:
         """Check a login, and let the conversation go on when that is over."""
+
+
+class ClosedDoor:
+    """Stands before every command while the server serves nobody."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def admits(self, talk: Talk, command: object) -> bool:
+        """True if the command needs none of the data; else raise ServerError."""
+        if isinstance(command, Bad) or (
+            isinstance(command, Plain) and command.verb in _BEHIND_NO_DOOR
+        ):
+            return True
+        raise ServerError(self._why)
 
 
 class LoginGate:

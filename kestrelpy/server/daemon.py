@@ -20,13 +20,12 @@ from aiofiles.base import wrap
 import kestrelpy
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, sync_call_name
-from journal.patience import pause
-from journal.store import Sizes
 from kestrelpy.aside import TookTooLong, run_aside
 from kestrelpy.compiled import KIND
 from kestrelpy.config import Config, ConfigError, changed_settings
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
+from kestrelpy.fleet import NOT_LOOKED, Membership
 from kestrelpy.operations import Actions, Caller, ConnectionFacts, DamageFound, Gate, Listening
 from kestrelpy.protocol import Lines, LogLimit, Room, Wire
 from kestrelpy.server import clock
@@ -39,10 +38,11 @@ from kestrelpy.server.connections import (
 )
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory import (
-    DataDirectory,
     DirectoryWatch,
     Found,
+    directory_of,
     last_backup_ms,
+    member_of,
     name_what_is_open,
     why_not_opened,
 )
@@ -54,7 +54,12 @@ from kestrelpy.server.exposure import (
     refuse_unservable,
 )
 from kestrelpy.server.http_door import HttpDoor
-from kestrelpy.server.journals import Committer, JournalJobs
+from kestrelpy.server.journals import (
+    Committer,
+    JournalJobs,
+    close_journals,
+    failed_journals,
+)
 from kestrelpy.server.logins import Logins
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
@@ -79,7 +84,6 @@ DRAIN_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 30.0
 BACKLOG: Final = 1024
 OPERATOR: Final = "the operator"  # who starts and ends the process
-_NAMED_MAX: Final = 10  # queues whose journals have failed, in the last line of the log
 
 
 class StartError(Exception):
@@ -106,9 +110,10 @@ class Daemon:
         self.declaration, self.settings = self.policies.declaration, self.policies.settings
         self._load, self._taken = load, taken
         self._say, self._supervisor = say, supervisor or Supervisor({})
-        self._files: Files = files or Disk()
+        member = member_of(config) if files is None else None
+        self._files: Files = files or (Disk() if member is None else member.files)
+        self.mode, self.server_id, self.closed = "up", "", NOT_LOOKED if member is not None else ""
         self.lines: Lines = {}
-        self.mode, self.server_id = "up", ""
         self.log_limit = LogLimit()
         self.started_ms, self.elapsed = clock.now_ms(), clock.elapsed
         self.is_leaving, self.recovery_seconds = False, 0.0
@@ -128,11 +133,12 @@ class Daemon:
         self.broker = Broker(self.policies.of, self._make_log, offset, config.server.max_queues)
         self.actions, self.damage = Actions(offset), DamageFound(offset)
         self._loop = loop = asyncio.get_running_loop()
-        self.directory = _directory(config, self._files)
-        self.deletions = QueueDeletions(self.broker, self.directory, self._start_task)
-        self.files_gone = self.deletions.gate
-        self.earlier_files_gone = self.deletions.earlier_files_gone
-        turn = self.turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
+        self.directory = directory_of(config, self._files)
+        self.deletions = going = QueueDeletions(self.broker, self.directory, self._start_task)
+        self.files_gone, self.earlier_files_gone = going.gate, going.earlier_files_gone
+        self.turn = turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
+        self.membership = Membership(member, self._close_door, say, self.shutdown)
+        turn.may_answer = self.may_answer = self.membership.may_answer
         self.deletions.turn = turn
         self.committer = turn.committer = Committer(
             self._files, loop, turn.synced, turn.segment_ready, turn.shortage
@@ -148,8 +154,7 @@ class Daemon:
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
         self.room: Room = self.memory
         self._limit()
-        self.policies.declared_of = self.broker.declared_of
-        self.policies.name_aliases(self.broker)
+        self.policies.belong_to(self.broker)
 
     @property
     def config(self) -> Config:
@@ -165,15 +170,20 @@ class Daemon:
             await self._ending.wait()
         finally:
             began = self.elapsed()
-            failed = self._failed_journals()
+            failed = failed_journals(self.broker)
             await self.stop()
             why = (self._why_stopped or "a bug") + failed
             level = logging.WARNING if failed or not self._why_stopped else logging.INFO
             log.log(level, "stopped: %s; it took %.0f ms", why, (self.elapsed() - began) * 1000)
 
     async def start(self) -> None:
-        """Lock the directory, recover its queues, listen."""
+        """Lock the directory, recover its queues, listen. In a fleet listen and wait before."""
         self._share_files()
+        if self.membership.is_fleet:
+            self._take_signals()
+            await self._listen()
+            if not await self.membership.stand_by(self._ending):
+                return
         return_large_memory()
         prolonging = self._loop.create_task(self._supervisor.prolong_start())
         with collector_paused():
@@ -186,16 +196,18 @@ class Daemon:
                 log.error("%s", damage.sentence())
             self._note_damage(found.damages)
             try:
-                await self._listen()
+                if not self.membership.is_fleet:
+                    await self._listen()
             except BaseException:
                 await self.stop()
                 raise
             tune_interpreter()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._end_by, number.name)
-        self._loop.add_signal_handler(signal.SIGHUP, self.reload, f"{OPERATOR} by SIGHUP")
+        self._take_signals()
+        self._start_task(self.membership.watch())
         self._start_task(self._sweep().run())
-        self._start_task(self._watch().run())
+        turn = self.turn
+        watch = DirectoryWatch(self.directory, turn.files.written, turn.lose_all, turn.lose)
+        self._start_task(watch.run())
         self._start_task(self.journal_jobs.check_bodies(found.unchecked))
         self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
@@ -207,6 +219,7 @@ class Daemon:
                 # The crash came before these segments were archived or removed.
                 self.turn.retire_segments(queue.log)
         self.turn.schedule()  # the ready items are read before the first request for them
+        self.membership.open()
         prolonging.cancel()
         self._supervisor.ready(f"ready: {found.queues} queues, {found.items} items")
         self._start_task(self._supervisor.keep_alive())
@@ -217,6 +230,18 @@ class Daemon:
             + (f"{sync_ms:.2f} ms" if sync_ms else "a time unknown, the disk is full")
             + f", {KIND}"
         )
+
+    def _take_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._end_by, number.name)
+        self._loop.add_signal_handler(signal.SIGHUP, self.reload, f"{OPERATOR} by SIGHUP")
+
+    def _close_door(self, why: str) -> None:
+        """Serve nobody, for this reason; "": serve. Replies that are on their way wait."""
+        self.closed = why
+        for connection in self._connections if why else ():
+            if connection.conversation is not None:
+                connection.conversation.note_closed()
 
     async def _recover(self) -> tuple[Found, float]:
         """Lock the directory and recover it; return the result, and the time of a sync."""
@@ -278,46 +303,32 @@ class Daemon:
             if connection.conversation is not None:
                 connection.conversation.leave()
                 self.turn.touch(connection.conversation)
+        if self.membership.is_fenced:
+            self._abort_all()
         deadline = self._loop.time() + DRAIN_SECONDS
         while self._loop.time() < deadline:
             is_empty = not self._connections and self._http.is_empty
             if is_empty and not self.broker.gone_holders.holders:
                 break
             await asyncio.sleep(0.01)
-        for connection in self._connections:
-            connection.abort()
-        self._http.abort()
+        self._abort_all()
         self.journal_jobs.close()
         await self.committer.drain(DRAIN_SECONDS)
         self.turn.stop()
         try:
-            await run_aside(self._close_journals, CLOSE_SECONDS)
+            if not self.membership.is_fenced:
+                await run_aside(partial(close_journals, self.broker), CLOSE_SECONDS)
         except TookTooLong:
             log.error("%s: the disk does not answer: not all is closed", self.directory.path)
         self.directory.unlock()
+        await self.membership.release()
         self.logins.close()
         self._listeners.remove_socket()
 
-    def _failed_journals(self) -> str:
-        """Return the queues whose journal failed before the stop, in words."""
-        failed = [
-            queue.name.decode("ascii") for queue in self.broker.logged
-            if queue.log.failure is not None
-        ]  # fmt: skip
-        if not failed:
-            return ""
-        more = f" and {len(failed) - _NAMED_MAX} more" if len(failed) > _NAMED_MAX else ""
-        return f", after the journals of these failed: {', '.join(failed[:_NAMED_MAX])}{more}"
-
-    def _close_journals(self) -> None:
-        unix_ms = clock.now_ms() + self.broker.clock.offset_ms
-        for queue in self.broker.logged:
-            if isinstance(queue.log, JournalLog) and not queue.log.journal.commit.lsn_in_flight:
-                try:
-                    queue.log.journal.close(unix_ms, pause)
-                except JournalError as error:
-                    if str(error) != self.broker.refusal:  # said before, for all queues
-                        log.error("%s", error)
+    def _abort_all(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
+        self._http.abort()
 
     # -- connections ------------------------------------------------------------------------
 
@@ -407,11 +418,6 @@ class Daemon:
             self.broker, self.memory, self._connections,
             lambda: self.config.server.idle_timeout_ms, self.log_limit,
         )  # fmt: skip
-
-    def _watch(self) -> DirectoryWatch:
-        return DirectoryWatch(
-            self.directory, self.turn.files.written, self.turn.lose_all, self.turn.lose
-        )
 
     # -- the host of conversations ----------------------------------------------------------
 
@@ -591,10 +597,3 @@ class Daemon:
             if not target.is_reported:  # there will be none for a new queue either
                 raise ServerError(target.no_room)
         return self.directory.new_log(queue, self._dirty)
-
-
-def _directory(config: Config, files: Files) -> DataDirectory:
-    """Return the data directory that the configuration names; nothing is opened yet."""
-    journal = config.journal
-    sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
-    return DataDirectory(files, str(config.server.data_dir), sizes)

@@ -46,6 +46,11 @@ class Policies:
         """Return the policy of a queue with these declared settings."""
         return policy_in(self.config, name, declared, self.owners)
 
+    def belong_to(self, broker: Broker) -> None:
+        """Take the declared settings of this broker's queues, and name its aliases."""
+        self.declared_of = broker.declared_of
+        self.name_aliases(broker)
+
     def name_aliases(self, broker: Broker) -> None:
         """Set the aliases of the configuration, and no others."""
         broker.aliases = {

@@ -234,6 +234,8 @@ def taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
             yield f"[server] {key}"
     if config.journal != began_with.journal:
         yield "[journal]"
+    if config.fleet != began_with.fleet:
+        yield "[fleet]"
 
 
 def left_out(failed: dict[bytes, Exception]) -> str:

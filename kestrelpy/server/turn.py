@@ -45,6 +45,8 @@ READS_MAX: Final = 16
 WRITE_SECONDS: Final = 0.003
 # A journal without work for this long records that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
+# Where replies are held until the data is known to be ours, this long until the next look.
+HELD_SECONDS: Final = 0.01
 _DISPLACED: Final = "the file or its folder was removed, renamed or replaced under the server"
 
 
@@ -90,6 +92,7 @@ class Turn:
         self.schedules: Schedules | None = None
         self._deferred_reads: OrderedDict[Subscription, None] = OrderedDict()  # for later turns
         self.shares = Shares(clock.elapsed)
+        self.may_answer: Callable[[], bool] = lambda: True
         self._to_resume: deque[Waiter] = deque()  # ended waits that are not answered yet
 
     def now_ms(self) -> int:
@@ -154,7 +157,10 @@ class Turn:
         if broker.to_read or self._deferred_reads:
             self._schedule_reads()
         dirty = len(self._dirty)
-        self._flush_output(now_ms)
+        if self.may_answer():
+            self._flush_output(now_ms)
+        else:
+            self._flush_refused(now_ms)
         self._gathering.note_answered()
         self._sync_awaited()
         self._start_syncs()
@@ -278,7 +284,8 @@ class Turn:
             self.schedule()
         if target.waiting_room:
             self.touch_all(target.take_waiting_room())
-        if target.waiting_written or target.sync_ms != 0 or target.failure is not None:
+        is_true = target.waiting_written and target.is_local
+        if is_true or target.sync_ms != 0 or target.failure is not None:
             self._touch_waiting(target)
         self._report_failure(target)
 
@@ -316,7 +323,7 @@ class Turn:
         assert self.committer is not None
         sync_ms = target.sync_ms
         is_awaited = target.awaited_lsn > target.journal.commit.lsn_durable
-        if is_awaited or (sync_ms == 0 and target.waiting_stored):
+        if is_awaited or target.awaits_sync:
             self.committer.sync(target)
         elif sync_ms >= 0:
             self._later.put_off(target)
@@ -365,6 +372,17 @@ class Turn:
             target.lsn_told = target.lsn_stored
             stored, target.waiting_stored = target.waiting_stored, set()
             self.touch_all(stored)
+
+    def _flush_refused(self, now_ms: int) -> None:
+        """Hold the replies until the data is known to be ours; refusals alone are sent."""
+        owing, free = list[Caller](), list[Caller]()
+        for caller in self._touched:
+            is_held = isinstance(caller, Conversation) and (caller.owes or not caller.host.closed)
+            (owing if is_held else free).append(caller)
+        self._touched = free
+        self._flush_output(now_ms)
+        self._touched += owing
+        self._loop.call_later(HELD_SECONDS, self.schedule)
 
     def _flush_output(self, now_ms: int) -> None:
         """Let each caller send what has become true; a connection does so with one write."""

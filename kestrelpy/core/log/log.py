@@ -32,6 +32,8 @@ class JournalLog:
     After the error `failure` the log acknowledges nothing more. `no_room` is the reason why no new
     item is stored now; "": items are stored. With `is_short` the reason is a lack of descriptors or
     memory: it passes, and all records are written.
+    Where the journal is not local, a process that ends takes with it what is only written: a record
+    counts as written when it is durable, and `sync` is always 0.
     `waiting_stored` and `waiting_written` are the callers that wait for these lsns to rise,
     `waiting_room` those that wait for room for an item, in the order in which they came. Removed
     segments go to the directory `archive_to`; "": they are deleted. With `sync_in_turn` a sync runs
@@ -49,6 +51,7 @@ class JournalLog:
         "awaited_lsn",
         "failure",
         "is_ending",
+        "is_local",
         "is_reported",
         "is_short",
         "item_stored",
@@ -85,13 +88,14 @@ class JournalLog:
         self.store = store
         self._journal = store.writer
         self._room = store.writer.room
+        self.is_local = store.writer.files.is_local
         self.archive_to = ""
         self.sync_in_turn = False
         self._gone: Callable[[int, int], None] = lambda first, last: None
         self.read_ahead: ReadAhead | None = store.read_ahead  # None: all items are in memory
         self._dirty = dirty
         self._is_dirty = False
-        self.sync_ms = sync_ms
+        self.sync_ms = sync_ms if self.is_local else 0
         self.no_room = ""
         self.is_short = False
         self._stalls: dict[str, tuple[str, bool]] = {}
@@ -121,6 +125,12 @@ class JournalLog:
         return self._journal
 
     @property
+    def awaits_sync(self) -> bool:
+        """True if a caller waits for the next sync, and for no later moment."""
+        waiting = self.waiting_stored or (self.waiting_written and not self.is_local)
+        return self.sync_ms == 0 and bool(waiting)
+
+    @property
     def is_full(self) -> bool:
         """True if the disk is full until room is made: the rest is reserved for the confirms."""
         return bool(self.no_room) and not self.is_short
@@ -129,7 +139,7 @@ class JournalLog:
         """Set `sync_ms`; unless it is 0 (always), STORED waits for the write alone."""
         if sync_ms:
             self.wait_durable(self.lsn_appended)  # a hand-off may be waiting for a sync
-        self.sync_ms = sync_ms
+        self.sync_ms = sync_ms if self.is_local else 0
         self.advance()
 
     def advance(self) -> None:
@@ -138,7 +148,7 @@ class JournalLog:
             return
         commit = self._journal.commit
         self.failure = commit.failure
-        self.lsn_written = commit.lsn_written
+        self.lsn_written = commit.lsn_written if self.is_local else commit.lsn_durable
         self.lsn_durable = commit.lsn_durable
         waits = self.sync_ms == 0
         self.lsn_stored = commit.lsn_durable if waits else commit.lsn_written

@@ -73,11 +73,12 @@ async def get_health(request: Request) -> Response:
     """Answer 503 if the journal of any queue has failed."""
     call = call_of(request)
     totals = await totals_of(call)
+    health = "failed" if call.host.closed else totals.health
     body = {
-        "status": totals.health, "unwell": totals.unwell,
+        "status": health, "unwell": totals.unwell,
         "uptime_seconds": (call.now_ms() - call.host.started_ms) // 1000,
     }  # fmt: skip
-    return answer(body, 503 if totals.health == "failed" else 200)
+    return answer(body, 503 if health == "failed" else 200)
 
 
 @router.get(
@@ -94,6 +95,8 @@ async def get_ready(request: Request) -> Response:
     why: str | None = None
     if call.host.is_leaving:
         why = "stopping"
+    elif call.host.closed:
+        why = call.host.closed
     elif call.host.mode != "up":
         why = call.host.mode
     elif health in _NOT_STORING:

@@ -1,6 +1,7 @@
 """The data directory: its lock, its folders, and the small files next to them."""
 
 from kestrelpy.server.directory.data_directory import DataDirectory, Found, why_not_opened
+from kestrelpy.server.directory.joining import directory_of, member_of
 from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
 from kestrelpy.server.directory.owner_only import name_what_is_open
 from kestrelpy.server.directory.removed import Removed
@@ -13,8 +14,10 @@ __all__ = [
     "DirectoryWatch",
     "Found",
     "Removed",
+    "directory_of",
     "last_backup_ms",
     "make_server_id",
+    "member_of",
     "name_what_is_open",
     "new_id",
     "note_backup",

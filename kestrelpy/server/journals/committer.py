@@ -168,7 +168,8 @@ class Committer:
                 path, archive = paths[0], ""
                 if target.archive_to:
                     archive = archived_path(target.archive_to, path)
-                recycle_to = recycled_path(path) if journal.preallocation.may_recycle else ""
+                recycles = self._files.is_local and journal.preallocation.may_recycle
+                recycle_to = recycled_path(path) if recycles else ""
                 least = journal.sizes.recycled_min
                 retire = partial(self._retire, self._files, path, archive, recycle_to, least)
                 kept, size = await self._shortage.retry(path, retire)

@@ -43,7 +43,7 @@ class LaterSyncs:
     def take_awaited(self) -> Iterator[JournalLog]:
         """Yield the journals deferred in this turn for whose sync a connection waits."""
         new, self._new = self._new, []
-        return (target for target in new if target.sync_ms == 0 and target.waiting_stored)
+        return (target for target in new if target.awaits_sync)
 
     def hasten(self, target: JournalLog) -> None:
         """Sync it soon."""

@@ -9,11 +9,12 @@ from pydantic import BaseModel
 
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.reading import load_config
-from kestrelpy.config.settings import Config, JournalConfig, QueueBlock, ServerConfig
+from kestrelpy.config.settings import Config, FleetConfig, JournalConfig, QueueBlock, ServerConfig
 
 MODELS: Final[dict[str, type[BaseModel]]] = {
     "server": ServerConfig,
     "journal": JournalConfig,
+    "fleet": FleetConfig,
     "queue_defaults": QueueBlock,
 }
 KEYS: Final = {

@@ -13,11 +13,11 @@ from tests.support.timers import TimerLoop
 
 
 class Target:
-    """The part of a journal's log that is used here: `sync_ms` as in `JournalLog`."""
+    """The part of a journal's log that is used here, as in `JournalLog`."""
 
     def __init__(self, sync_ms: int, *waiting: object) -> None:
         self.sync_ms = sync_ms
-        self.waiting_stored = {*waiting}
+        self.awaits_sync = sync_ms == 0 and bool(waiting)
 
 
 def put_off(loop: TimerLoop, target: Target) -> tuple[LaterSyncs, JournalLog, list[JournalLog]]:

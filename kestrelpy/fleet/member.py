@@ -1,0 +1,172 @@
+"""One process of a fleet: it waits as a standby, claims the slice, and owns it.
+
+    standby ── the owner released it, or committed nothing for `takeover` ──▶ claim ──▶ owner
+       ▲                                                                                 │
+       └──────────── a new process ◀── it ends: another has claimed, or it was stopped ◀─┘
+
+An owner commits a beat four times in `takeover`. It answers nothing while its last commit is older
+than that, less a margin, by its own clock: a process that was stopped hands nothing out when it
+wakes, before the engine has said that it still owns the slice.
+
+One rule: clocks decide when somebody claims. Whether an owner may still commit, its epoch decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from journal.engine import (
+    Claim,
+    Commits,
+    Engine,
+    EngineAway,
+    EngineFiles,
+    Fenced,
+    Member,
+    Owner,
+)
+
+log = logging.getLogger("kestrelpy.fleet")
+
+SLICE: Final = 1
+BEATS: Final = 4  # in `takeover`
+# Clocks of two machines run at rates that differ by less than this part of `takeover`.
+MARGIN: Final = 0.2
+_LOOKS: Final = 10  # of a standby, in `takeover`
+
+
+class Seen(NamedTuple):
+    """What a standby saw of the owner, and since when by its own clock it has not changed."""
+
+    owner: Owner | None
+    since_s: float
+
+
+def look(before: Seen | None, owner: Owner | None, now_s: float) -> Seen:
+    """Return what is known after one more look at the owner."""
+    is_same = (
+        before is not None and before.owner is not None and owner is not None
+        and (before.owner.epoch, before.owner.seq) == (owner.epoch, owner.seq)
+    )  # fmt: skip
+    return Seen(owner, before.since_s if is_same and before is not None else now_s)
+
+
+def may_claim(seen: Seen, takeover_s: float, now_s: float) -> bool:
+    """True if nobody owns the slice, or its owner says nothing any more."""
+    owner = seen.owner
+    if owner is None or owner.has_released:
+        return True
+    return now_s - seen.since_s >= takeover_s
+
+
+class Standby(NamedTuple):
+    """What a standby says of itself."""
+
+    owner: Owner | None
+    trouble: str  # why the engine does not answer
+
+    @property
+    def sentence(self) -> str:
+        """Return why this process serves nobody, and who does."""
+        if self.trouble:
+            return f"standby: the engine does not answer: {self.trouble}"
+        if self.owner is None:
+            return "standby: nobody owns the data yet"
+        member = self.owner.member
+        at = f" at {member.address}" if member.address else ""
+        return f"standby of {member.name}{at}: it owns the data, ask there"
+
+
+class FleetMember:
+    """This process. All but `is_sure` and `trouble` block, and are for a thread of their own."""
+
+    def __init__(
+        self, engine: Engine, files: EngineFiles, member: Member, takeover_s: float,
+        clock: Callable[[], float] = time.monotonic, is_threaded: bool = True,
+    ) -> None:  # fmt: skip
+        """Without a thread whoever waits commits, for tests that know no threads."""
+        self.files = files
+        self.member = member
+        self.takeover_s = takeover_s
+        self._engine = engine
+        self._clock = clock
+        self._seen: Seen | None = None
+        self._beat_s = takeover_s / BEATS if is_threaded else 0.0
+        self._sure_s = takeover_s * (1 - MARGIN)
+
+    @property
+    def pause_s(self) -> float:
+        """How long a standby waits between two looks."""
+        return self.takeover_s / _LOOKS
+
+    @property
+    def commits(self) -> Commits | None:
+        """Those of the owner; None: this process is a standby."""
+        return self.files.commits
+
+    def try_to_claim(self) -> Standby | None:
+        """Look at the owner, and claim the slice if it says nothing any more; None: claimed."""
+        try:
+            owner = self._engine.owners().get(SLICE)
+            now_s = self._clock()
+            self._seen = seen = look(self._seen, owner, now_s)
+            if not may_claim(seen, self.takeover_s, now_s):
+                return Standby(owner, "")
+            claim = self._engine.claim(SLICE, self.member, owner.epoch if owner else 0)
+            self._take_over(claim)
+        except Fenced:
+            return Standby(owner, "")  # another standby was faster
+        except EngineAway as error:
+            return Standby(None, error.strerror or str(error))
+        return None
+
+    def _take_over(self, claim: Claim) -> None:
+        commits = Commits(self._engine, claim, self._beat_s, self._clock)
+        try:
+            self.files.take_over(commits)
+        except BaseException:
+            commits.close()
+            raise
+        log.info("slice %d is ours: epoch %d", claim.slice, claim.epoch)
+
+    def is_sure(self) -> bool:
+        """True if nobody else can own the slice now, as far as a clock can say."""
+        commits = self.files.commits
+        if commits is None:
+            return True  # a standby says nothing of the data
+        if commits.failure is not None:
+            return False
+        return self._clock() - commits.sure_since_s < self._sure_s
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be stored or handed out now; "": it can."""
+        commits = self.files.commits
+        if commits is None:
+            return ""
+        if commits.failure is not None:
+            return f"{commits.failure.strerror}"
+        if self.is_sure():
+            return ""
+        why = commits.trouble or "it has not answered the last commit"
+        return f"the engine does not answer: {why}"
+
+    @property
+    def is_fenced(self) -> bool:
+        """True if this process owned the slice, and owns it no more."""
+        return self.files.commits is not None and self.files.commits.failure is not None
+
+    def release(self) -> None:
+        """Commit what waits, and let another process claim at once."""
+        commits = self.files.commits
+        if commits is not None:
+            commits.close()
+            if commits.failure is None:
+                try:
+                    self._engine.release(commits.claim)
+                except OSError as error:  # then the others wait for `takeover`
+                    log.warning("the slice was not released: %s", error.strerror)
+        self._engine.close()

@@ -1,0 +1,103 @@
+"""The loop's side of a fleet: the door is closed while this process does not own the data.
+
+    closed: standby ──claimed──▶ open ──the engine does not answer──▶ closed ──it does──▶ open
+                                   └── another process has claimed ──▶ closed, and the process ends
+
+What was being answered when the engine fell silent is answered when it has said that this process
+still owns the data, or never.
+
+One rule: behind a closed door nothing is executed, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kestrelpy.aside import TookTooLong, run_aside
+from kestrelpy.fleet.member import FleetMember
+
+log = logging.getLogger("kestrelpy.fleet")
+
+LOOK_SECONDS: Final = 0.02
+RELEASE_SECONDS: Final = 5.0
+
+
+NOT_LOOKED: Final = "standby: nobody has looked yet who owns the data"
+
+
+class Membership:
+    """Owned by the loop's thread. `close` gets the sentence to say at the door; "": it is open."""
+
+    def __init__(
+        self, member: FleetMember | None, close: Callable[[str], None],
+        say: Callable[[str], None], end: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """`say` tells the operator whose standby this is, `end` ends the process, for this reason.
+        Without a member the door is open."""
+        self._member = member
+        self._close, self._say, self._end = close, say, end
+        self._said = ""
+
+    @property
+    def is_fleet(self) -> bool:
+        """True if other processes may own the data."""
+        return self._member is not None
+
+    @property
+    def is_fenced(self) -> bool:
+        """True if this process owned the data, and owns it no more."""
+        return self._member is not None and self._member.is_fenced
+
+    def may_answer(self) -> bool:
+        """True if nobody else can own the data now."""
+        return self._member is None or self._member.is_sure()
+
+    async def stand_by(self, ending: asyncio.Event) -> bool:
+        """Return True when this process owns the data, False when it is to end."""
+        member = self._member
+        if member is None:
+            return True
+        while not ending.is_set():
+            standby = await run_aside(member.try_to_claim, None)
+            if standby is None:
+                return True
+            self._close(standby.sentence)
+            if standby.sentence != self._said:
+                self._said = standby.sentence
+                self._say(standby.sentence)
+            try:
+                await asyncio.wait_for(ending.wait(), member.pause_s)
+            except TimeoutError:
+                continue
+        return False
+
+    def open(self) -> None:
+        """The data is recovered: serve."""
+        self._said = ""
+        self._close("")
+
+    async def watch(self) -> None:
+        """Close the door while the engine does not answer; end when the data is somebody else's."""
+        member = self._member
+        while member is not None:
+            await asyncio.sleep(LOOK_SECONDS)
+            trouble = member.trouble
+            if trouble != self._said:
+                self._said = trouble
+                self._close(trouble)
+                if member.is_fenced:
+                    log.critical("%s; this process ends, and answers nothing more", trouble)
+                    self._end(trouble)
+                    return
+                log.warning("%s", trouble or "the engine answers again")
+
+    async def release(self) -> None:
+        """Let another process claim the data at once."""
+        if self._member is not None:
+            try:
+                await run_aside(self._member.release, RELEASE_SECONDS)
+            except TookTooLong:
+                log.warning("the engine does not answer: the others wait for `takeover`")

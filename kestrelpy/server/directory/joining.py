@@ -1,0 +1,48 @@
+"""Where the configuration says that the data is: a folder, or a slice of an engine.
+
+One rule: what an address has as a secret is never said.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from journal.engine import EngineFiles, Member
+from journal.files import Disk, Files
+from journal.store import Sizes
+from kestrelpy.config import Config
+from kestrelpy.fleet import SLICE, FleetMember
+from kestrelpy.server.directory.data_directory import DataDirectory
+
+CACHE_BYTES: Final = 1 << 30  # of the local disk, for what was read from the engine
+
+
+def data_path(config: Config) -> str:
+    """Return the name of the data directory, for the log: a folder, or a slice of an engine."""
+    if config.fleet.engine is None:
+        return str(config.server.data_dir)
+    place = config.fleet.engine.partition("?")[0]
+    user, at, hosts = place.partition("://")[2].rpartition("@")
+    return f"postgresql://{user.partition(':')[0]}{at}{hosts}/{SLICE}"
+
+
+def directory_of(config: Config, files: Files) -> DataDirectory:
+    """Return the data directory that the configuration names; nothing is opened yet."""
+    journal = config.journal
+    sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
+    return DataDirectory(files, data_path(config), sizes)
+
+
+def member_of(config: Config) -> FleetMember | None:
+    """Return this process as a member of the fleet that the configuration names, if it does."""
+    fleet = config.fleet
+    if fleet.engine is None:
+        return None
+    from journal.engine.postgres import PostgresEngine  # noqa: PLC0415  # of the extra `fleet`
+
+    engine = PostgresEngine(fleet.engine, fleet.single)
+    cache = str(config.server.data_dir / f"cache-{SLICE}")
+    files = EngineFiles(engine, data_path(config), cache, CACHE_BYTES, Disk())
+    member = Member(fleet.name or socket.gethostname(), fleet.address or "")
+    return FleetMember(engine, files, member, fleet.takeover_ms / 1000)

@@ -1,0 +1,202 @@
+"""Two real daemons, one real PostgreSQL: one owns the data, the other takes over.
+
+One engine for all tests, a slice and two processes of their own for each would be slow: each test
+leaves the two as it found them, one owning and one waiting.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheError, MemcacheServerError
+
+from journal.engine.postgres import make_tables
+from tests.support.daemon import DaemonProcess
+from tests.support.postgres import PostgresServer, folder_of_servers
+
+SECONDS = 60.0
+TAKEOVER_S = 2
+
+
+class Fleet:
+    """An engine and two members."""
+
+    def __init__(self, folder: Path, server: PostgresServer) -> None:
+        self.server = server
+        self.members = {
+            name: DaemonProcess(folder / name, config=self._config(name), http_port="0")
+            for name in ("a", "b")
+        }
+        self.owner, self.standby = self.members["a"], self.members["b"]
+
+    def _config(self, name: str) -> str:
+        return (
+            f'[fleet]\nengine = "{self.server.address}"\nsingle = true\nname = "{name}"\n'
+            f'takeover = "{TAKEOVER_S}s"\naddress = "there:{name}"\n'
+        )
+
+    def took_over(self) -> None:
+        """Wait until the standby serves, and change the parts."""
+        stored(self.standby)
+        self.owner, self.standby = self.standby, self.owner
+
+
+def stored(member: DaemonProcess, key: str = "probe") -> None:
+    """Store an item there, as soon as it is possible."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        with suppress(MemcacheError, OSError), closing(member.client()) as client:
+            if client.set(key, "x"):
+                return
+        assert time.monotonic() < deadline, "".join(member.lines[-20:])
+        time.sleep(0.05)
+
+
+def until(condition: Callable[[], object], member: DaemonProcess) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "".join(member.lines[-20:])
+        time.sleep(0.05)
+
+
+def drained(client: Client, key: str) -> list[bytes]:
+    found = []
+    while (body := client.get(f"{key}/close/open")) is not None:
+        found.append(body)
+    return found
+
+
+def asked(member: DaemonProcess, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", int(member.http_port), timeout=20)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with folder_of_servers() as folder:
+        server = PostgresServer(folder)
+        server.make()
+        server.start()
+        make_tables(server.address)
+        made = Fleet(tmp_path_factory.mktemp("fleet"), server)
+        with made.owner, made.standby:
+            yield made
+            for member in made.members.values():
+                assert member.stop() == 0
+        server.stop()
+
+
+def test_a_standby_serves_nobody_and_names_the_owner(fleet: Fleet) -> None:
+    says = r"standby of a at there:a: it owns the data, ask there"
+    assert fleet.owner.ready_line.startswith("ready: data in postgresql://kestrel@127.0.0.1:")
+    with closing(fleet.standby.client()) as client:
+        assert client.version() == client.stats()[b"version"]
+        for act in (
+            lambda: client.set("jobs", "x"), lambda: client.get("jobs"),
+            lambda: client.delete("jobs"), lambda: client.get("jobs/t=1000/open"),
+        ):  # fmt: skip
+            with pytest.raises(MemcacheServerError, match=says):
+                act()
+    status, body = asked(fleet.standby, "/ready")
+    assert (status, '"ready":false' in body, says in body) == (503, True, True)
+    for path in ("/queues", "/v2/queues", "/"):
+        status, body = asked(fleet.standby, path)
+        assert (status, says in body) == (503, True), path
+    assert asked(fleet.owner, "/ready")[0] == 200
+
+
+def test_what_was_acknowledged_outlives_the_owner(fleet: Fleet) -> None:
+    with closing(fleet.owner.client()) as client:
+        for number in range(50):
+            assert client.set("jobs", str(number))
+        for number in range(10):
+            assert client.get("jobs/open") == str(number).encode()
+            assert client.get("jobs/close") is None
+        assert client.get("jobs/open") == b"10"
+        fleet.owner.kill()
+    fleet.took_over()
+
+    with closing(fleet.owner.client()) as client:
+        assert drained(client, "jobs") == [str(number).encode() for number in range(10, 50)]
+    fleet.standby.start()
+    assert fleet.standby.ready_line.startswith("standby of b")
+
+
+def test_an_owner_that_is_told_to_stop_lets_the_other_claim_at_once(fleet: Fleet) -> None:
+    with closing(fleet.owner.client()) as client:
+        client.set("jobs", "left")
+    until(lambda: asked(fleet.standby, "/ready")[0] == 503, fleet.standby)
+    assert fleet.owner.stop() == 0
+    fleet.took_over()
+
+    with closing(fleet.owner.client()) as client:
+        assert drained(client, "jobs") == [b"left"]
+    fleet.standby.start()
+
+
+def test_an_owner_that_wakes_after_the_takeover_answers_nothing(fleet: Fleet) -> None:
+    with closing(fleet.owner.client()) as client:
+        client.set("jobs", "one")
+    asleep = fleet.owner
+    answers = list[object]()
+
+    def ask(*requests: bytes) -> None:
+        try:
+            with asleep.socket(SECONDS) as connection:
+                connection.sendall(b"".join(requests))
+                while data := connection.recv(4096):
+                    answers.append(data)
+        except OSError as error:
+            answers.append(error)
+
+    os.kill(asleep.pid, signal.SIGSTOP)
+    # The kernel takes them; the process executes them when it wakes.
+    asking = threading.Thread(
+        target=ask, args=(b"get jobs/open\r\n", b"set jobs 0 0 1\r\nx\r\n", b"get jobs/close\r\n")
+    )
+    asking.start()
+    fleet.took_over()
+    with closing(fleet.owner.client()) as client:
+        assert client.get("jobs/open") == b"one"
+        client.get("jobs/close")
+        os.kill(asleep.pid, signal.SIGCONT)
+        asking.join(SECONDS)
+
+        assert not asking.is_alive()
+        assert not any(isinstance(each, bytes) and b"VALUE" in each for each in answers), answers
+        assert not any(isinstance(each, bytes) and b"STORED" in each for each in answers), answers
+        until(lambda: any("standby of" in line for line in asleep.lines[-5:]), asleep)
+        assert client.get("jobs/open") is None
+    assert any("this process ends, and answers nothing more" in each for each in asleep.lines)
+
+
+def test_while_the_engine_is_gone_nothing_is_stored_and_then_it_goes_on(fleet: Fleet) -> None:
+    with closing(fleet.owner.client()) as client:
+        client.set("jobs", "before")
+    fleet.server.kill()
+    until(lambda: asked(fleet.owner, "/ready")[0] == 503, fleet.owner)
+    with closing(fleet.owner.client()) as client:
+        with pytest.raises(MemcacheServerError, match="the engine does not answer"):
+            client.set("jobs", "no")
+        with pytest.raises(MemcacheServerError, match="the engine does not answer"):
+            client.get("jobs/open")
+    assert asked(fleet.owner, "/queues")[0] == 503
+
+    fleet.server.start()
+    # Nobody has owned it meanwhile, so that either may now.
+    until(lambda: 200 in {asked(each, "/ready")[0] for each in fleet.members.values()}, fleet.owner)
+    if asked(fleet.owner, "/ready")[0] != 200:
+        fleet.took_over()
+    with closing(fleet.owner.client()) as client:
+        assert drained(client, "jobs") == [b"before"]

@@ -1,0 +1,168 @@
+"""When a standby claims, and how long an owner may speak."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from journal.engine import EngineFiles, Member, Owner
+from journal.files import Disk
+from kestrelpy.fleet.member import MARGIN, FleetMember, Seen, Standby, look, may_claim
+from tests.support.memory_engine import MemoryEngine
+
+TAKEOVER_S = 3.0
+A = Member("host-a", "10.0.0.1")
+
+
+def owner(epoch: int = 1, seq: int = 0, age_s: float = 0.0, has_released: bool = False) -> Owner:
+    return Owner(A, epoch, seq, age_s, has_released)
+
+
+class Clock:
+    """Seconds, as a test says."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def engine() -> MemoryEngine:
+    return MemoryEngine()
+
+
+def member_of(engine: MemoryEngine, clock: Clock, tmp_path: Path, name: str) -> FleetMember:
+    files = EngineFiles(engine, f"memory/{name}", str(tmp_path / name), 1 << 20, Disk())
+    return FleetMember(engine, files, Member(name), TAKEOVER_S, clock, is_threaded=False)
+
+
+# -- when a standby claims ------------------------------------------------------------------------
+
+
+def test_a_slice_that_nobody_owns_may_be_claimed_at_once() -> None:
+    assert may_claim(Seen(None, 0.0), TAKEOVER_S, 0.0)
+    assert may_claim(Seen(owner(has_released=True), 0.0), TAKEOVER_S, 0.0)
+
+
+def test_an_owner_that_commits_nothing_for_the_time_of_a_takeover_is_dead() -> None:
+    seen = look(None, owner(seq=5), 10.0)
+    seen = look(seen, owner(seq=5), 12.9)
+    assert not may_claim(seen, TAKEOVER_S, 12.9)
+    assert may_claim(look(seen, owner(seq=5), 13.0), TAKEOVER_S, 13.0)
+
+
+@pytest.mark.parametrize("after", [owner(seq=6), owner(epoch=2, seq=5)])
+def test_an_owner_that_commits_or_is_another_one_lives(after: Owner) -> None:
+    seen = look(None, owner(seq=5), 10.0)
+    seen = look(seen, after, 12.9)
+
+    assert not may_claim(look(seen, after, 15.8), TAKEOVER_S, 15.8)
+
+
+@pytest.mark.parametrize("age_s", [-86_400.0, 86_400.0])
+def test_the_clock_of_the_engine_says_nothing(age_s: float) -> None:
+    seen = look(None, owner(age_s=age_s), 10.0)
+
+    assert not may_claim(seen, TAKEOVER_S, 10.0)
+    assert may_claim(look(seen, owner(age_s=age_s), 13.0), TAKEOVER_S, 13.0)
+
+
+def test_a_standby_names_the_owner_and_where_it_is_reached() -> None:
+    assert Standby(owner(), "").sentence == (
+        "standby of host-a at 10.0.0.1: it owns the data, ask there"
+    )
+    assert Standby(Owner(Member("b"), 1, 0, 0, False), "").sentence == (
+        "standby of b: it owns the data, ask there"
+    )
+    assert "nobody owns" in Standby(None, "").sentence
+    assert Standby(None, "no route").sentence.endswith("the engine does not answer: no route")
+
+
+# -- a takeover -----------------------------------------------------------------------------------
+
+
+def test_one_of_two_owns_the_slice_and_the_other_takes_over(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a, b = (member_of(engine, clock, tmp_path, name) for name in "ab")
+    assert a.try_to_claim() is None
+    standby = b.try_to_claim()
+    assert standby is not None
+    assert standby.sentence.startswith("standby of a")
+
+    clock.now_s = 2.0
+    assert a.commits is not None
+    a.commits.beat()
+    clock.now_s = 4.0
+    assert b.try_to_claim() is not None, "it has committed since"
+    clock.now_s = 7.0
+    assert b.try_to_claim() is None
+
+    a.commits.beat()
+    assert a.is_fenced and not a.is_sure()
+    assert "b claimed the slice" in a.trouble
+    assert b.is_sure() and not b.is_fenced
+
+
+def test_an_owner_is_silent_before_a_standby_may_claim(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a, b = (member_of(engine, clock, tmp_path, name) for name in "ab")
+    assert a.try_to_claim() is None
+    b.try_to_claim()
+    heard = False
+    for tick in range(1, 400):
+        clock.now_s = tick * 0.01
+        if b.try_to_claim() is None:
+            heard = True
+            break
+        assert a.is_sure() == (clock.now_s < TAKEOVER_S * (1 - MARGIN))
+    assert heard
+    assert not a.is_sure()
+
+
+def test_an_engine_that_falls_silent_is_named_and_answers_again(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a = member_of(engine, clock, tmp_path, "a")
+    a.try_to_claim()
+    assert a.trouble == ""
+
+    clock.now_s = 2.9
+    assert a.trouble == "the engine does not answer: it has not answered the last commit"
+    assert a.commits is not None
+    a.commits.beat()
+    assert a.trouble == ""
+
+
+def test_a_standby_whose_engine_does_not_answer_says_so_and_claims_later(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a = member_of(engine, clock, tmp_path, "a")
+    engine.is_away = True
+    standby = a.try_to_claim()
+    assert standby is not None
+    assert "does not answer" in standby.sentence
+
+    engine.is_away = False
+    assert a.try_to_claim() is None
+
+
+def test_a_slice_that_is_released_is_claimed_at_once(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a, b = (member_of(engine, clock, tmp_path, name) for name in "ab")
+    a.try_to_claim()
+    b.try_to_claim()
+
+    a.release()
+
+    assert b.try_to_claim() is None

@@ -1,0 +1,106 @@
+"""The door of a member: closed while it does not own the data, or does not know."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from journal.engine import EngineFiles, Member
+from journal.files import Disk
+from kestrelpy.fleet.member import FleetMember
+from kestrelpy.fleet.membership import Membership
+from tests.support.memory_engine import MemoryEngine, claimed
+
+TAKEOVER_S = 0.5
+SECONDS = 30.0
+
+
+class Stage:
+    """A member on an engine in memory, and what its server was told."""
+
+    def __init__(self, tmp_path: Path, engine: MemoryEngine | None = None) -> None:
+        self.engine = engine or MemoryEngine()
+        files = EngineFiles(self.engine, "memory", str(tmp_path / "cache"), 1 << 20, Disk())
+        self.member = FleetMember(self.engine, files, Member("a"), TAKEOVER_S)
+        self.door: list[str] = ["standby"]
+        self.said: list[str] = []
+        self.ended: list[str] = []
+        self.membership = Membership(
+            self.member, self.door.append, self.said.append, self.ended.append
+        )
+
+
+async def until(true: object) -> None:
+    assert callable(true)
+    async with asyncio.timeout(SECONDS):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_without_a_fleet_the_door_is_open() -> None:
+    told = list[str]()
+    membership = Membership(None, told.append, told.append, told.append)
+
+    assert await membership.stand_by(asyncio.Event())
+    await membership.watch()
+    await membership.release()
+    assert membership.may_answer()
+    assert not membership.is_fleet
+    assert not told
+
+
+async def test_a_member_that_claims_opens_the_door_when_its_data_is_recovered(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path)
+
+    assert await stage.membership.stand_by(asyncio.Event())
+    assert stage.door == ["standby"]
+    stage.membership.open()
+
+    assert stage.door[-1] == ""
+    await stage.membership.release()
+    assert stage.engine.owners()[1].has_released
+
+
+async def test_a_standby_says_once_whose_it_is_and_ends_when_it_is_told(tmp_path: Path) -> None:
+    stage, ending = Stage(tmp_path), asyncio.Event()
+    claimed(stage.engine, "b")
+    standing = asyncio.create_task(stage.membership.stand_by(ending))
+    await until(lambda: len(stage.door) > 2)
+    ending.set()
+
+    assert not await standing
+    assert stage.said == ["standby of b: it owns the data, ask there"]
+    assert set(stage.door[1:]) == set(stage.said)
+
+
+async def test_the_door_is_closed_while_the_engine_is_silent(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    await stage.membership.stand_by(asyncio.Event())
+    stage.membership.open()
+    watching = asyncio.create_task(stage.membership.watch())
+    stage.engine.is_away = True
+    await until(lambda: not stage.membership.may_answer())
+    await until(lambda: stage.door[-1] == "the engine does not answer: it does not answer")
+    stage.engine.is_away = False
+    await until(lambda: stage.door[-1] == "")
+
+    assert stage.membership.may_answer()
+    assert not stage.ended
+    watching.cancel()
+    await stage.membership.release()
+
+
+async def test_a_member_whose_data_was_claimed_closes_the_door_and_ends(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    await stage.membership.stand_by(asyncio.Event())
+    stage.membership.open()
+    claimed(stage.engine, "b")
+
+    await asyncio.wait_for(stage.membership.watch(), SECONDS)
+
+    assert stage.ended == ["b claimed the slice"]
+    assert stage.door[-1] == "b claimed the slice"
+    assert stage.membership.is_fenced
+    assert not stage.membership.may_answer()
