@@ -171,12 +171,7 @@ class Conversation:
         `until` is a moment of `Host.elapsed`: the commands after it wait for the next turn. At
         least one command is executed.
         """
-        parser, logins = self.parser, self._logins
-        gate: LoginGate | ClosedDoor | None = None
-        if self.host.closed:
-            gate = ClosedDoor(self.host.closed)
-        elif logins is not None and logins.are_needed:
-            gate = self._gate
+        parser, gate = self.parser, self._stands_before()
         left = SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
         has_more = parser.buffered > 0 or self._again is not None
@@ -228,6 +223,13 @@ class Conversation:
                 return
             except Refused as refused:
                 self.refuse(refused, command.noreply)
+
+    def _stands_before(self) -> LoginGate | ClosedDoor | None:
+        """Return what admits each command now, if anything does."""
+        if self.host.closed:
+            return ClosedDoor(self.host.closed)
+        logins = self._logins
+        return self._gate if logins is not None and logins.are_needed else None
 
     def _limit_of(self, name: bytes) -> int:
         """Return how large an item of this queue may be, in bytes."""
