@@ -169,7 +169,8 @@ class QueueDeletions:
         removed = Removed()
         try:
             remove = partial(wrap(self._directory.remove_queues), queues, removed)
-            await self.turn.shortage.retry(closed[0].target.journal.folder, remove)
+            folder = closed[0].target.journal.folder
+            await _to_its_end(self.turn.shortage.retry(folder, remove))
         except OSError as error:
             removed.errors.update(dict.fromkeys(queues, error))
         except BaseException:  # nobody knows what is on disk
@@ -245,3 +246,14 @@ class QueueDeletions:
             or self._would_come_back(queue)
             or self._broker.moves.in_flight.follows(queue)
         )
+
+
+async def _to_its_end(work: Coroutine[object, object, None]) -> None:
+    """Return when this work is over, also if the server stops meanwhile: the answer to who waits
+    for it is known then."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            await task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
@@ -385,3 +386,34 @@ def test_a_crash_while_many_queues_are_removed_brings_none_back_that_was_answere
     seen = set[tuple[int, int]]()
     cut_at_every_step(act, look)
     assert {(0, 0), (0, 4), (3, 3), (3, 1), (5, 1)} <= seen
+
+
+class SlowRemoval(HeldDisk):
+    """A folder goes when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.may_go = threading.Event(), threading.Event()
+
+    def remove_folder(self, folder: str) -> None:
+        self.began.set()
+        self.may_go.wait(30)
+        super().remove_folder(folder)
+
+
+async def test_a_removal_under_way_is_answered_by_a_server_that_stops(tmp_path: Path) -> None:
+    disk = SlowRemoval()
+    async with running(tmp_path, disk) as server:
+        peer, daemon = await server.client(), server.daemon
+        assert daemon is not None
+        assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        peer.writer.write(b"delete jobs\r\n")
+        await asyncio.to_thread(disk.began.wait, 30)
+
+        stopping = asyncio.create_task(daemon.stop())
+        await asyncio.sleep(0.05)
+        disk.may_go.set()
+
+        assert await peer.line() == b"DELETED\r\n"
+        await stopping
+    assert not list((tmp_path / "data").glob("jobs*"))
