@@ -69,7 +69,7 @@ def test_no_item_is_left_out_without_a_word(recycled: bool, snapshot: bool, kind
         for start, end in sorted({*spans(one.disk.size(path))}):
             new = contents(one, name, kind, start, end)
             broken = hit(one, name, start, new) if new else []
-            if not broken or is_beyond_knowing(one, name, kind, snapshot, start):
+            if not broken or is_beyond_knowing(one, name, kind, snapshot, new):
                 continue
             disk = one.disk.kill_clone()
             disk.damage(path, start, new)

@@ -57,7 +57,7 @@ class Story:
         delay = Delay(delay_ms) if delay_ms else None
         for body in bodies:
             expires = self.life.unix_ms + expires_in_ms if expires_in_ms else 0
-            self.life.jobs.put(body, 0, expires, self.life.now_ms, key, None, delay)
+            self.life.put(body, expires, delay, key)
             self.life.pass_time(1)
         self.life.commit()
 
