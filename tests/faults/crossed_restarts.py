@@ -212,8 +212,10 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "full disk: a file that waits has those of larger segments removed that are needed",
         "journal/write/preallocation.py",
-        "        return self.room.free + kept < needed // 4\n",
-        "        return False\n",
+        "        if self.is_short:\n"
+        "            return not self.recycled\n",
+        "        if self.is_short:\n"
+        "            return not (self.waiting or self.recycled)\n",
         FULL_DISK,
     ),
     Fault(
