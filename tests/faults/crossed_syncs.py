@@ -99,10 +99,10 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
     ),
     Fault(
         "a queue whose sets wait for no sync is synced all the time",
-        "kestrelpy/server/journals/later_syncs.py",
-        "if target.sync_ms == 0 and target.waiting_stored)",
-        "if target.waiting_stored)",
-        LATER,
+        "kestrelpy/core/log/log.py",
+        "        return self.sync_ms == 0 and bool(waiting)\n",
+        "        return bool(waiting)\n",
+        ("tests/unit/core/log/test_log.py",),
     ),
     Fault(
         "nobody looks whether a connection waits for a sync that was put off",

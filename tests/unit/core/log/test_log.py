@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from journal.errors import JournalFailed
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta, ended_bytes
@@ -111,3 +113,42 @@ def test_a_log_that_goes_on_in_an_old_journal_calls_what_is_there_true() -> None
     assert log.lsn_written == log.lsn_stored == log.lsn_appended == 2
     assert log.disk_bytes() == writer.journal.disk_bytes() > 0
     assert log.journal is writer.journal
+
+
+@pytest.mark.parametrize(
+    ("sync_ms", "waits_for", "awaits"),
+    [
+        (0, "a sync", True), (0, "a write", False), (0, "", False),
+        (400, "a sync", False), (-1, "a sync", False), (400, "a write", False),
+    ],
+)  # fmt: skip
+def test_a_sync_is_awaited_where_sets_wait_for_it(
+    sync_ms: int, waits_for: str, awaits: bool
+) -> None:
+    log = log_of(fresh(MemoryDisk()))
+    log.set_sync(sync_ms)
+    if waits_for == "a sync":
+        log.waiting_stored.add(object())
+    elif waits_for == "a write":
+        log.waiting_written.add(object())
+
+    assert log.awaits_sync == awaits
+
+
+def test_where_the_journal_is_not_local_what_is_written_is_true_when_it_is_synced() -> None:
+    disk = MemoryDisk()
+    disk.is_local = False
+    writer = fresh(disk)
+    log = log_of(writer)
+    log.set_sync(400)
+    assert log.sync_ms == 0
+    lsn = log.append(records.put(ITEM))
+    log.waiting_written.add(object())
+    assert log.awaits_sync
+
+    writer.write()
+    log.advance()
+    assert log.lsn_written < lsn
+    writer.sync()
+    log.advance()
+    assert log.lsn_written == lsn == log.lsn_stored
