@@ -232,9 +232,10 @@ def test_errors_name_whole_paths(data: Path) -> None:
 def test_a_folder_in_place_of_a_file_is_named_and_costs_no_descriptor(data: Path) -> None:
     disk, lock = locked(data)
     for folder in (data.parent, data / "jobs.1"):  # outside and inside
-        before = os.listdir("/dev/fd")
+        before = set(os.listdir("/dev/fd"))
         with pytest.raises(IsADirectoryError) as caught:
             disk.read(str(folder))
         assert caught.value.filename == str(folder)
-        assert os.listdir("/dev/fd") == before
+        # Fewer, where the collector closes what an earlier test has left.
+        assert set(os.listdir("/dev/fd")) <= before
     lock.close()
