@@ -93,7 +93,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
     try:
         while uvloop.run(live()):
             log.warning("another process owns the data: this one is a standby from here on")
-    except StartError as error:
+    except (StartError, Unservable) as error:
         if not is_json:
             raise CommandError(str(error)) from None
         log.error("%s", error)

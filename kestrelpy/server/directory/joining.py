@@ -14,6 +14,7 @@ from journal.store import Sizes
 from kestrelpy.config import Config
 from kestrelpy.fleet import SLICE, FleetMember
 from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.exposure import Unservable
 
 CACHE_BYTES: Final = 1 << 30  # of the local disk, for what was read from the engine
 
@@ -35,11 +36,17 @@ def directory_of(config: Config, files: Files) -> DataDirectory:
 
 
 def member_of(config: Config) -> FleetMember | None:
-    """Return this process as a member of the fleet that the configuration names, if it does."""
+    """Return this process as a member of the fleet that the configuration names, if it does; raise
+    Unservable."""
     fleet = config.fleet
     if fleet.engine is None:
         return None
-    from journal.engine.postgres import PostgresEngine  # noqa: PLC0415  # of the extra `fleet`
+    try:
+        from journal.engine.postgres import PostgresEngine  # noqa: PLC0415  # of the extra `fleet`
+    except ImportError:
+        raise Unservable(
+            "[fleet] engine needs the extra fleet: pip install 'kestrelpy[fleet]'"
+        ) from None
 
     engine = PostgresEngine(fleet.engine, fleet.single)
     cache = str(config.server.data_dir / f"cache-{SLICE}")

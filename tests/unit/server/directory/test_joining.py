@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from journal.files import Disk
 from kestrelpy.config import Config
 from kestrelpy.server.directory.joining import data_path, directory_of, member_of
+from kestrelpy.server.exposure import Unservable
 
 
 def config(**fleet: object) -> Config:
@@ -41,3 +43,12 @@ def test_a_member_has_the_name_of_its_host_unless_it_has_one_of_its_own() -> Non
     assert unnamed is not None and unnamed.member.name and unnamed.member.address == ""
     assert named is not None and named.member == ("a", "there:1")
     assert not Path("data/cache-1").exists(), "nothing is opened yet"
+
+
+def test_without_the_extra_one_sentence_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "journal.engine.postgres", None)
+
+    with pytest.raises(Unservable, match=r"pip install 'kestrelpy\[fleet\]'"):
+        member_of(config(engine="postgresql://db1/kestrel"))
