@@ -214,10 +214,11 @@ class Conversation:
 
     def _stands_before(self) -> LoginGate | ClosedDoor | None:
         """Return what admits each command now, if anything does."""
-        if self.host.closed:
-            return ClosedDoor(self.host.closed)
         logins = self._logins
-        return self._gate if logins is not None and logins.are_needed else None
+        needs_login = logins is not None and logins.are_needed
+        if self.host.closed:
+            return ClosedDoor(self.host.closed, needs_login)
+        return self._gate if needs_login else None
 
     def _limit_of(self, name: bytes) -> int:
         """Return how large an item of this queue may be, in bytes."""

@@ -74,15 +74,17 @@ class LoginPort(Protocol):
 class ClosedDoor:
     """Stands before every command while the server serves nobody."""
 
-    __slots__ = ("_why",)
+    __slots__ = ("_admitted", "_why")
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, needs_login: bool) -> None:
+        """Where a login is needed, nothing passes that needs one: nobody logs in here."""
         self._why = why
+        self._admitted = _OPEN if needs_login else _BEHIND_NO_DOOR
 
     def admits(self, talk: Talk, command: object) -> bool:
         """True if the command needs none of the data; else raise ServerError."""
         if isinstance(command, Bad) or (
-            isinstance(command, Plain) and command.verb in _BEHIND_NO_DOOR
+            isinstance(command, Plain) and command.verb in self._admitted
         ):
             return True
         raise ServerError(self._why)

@@ -1,0 +1,23 @@
+"""A server that serves nobody says why, and shows no figures to a stranger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kestrelpy.errors import ServerError
+from kestrelpy.protocol.login import ClosedDoor
+from kestrelpy.protocol.parse import Plain
+
+
+@pytest.mark.parametrize("needs_login", [False, True])
+@pytest.mark.parametrize("verb", [b"version", b"quit", b"stats", b"flush_all", b"reload"])
+def test_what_passes_a_closed_door(needs_login: bool, verb: bytes) -> None:
+    talk: Any = None
+    door = ClosedDoor("standby of a", needs_login)
+    if verb in (b"version", b"quit") or (verb == b"stats" and not needs_login):
+        assert door.admits(talk, Plain(verb, []))
+    else:
+        with pytest.raises(ServerError, match="standby of a"):
+            door.admits(talk, Plain(verb, []))
