@@ -158,15 +158,24 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers) if error.headers else None
-    if error.status_code == 404:
+    status = error.status_code
+    if status == 404 and _has_empty_name(request.scope["path"]):
+        status, text = 400, "a name in the path is empty: say it between its slashes"
+    elif status == 404:
         text = "there is nothing at this path; /docs lists what there is"
-    elif error.status_code == 405:
+    elif status == 405:
         text = f"{request.method} is not possible here; /docs lists what is"
         # The framework names the methods of one route alone.
         headers = {"Allow": allowed_methods(request.scope["path"])}
     else:
         text = str(error.detail)
-    return Response(error_body(error.status_code, text), error.status_code, headers, JSON)
+    return Response(error_body(status, text), status, headers, JSON)
+
+
+def _has_empty_name(path: str) -> bool:
+    """True if a route would have this path if nothing in it were empty."""
+    parts = path.split("/")[1:]
+    return "" in parts and bool(_methods("".join(f"/{each or '-'}" for each in parts)))
 
 
 async def _bug(_: Request, error: Exception) -> Response:

@@ -30,6 +30,9 @@ log = logging.getLogger("kestrelpy.http")
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _BAD_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
+# The name of a stream goes on to the end of the path: its id is any text.
+_STREAMS: Final = b"/streams/"
 # A page of another site must not even open it: a stream stays, and there are few.
 _STREAM: Final = "/events"
 HELD_SECONDS: Final = 0.01  # until the next look whether an answer may be sent
@@ -210,6 +213,12 @@ def _check_path(scope: Scope) -> None:
         raise Rejected(400, "the path is not UTF-8") from None
     if b"\0" in path:
         raise Rejected(400, "the path has a NUL byte")
+    if raw.startswith(_STREAMS):
+        return
+    if _CONTROL.search(path):
+        raise Rejected(400, "the path has a control character: no name here has one")
+    if path.count(b"/") != raw.count(b"/"):  # it would be the path of another thing
+        raise Rejected(400, "the path has an escaped slash (%2F): no name here has a slash")
 
 
 def _split_host(value: bytes) -> tuple[bytes, bytes]:

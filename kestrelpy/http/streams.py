@@ -22,6 +22,7 @@ from urllib.parse import quote_from_bytes
 
 import msgspec
 from fastapi import APIRouter, Query
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -81,6 +82,21 @@ _LAST: Final = "last"
 _encode: Final = msgspec.json.Encoder().encode
 _ETAG: Final = header("The version of the last event, quoted; absent: there is none.")
 
+
+
+class _Rest(Convertor[str]):
+    """The rest of a path, whatever stands in it: the framework's `path` ends at a line feed."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("rest", _Rest())
 router: Final = APIRouter(tags=["streams"], responses=refusals(413))
 
 
@@ -123,7 +139,7 @@ def is_of_member(key: bytes, member: int, size: int) -> bool:
 
 
 @router.post(
-    "/streams/{name:path}", status_code=201, summary="Append the body as one event",
+    "/streams/{name:rest}", status_code=201, summary="Append the body as one event",
     response_model=Appended,
     responses={
         200: {"model": Duplicate, "description": "Its id was seen before."},
@@ -186,7 +202,7 @@ async def _repeated(call: Call, stream: Stream, number: int, version: int) -> Re
 
 
 @router.get(
-    "/streams/{name:path}", summary="The events of one stream, by version",
+    "/streams/{name:rest}", summary="The events of one stream, by version",
     response_model=StreamEvents, responses={200: {"headers": {"ETag": _ETAG}}},
 )  # fmt: skip
 async def get_stream(

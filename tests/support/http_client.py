@@ -55,7 +55,7 @@ def every_route() -> list[tuple[str, str]]:
 def filled(path: str) -> str:
     """A path of the application, its parameters filled in."""
     for name, value in (
-        ("{queue}", "jobs"), ("{token}", "17"), ("{name:path}", "jobs-1"), ("{name}", "jobs"),
+        ("{queue}", "jobs"), ("{token}", "17"), ("{name:rest}", "jobs-1"), ("{name}", "jobs"),
     ):  # fmt: skip
         path = path.replace(name, value)
     return re.sub(r"\{[a-z:]+\}", "1", path)

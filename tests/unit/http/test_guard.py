@@ -99,8 +99,16 @@ async def test_a_refused_method_is_answered_with_those_that_the_path_has(tmp_pat
 
 async def test_a_path_with_one_more_slash_is_another_path(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        for path in ("/health/", "/queues/jobs/items/", "/v2/queues/"):
+        for path in ("/health/", "/queues/jobs/items/", "/v2/queues/jobs/messages/1/"):
             assert (await server.client.get(path)).status_code == 404, path
+
+
+async def test_an_empty_name_in_a_path_is_a_mistake(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        for path in ("/v2/queues/", "/v2/queues//stats", "/admin/queues/", "/categories/"):
+            said = await server.client.get(path)
+            assert said.status_code == 400, path
+            assert "a name in the path is empty" in said.json()["description"]
 
 
 async def test_methods_paths_and_bodies_that_are_not_allowed(tmp_path: Path) -> None:
