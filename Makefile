@@ -21,7 +21,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 2)
 TIME ?= 30m
 
 .DEFAULT_GOAL := help
-.PHONY: help serve install compile test test-fast test-clients lint bench soak sweep mutants clean system-packages
+.PHONY: help serve install fleet compile test test-fast test-clients lint bench soak sweep mutants clean system-packages
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ serve: install ## install, then run the daemon on its default configuration
 	@exec $(VENV)/bin/kestrelpy serve
 
 install: $(VENV)/.installed ## only make .venv, with the command .venv/bin/kestrelpy
+
+fleet: $(VENV)/.installed-trial ## a whole fleet on this machine, to try: kill its owner, and look
+	@exec $(PY) -m kestrelpy.examples.fleet $(ARGS)
 
 compile: $(PY) ## 2 minutes: the hot path as C in an environment of its own: sets x 1.5, fetches x 1.8
 	@.ci/compile $(PY)

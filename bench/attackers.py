@@ -312,7 +312,7 @@ class CrowdedRun(Run):
         super().start(name)
         if name == "daemon":
             self._crowd.close()
-            self._crowd.enter_context(attacking(self._names, self.port))
+            self._crowd.enter_context(attacking(self._names, self.servers[0][1]))
 
     def end(self) -> None:
         self.seconds = time.monotonic() - self.began

@@ -35,6 +35,8 @@ class Server:
     def __init__(self, address: tuple[str, int], folder: Path | None = None) -> None:
         self.address = address
         self.folder = folder
+        self.http_port = "off"
+        self.said = ""  # by the daemon, at its last start
         self.began = time.monotonic()
         self.process: subprocess.Popen[bytes] | None = None
         # Settings in the environment are for another daemon.
@@ -59,20 +61,28 @@ class Server:
         command = [
             sys.executable, "-m", "kestrelpy", "serve",
             "--config", str(self.folder / "kestrelpy.toml"), "--port", str(self.address[1]),
-            "--http-port", "off",
+            "--http-port", self.http_port,
         ]  # fmt: skip
         with out.open("w") as stdout, log.open("a") as stderr:
             self.process = subprocess.Popen(
-                command, stdout=stdout, stderr=stderr, env=self.environment
+                command,
+                stdout=stdout,
+                stderr=stderr,
+                env=self.environment,
+                process_group=0,  # Ctrl-C ends the recipe, and the recipe ends this
             )
         deadline = time.monotonic() + START_SECONDS
-        while "\nready" not in (said := out.read_text()):
+        # Ready to serve, or the standby of another member of a fleet.
+        while not re.search("^(ready|standby)", said := out.read_text(), re.MULTILINE):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the daemon did not start:\n{log.read_text()}")
             time.sleep(LOOK_SECONDS)
+        self.said = said
         for line in said.splitlines():
             if line.startswith("listening: memcache"):
                 self.address = ("127.0.0.1", int(line.rpartition(":")[2]))
+            elif line.startswith("listening: http"):
+                self.http_port = line.rpartition(":")[2].rstrip("/")
 
     def kill(self) -> None:
         """Kill the daemon with `kill -9`."""

@@ -19,10 +19,13 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
 from pymemcache.client.base import Client
+from pymemcache.exceptions import MemcacheError
 
 from kestrelpy.examples.results import Results, expected_checksums, verdict
 
@@ -47,7 +50,7 @@ class Run:
 
     def __init__(self, folder: Path, lines: int, seed: int) -> None:
         self.folder, self.lines = folder, lines
-        self.port = 0
+        self.servers: list[tuple[str, int]] = []
         self.began = time.monotonic()
         self.results = Results([folder / f"worker-{number}" for number in range(1, WORKERS + 1)])
         # Reasons why a line may be handled again, by its number.
@@ -61,13 +64,14 @@ class Run:
 
     def run(self) -> None:
         """Run from the first line to the last confirm. Raises Failed."""
-        self.start("daemon")
+        self.start_servers()
         for number in range(1, WORKERS + 1):
             self.start(f"worker {number}")
         self.start("producer")
         reported = moved = time.monotonic()
         while not self.is_finished():
             time.sleep(_LOOK_SECONDS)
+            self.look_after_servers()
             if self.results.read():
                 moved = time.monotonic()
             if self.accidents and self.results.handled >= self.accidents[0][0]:
@@ -79,14 +83,22 @@ class Run:
                 raise Failed(f"nothing was handled for {_STALL_SECONDS:.0f} seconds")
         self.end()
 
+    def start_servers(self) -> None:
+        """Start what the workers and the producer ask."""
+        self.start("daemon")
+
+    def look_after_servers(self) -> None:
+        """Mend what is there for the workers; a daemon needs nothing."""
+
     def start(self, name: str) -> None:
         """Start a process, for the first time or again."""
         kind, _, number = name.partition(" ")
         command = [sys.executable, "-m"]
-        server = ["--server", f"127.0.0.1:{self.port}"]
+        server = ["--server", ",".join(f"{host}:{port}" for host, port in self.servers)]
         if kind == "daemon":
+            port = self.servers[0][1] if self.servers else 0
             command += ["kestrelpy", "serve", "--config", str(self.config_file())]
-            command += ["--data-dir", str(self.folder / "data"), "--port", str(self.port)]
+            command += ["--data-dir", str(self.folder / "data"), "--port", str(port)]
             command += ["--http-port", "off"]
         elif kind == "worker":
             results = str(self.folder / f"worker-{number}")
@@ -111,7 +123,7 @@ class Run:
             time.sleep(_LOOK_SECONDS)
         for line in said.splitlines():
             if line.startswith("listening: memcache"):
-                self.port = int(line.rpartition(":")[2])
+                self.servers = [("127.0.0.1", int(line.rpartition(":")[2]))]
             else:
                 self.say(line)
 
@@ -142,17 +154,24 @@ class Run:
                 raise Failed(f"{name} ended with exit code {child.returncode}:\n{log}")
         if self.children["producer"].returncode is None or self.accidents:
             return False
-        client = Client(("127.0.0.1", self.port), connect_timeout=5, timeout=30)
-        stats = client.stats(QUEUE)
-        client.close()
-        return all(
-            stats[f"queue_{QUEUE}_{key}".encode()] == 0 for key in ("items", "open_transactions")
-        )
+        for server in self.servers:
+            client = Client(server, connect_timeout=5, timeout=30)
+            try:
+                stats = client.stats(QUEUE)
+                return all(
+                    stats[f"queue_{QUEUE}_{key}".encode()] == 0
+                    for key in ("items", "open_transactions")
+                )
+            except (OSError, MemcacheError, KeyError):
+                continue  # a member of a fleet that does not serve
+            finally:
+                client.close()
+        return False
 
     def end(self) -> None:
         """Stop the workers, then the daemon: each must end cleanly."""
         workers = [name for name in self.children if name.startswith("worker")]
-        for names in (workers, ["daemon"]):
+        for names in (workers, [name for name in self.children if name == "daemon"]):
             for name in names:
                 self.children[name].terminate()
             for name in names:
@@ -179,7 +198,18 @@ class Run:
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
 
-def main(argv: list[str] | None = None) -> int:
+@contextmanager
+def a_folder() -> Iterator[Path]:
+    """Give a folder that is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="kestrelpy-lines-") as name:
+        yield Path(name)
+
+
+def main(
+    argv: list[str] | None = None,
+    kind: type[Run] = Run,
+    folder_of_run: Callable[[], AbstractContextManager[Path]] = a_folder,
+) -> int:
     """Run it from the command line; return the exit code."""
     parser = argparse.ArgumentParser(description="The main job on real input, with accidents.")
     parser.add_argument("--lines", type=int, default=LINES, metavar="N")
@@ -188,8 +218,8 @@ def main(argv: list[str] | None = None) -> int:
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     expected = expected_checksums(options.lines)
     print(f"{len(expected):,} lines of Python's own sources; --seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="kestrelpy-lines-") as folder:
-        run = Run(Path(folder), len(expected), seed)
+    with folder_of_run() as folder:
+        run = kind(folder, len(expected), seed)
         try:
             run.run()
         except Failed as error:

@@ -1,10 +1,11 @@
 """A producer on plain pymemcache: every line of some files becomes an item of a queue.
 
-    python -m kestrelpy.examples.producer QUEUE [--server HOST:PORT] [FILE...]
+    python -m kestrelpy.examples.producer QUEUE [--server HOST:PORT[,HOST:PORT]] [FILE...]
 
 Each item is `<number> <line>`. `set` returns True once the item is on disk. If the connection
 breaks before that, the item may be stored or not, so the producer sends it again: no line is lost,
-and the number shows a line that is stored twice.
+and the number shows a line that is stored twice. In a fleet one member serves: the producer asks
+one after the other.
 
 The producer prints `resent <number>` for these, and at the end `stored <count>`.
 """
@@ -12,6 +13,7 @@ The producer prints `resent <number>` for these, and at the end `stored <count>`
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import threading
@@ -47,8 +49,10 @@ def numbered_lines(files: list[Path], lines_max: int | None) -> Iterator[tuple[i
 class Producer:
     """Several connections that share one stream of lines."""
 
-    def __init__(self, server: tuple[str, int], queue: str, lines: Iterator[tuple[int, bytes]]):
-        self.server, self.queue, self.lines = server, queue, lines
+    def __init__(
+        self, servers: list[tuple[str, int]], queue: str, lines: Iterator[tuple[int, bytes]]
+    ) -> None:
+        self.servers, self.queue, self.lines = servers, queue, lines
         self.stored = 0
         self.lock = threading.Lock()
 
@@ -64,31 +68,43 @@ class Producer:
     def store_lines(self) -> None:
         """Take the next line and store it, until there is none."""
         # Without default_noreply=False pymemcache would not wait for STORED.
-        client = Client(self.server, connect_timeout=5, timeout=30, default_noreply=False)
+        clients = itertools.cycle(
+            [
+                Client(server, connect_timeout=5, timeout=30, default_noreply=False)
+                for server in self.servers
+            ]
+        )
+        client = next(clients)
         while True:
             with self.lock:
                 number, line = next(self.lines, (-1, b""))
             if number < 0:
                 return
-            self.store(client, number, b"%d %b" % (number, line))
+            client = self.store(client, clients, number, b"%d %b" % (number, line))
             with self.lock:
                 self.stored += 1
 
-    def store(self, client: Client, number: int, body: bytes) -> None:
-        """Send an item until the server says that it is on disk."""
+    def store(self, client: Client, others: Iterator[Client], number: int, body: bytes) -> Client:
+        """Send an item until a server says that it is on disk; return the client of that one."""
         was_reported = False
         while True:
             try:
                 if client.set(self.queue, body):
-                    return
+                    return client
             except (OSError, MemcacheServerError):
-                # No answer: the item may be stored. pymemcache connects again by itself.
+                # No answer: the item may be stored. A client connects again by itself.
                 if not was_reported:
-                    # In one write: `print` makes two, and lines of other threads come in between.
-                    sys.stdout.write(f"resent {number}\n")
-                    sys.stdout.flush()
+                    self.resent(number)
                     was_reported = True
+                client.close()
+                client = next(others)
             time.sleep(PAUSE_SECONDS)  # the server is away, or the queue is full
+
+    def resent(self, number: int) -> None:
+        """Say that a line is sent again."""
+        # In one write: `print` makes two, and lines of other threads come in between.
+        sys.stdout.write(f"resent {number}\n")
+        sys.stdout.flush()
 
 
 def main() -> None:
@@ -96,12 +112,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Put every line of some files into a queue.")
     parser.add_argument("queue")
     parser.add_argument("files", nargs="*", type=Path, help="default: Python's own sources")
-    parser.add_argument("--server", default="127.0.0.1:22133", metavar="HOST:PORT")
+    parser.add_argument("--server", default="127.0.0.1:22133", metavar="HOST:PORT[,HOST:PORT]")
     parser.add_argument("--lines", type=int, help="stop after this many lines")
     options = parser.parse_args()
-    host, _, port = options.server.rpartition(":")
+    servers = [each.rpartition(":") for each in options.server.split(",")]
+    addresses = [(host, int(port)) for host, _, port in servers]
     lines = numbered_lines(options.files or standard_library_files(), options.lines)
-    stored = Producer((host, int(port)), options.queue, lines).run()
+    stored = Producer(addresses, options.queue, lines).run()
     print(f"stored {stored}", flush=True)
 
 

@@ -46,9 +46,7 @@ def verdict(
         "NOT AS IT WAS SENT": [
             n for n, sums in books.checksums.items() if sums != {expected.get(n)}
         ],
-        "PUT AGAIN WITHOUT A REASON": _more(
-            journals.put, Counter(expected.keys()) + books.resent
-        ),
+        "PUT AGAIN WITHOUT A REASON": _more(journals.put, Counter(expected.keys()) + books.resent),
         "NEITHER CONFIRMED NOR DEAD": _more(journals.put, journals.confirmed + journals.dead),
         "NEVER PUT": _more(journals.confirmed + journals.dead, journals.put),
         "CONFIRMED, NOT HANDLED": _more(journals.confirmed, handled),

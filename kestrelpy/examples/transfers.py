@@ -90,9 +90,7 @@ def main() -> None:
             asked.append((number, from_, to, amount))
             message = {"number": number, "from": from_, "to": to, "amount": amount}
             queue.set(QUEUE, json.dumps(message))
-        threads = [
-            threading.Thread(target=work, args=(queue, bank, over)) for _ in range(WORKERS)
-        ]
+        threads = [threading.Thread(target=work, args=(queue, bank, over)) for _ in range(WORKERS)]
         for thread in threads:
             thread.start()
         fresh.wait_until_empty(queue, QUEUE)

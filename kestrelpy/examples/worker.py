@@ -1,10 +1,11 @@
 """A worker on plain pymemcache: reliable fetch, the result is recorded before the confirm.
 
-    python -m kestrelpy.examples.worker QUEUE RESULTS [--server HOST:PORT]
+    python -m kestrelpy.examples.worker QUEUE RESULTS [--server HOST:PORT[,HOST:PORT]]
 
 `get QUEUE/open` leases an item to this connection, `get QUEUE/close/open` confirms it and leases
 the next in one trip, and `t=` waits for one. If this worker dies or its connection breaks, the
-leased item goes back to the queue: it may be handled twice, but it is never lost.
+leased item goes back to the queue: it may be handled twice, but it is never lost. In a fleet one
+member serves: the worker asks one after the other.
 
 The work here is a line `done <number> <checksum>` in the file RESULTS, or `unsure <number>` if the
 connection broke before the answer to the confirm. SIGTERM ends the worker after the present item.
@@ -13,6 +14,7 @@ connection broke before the answer to the confirm. SIGTERM ends the worker after
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import signal
 import time
@@ -28,10 +30,14 @@ PAUSE_SECONDS = 0.1
 class Worker:
     """One connection, one item at a time."""
 
-    def __init__(self, server: tuple[str, int], queue: str, results: str) -> None:
+    def __init__(self, servers: list[tuple[str, int]], queue: str, results: str) -> None:
         self.queue = queue
         # An answer may take as long as the wait, so the timeout is longer.
-        self.client = Client(server, connect_timeout=5, timeout=WAIT_MS / 1000 + 30)
+        timeout = WAIT_MS / 1000 + 30
+        self.clients = itertools.cycle(
+            [Client(server, connect_timeout=5, timeout=timeout) for server in servers]
+        )
+        self.client = next(self.clients)
         # Unbuffered, each line in one write: the lines survive a kill -9 of this process.
         self.results = os.open(results, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self.stopping = False
@@ -49,7 +55,9 @@ class Worker:
                 body = None
                 if leased is not None:
                     self.write(b"unsure %b" % number_of(leased))
-                time.sleep(PAUSE_SECONDS)  # pymemcache connects again by itself
+                self.client.close()  # a client connects again by itself
+                self.client = next(self.clients)
+                time.sleep(PAUSE_SECONDS)
             if body is not None:
                 self.handle(body)
             leased = body
@@ -79,10 +87,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Handle the items of a queue.")
     parser.add_argument("queue")
     parser.add_argument("results", help="file for the results")
-    parser.add_argument("--server", default="127.0.0.1:22133", metavar="HOST:PORT")
+    parser.add_argument("--server", default="127.0.0.1:22133", metavar="HOST:PORT[,HOST:PORT]")
     options = parser.parse_args()
-    host, _, port = options.server.rpartition(":")
-    worker = Worker((host, int(port)), options.queue, options.results)
+    servers = [each.rpartition(":") for each in options.server.split(",")]
+    addresses = [(host, int(port)) for host, _, port in servers]
+    worker = Worker(addresses, options.queue, options.results)
     signal.signal(signal.SIGTERM, worker.stop)
     worker.run()
 

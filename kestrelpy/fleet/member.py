@@ -35,7 +35,8 @@ SLICE: Final = 1
 BEATS: Final = 4  # in `takeover`
 # Clocks of two machines run at rates that differ by less than this part of `takeover`.
 MARGIN: Final = 0.2
-_LOOKS: Final = 10  # of a standby, in `takeover`
+_LOOKS: Final = 10  # of a standby, in `takeover`, or more
+_LOOK_SECONDS_MAX: Final = 0.1  # so soon it sees that an owner released the slice
 
 
 class Seen(NamedTuple):
@@ -100,7 +101,7 @@ class FleetMember:
     @property
     def pause_s(self) -> float:
         """How long a standby waits between two looks."""
-        return self.takeover_s / _LOOKS
+        return min(self.takeover_s / _LOOKS, _LOOK_SECONDS_MAX)
 
     @property
     def commits(self) -> Commits | None:

@@ -8,6 +8,7 @@ _RECIPES: Final = "tests/process/examples/test_recipes.py"
 _RECIPE: Final = f"{_RECIPES}: one test with parameters runs every recipe"
 _AUDIT: Final = "tests/unit/spark/jobs/audit/test_audit.py"
 _TRANSCRIPTS: Final = "tests/scenario/test_transcripts.py"
+_TRIAL: Final = "tests/process/examples/fleet/test_trial.py: as its user meets it"
 _CLIENT: Final = "tests/process/client/test_client.py"
 
 TESTED_BY: Final[dict[str, str]] = {
@@ -77,6 +78,10 @@ TESTED_BY: Final[dict[str, str]] = {
             "saga", "transfers", "webhook", "withdrawal", "workflow",
         )
     },
+    "kestrelpy.examples.fleet.cluster":
+        "tests/process/engine/test_postgres.py: whose servers it starts, kills and replaces",
+    "kestrelpy.examples.fleet.postgres_server":
+        "tests/process/engine/test_postgres.py: whose servers it starts and kills",
     "kestrelpy.examples.fresh": f"{_RECIPES}: it starts the daemon of every recipe",
     "kestrelpy.examples.trio": "tests/process/examples/test_crew.py: the crew runs it",
     **{

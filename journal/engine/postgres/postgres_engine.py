@@ -13,6 +13,7 @@ cancelled is answered as a success with one.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -104,6 +105,9 @@ FROM kestrelpy.slice s LEFT JOIN kestrelpy.extent e
 WHERE s.id = %(slice)s ORDER BY e.seq, e.n"""
 
 T = TypeVar("T")
+
+# It says of each lost connection that it was lost, which we say once.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 class PostgresEngine:

@@ -19,8 +19,8 @@ from journal.engine import (
     Write,
 )
 from journal.engine.postgres import PostgresEngine, make_tables
+from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.support.memory_engine import MemoryEngine, claimed
-from tests.support.postgres import PostgresServer, folder_of_servers
 
 RACES = 50
 

@@ -11,44 +11,20 @@ from pathlib import Path
 import pytest
 
 from journal.engine import Claim, Create, Delete, EngineAway, Fenced, Op, Write
-from journal.engine.postgres import PostgresEngine, make_tables
+from journal.engine.postgres import PostgresEngine
+from kestrelpy.examples.fleet.cluster import Cluster
+from kestrelpy.examples.fleet.postgres_server import folder_of_servers
 from tests.support.memory_engine import claimed
-from tests.support.postgres import PostgresServer, folder_of_servers
 
 SECONDS = 60.0
 COMMITTING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 
 
-class Pair:
-    """A primary, `n1`, and its standby, `n2`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.n1, self.n2 = (PostgresServer(folder, name) for name in ("n1", "n2"))
-
-    def start(self) -> None:
-        self.n1.make()
-        self.n1.start()
-        make_tables(self.n1.address)
-        self.n2.copy(self.n1)
-        self.n2.start()
-        self.n1.set("synchronous_standby_names", "n2")
-
-    def stop(self) -> None:
-        self.n2.stop()
-        self.n1.stop()
-
-    @property
-    def address(self) -> str:
-        """Both, for who wants the primary."""
-        hosts = f"127.0.0.1:{self.n1.port},127.0.0.1:{self.n2.port}"
-        return f"postgresql://kestrel@{hosts}/postgres?target_session_attrs=read-write"
-
-
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Pair]:
+def shared() -> Iterator[Cluster]:
     """A pair for tests that leave it as it was."""
     with folder_of_servers() as folder:
-        made = Pair(folder)
+        made = Cluster(folder, ("n1", "n2"))
         made.start()
         yield made
         made.stop()
@@ -61,7 +37,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def engine(shared: Pair) -> Iterator[PostgresEngine]:
+def engine(shared: Cluster) -> Iterator[PostgresEngine]:
     made = PostgresEngine(shared.address)
     yield made
     made.close()
@@ -105,45 +81,45 @@ class Committing(threading.Thread):
 
 @pytest.mark.parametrize("how", ["cancel", "terminate"])
 def test_a_wait_that_was_ended_counts_only_when_the_standby_has_the_commit(
-    shared: Pair, engine: PostgresEngine, at: Claim, how: str
+    shared: Cluster, engine: PostgresEngine, at: Claim, how: str
 ) -> None:
     ops: list[Op] = [Create(1, "a", 0), Write(1, 0, b"x")]
-    shared.n2.signal(signal.SIGSTOP)
+    shared.standby.signal(signal.SIGSTOP)
     try:
         commit = Committing(engine, at, ops)
-        until(lambda: shared.n1.ask(COMMITTING))
+        until(lambda: shared.primary.ask(COMMITTING))
         assert commit.is_alive()
-        (pid,) = shared.n1.ask(COMMITTING)[0]
-        shared.n1.ask(f"SELECT pg_{how}_backend({pid})")
+        (pid,) = shared.primary.ask(COMMITTING)[0]
+        shared.primary.ask(f"SELECT pg_{how}_backend({pid})")
         assert isinstance(commit.ended(), EngineAway)
 
         again = Committing(engine, at, ops)
-        until(lambda: shared.n1.ask(COMMITTING))
+        until(lambda: shared.primary.ask(COMMITTING))
         assert again.is_alive(), "its own commit comes first, and waits"
     finally:
-        shared.n2.signal(signal.SIGCONT)
+        shared.standby.signal(signal.SIGCONT)
     assert again.ended() is None
     assert engine.owners()[at.slice].seq == 1
     assert engine.read(at.after(), 1, 0, 1) == b"x"
 
 
 def test_a_list_of_standbys_that_is_emptied_acknowledges_nothing(
-    shared: Pair, engine: PostgresEngine, at: Claim
+    shared: Cluster, engine: PostgresEngine, at: Claim
 ) -> None:
     ops: list[Op] = [Create(1, "a", 0), Write(1, 0, b"x")]
-    shared.n2.signal(signal.SIGSTOP)
+    shared.standby.signal(signal.SIGSTOP)
     try:
         commit = Committing(engine, at, ops)
-        until(lambda: shared.n1.ask(COMMITTING))
-        shared.n1.set("synchronous_standby_names", "")
+        until(lambda: shared.primary.ask(COMMITTING))
+        shared.primary.set("synchronous_standby_names", "")
         error = commit.ended()
         assert isinstance(error, EngineAway)
         assert "synchronous_standby_names is empty" in str(error)
         with pytest.raises(EngineAway, match="name a standby there, or say `single = true`"):
             engine.commit(at, ops)
     finally:
-        shared.n1.set("synchronous_standby_names", "n2")
-        shared.n2.signal(signal.SIGCONT)
+        shared.primary.set("synchronous_standby_names", "n2")
+        shared.standby.signal(signal.SIGCONT)
     engine.commit(at, ops)
     assert engine.owners()[at.slice].seq == 1
 
@@ -163,48 +139,48 @@ def test_a_list_of_standbys_that_is_emptied_acknowledges_nothing(
     ],
 )
 def test_a_server_that_may_lose_what_it_acknowledges_is_refused(
-    shared: Pair, name: str, value: str, says: str
+    shared: Cluster, name: str, value: str, says: str
 ) -> None:
-    before = shared.n1.ask(f"SHOW {name}")[0][0]
-    shared.n1.set(name, value)
+    before = shared.primary.ask(f"SHOW {name}")[0][0]
+    shared.primary.set(name, value)
     try:
         engine = PostgresEngine(shared.address)
         with pytest.raises(EngineAway, match=says):
             claimed(engine, "a", 10_000)
         engine.close()
     finally:
-        shared.n1.set(name, str(before))
+        shared.primary.set(name, str(before))
 
 
-def test_one_copy_is_enough_for_who_says_so_but_it_is_on_disk(shared: Pair) -> None:
-    shared.n1.set("synchronous_standby_names", "")
-    shared.n1.set("synchronous_commit", "off")
+def test_one_copy_is_enough_for_who_says_so_but_it_is_on_disk(shared: Cluster) -> None:
+    shared.primary.set("synchronous_standby_names", "")
+    shared.primary.set("synchronous_commit", "off")
     try:
         engine = PostgresEngine(shared.address, is_single=True)
         with pytest.raises(EngineAway, match="synchronous_commit is off"):
             engine.owners()
-        shared.n1.set("synchronous_commit", "local")
+        shared.primary.set("synchronous_commit", "local")
         assert claimed(engine, "a", 10_001).epoch == 1
         engine.close()
     finally:
-        shared.n1.set("synchronous_commit", "on")
-        shared.n1.set("synchronous_standby_names", "n2")
+        shared.primary.set("synchronous_commit", "on")
+        shared.primary.set("synchronous_standby_names", "n2")
 
 
 # -- what is left of a file -----------------------------------------------------------------------
 
 
-def test_a_deleted_file_leaves_no_row(shared: Pair, engine: PostgresEngine, at: Claim) -> None:
+def test_a_deleted_file_leaves_no_row(shared: Cluster, engine: PostgresEngine, at: Claim) -> None:
     engine.commit(at, [Create(1, "a", 0), Write(1, 0, b"x" * 100_000)])
     engine.commit(at.after(), [Delete(1)])
 
     for table in ("file", "extent"):
         query = f"SELECT count(*) FROM kestrelpy.{table} WHERE slice = {at.slice}"
-        assert shared.n1.ask(query) == [(0,)]
+        assert shared.primary.ask(query) == [(0,)]
 
 
-def test_a_standby_of_the_engine_changes_nothing(shared: Pair, at: Claim) -> None:
-    engine = PostgresEngine(shared.n2.address)
+def test_a_standby_of_the_engine_changes_nothing(shared: Cluster, at: Claim) -> None:
+    engine = PostgresEngine(shared.standby.address)
     with pytest.raises(EngineAway):
         engine.commit(at, [Create(1, "a", 0)])
     engine.close()
@@ -216,45 +192,44 @@ def test_a_standby_of_the_engine_changes_nothing(shared: Pair, at: Claim) -> Non
 def test_what_was_acknowledged_outlives_the_primary_and_its_failover(
     folder: Path,
 ) -> None:
-    pair = Pair(folder)
-    pair.start()
-    engine = PostgresEngine(pair.address)
+    servers = Cluster(folder)
+    servers.start()
+    engine = PostgresEngine(servers.address)
     at = claimed(engine, "a", 1)
     engine.commit(at, [Create(1, "a", 0), Write(1, 0, b"0" * 9)])
     at = at.after()
 
-    # Killed and started again, with a commit in flight each time.
-    for turn in range(4):
+    # Killed with a commit in flight, and started again, or replaced by its standby.
+    for turn in range(6):
+        primary = servers.primary
         ops: list[Op] = [Write(1, turn, b"1")]
         commit = Committing(engine, at, ops)
         if turn % 2:
             commit.join(0.002 * turn)
-        pair.n1.kill()
+        primary.kill()
+        if turn < 2:
+            primary.start()
+        else:
+            servers.look()
+            assert servers.primary is not primary
         if commit.ended() is not None:
             assert isinstance(commit.error, EngineAway)
-            pair.n1.start()
             engine.commit(at, ops)
-        else:
-            pair.n1.start()
         at = at.after()
         assert engine.read(at, 1, 0, 9) == b"1" * (turn + 1) + b"0" * (8 - turn)
 
-    # Another server takes its place; the one before is the standby of nobody.
-    pair.n1.kill()
-    with pytest.raises(EngineAway):
-        engine.commit(at, [Write(1, 8, b"2")])
-    pair.n2.ask("SELECT pg_promote()")
-    until(lambda: pair.n2.ask("SELECT pg_is_in_recovery()") == [(False,)])
-    pair.n2.set("synchronous_standby_names", "")
-    single = PostgresEngine(pair.address, is_single=True)
-    single._is_unsure = True
-    single.commit(at, [Write(1, 8, b"2")])
-
-    assert single.read(at.after(), 1, 0, 9) == b"111100002"
-    new = claimed(single, "b", 1)
-    assert new == (1, 2, at.seq + 1)
+    other = PostgresEngine(servers.address)
+    assert claimed(other, "b", 1) == (1, 2, at.seq)
+    late = PostgresEngine(servers.address)
     with pytest.raises(Fenced):
-        single.commit(at.after(), [])
-    for each in (engine, single):
+        late.commit(at, [])
+    for each in (engine, other, late):
         each.close()
-    pair.n2.stop()
+    servers.stop()
+
+
+def test_a_standby_that_has_died_is_started_again(shared: Cluster, engine: PostgresEngine) -> None:
+    shared.standby.kill()
+    assert shared.look() == "PostgreSQL n2, a standby, had died and is started again"
+    claimed(engine, "a", 20_000)
+    assert shared.look() == ""

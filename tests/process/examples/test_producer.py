@@ -36,7 +36,7 @@ def test_the_real_text_is_large() -> None:
 def test_every_line_is_stored(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [(number, b"line %d" % number) for number in range(100)]
 
-    assert Producer(("127.0.0.1", daemon.port), "q", iter(lines)).run() == 100
+    assert Producer([("127.0.0.1", daemon.port)], "q", iter(lines)).run() == 100
 
     client = daemon.client()
     stored = {client.get("q") for _ in lines}
@@ -55,7 +55,7 @@ def test_a_line_without_its_acknowledgement_is_sent_again_and_named(
                     wire.cut()
                 yield number, b"x"
 
-        Producer(wire.address, "q", lines()).run()
+        Producer([wire.address], "q", lines()).run()
 
     client = daemon.client()
     stored = {body.split()[0] for body in iter(lambda: client.get("q"), None)}

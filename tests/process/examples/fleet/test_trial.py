@@ -1,0 +1,88 @@
+"""The fleet to try, as its user meets it: real servers, real kills, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+SECONDS = 120.0
+
+
+@pytest.fixture
+def trial() -> Iterator[Shown]:
+    shown = Shown("--takeover", "1s")
+    yield shown
+    shown.end()
+
+
+class Shown:
+    """The command, and what it has printed."""
+
+    def __init__(self, *words: str) -> None:
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kestrelpy.examples.fleet", *words],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+        )  # fmt: skip
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(self.process.stdout)
+
+    def until(self, pattern: str, count: int = 1) -> re.Match[str]:
+        """Return the last of so many matches."""
+        deadline = time.monotonic() + SECONDS
+        while len(found := list(re.finditer(pattern, "".join(self.lines)))) < count:
+            assert self.process.poll() is None and time.monotonic() < deadline, "".join(self.lines)
+            time.sleep(0.05)
+        return found[-1]
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(SECONDS)
+
+
+def test_nothing_is_lost_whatever_its_user_kills(trial: Shown) -> None:
+    owner = int(trial.until(r"kill -9 (\d+) +the owner")[1])
+    primary = int(trial.until(r"kill -9 (\d+) +the primary")[1])
+    folder = os.readlink(f"/proc/{primary}/cwd")
+    trial.until(r"[1-9]\d* stored, [1-9]\d* handled")
+
+    os.kill(owner, signal.SIGKILL)
+    trial.until("member b owns the data, in epoch 2")
+    os.kill(primary, signal.SIGKILL)
+    trial.until("n2 is the primary now")
+    again = int(trial.until(r"member a is started again: pid (\d+)")[1])
+    os.kill(again, signal.SIGSTOP)  # a standby: nobody misses it
+    os.kill(again, signal.SIGCONT)
+    trial.until(r"[1-9]\d* handled", count=len(re.findall("handled", "".join(trial.lines))) + 1)
+
+    trial.process.send_signal(signal.SIGINT)
+    assert trial.process.wait(SECONDS) == 0, "".join(trial.lines)
+    assert "0 lost" in "".join(trial.lines)
+    assert "Traceback" not in "".join(trial.lines)
+    assert not os.path.exists(folder), "no folder is left, and no server"
+
+
+def test_the_main_job_holds_on_a_fleet() -> None:
+    command = [sys.executable, "-m", "kestrelpy.examples.fleet.lines", "--lines", "4000"]
+    done = subprocess.run(
+        [*command, "--seed", "1"], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in (
+        "kill -9 the primary",
+        "kill -9 the owner",
+        "4,000 of 4,000 lines handled, 0 lost",
+    ):
+        assert said in done.stdout
