@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Mapping
 from queue import Empty
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
@@ -30,7 +30,7 @@ from kestrelpy.kombu.names import (
     expiry_seconds,
     queue_name,
 )
-from kestrelpy.kombu.options import refuse_priority, settings_of
+from kestrelpy.kombu.options import Unsupported, refuse_priority, settings_of
 
 log = logging.getLogger("kestrelpy.kombu")
 
@@ -98,6 +98,15 @@ class QoS(virtual.QoS):
         return []
 
 
+class Going(NamedTuple):
+    """A queue that goes when nobody has used it for a while; it is declared again when half of that
+    is over, because another process that puts into it makes it again without its settings."""
+
+    settings: dict[str, str]
+    half_seconds: float
+    again_at: float
+
+
 class Channel(virtual.Channel):
     """One channel of a `Transport`."""
 
@@ -112,6 +121,7 @@ class Channel(virtual.Channel):
         self._passing: list[tuple[str, str]] = []  # children of queues that go with this channel
         self._auto_delete: set[str] = set()
         self._settings: dict[str, dict[str, str]] = {}  # of queues, not declared yet
+        self._going: dict[str, Going] = {}
 
     # -- declaring ----------------------------------------------------------------------------
 
@@ -131,21 +141,32 @@ class Channel(virtual.Channel):
 
     def _new_queue(self, queue: str, auto_delete: bool = False, **options: Any) -> None:
         queue_name(queue)  # a wrong name is refused here
-        settings = settings_of(queue, options.get("arguments") or {})
+        arguments = options.get("arguments") or {}
+        settings = settings_of(queue, arguments, auto_delete)
         if settings:
             self._settings[queue] = settings
         if auto_delete:
             self._auto_delete.add(queue)
+            if arguments.get("x-expires"):
+                self._going[queue] = Going(settings, int(arguments["x-expires"]) / 2000, 0.0)
 
     def _settle(self, queue: str) -> None:
-        """Give a queue the settings that its arguments mean, before its first use."""
-        settings = self._settings.pop(queue, None)
-        if settings is not None:
-            try:
-                self.connection.declare_queue(queue, queue_name(queue), settings)
-            except OSError:
-                self._settings[queue] = settings
+        """Give a queue the settings that its arguments mean, before its first use. If they are
+        refused, each use is: without them the queue would be another one."""
+        settings, going = self._settings.get(queue), self._going.get(queue)
+        if going is not None and time.monotonic() >= going.again_at:
+            settings = going.settings
+        if settings is None:
+            return
+        try:
+            self.connection.declare_queue(queue, queue_name(queue), settings)
+        except Unsupported:
+            if going is None:  # it is nobody else's, so an older version declared it
                 raise
+        self._settings.pop(queue, None)
+        if going is not None:
+            again_at = time.monotonic() + going.half_seconds
+            self._going[queue] = going._replace(again_at=again_at)
 
     def _has_queue(self, queue: str, **options: object) -> bool:
         return bool(self.connection.stats(queue_name(queue)))
@@ -161,6 +182,7 @@ class Channel(virtual.Channel):
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         if self._is_fanout(exchange):
             settings = self._settings.pop(queue, {})
+            self._going.pop(queue, None)
             if settings and queue not in self._auto_delete:
                 log.warning(
                     "queue %s is bound to the exchange %s, whose queues have no %s of their own",
@@ -178,6 +200,8 @@ class Channel(virtual.Channel):
     ) -> None:
         """Publish a message; return when it is stored."""
         refuse_priority(message)
+        if reply_to := (message.get("properties") or {}).get("reply_to"):
+            self._settle(reply_to)  # its worker would make it without its settings
         self._inplace_augment_message(message, exchange, routing_key)
         if exchange and self._is_fanout(exchange):
             self._put_fanout(exchange, message, routing_key)

@@ -9,14 +9,16 @@ One rule: two names never become one, so the escape character is itself escaped.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from kestrelpy.kombu.options import Unsupported
+
 NAME_BYTES_MAX: Final = 128
 _EXCHANGE: Final = "exchange:"
 _ESCAPED: Final = frozenset(b"/+%")
+_EXPIRATION_DIGITS_MAX: Final = 15  # 30,000 years
 _RELATIVE_SECONDS_MAX: Final = 30 * 86_400  # memcached takes larger numbers for dates
 
 
@@ -67,9 +69,14 @@ def expiry_seconds(message: Mapping[str, Any], now: float) -> int:
     if (message.get("headers") or {}).get("expires"):
         return 0
     text = str((message.get("properties") or {}).get("expiration") or "")
-    if not text.isdigit():
+    if not text:
         return 0
-    seconds = max(math.ceil(int(text) / 1000), 1)
+    if not text.isascii() or not text.isdigit() or len(text) > _EXPIRATION_DIGITS_MAX:
+        raise Unsupported(
+            f"expiration={text!r}: the properties of a message say it in milliseconds, a whole "
+            "number from 0; kombu and Celery take it in seconds"
+        )
+    seconds = max(-(-int(text) // 1000), 1)
     return seconds if seconds <= _RELATIVE_SECONDS_MAX else int(now) + seconds
 
 

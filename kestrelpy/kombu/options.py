@@ -10,8 +10,10 @@ One rule: an option is honoured, refused, or warned of; none is dropped in silen
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Final
 
 from kombu.exceptions import KombuError
@@ -30,6 +32,7 @@ _OF_KOMBU: Final = (
     "polling_interval", "confirm_publish",
 )  # fmt: skip
 KNOWN: Final = (LEASE, PATIENCE, VISIBILITY)
+_DIGITS: Final = re.compile(r"[0-9]{1,20}").fullmatch
 
 
 class Unsupported(KombuError):
@@ -40,9 +43,15 @@ def warn_of_unknown(options: Mapping[str, object]) -> None:
     """Warn of transport options that mean nothing here, with the nearest name."""
     for name in options:
         if name not in KNOWN and name not in _OF_KOMBU:
-            near = get_close_matches(str(name), [*KNOWN, *_OF_KOMBU], 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KNOWN)}"
-            log.warning("the transport option %s means nothing here: %s", name, hint)
+            warn_once(str(name))
+
+
+@cache  # a worker of Celery has ten transports with the same options
+def warn_once(name: str) -> None:
+    """Warn of one unknown transport option, once in the life of this process."""
+    near = get_close_matches(name, [*KNOWN, *_OF_KOMBU], 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KNOWN)}"
+    log.warning("the transport option %s means nothing here: %s", name, hint)
 
 
 def lease_ms(options: Mapping[str, Any], default: str) -> int:
@@ -53,10 +62,9 @@ def lease_ms(options: Mapping[str, Any], default: str) -> int:
     seconds = options.get(VISIBILITY)
     if seconds is None:
         return duration_ms(options.get(LEASE, default), f"transport option {LEASE}")
-    if isinstance(seconds, str) and not seconds.isdigit():
-        found = duration_ms(seconds, f"transport option {VISIBILITY}")
-    else:
-        found = duration_ms(float(seconds), f"transport option {VISIBILITY}")
+    if isinstance(seconds, str) and seconds.isascii() and seconds.isdigit():
+        seconds = float(seconds)
+    found = duration_ms(seconds, f"transport option {VISIBILITY}")
     lease = options.get(LEASE)
     if lease is not None and duration_ms(lease, f"transport option {LEASE}") != found:
         raise ValueError(
@@ -68,21 +76,31 @@ def lease_ms(options: Mapping[str, Any], default: str) -> int:
 # -- queues ----------------------------------------------------------------------------------------
 
 
+def _whole(value: Any) -> int:
+    """Return a number that the daemon takes as it is said. Raises ValueError."""
+    number = int(value) if isinstance(value, str) and _DIGITS(value) else value
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ValueError("say a whole number from 1")
+    return number
+
+
 def _milliseconds(value: Any) -> dict[str, str]:
-    return {"max_age": f'"{int(value)}ms"'}
+    return {"max_age": f'"{_whole(value)}ms"'}
 
 
 def _unused(value: Any) -> dict[str, str]:
-    return {"max_queue_age": f'"{int(value)}ms"'}
+    return {"max_queue_age": f'"{_whole(value)}ms"'}
 
 
 def _length(value: Any) -> dict[str, str]:
     # As in AMQP the oldest message makes room, unless x-overflow says something else.
-    return {"max_items": str(int(value)), "discard_old_when_full": "true"}
+    return {"max_items": str(_whole(value)), "discard_old_when_full": "true"}
 
 
 def _length_bytes(value: Any) -> dict[str, str]:
-    return {"max_bytes": str(int(value)), "discard_old_when_full": "true"}
+    return {"max_bytes": str(_whole(value)), "discard_old_when_full": "true"}
 
 
 def _overflow(value: Any) -> dict[str, str]:
@@ -98,20 +116,26 @@ _SETTINGS: Final[dict[str, Callable[[Any], dict[str, str]]]] = {
     "x-max-length-bytes": _length_bytes,
     "x-overflow": _overflow,  # after the lengths
 }
+_PRIORITY: Final = "x-max-priority"
 # How each queue here is: on disk, in memory as far as there is room.
 _AS_IT_IS: Final[dict[str, tuple[str, ...]]] = {
     "x-queue-type": ("classic",), "x-queue-mode": ("default", "lazy"),
 }  # fmt: skip
 
 
-def settings_of(queue: str, arguments: Mapping[str, Any]) -> dict[str, str]:
+def settings_of(
+    queue: str, arguments: Mapping[str, Any], is_auto_delete: bool = False
+) -> dict[str, str]:
     """Return the settings of the daemon that the arguments of a queue mean, as TOML.
 
-    Raises Unsupported.
+    A queue that goes when nobody uses it goes with its messages, which a queue of the daemon does
+    not: so they expire after the same time. Raises Unsupported.
     """
     settings: dict[str, str] = {}
     for name, value in arguments.items():
-        if name == "x-max-priority":
+        if value is None and (name in _SETTINGS or name in _AS_IT_IS or name == _PRIORITY):
+            continue  # not said
+        if name == _PRIORITY:
             raise Unsupported(
                 f"queue {queue!r}: {name}: the daemon has no priorities. Use a queue for each, and "
                 "workers for each queue"
@@ -122,7 +146,7 @@ def settings_of(queue: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         if name in _AS_IT_IS:
             hint = f"say {' or '.join(_AS_IT_IS[name])}"
         else:
-            near = get_close_matches(name, known, 1)
+            near = get_close_matches(str(name), known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         raise Unsupported(
             f"queue {queue!r}: the argument {name}={value!r} is not understood: {hint}"
@@ -131,10 +155,12 @@ def settings_of(queue: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         if arguments.get(name) is not None:
             try:
                 settings.update(setting(arguments[name]))
-            except (TypeError, ValueError) as error:
+            except ValueError as error:
                 raise Unsupported(
                     f"queue {queue!r}: the argument {name}={arguments[name]!r} cannot be: {error}"
                 ) from None
+    if is_auto_delete and "max_queue_age" in settings:
+        settings.setdefault("max_age", settings["max_queue_age"])
     return settings
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kombu import Connection, Exchange, Queue
 
 from kestrelpy.client import Refused
 from kestrelpy.kombu import NameRefused, Undeliverable, Unsupported, UrlRefused
+from kestrelpy.kombu.options import warn_once
 from tests.process.celery_broker.workers import Shop, shop_of
 from tests.process.client.proxy import Proxy
 
@@ -250,6 +252,27 @@ def test_results_come_back_over_rpc(tmp_path: Path) -> None:
         assert shop.send(script) == "[1, 2, 3]"
 
 
+def test_results_that_nobody_fetches_go_after_their_time(tmp_path: Path) -> None:
+    """A process that waits for no result leaves a queue: it goes, and the results in it before."""
+    with shop_of(tmp_path) as shop:
+        shop.environment["SHOP_RESULTS"] = "rpc://"
+        script = "app.conf.result_expires = 1\nprint(add.delay(1, 1).app.thread_oid)"
+        name = shop.send(script)
+
+        def settings() -> list[bytes | None]:
+            found = shop.daemon.client().stats(f"{name}/settings")
+            names = ("max_queue_age", "max_age")
+            return [found.get(f"queue_{name}_setting_{each}".encode()) for each in names]
+
+        assert settings() == [b"1s", b"1s"]
+        # It was not used for so long that it is gone: the next task declares it again.
+        shop.daemon.client().delete(name)
+        shop.send("time.sleep(0.5); add.delay(1, 1)")
+        assert settings() == [b"1s", b"1s"]
+        shop.daemon.client().set(name, b"an answer")
+        shop.until(lambda: not shop.daemon.client().stats(name), 20)
+
+
 def test_the_largest_task_is_as_the_page_says(shop: Shop) -> None:
     with Connection(URL.format(port=shop.daemon.port)) as connection:
         queue = connection.SimpleQueue("large", serializer="raw", compression=None)
@@ -311,12 +334,15 @@ def test_an_argument_of_a_queue_that_cannot_be_is_refused(
 
 
 def test_a_queue_that_was_declared_otherwise_is_refused(shop: Shop, queue: str) -> None:
-    with Connection(URL.format(port=shop.daemon.port)) as connection:
-        for length, is_refused in ((5, False), (5, False), (6, True)):
-            bound = Queue(queue, Exchange("direct", type="direct"), max_length=length)
-            refused = pytest.raises(Unsupported, match="other settings")
-            with refused if is_refused else nullcontext():
-                bound(connection.channel()).declare()
+    direct = Exchange("direct", type="direct")
+    for length, is_refused in ((5, False), (5, False), (6, True)):
+        with Connection(URL.format(port=shop.daemon.port)) as connection:
+            bound = Queue(queue, direct, queue, max_length=length)(connection.channel())
+            publish = partial(bound.exchange.publish, bound.exchange.Message("x"), queue)
+            for use in (bound.declare, bound.get, bound.get, publish):
+                refused = pytest.raises(Unsupported, match="other settings")
+                with refused if is_refused else nullcontext():
+                    use()  # without its settings it is not used either
 
 
 def test_a_priority_is_refused(shop: Shop) -> None:
@@ -328,6 +354,7 @@ def test_a_priority_is_refused(shop: Shop) -> None:
 def test_an_unknown_transport_option_is_warned_of_and_a_known_one_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    warn_once.cache_clear()
     options = {"visibility_timout": 60, "max_retries": 3, "lease": "30s", "fanout_prefix": True}
     Connection("kestrelpy://127.0.0.1:1", transport_options=options).transport  # noqa: B018
 

@@ -16,6 +16,7 @@ from kestrelpy.kombu.names import (
     expiry_seconds,
     queue_name,
 )
+from kestrelpy.kombu.options import Unsupported
 
 NOW = 1_800_000_000.0
 
@@ -67,9 +68,15 @@ def test_an_eta_with_a_time_zone_is_the_daemon_s_delay(eta: Any, due: float | No
 @pytest.mark.parametrize(
     ("expiration", "expiry"),
     [
-        ("1500", 2), ("1", 1), ("0", 1), (None, 0), ("soon", 0), ("2592000000", 2_592_000),
+        ("1500", 2), ("1", 1), ("0", 1), (None, 0), ("", 0), ("2592000000", 2_592_000),
         ("2592001000", 1_802_592_001),
     ],
 )  # fmt: skip
 def test_an_expiration_is_memcached_s_expiry(expiration: Any, expiry: int) -> None:
     assert expiry_seconds({"properties": {"expiration": expiration}}, NOW) == expiry
+
+
+@pytest.mark.parametrize("expiration", ["soon", "-1000", "1.5", "1e3", "²", "9" * 16, -5, True])
+def test_an_expiration_that_cannot_be_is_refused(expiration: Any) -> None:
+    with pytest.raises(Unsupported, match="expiration="):
+        expiry_seconds({"properties": {"expiration": expiration}}, NOW)
