@@ -2,6 +2,9 @@
 
     a write that leaves nothing pending ──▶ State, copied ──▶ its lsn is durable ──▶ SnapshotJob.run
 
+The thread also frees the copies that the file alone needed, in slices. A list of a million objects
+that goes at once holds the interpreter, and with it the loop, for 100 ms.
+
 One rule: a snapshot never says more than the log has on disk; so it is written only once the log is
 durable up to its lsn, and it has its name only when it is whole.
 """
@@ -10,8 +13,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
 
 from journal.files import Files
 from journal.format import (
@@ -27,6 +31,10 @@ from journal.sets import IdCounts, IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, write_chunk
 from journal.snapshot.dedupe_pending import Batch, Fresh
 from journal.snapshot.snapshot import Snapshot, snapshot_name
+
+FREED_MAX: Final = 2000  # objects freed between two pauses: less than a millisecond
+
+Pile = list[Any] | dict[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,14 @@ class Memory:
 def earliest(window_ms: int | None, time_ms: int) -> int:
     """Return the earliest time that is not forgotten by then."""
     return time_ms - window_ms + 1 if window_ms is not None else 0
+
+
+@runtime_checkable
+class Pilable(Protocol):
+    """Entries that are made from copies of long structures."""
+
+    def piles(self) -> Sequence[list[Any]]:
+        """Return these copies; there are no entries any more once they are emptied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +130,20 @@ class SnapshotJob:
 
         `pause` is called about every millisecond of work and may wait.
         """
+        self._write(files, pause)
+        for pile in self._piles():
+            _free(pile, pause)
+
+    def _piles(self) -> Iterator[Pile]:
+        """Yield the copies of the state that nobody reads once the file is written."""
+        states: list[Snapshot | ReaderState] = [self.snapshot, *self.snapshot.readers]
+        yield self.snapshot.origins
+        for state in states:
+            yield from (state.dead, state.leased, state.held)
+            if isinstance(state.placed, Pilable):
+                yield from state.placed.piles()
+
+    def _write(self, files: Files, pause: Callable[[], None]) -> None:
         snapshot = self.snapshot
         # KNOWN FLAW: on a disk without even room for the chunk (`min_disk_free` keeps some) no
         # snapshot is written, and no segment goes, until there is.
@@ -133,3 +163,14 @@ class SnapshotJob:
                 raise
             files.create_over(self.outdated, path, data)
             self.is_over = True
+
+
+def _free(pile: Pile, pause: Callable[[], None]) -> None:
+    """Empty a copy in slices."""
+    while pile:
+        if isinstance(pile, list):
+            del pile[-FREED_MAX:]
+        else:
+            for _ in range(min(FREED_MAX, len(pile))):
+                pile.popitem()
+        pause()

@@ -344,7 +344,7 @@ class Conversation:
         if self._transfer is not None:
             self._transfer.give_up("the client hung up")
         self.get_handler.hang_up(now_ms)
-        self.broker.hang_up(self.holder, now_ms)
+        self._give_back(now_ms)
 
     def revoke(self, now_ms: int) -> bool:
         """End what is under way if a reload took the rights for it; return True if it did so.
@@ -361,10 +361,14 @@ class Conversation:
         if self._transfer is not None:
             self._transfer.give_up("the user has lost the rights for it")
             self._transfer = None
-        self.broker.hang_up(self.holder, now_ms)
+        self._give_back(now_ms)
         if is_parked and not is_answered:
             self.refuse(ClientError("unauthenticated"))
         return True
+
+    def _give_back(self, now_ms: int) -> None:
+        """Give back all leases of this conversation."""
+        self.holder = self.get_handler.holder = self.broker.hang_up(self.holder, now_ms)
 
     def browser(self) -> Browser:
         """Return the browser of this conversation."""

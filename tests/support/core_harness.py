@@ -267,7 +267,7 @@ class CoreHarness:
         owner(lease).renew(lease, lease_ms, self.now_ms)
 
     def hang_up(self, who: str = "anna") -> None:
-        self.broker.hang_up(self.who(who), self.now_ms)
+        self.holders[who] = self.broker.hang_up(self.who(who), self.now_ms)
 
     def wait(
         self, who: str, wait_ms: int = 1000, want: Want = Want.OPEN, dead: bool = False,

@@ -511,7 +511,7 @@ _VALUES: Final[dict[str, str]] = {
     """,
     "only methods, or what others fill in": """
         journal.recovery.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
-        journal.files.Files journal.files.Handle journal.files.Lock
+        journal.files.Files journal.files.Handle journal.files.Lock journal.snapshot.job.Pilable
         core.key_rule.KeyRule core.schedules.Times
         core.fanout.child.Parent core.subscription.state.Needs core.subscription.ready_line.Gate
         operations.ports.Site operations.ports.ItemReader

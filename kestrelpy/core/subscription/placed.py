@@ -6,8 +6,8 @@ works out their meaning when it reads them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from journal.format import PlacedEntry
 from kestrelpy.core.index import Lease
@@ -58,6 +58,10 @@ class Placed:
             for id_ in self._hidden:
                 if id_ not in self._delayed and id_ not in known:
                     yield PlacedEntry(id_, 0, 0, 0)  # done before it was ever available
+
+    def piles(self) -> Sequence[list[Any]]:
+        """Return the copies with an object for each item; the entries are made of them."""
+        return self._returned, self._leases, self._blocked
 
     @classmethod
     def of(cls, reader: Subscription) -> Iterable[PlacedEntry]:

@@ -10,7 +10,7 @@ import pytest
 
 from journal.format.subscription_state import ReaderState
 from journal.snapshot.job import SnapshotJob
-from journal.snapshot.snapshot import Snapshot
+from journal.snapshot.snapshot import Snapshot, snapshot_name
 from kestrelpy.core.log.log import JournalLog
 from tests.support.memory_disk import Fault
 from tests.support.server_harness import ServerHarness
@@ -77,7 +77,7 @@ def test_a_snapshot_that_a_shortage_stopped_forgets_no_delay(stage: ServerHarnes
     with pytest.raises(OSError, match="Too many open files"):
         job.run(stage.disk)
     job.run(stage.disk)
-    assert job.snapshot.encode(job.short_identity, job.identity, job.time_ms) == whole
+    assert stage.disk.read(f"{job.folder}/{snapshot_name(job.snapshot.lsn)}") == whole
     before = {name: len(queue.reader.delays.ids) for name, queue in stage.broker.queues.items()}
     stage.kill()
     after = {name: len(queue.reader.delays.ids) for name, queue in stage.broker.queues.items()}

@@ -139,6 +139,24 @@ def test_a_slice_costs_the_same_however_many_items_there_are(
     assert q.reader.cost <= MEMORY + (64 << 10)
 
 
+@pytest.mark.parametrize("most", [None, 1])
+def test_a_hang_up_costs_the_same_however_many_leases_there_are(most: int | None) -> None:
+    """The leases go back, or die, at the next ticks; nothing looks at all of them before."""
+
+    def cost(items: int) -> int:
+        q = make_queue(max_attempts=most)
+        for _ in range(items):
+            q.put(b"x")
+            q.open()
+        with Work() as counted:
+            q.hang_up()
+        assert not q.who("anna").leases
+        return counted.steps
+
+    few, many = cost(1000), cost(4000)
+    assert many < few + 100
+
+
 def test_a_flush_replaces_what_is_there(q: CoreHarness) -> None:
     filled(q)
     with Work() as counted:
