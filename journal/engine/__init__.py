@@ -3,6 +3,15 @@
 `engine.py` says what an engine promises, `engine_files.py` gives it the verbs of a disk.
 """
 
+from journal.engine.address import (
+    SLICE,
+    is_address,
+    name_of,
+    slice_name,
+    split_slice,
+    why_no_address,
+    without_secret,
+)
 from journal.engine.commits import Commits
 from journal.engine.engine import (
     Claim,
@@ -21,6 +30,7 @@ from journal.engine.engine import (
 from journal.engine.engine_files import EngineFiles
 
 __all__ = [
-    "Claim", "Commits", "Create", "Delete", "Engine", "EngineAway", "EngineFiles", "Fenced",
-    "FileFacts", "Member", "Op", "Owner", "Rename", "Write",
+    "SLICE", "Claim", "Commits", "Create", "Delete", "Engine", "EngineAway", "EngineFiles",
+    "Fenced", "FileFacts", "Member", "Op", "Owner", "Rename", "Write", "is_address", "name_of",
+    "slice_name", "split_slice", "why_no_address", "without_secret",
 ]  # fmt: skip

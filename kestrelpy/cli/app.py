@@ -20,6 +20,7 @@ from kestrelpy.cli.commands import Commands
 from kestrelpy.cli.completion import complete_shell
 from kestrelpy.cli.dead_commands import dead, move
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
+from kestrelpy.cli.fleet_commands import fleet
 from kestrelpy.cli.options import (
     HELP_FLAGS,
     Json,
@@ -66,6 +67,7 @@ journal = typer.Typer(
     rich_markup_mode=None, context_settings=HELP_FLAGS,
 )  # fmt: skip
 app.add_typer(journal, name="journal")
+app.add_typer(fleet, name="fleet")
 app.add_typer(spark, name="spark")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import PlainValidator
 
+from journal.engine import why_no_address
 from kestrelpy import durations
 from kestrelpy.config.keying import FIELDS_FORM, read_fields
 from kestrelpy.config.retaining import RETAIN_FORM, Retain, read_retain
@@ -79,8 +80,8 @@ def _read_host(value: str) -> str:
 
 
 def _read_engine(value: str) -> str:
-    if not re.fullmatch(r"postgres(ql)?://[!-~]+", value):
-        raise ValueError
+    if not isinstance(value, str) or why_no_address(value):
+        raise TypeError
     return str(value)
 
 
@@ -199,7 +200,10 @@ ProjectOrNone = Annotated[
 ]
 EngineOrNone = Annotated[
     str | None,
-    kind('an address of PostgreSQL, "postgresql://user@host/database"', _read_engine, none=True),
+    kind(
+        'an address of PostgreSQL, "postgresql://user@host/database", a password in it '
+        "percent-encoded", _read_engine, none=True,
+    ),
 ]
 MemberOrNone = Annotated[
     str | None,

@@ -1,12 +1,13 @@
 """The messages on a wrong configuration, and how a setting is written in a sentence.
 
-One rule: a problem is one sentence on one line, and it can always be printed.
+One rule: a problem is one sentence on one line, it can always be printed, and it has no password.
 """
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
+from journal.engine import without_secret
 from kestrelpy.durations import shown
 
 
@@ -26,4 +27,10 @@ def as_written(place: tuple[str, ...], value: object) -> str:
     *above, key = (at if re.fullmatch("[a-z_]{1,60}", at) else shown(at) for at in place)
     if isinstance(value, dict):
         return f"[{'.'.join((*above, key))}]"
-    return f"{'[' + '.'.join(above) + '] ' if above else ''}{key} = {shown(value)}"
+    return f"{'[' + '.'.join(above) + '] ' if above else ''}{key} = {shown(_sayable(value))}"
+
+
+def _sayable(value: object) -> object:
+    if isinstance(value, list):
+        return [_sayable(each) for each in value]
+    return without_secret(value) if isinstance(value, str) else value

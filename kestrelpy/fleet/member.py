@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from journal.engine import (
+    SLICE,
     Claim,
     Commits,
     Engine,
@@ -31,7 +32,6 @@ from journal.engine import (
 
 log = logging.getLogger("kestrelpy.fleet")
 
-SLICE: Final = 1
 BEATS: Final = 4  # in `takeover`
 # Clocks of two machines run at rates that differ by less than this part of `takeover`.
 MARGIN: Final = 0.2

@@ -16,27 +16,25 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from importlib import resources
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg import sql
 
+from journal.engine.address import name_of
 from journal.engine.batch import Batch, batch_of
 from journal.engine.engine import Claim, EngineAway, Fenced, FileFacts, Member, Op, Owner
+from journal.engine.postgres.connecting import connect
+from journal.engine.postgres.errors import reason
 from journal.engine.postgres.settings import (
     NO_STANDBY,
     STANDBY_NAMES,
     UnsafeSettings,
+    refuse_other_tables,
     refuse_unsafe,
 )
 
-SCHEMA_VERSION: Final = 1
 # An extent fits into a page of PostgreSQL, and is not moved to a table of its own.
 EXTENT_BYTES: Final = 8000
-CONNECT_SECONDS: Final = 2
-# A peer that answers no packet for so long is gone: the wait for its answer ends.
-SILENCE_MS: Final = 3000
 
 _FENCE: Final = """
 WITH own AS (
@@ -116,7 +114,8 @@ class PostgresEngine:
 
     def __init__(self, conninfo: str, is_single: bool = False) -> None:
         """`conninfo` is an address as libpq takes it. `is_single`: one copy is enough."""
-        self._name = conninfo
+        self._conninfo = conninfo
+        self._name = name_of(conninfo)
         self._is_single = is_single
         self._committing = _Line(self._connect)
         self._reading = _Line(self._connect)
@@ -182,14 +181,10 @@ class PostgresEngine:
     # -- connections --------------------------------------------------------------------------
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        connection = psycopg.connect(
-            self._name, autocommit=True, connect_timeout=CONNECT_SECONDS,
-            application_name="kestrelpy", keepalives_idle=1, keepalives_interval=1,
-            keepalives_count=2, tcp_user_timeout=SILENCE_MS,
-            options="-c statement_timeout=0 -c lock_timeout=0",
-        )  # fmt: skip
+        connection = connect(self._conninfo)
         try:
             refuse_unsafe(connection, self._is_single)
+            refuse_other_tables(connection)
         except BaseException:
             connection.close()
             raise
@@ -200,7 +195,7 @@ class PostgresEngine:
         try:
             return line.ask(statement, values, line is self._committing and not self._is_single)
         except psycopg.Error as error:
-            raise EngineAway(self._name, _reason(error)) from None
+            raise EngineAway(self._name, reason(error)) from None
 
     def _look(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
         """Return what a read finds. A connection that was lost while nobody used it is made
@@ -316,15 +311,3 @@ def _values(at: Claim, batch: Batch) -> dict[str, Any]:
         "r_file": list(batch.renamed), "r_path": list(batch.renamed.values()),
         "d_file": batch.deleted,
     }  # fmt: skip
-
-
-def _reason(error: psycopg.Error) -> str:
-    """Return what happened, as one line."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def make_tables(conninfo: str) -> None:
-    """Make the tables of `schema.sql`, where they are not there; raise psycopg.Error."""
-    text = resources.files(__package__).joinpath("schema.sql").read_text()
-    with psycopg.connect(conninfo, connect_timeout=CONNECT_SECONDS) as connection:
-        connection.execute(sql.SQL(text))

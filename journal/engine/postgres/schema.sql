@@ -1,14 +1,23 @@
--- The tables of a kestrelpy fleet, version 1. A DBA may read this and run it by hand; it may be run
--- again. The daemon's role needs, and needs no more than:
+-- The tables of a kestrelpy fleet, version 2. A DBA may read this and run it by hand, as a role that
+-- may create a schema in the database; it may be run again, and it makes version 2 of version 1.
+-- The daemon's role needs, and needs no more than:
 --     GRANT USAGE ON SCHEMA kestrelpy TO kestrel;
 --     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA kestrelpy TO kestrel;
+
+BEGIN;
 
 CREATE SCHEMA IF NOT EXISTS kestrelpy;
 
 CREATE TABLE IF NOT EXISTS kestrelpy.version (
     number int PRIMARY KEY
 );
-INSERT INTO kestrelpy.version VALUES (1) ON CONFLICT DO NOTHING;
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM kestrelpy.version WHERE number > 2) THEN
+        RAISE EXCEPTION 'these tables are of a newer kestrelpy';
+    END IF;
+END $$;
+DELETE FROM kestrelpy.version;
+INSERT INTO kestrelpy.version VALUES (2);
 
 -- A slice is a data directory. Each commit of its owner changes its row: there the epoch is checked.
 CREATE TABLE IF NOT EXISTS kestrelpy.slice (
@@ -19,6 +28,19 @@ CREATE TABLE IF NOT EXISTS kestrelpy.slice (
     address  text NOT NULL,                   -- where others reach it
     beat     timestamptz NOT NULL,            -- of the last commit
     released boolean NOT NULL DEFAULT false   -- given up: others need not wait
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+-- The epoch whose owner was asked to give the slice up.
+ALTER TABLE kestrelpy.slice ADD COLUMN IF NOT EXISTS asked bigint NOT NULL DEFAULT 0;
+-- A data directory is being moved in: until that is done, no daemon owns the slice.
+ALTER TABLE kestrelpy.slice ADD COLUMN IF NOT EXISTS importing boolean NOT NULL DEFAULT false;
+
+-- Each process that may own slices says now and then that it is there.
+CREATE TABLE IF NOT EXISTS kestrelpy.member (
+    name     text NOT NULL,
+    address  text NOT NULL,                   -- where others reach it
+    takeover float8 NOT NULL,                 -- seconds: its setting
+    beat     timestamptz NOT NULL,
+    PRIMARY KEY (name, address)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE TABLE IF NOT EXISTS kestrelpy.file (
@@ -43,3 +65,5 @@ CREATE TABLE IF NOT EXISTS kestrelpy.extent (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE kestrelpy.extent ALTER COLUMN data SET STORAGE PLAIN;
+
+COMMIT;

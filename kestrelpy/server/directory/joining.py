@@ -8,11 +8,11 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from journal.engine import EngineFiles, Member
+from journal.engine import EngineFiles, Member, slice_name
 from journal.files import Disk, Files
 from journal.store import Sizes
 from kestrelpy.config import Config
-from kestrelpy.fleet import SLICE, FleetMember
+from kestrelpy.fleet import NEEDS_EXTRA, SLICE, FleetMember
 from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.exposure import Unservable
 
@@ -23,9 +23,7 @@ def data_path(config: Config) -> str:
     """Return the name of the data directory, for the log: a folder, or a slice of an engine."""
     if config.fleet.engine is None:
         return str(config.server.data_dir)
-    place = config.fleet.engine.partition("?")[0]
-    user, at, hosts = place.partition("://")[2].rpartition("@")
-    return f"postgresql://{user.partition(':')[0]}{at}{hosts}/{SLICE}"
+    return slice_name(config.fleet.engine, SLICE)
 
 
 def directory_of(config: Config, files: Files) -> DataDirectory:
@@ -44,9 +42,7 @@ def member_of(config: Config) -> FleetMember | None:
     try:
         from journal.engine.postgres import PostgresEngine  # noqa: PLC0415  # of the extra `fleet`
     except ImportError:
-        raise Unservable(
-            "[fleet] engine needs the extra fleet: pip install 'kestrelpy[fleet]'"
-        ) from None
+        raise Unservable(f"[fleet] engine {NEEDS_EXTRA}") from None
 
     engine = PostgresEngine(fleet.engine, fleet.single)
     cache = str(config.server.data_dir / f"cache-{SLICE}")

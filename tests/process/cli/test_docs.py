@@ -1,7 +1,8 @@
 """docs/command-line.md: every command has an example, and every example is run.
 
 Dates, numbers and blanks may differ from the page; a line `...` stands for any lines, and `...`
-within a line for any text. Those of Spark run in `tests/unit/spark/test_command_line_page.py`.
+within a line for any text. Those of Spark run in `tests/unit/spark/test_command_line_page.py`, and
+those of a fleet in `tests/process/fleet/test_page.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PAGE = (SOURCE / "docs/command-line.md").read_text()
 SECONDS = 280
 GUARDED = "Users and TLS"
 # A file of completion is made by each shell's own; groups have commands below them.
-GROUPS = {"", "queues", "items", "item", "schedules", "dead", "journal", "spark"}
+GROUPS = {"", "queues", "items", "item", "schedules", "dead", "journal", "fleet", "spark"}
 
 
 def examples(page: str) -> list[tuple[str, str, str]]:
@@ -113,7 +114,7 @@ def check(section: str, command: str, output: str, environment: dict[str, str]) 
 
 def test_each_example_prints_what_the_page_shows(shell: dict[str, str]) -> None:
     for section, command, output in EXAMPLES:
-        if section not in ("Spark", GUARDED):
+        if section not in ("Spark", "A fleet", GUARDED):
             check(section, command, output, shell)
 
 

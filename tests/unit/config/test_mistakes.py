@@ -102,6 +102,27 @@ def test_a_wrong_value_is_reported_with_file_key_and_allowed_values(
     assert "\n" not in told
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[fleet]\nengine = "mysql://kestrel:sekret@db"',
+        '[fleet]\nengine = "postgresql://kestrel:se@sekret@db"',
+        '[fleet]\nengine = ["postgresql://kestrel:sekret@db"]',
+        f'[fleet]\nengine = "postgresql://kestrel:sekret{"x" * 99}@d b"',
+        '[fleet]\nengin = "postgresql://kestrel:sekret@db?password=sekret"',
+        '[server]\nengine = "postgresql://kestrel:sekret@db"',
+        '[fleet]\nengine = "host=db password=sekret"',
+    ],
+)
+def test_a_password_is_not_in_the_report(file: Path, text: str) -> None:
+    file.write_text(text)
+
+    told = problems(file)
+
+    assert "engin" in told
+    assert "sekret" not in told
+
+
 def test_every_setting_has_a_wrong_value_in_the_table_above() -> None:
     told = {(section, text.split()[0]) for section, text, _ in WRONG_VALUES}
 

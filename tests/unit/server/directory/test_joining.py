@@ -29,7 +29,7 @@ def test_without_a_fleet_the_data_is_in_a_folder() -> None:
         ("postgresql://kestrel:secret@db1,db2/kestrel?sslmode=require",
          "postgresql://kestrel@db1,db2/kestrel/1"),
         ("postgresql://db1/kestrel", "postgresql://db1/kestrel/1"),
-        ("postgres://:se@cret@db1:5433/kestrel?password=secret", "postgresql://@db1:5433/kestrel/1"),
+        ("postgres://:se%40cret@db1:5433/kestrel?password=secret", "postgresql://@db1:5433/kestrel/1"),
     ],
 )  # fmt: skip
 def test_the_name_of_an_engine_has_no_secret(engine: str, said: str) -> None:

@@ -1,0 +1,77 @@
+"""An engine's address, as it may be said: without what it has as a secret.
+
+    postgresql://kestrel:secret@db1,db2/queues?sslmode=require     what is connected to
+    postgresql://kestrel@db1,db2/queues                            its name, for logs and errors
+    postgresql://kestrel@db1,db2/queues/1                          a slice there: a data directory
+
+One rule: no text that is printed has a password in it, also where the address is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SLICE: Final = 1  # the only one
+FORM: Final = "postgresql://user@host:port/database"
+_SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+def is_address(text: str) -> bool:
+    """True if this is meant as an engine's address, and not as a folder's path."""
+    return text.startswith(_SCHEMES) or re.match(r"[a-z]+:/", text) is not None
+
+
+def why_no_address(text: str) -> str:
+    """Return what is wrong with the form of an address, without its secret; "": nothing."""
+    if not text.startswith(_SCHEMES):
+        return f"an engine has an address like {FORM}"
+    place = text.partition("://")[2].partition("?")[0]
+    authority, _, database = place.partition("/")
+    if authority.count("@") > 1 or "@" in database or not re.fullmatch("[!-~]+", text):
+        return (
+            f"an engine has an address like {FORM}; in a password, every character that is "
+            "no letter and no digit is written as % and two digits, or the password is left to "
+            "~/.pgpass"
+        )
+    return ""
+
+
+def without_secret(text: str) -> str:
+    """Return a text without the passwords of the addresses in it, whatever their form."""
+    text = re.sub(r"(://[^:@\s]*):\S*@", r"\1@", text)
+    return re.sub(r"(?i)(password=)[^&\s]*", r"\1...", text)
+
+
+def name_of(address: str) -> str:
+    """Return an address for logs and errors."""
+    rest = address.partition("://")[2]
+    authority, slash, behind = rest.partition("/")
+    if "@" in authority:
+        user, _, hosts = authority.rpartition("@")
+        authority = f"{re.split('[:@?]', user)[0]}@{hosts}"
+    elif "@" in behind.partition("?")[0]:  # a secret with a slash in it
+        authority, behind = "", behind.rpartition("@")[2]
+    return f"postgresql://{authority.partition('?')[0]}{slash}{behind.partition('?')[0]}"
+
+
+def slice_name(address: str, number: int = SLICE) -> str:
+    """Return the name of a slice as a data directory."""
+    return f"{name_of(address)}/{number}"
+
+
+def split_slice(text: str) -> tuple[str, int]:
+    """Return the engine's address and the slice of an address that may name one; raise ValueError,
+    without a secret."""
+    why = why_no_address(text)
+    if why:
+        raise ValueError(why)
+    place, mark, query = text.partition("?")
+    head, _, last = place.rpartition("/")
+    number = SLICE
+    if head.partition("://")[2].count("/") >= 1:  # behind the database
+        if last.isdecimal():
+            number, place = int(last), head
+        if number != SLICE or not last.isdecimal():
+            raise ValueError(f"{name_of(text)}: an engine has one slice: {slice_name(head)}")
+    return place + mark + query, number

@@ -1,0 +1,43 @@
+"""A connection to a PostgreSQL, as every part of this package makes it.
+
+One rule: no error of it has the address with its secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import psycopg
+
+from journal.engine.address import name_of, why_no_address
+from journal.engine.engine import EngineAway
+from journal.engine.postgres.errors import reason
+
+CONNECT_SECONDS: Final = 2
+# A peer that answers no packet for so long is gone: the wait for its answer ends.
+SILENCE_MS: Final = 3000
+
+
+def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Return a new connection, on which no statement has a limit of time; raise psycopg.Error."""
+    why = why_no_address(conninfo)
+    if why:
+        raise psycopg.OperationalError(why)
+    return psycopg.connect(
+        conninfo, autocommit=True, connect_timeout=CONNECT_SECONDS,
+        application_name="kestrelpy", keepalives_idle=1, keepalives_interval=1,
+        keepalives_count=2, tcp_user_timeout=SILENCE_MS,
+        options="-c statement_timeout=0 -c lock_timeout=0",
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def connected(conninfo: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """Give a connection; every error inside is raised as EngineAway."""
+    try:
+        with contextlib.closing(connect(conninfo)) as connection:
+            yield connection
+    except psycopg.Error as error:
+        raise EngineAway(name_of(conninfo), reason(error)) from None

@@ -1,0 +1,60 @@
+# ruff: noqa: PLC0415
+"""`kestrelpy fleet ...`: the words of each command, and what it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kestrelpy.cli.options import HELP_FLAGS
+
+fleet = typer.Typer(
+    help="Make, look at and move the data of a fleet in a PostgreSQL.",
+    no_args_is_help=True, rich_markup_mode=None, context_settings=HELP_FLAGS,
+)  # fmt: skip
+
+Address = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ADDRESS", show_default=False,
+        help="The engine, postgresql://user@host/database. Default: the configuration's.",
+    ),
+]  # fmt: skip
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="The configuration whose [fleet] names the engine."
+    ),
+]
+Single = Annotated[
+    bool,
+    typer.Option("--single", help="One PostgreSQL without a standby is enough."),
+]
+
+
+@fleet.command("init")
+def fleet_init(
+    address: Address = None,
+    config: ConfigFile = None,
+    single: Single = False,
+    role: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The daemon's role: it gets the rights that it needs."),
+    ] = "",
+    print_: Annotated[
+        bool, typer.Option("--print", help="Print the statements for a DBA, and do nothing.")
+    ] = False,
+) -> None:
+    """Make the tables, and name what the server's settings lack.
+
+    It may be run again: tables of this version stay as they are. Exit code 1: the tables are there,
+    and the daemon would refuse the server for what is named.
+    """
+    from kestrelpy.cli import fleet as tools
+
+    if print_:
+        tools.print_schema()
+    else:
+        tools.init(tools.engine_at(address, config, single), role)
