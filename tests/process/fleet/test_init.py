@@ -11,8 +11,8 @@ import pytest
 
 from journal.engine import EngineAway
 from journal.engine.postgres import PostgresEngine
+from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.process.cli.command import Command, Ended
-from tests.support.postgres import PostgresServer, folder_of_servers
 
 SCHEMA = Path(__file__).parents[3] / "journal/engine/postgres/schema.sql"
 RESET = {"synchronous_standby_names": "", "fsync": "on", "full_page_writes": "on"}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.process.cli.test_docs import EXAMPLES, check, environment_of
 from tests.support.daemon import DaemonProcess
-from tests.support.postgres import PostgresServer, folder_of_servers
 
 SECTION = "A fleet"
 # The page's own, which the test replaces by a real one.
