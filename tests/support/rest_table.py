@@ -61,7 +61,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.engine.engine_files.EngineFiles": {"_root _prefix": NAME, "_last": NUMBER,
                                                 "_locked": WORKS},
     "journal.engine.names.Names": {"root": NAME, "_folders": ON_DISK},
-    "journal.engine.postgres.postgres_engine.PostgresEngine": {"_name": NAME,
+    "journal.engine.postgres.postgres_engine.PostgresEngine": {"_conninfo": NAME, "_name": NAME,
                                                                "_is_single": SETTING},
     "journal.engine.postgres.postgres_engine._Line": {"_connection": WORKS},
     "journal.engine.ranges.Ranges": {"_starts _ends bytes": CACHE},
@@ -470,7 +470,9 @@ _VALUES: Final[dict[str, str]] = {
     """,
     "an error": """
         journal.engine.engine.EngineAway journal.engine.engine.Fenced
+        journal.engine.postgres.settings.OtherTables
         journal.engine.postgres.settings.UnsafeSettings
+        journal.engine.postgres.tables.Made
     """,
     "stands in for a journal that is not used any more": """
         journal.write.preallocation._Ended

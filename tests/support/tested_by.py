@@ -14,8 +14,10 @@ _CLIENT: Final = "tests/process/client/test_client.py"
 TESTED_BY: Final[dict[str, str]] = {
     "journal.engine.postgres.postgres_engine":
         "tests/process/engine/test_postgres.py: it is tested on real servers",
-    "journal.engine.postgres.settings":
-        "tests/process/engine/test_postgres.py: each setting is that of a real server",
+    "journal.engine.postgres.connecting":
+        "tests/process/fleet/test_init.py: on a real server",
+    "journal.engine.postgres.tables":
+        "tests/process/fleet/test_init.py: on a real server",
     "journal.format.subscription_state":
         "tests/unit/journal/snapshot/test_snapshot.py: its frames stand in snapshots alone",
     "journal.format.transfer":
@@ -36,6 +38,10 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_moving.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.errors":
         "tests/process/cli/test_remote.py: no behaviour of its own",
+    "kestrelpy.cli.fleet":
+        "tests/process/fleet/test_init.py: as a user runs it, on a real server",
+    "kestrelpy.cli.fleet_commands":
+        "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.options":
         "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",
     "kestrelpy.cli.queues_commands":
