@@ -81,13 +81,19 @@ class Claim(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Who claimed a slice last, and how long ago its last commit was by the engine's clock."""
+    """Who claimed a slice last, and how long ago its last commit was by the engine's clock.
+
+    `was_asked`: an operator has asked this owner to release it. `is_importing`: a data directory is
+    being moved in, and no daemon may claim the slice.
+    """
 
     member: Member
     epoch: int
     seq: int
     age_s: float
     has_released: bool
+    was_asked: bool = False
+    is_importing: bool = False
 
 
 class Fenced(OSError):
@@ -137,6 +143,9 @@ class Engine(Protocol):
 
     def owners(self) -> dict[int, Owner]:
         """Return who claimed each slice last. Raises EngineAway."""
+
+    def note(self, member: Member, takeover_s: float) -> None:
+        """Say that this process may own slices, and after which silence. Raises EngineAway."""
 
     def close(self) -> None:
         """Let go of the connections. A slice stays claimed."""

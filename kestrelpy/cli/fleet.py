@@ -5,18 +5,29 @@ One rule: an error is one sentence with its remedy, and no line has a password.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from journal.engine import name_of, split_slice
+from journal.engine import SLICE, Member, Owner, name_of, split_slice
 from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.remote import parse_wait_ms
+from kestrelpy.cli.screen import duration, repeated, size
 from kestrelpy.config import ConfigError, find_config_file, load_config
 from kestrelpy.fleet import NEEDS_EXTRA
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from journal.engine.postgres import Facts, Replica, Seat
+
+# A member that has said nothing for so many times its `takeover` is gone.
+_GONE_AFTER: Final = 3
+_LOOK_SECONDS: Final = 0.1
+_CLAIM_SECONDS: Final = 5.0  # so long a standby has to claim what was released
 
 
 class EngineAt(NamedTuple):
@@ -81,6 +92,161 @@ def init(at: EngineAt, role: str) -> None:
     if made.unsafe:
         raise CommandError("\n".join(made.unsafe), NOTHING)
     print("the server's settings lose nothing that it has acknowledged")
+
+
+def status(at: EngineAt, as_json: bool, watch: str | None) -> None:
+    """Print who owns each slice, who waits, and how the server is; raise CommandError."""
+    is_owned = False
+
+    def draw() -> None:
+        nonlocal is_owned
+        facts = _look(at)
+        is_owned = _state(facts, at) == "owned"
+        print(json.dumps(_in_json(facts, at)) if as_json else "\n".join(_lines(facts, at)))
+
+    repeated(watch, draw)
+    if not is_owned:
+        raise CommandError(f"slice {SLICE}: nobody owns it now", NOTHING)
+
+
+def release(at: EngineAt, timeout: str) -> None:
+    """Ask the owner to give its slice up, and wait until it has; raise CommandError."""
+    wait_s = parse_wait_ms(timeout, "--timeout") / 1000
+    facts = _look(at)
+    owner = facts.owners.get(SLICE)
+    if owner is None or owner.has_released:
+        raise CommandError(f"slice {SLICE}: nobody owns it: {_sentence(facts, at)}", NOTHING)
+    if owner.is_importing:
+        raise CommandError(f"slice {SLICE}: {_sentence(facts, at)}", NOTHING)
+    try:
+        postgres().ask_release(at.address, SLICE, owner.epoch)
+    except OSError as error:
+        raise refused(at.name, error) from None
+    who, began = owner.member.name, time.monotonic()
+    while True:
+        now = _look(at).owners[SLICE]
+        if now.has_released or now.epoch != owner.epoch:
+            break
+        if time.monotonic() - began >= wait_s:
+            raise CommandError(
+                f"{who} has not released slice {SLICE} within {timeout}; if it is dead, a standby "
+                "takes over without it"
+            )
+        time.sleep(_LOOK_SECONDS)
+    print(f"{who} has released slice {SLICE}")
+    began, others = time.monotonic(), _waiting(facts)
+    while others and now.epoch == owner.epoch and time.monotonic() - began < _CLAIM_SECONDS:
+        time.sleep(_LOOK_SECONDS)
+        now = _look(at).owners[SLICE]
+    if now.epoch != owner.epoch:
+        print(f"{_named(now.member)} owns it")
+    else:
+        print(f"nobody waits for it: {who} takes it again in a while, if it runs")
+
+
+def _look(at: EngineAt) -> Facts:
+    try:
+        facts: Facts = postgres().look(at.address)
+    except OSError as error:
+        raise refused(at.name, error) from None
+    return facts
+
+
+def _state(facts: Facts, at: EngineAt) -> str:
+    """Return one word for the slice: new, importing, released, silent or owned."""
+    owner = facts.owners.get(SLICE)
+    if owner is None:
+        return "new"
+    if owner.is_importing:
+        return "importing"
+    if owner.has_released:
+        return "released"
+    takeover_s = facts.takeover_s(owner.member, at.takeover_s)
+    return "silent" if owner.age_s > takeover_s else "owned"
+
+
+def _sentence(facts: Facts, at: EngineAt) -> str:
+    owner = facts.owners.get(SLICE)
+    if owner is None:
+        return "nobody has claimed it yet"
+    who, ago = _named(owner.member), f"{_seconds(owner.age_s)} ago"
+    return {
+        "owned": f"owned by {who}, epoch {owner.epoch}, last commit {ago}",
+        "silent": f"owned by {who}, epoch {owner.epoch}, which says nothing: last commit {ago}",
+        "released": f"released by {who}, last commit {ago}",
+        "importing": f"a data directory is being moved in by {who}, last commit {ago}",
+    }[_state(facts, at)]
+
+
+def _waiting(facts: Facts) -> list[Seat]:
+    """Return the members that wait for a slice."""
+    owners = {each.member for each in facts.owners.values() if not each.has_released}
+    return [
+        each for each in facts.members
+        if each.member not in owners and each.age_s < _GONE_AFTER * each.takeover_s
+    ]  # fmt: skip
+
+
+def _lines(facts: Facts, at: EngineAt) -> list[str]:
+    waiting = _waiting(facts)
+    lines = [f"slice {SLICE}: {_sentence(facts, at)}"]
+    lines += [f"waits: {_named(each.member)}, seen {_seconds(each.age_s)} ago" for each in waiting]
+    if not waiting:
+        lines.append("waits: nobody")
+    lines.append(f"server: PostgreSQL {facts.server} at {at.name}")
+    lines += [f"standby: {each.name}, {_lag(each)}" for each in facts.replicas]
+    if not facts.replicas:
+        lines.append("standby: none")
+    total = sum(facts.bytes.values())
+    lines.append(f"tables: version {facts.tables}, {size(total)}")
+    return lines
+
+
+def _lag(replica: Replica) -> str:
+    if not replica.state:
+        return "whose state this role may not see (GRANT pg_read_all_stats)"
+    behind = "" if replica.lag_bytes is None else f", {size(max(replica.lag_bytes, 0))} behind"
+    return replica.state + behind
+
+
+def _in_json(facts: Facts, at: EngineAt) -> dict[str, object]:
+    owner = facts.owners.get(SLICE)
+    return {
+        "engine": at.name, "server_version": facts.server, "tables_version": facts.tables,
+        "slices": [{"slice": SLICE, "state": _state(facts, at), **_owner_in_json(owner)}],
+        "waiting": [
+            {"member": each.member.name, "address": each.member.address,
+             "takeover_ms": _ms(each.takeover_s), "age_ms": _ms(each.age_s)}
+            for each in _waiting(facts)
+        ],
+        "standbys": [
+            {"name": each.name, "state": each.state or None, "lag_bytes": each.lag_bytes,
+             "lag_ms": None if each.lag_s is None else _ms(each.lag_s)}
+            for each in facts.replicas
+        ],
+        "table_bytes": facts.bytes,
+    }  # fmt: skip
+
+
+def _owner_in_json(owner: Owner | None) -> dict[str, object]:
+    if owner is None:
+        return {}
+    return {
+        "owner": owner.member.name, "address": owner.member.address, "epoch": owner.epoch,
+        "seq": owner.seq, "age_ms": _ms(owner.age_s),
+    }  # fmt: skip
+
+
+def _named(member: Member) -> str:
+    return f"{member.name} at {member.address}" if member.address else member.name
+
+
+def _seconds(seconds: float) -> str:
+    return duration(max(_ms(seconds), 0))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def refused(name: str, error: OSError) -> CommandError:

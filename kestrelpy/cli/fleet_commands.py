@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kestrelpy.cli.options import HELP_FLAGS
+from kestrelpy.cli.options import HELP_FLAGS, Json, Watch
 
 fleet = typer.Typer(
     help="Make, look at and move the data of a fleet in a PostgreSQL.",
@@ -58,3 +58,34 @@ def fleet_init(
         tools.print_schema()
     else:
         tools.init(tools.engine_at(address, config, single), role)
+
+
+@fleet.command("status")
+def fleet_status(
+    address: Address = None, config: ConfigFile = None, as_json: Json = False, watch: Watch = None
+) -> None:
+    """Show who owns the data and who waits for it.
+
+    Exit code 1: nobody owns it now.
+    """
+    from kestrelpy.cli import fleet as tools
+
+    tools.status(tools.engine_at(address, config, False), as_json, watch)
+
+
+@fleet.command("release")
+def fleet_release(
+    address: Address = None,
+    config: ConfigFile = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to wait for the owner.")
+    ] = "10s",
+) -> None:
+    """Let the owner give the data up and a standby take over.
+
+    The owner answers what it has begun, and is a standby then; it leaves the data to the others for
+    ten times its `takeover`. Exit code 1: nobody owns it.
+    """
+    from kestrelpy.cli import fleet as tools
+
+    tools.release(tools.engine_at(address, config, False), timeout)

@@ -84,7 +84,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         )
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
-        if daemon.membership.is_fenced:
+        if daemon.membership.begins_again:
             return True
         _ignore_signals()
         _end_in_any_case()
@@ -92,7 +92,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
 
     try:
         while uvloop.run(live()):
-            log.warning("another process owns the data: this one is a standby from here on")
+            log.warning("this process does not own the data: it is a standby from here on")
     except (StartError, Unservable) as error:
         if not is_json:
             raise CommandError(str(error)) from None

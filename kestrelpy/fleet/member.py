@@ -35,6 +35,7 @@ log = logging.getLogger("kestrelpy.fleet")
 BEATS: Final = 4  # in `takeover`
 # Clocks of two machines run at rates that differ by less than this part of `takeover`.
 MARGIN: Final = 0.2
+LEAVES: Final = 10  # times `takeover`: so long a member leaves what it was asked to release
 _LOOKS: Final = 10  # of a standby, in `takeover`, or more
 _LOOK_SECONDS_MAX: Final = 0.1  # so soon it sees that an owner released the slice
 
@@ -55,12 +56,21 @@ def look(before: Seen | None, owner: Owner | None, now_s: float) -> Seen:
     return Seen(owner, before.since_s if is_same and before is not None else now_s)
 
 
-def may_claim(seen: Seen, takeover_s: float, now_s: float) -> bool:
-    """True if nobody owns the slice, or its owner says nothing any more."""
-    owner = seen.owner
-    if owner is None or owner.has_released:
+def may_claim(
+    seen: Seen, takeover_s: float, now_s: float, member: Member | None = None
+) -> bool:
+    """True if nobody owns the slice, or its owner says nothing any more.
+
+    A member that was asked to release it leaves it to the others for a while.
+    """
+    owner, waited_s = seen.owner, now_s - seen.since_s
+    if owner is None:
         return True
-    return now_s - seen.since_s >= takeover_s
+    if owner.is_importing:
+        return False
+    if not owner.has_released:
+        return waited_s >= takeover_s
+    return not (owner.was_asked and owner.member == member) or waited_s >= LEAVES * takeover_s
 
 
 class Standby(NamedTuple):
@@ -76,6 +86,13 @@ class Standby(NamedTuple):
             return f"standby: the engine does not answer: {self.trouble}"
         if self.owner is None:
             return "standby: nobody owns the data yet"
+        if self.owner.is_importing:
+            return (
+                "standby: a data directory is being moved in; if that was interrupted, "
+                "`kestrelpy fleet import` goes on with it"
+            )
+        if self.owner.has_released:
+            return f"standby: nobody owns the data: {self.owner.member.name} has released it"
         member = self.owner.member
         at = f" at {member.address}" if member.address else ""
         return f"standby of {member.name}{at}: it owns the data, ask there"
@@ -95,6 +112,7 @@ class FleetMember:
         self._engine = engine
         self._clock = clock
         self._seen: Seen | None = None
+        self._notes_next_s = clock()
         self._beat_s = takeover_s / BEATS if is_threaded else 0.0
         self._sure_s = takeover_s * (1 - MARGIN)
 
@@ -111,10 +129,10 @@ class FleetMember:
     def try_to_claim(self) -> Standby | None:
         """Look at the owner, and claim the slice if it says nothing any more; None: claimed."""
         try:
-            owner = self._engine.owners().get(SLICE)
+            owner = self._look()
             now_s = self._clock()
             self._seen = seen = look(self._seen, owner, now_s)
-            if not may_claim(seen, self.takeover_s, now_s):
+            if not may_claim(seen, self.takeover_s, now_s, self.member):
                 return Standby(owner, "")
             claim = self._engine.claim(SLICE, self.member, owner.epoch if owner else 0)
             self._take_over(claim)
@@ -123,6 +141,26 @@ class FleetMember:
         except EngineAway as error:
             return Standby(None, error.strerror or str(error))
         return None
+
+    def is_asked_to_release(self) -> bool:
+        """True if an operator has asked this process, which owns the slice, to release it."""
+        commits = self.files.commits
+        try:
+            owner = self._look()
+        except EngineAway:
+            return False
+        return (
+            owner is not None and owner.was_asked and commits is not None
+            and owner.epoch == commits.claim.epoch
+        )  # fmt: skip
+
+    def _look(self) -> Owner | None:
+        """Return who owns the slice, and say now and then that this process is there."""
+        now_s = self._clock()
+        if now_s >= self._notes_next_s:
+            self._notes_next_s = now_s + self.takeover_s
+            self._engine.note(self.member, self.takeover_s)
+        return self._engine.owners().get(SLICE)
 
     def _take_over(self, claim: Claim) -> None:
         commits = Commits(self._engine, claim, self._beat_s, self._clock)

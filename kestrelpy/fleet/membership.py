@@ -21,6 +21,8 @@ from kestrelpy.fleet.member import FleetMember
 
 log = logging.getLogger("kestrelpy.fleet")
 
+ASKED: Final = "asked to release the data"
+HEED_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 0.02
 RELEASE_SECONDS: Final = 5.0
 
@@ -40,6 +42,8 @@ class Membership:
         self._member = member
         self._close, self._say, self._end = close, say, end
         self._said = ""
+        self._was_asked = False  # to release the data
+        self.is_told_to_end = False
 
     @property
     def is_fleet(self) -> bool:
@@ -50,6 +54,11 @@ class Membership:
     def is_fenced(self) -> bool:
         """True if this process owned the data, and owns it no more."""
         return self._member is not None and self._member.is_fenced
+
+    @property
+    def begins_again(self) -> bool:
+        """True if the process is to go on as a standby."""
+        return (self.is_fenced or self._was_asked) and not self.is_told_to_end
 
     def may_answer(self) -> bool:
         """True if nobody else can own the data now."""
@@ -80,7 +89,12 @@ class Membership:
         self._close("")
 
     async def watch(self) -> None:
-        """Close the door while the engine does not answer; end when the data is somebody else's."""
+        """Close the door while the engine does not answer; end when the data is somebody else's, or
+        is to be."""
+        await asyncio.gather(self._watch_engine(), self._watch_operator())
+
+    async def _watch_engine(self) -> None:
+        """Close the door while the engine does not answer."""
         member = self._member
         while member is not None:
             await asyncio.sleep(LOOK_SECONDS)
@@ -93,6 +107,16 @@ class Membership:
                     self._end(trouble)
                     return
                 log.warning("%s", trouble or "the engine answers again")
+
+    async def _watch_operator(self) -> None:
+        """End this life of the process when an operator asks it to release the data."""
+        member = self._member
+        while member is not None and not member.is_fenced:
+            await asyncio.sleep(HEED_SECONDS)
+            if await run_aside(member.is_asked_to_release, None):
+                self._was_asked = True
+                self._end(ASKED)
+                return
 
     async def release(self) -> None:
         """Let another process claim the data at once."""

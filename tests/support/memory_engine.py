@@ -48,6 +48,8 @@ class _Slice:
     committed_s: float = 0.0
     has_released: bool = False
     files: dict[int, _File] = field(default_factory=dict)
+    asked: int = 0  # the epoch whose owner was asked to release it
+    is_importing: bool = False
 
 
 class MemoryEngine:
@@ -63,6 +65,7 @@ class MemoryEngine:
         self.is_away = False
         self.commits: list[tuple[Op, ...]] = []
         self.reads: list[tuple[int, int, int]] = []  # file, offset, size
+        self.members: dict[Member, float] = {}
         self._slices: dict[int, _Slice] = {}
         self._lock = threading.Lock()
 
@@ -116,9 +119,21 @@ class MemoryEngine:
         now = self.clock()
         return {
             number: Owner(each.owner, each.epoch, each.seq, now - each.committed_s,
-                          each.has_released)
+                          each.has_released, each.asked == each.epoch, each.is_importing)
             for number, each in self._slices.items()
         }  # fmt: skip
+
+    def note(self, member: Member, takeover_s: float) -> None:
+        self._answer()
+        self.members[member] = takeover_s
+
+    def ask_release(self, number: int) -> None:
+        """Ask the owner to release the slice: not a verb."""
+        self._slices[number].asked = self._slices[number].epoch
+
+    def begin_import(self, number: int) -> None:
+        """A data directory is being moved in: not a verb."""
+        self._slices[number].is_importing = True
 
     def close(self) -> None:
         """Nothing to let go of."""

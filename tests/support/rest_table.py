@@ -467,6 +467,8 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.engine.Claim journal.engine.engine.Member journal.engine.engine.Owner
         journal.engine.engine_files.EngineHandle journal.engine.engine_files.EngineLock
         journal.engine.engine.Engine
+        journal.engine.postgres.facts.Facts journal.engine.postgres.facts.Replica
+        journal.engine.postgres.facts.Seat
     """,
     "an error": """
         journal.engine.engine.EngineAway journal.engine.engine.Fenced

@@ -16,6 +16,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/engine/test_postgres.py: it is tested on real servers",
     "journal.engine.postgres.connecting":
         "tests/process/fleet/test_init.py: on a real server",
+    "journal.engine.postgres.facts":
+        "tests/process/fleet/test_fleet.py: of two real members",
     "journal.engine.postgres.tables":
         "tests/process/fleet/test_init.py: on a real server",
     "journal.format.subscription_state":
@@ -38,8 +40,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_moving.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.errors":
         "tests/process/cli/test_remote.py: no behaviour of its own",
-    "kestrelpy.cli.fleet":
-        "tests/process/fleet/test_init.py: as a user runs it, on a real server",
     "kestrelpy.cli.fleet_commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.options":

@@ -18,6 +18,8 @@ from journal.engine.postgres.errors import reason
 CONNECT_SECONDS: Final = 2
 # A peer that answers no packet for so long is gone: the wait for its answer ends.
 SILENCE_MS: Final = 3000
+# For statements that need not wait for a standby, which may not be there.
+LOCALLY: Final = "SET synchronous_commit = local"
 
 
 def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:

@@ -85,8 +85,17 @@ _RELEASE: Final = """
 UPDATE kestrelpy.slice SET released = true WHERE id = %s AND epoch = %s RETURNING seq"""
 _OWNERS: Final = """
 SELECT id, member, address, epoch, seq,
-       extract(epoch FROM clock_timestamp() - beat)::float8, released
+       extract(epoch FROM clock_timestamp() - beat)::float8, released, asked = epoch, importing
 FROM kestrelpy.slice"""
+# Those that have said nothing for a day are forgotten.
+_NOTE: Final = """
+WITH gone AS (
+    DELETE FROM kestrelpy.member WHERE beat < clock_timestamp() - interval '1 day'
+        AND (name, address) <> (%(member)s, %(address)s)
+)
+INSERT INTO kestrelpy.member VALUES (%(member)s, %(address)s, %(takeover)s, clock_timestamp())
+ON CONFLICT (name, address) DO UPDATE SET takeover = excluded.takeover, beat = excluded.beat
+RETURNING 1"""
 # An extent that reaches furthest begins less than one extent before the last one.
 _FILES: Final = """
 SELECT s.epoch, s.seq, f.id, f.path, greatest(f.size, (
@@ -101,6 +110,9 @@ SELECT s.epoch, s.seq, e.pos, e.data
 FROM kestrelpy.slice s LEFT JOIN kestrelpy.extent e
     ON e.slice = s.id AND e.file = %(file)s AND e.pos > %(first)s AND e.pos < %(end)s
 WHERE s.id = %(slice)s ORDER BY e.seq, e.n"""
+
+# Of the connection that reads: what a member says of itself may be lost.
+_WAITS_FOR_NOBODY: Final = "SET synchronous_commit = off"
 
 T = TypeVar("T")
 
@@ -118,7 +130,7 @@ class PostgresEngine:
         self._name = name_of(conninfo)
         self._is_single = is_single
         self._committing = _Line(self._connect)
-        self._reading = _Line(self._connect)
+        self._reading = _Line(self._connect_to_read)
         self._is_unsure = False  # the outcome of the last commit is not known
 
     def claim(self, number: int, member: Member, seen: int) -> Claim:
@@ -171,8 +183,11 @@ class PostgresEngine:
         return bytes(found)
 
     def owners(self) -> dict[int, Owner]:
-        rows = self._look(_OWNERS, {})
-        return {row[0]: Owner(Member(row[1], row[2]), *row[3:]) for row in rows}
+        return _owners(self._look(_OWNERS, {}))
+
+    def note(self, member: Member, takeover_s: float) -> None:
+        values = {"member": member.name, "address": member.address, "takeover": takeover_s}
+        self._look(_NOTE, values)
 
     def close(self) -> None:
         self._committing.close()
@@ -188,6 +203,11 @@ class PostgresEngine:
         except BaseException:
             connection.close()
             raise
+        return connection
+
+    def _connect_to_read(self) -> psycopg.Connection[tuple[Any, ...]]:
+        connection = self._connect()
+        connection.execute(_WAITS_FOR_NOBODY)
         return connection
 
     def _ask(self, line: _Line, statement: str, values: Any) -> list[tuple[Any, ...]]:
@@ -292,6 +312,15 @@ class _Line:
     def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.severity_nonlocalized != "NOTICE":
             self._warnings.append(notice.message_primary or "")
+
+
+def owners_of(connection: psycopg.Connection[tuple[Any, ...]]) -> dict[int, Owner]:
+    """Return who claimed each slice last; raise psycopg.Error."""
+    return _owners(connection.execute(_OWNERS).fetchall())
+
+
+def _owners(rows: list[tuple[Any, ...]]) -> dict[int, Owner]:
+    return {row[0]: Owner(Member(row[1], row[2]), *row[3:]) for row in rows}
 
 
 def _values(at: Claim, batch: Batch) -> dict[str, Any]:

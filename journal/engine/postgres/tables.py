@@ -13,7 +13,7 @@ from psycopg import sql
 
 from journal.engine.address import name_of
 from journal.engine.engine import EngineAway
-from journal.engine.postgres.connecting import connected
+from journal.engine.postgres.connecting import LOCALLY, connected
 from journal.engine.postgres.errors import HOW_TO_GRANT
 from journal.engine.postgres.settings import (
     SCHEMA_VERSION,
@@ -24,8 +24,6 @@ from journal.engine.postgres.settings import (
 )
 
 _LOCK: Final = "SELECT pg_advisory_lock(hashtext('kestrelpy.version'))"
-# The tables are made without waiting for a standby, which may not be there yet.
-_LOCALLY: Final = "SET synchronous_commit = local"
 _IS_STANDBY: Final = "SELECT pg_is_in_recovery()"
 _NEEDED: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _LACKING: Final = """
@@ -58,7 +56,7 @@ def make_tables(conninfo: str, is_single: bool = True, role: str = "") -> Made:
                 "this server is a standby; name the primary as well, and add "
                 "?target_session_attrs=read-write"
             ))  # fmt: skip
-        connection.execute(_LOCALLY)
+        connection.execute(LOCALLY)
         connection.execute(_LOCK)
         version = tables_version(connection)
         if version is not None and version > SCHEMA_VERSION:

@@ -21,6 +21,7 @@ from pymemcache.exceptions import MemcacheError, MemcacheServerError
 
 from journal.engine.postgres import make_tables
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
+from tests.process.cli.command import Command
 from tests.support.daemon import DaemonProcess
 
 SECONDS = 60.0
@@ -97,6 +98,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         server.stop()
 
 
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    return Command(1, tmp_path_factory.mktemp("cli"))
+
+
 def test_a_standby_serves_nobody_and_names_the_owner(fleet: Fleet) -> None:
     says = r"standby of a at there:a: it owns the data, ask there"
     assert fleet.owner.ready_line.startswith("ready: data in postgresql://kestrel@127.0.0.1:")
@@ -143,6 +149,34 @@ def test_an_owner_that_is_told_to_stop_lets_the_other_claim_at_once(fleet: Fleet
     with closing(fleet.owner.client()) as client:
         assert drained(client, "jobs") == [b"left"]
     fleet.standby.start()
+
+
+def test_status_names_the_owner_and_who_waits(fleet: Fleet, command: Command) -> None:
+    stored(fleet.owner)
+    owner, standby = fleet.owner.data_dir.name, fleet.standby.data_dir.name
+    lines = command("fleet", "status", fleet.server.address).out.decode().splitlines()
+    assert lines[0].startswith(f"slice 1: owned by {owner} at there:{owner}, epoch ")
+    assert lines[1].startswith(f"waits: {standby} at there:{standby}, seen ")
+    assert lines[2:4] == [
+        f"server: PostgreSQL {fleet.server.ask('SHOW server_version')[0][0]} at "
+        f"{fleet.server.address}", "standby: none",
+    ]  # fmt: skip
+    assert lines[4].startswith("tables: version 2, ")
+
+
+def test_an_owner_that_is_asked_lets_the_other_take_over(fleet: Fleet, command: Command) -> None:
+    stored(fleet.owner, "jobs")
+    began = fleet.owner.pid
+    ended = command("fleet", "release", fleet.server.address)
+    owner, standby = fleet.owner.data_dir.name, fleet.standby.data_dir.name
+    assert (ended.code, ended.out.decode().splitlines()) == (
+        0, [f"{owner} has released slice 1", f"{standby} at there:{standby} owns it"]
+    ), ended  # fmt: skip
+    fleet.took_over()
+    with closing(fleet.owner.client()) as client:
+        assert drained(client, "jobs") == [b"x"]
+    until(lambda: asked(fleet.standby, "/ready")[0] == 503, fleet.standby)
+    assert fleet.standby.pid == began, "the process goes on as a standby"
 
 
 def test_an_owner_that_wakes_after_the_takeover_answers_nothing(fleet: Fleet) -> None:

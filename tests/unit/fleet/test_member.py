@@ -8,7 +8,7 @@ import pytest
 
 from journal.engine import EngineFiles, Member, Owner
 from journal.files import Disk
-from kestrelpy.fleet.member import MARGIN, FleetMember, Seen, Standby, look, may_claim
+from kestrelpy.fleet.member import LEAVES, MARGIN, FleetMember, Seen, Standby, look, may_claim
 from tests.support.memory_engine import MemoryEngine
 
 TAKEOVER_S = 3.0
@@ -166,3 +166,76 @@ def test_a_slice_that_is_released_is_claimed_at_once(
     a.release()
 
     assert b.try_to_claim() is None
+
+
+def test_a_member_says_once_in_a_takeover_that_it_is_there(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    b = member_of(engine, clock, tmp_path, "b")
+    b.try_to_claim()
+    assert engine.members == {Member("b"): TAKEOVER_S}
+
+    engine.members.clear()
+    clock.now_s = 2.9
+    b.try_to_claim()
+    assert engine.members == {}
+    clock.now_s = 3.0
+    b.is_asked_to_release()
+    assert engine.members == {Member("b"): TAKEOVER_S}
+
+
+# -- what an operator asks for --------------------------------------------------------------------
+
+
+def test_an_owner_that_was_asked_to_release_leaves_the_slice_to_the_others(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a, b = (member_of(engine, clock, tmp_path, name) for name in "ab")
+    a.try_to_claim()
+    assert not a.is_asked_to_release()
+    engine.ask_release(1)
+    assert a.is_asked_to_release()
+    a.release()
+
+    a = member_of(engine, clock, tmp_path, "a")
+    clock.now_s = 20.0
+    standby = a.try_to_claim()
+    assert standby is not None
+    assert standby.sentence == "standby: nobody owns the data: a has released it"
+    assert b.try_to_claim() is None
+    assert not b.is_asked_to_release(), "another was asked"
+
+
+def test_without_another_it_takes_the_slice_again_in_the_end(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a = member_of(engine, clock, tmp_path, "a")
+    a.try_to_claim()
+    engine.ask_release(1)
+    a.release()
+
+    a = member_of(engine, clock, tmp_path, "a")
+    assert a.try_to_claim() is not None
+    clock.now_s = LEAVES * TAKEOVER_S - 0.1
+    assert a.try_to_claim() is not None
+    clock.now_s = LEAVES * TAKEOVER_S
+    assert a.try_to_claim() is None
+
+
+def test_an_engine_that_is_away_asks_for_nothing(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a = member_of(engine, clock, tmp_path, "a")
+    a.try_to_claim()
+    engine.ask_release(1)
+    engine.is_away = True
+
+    assert not a.is_asked_to_release()
+
+
+@pytest.mark.parametrize("has_released", [False, True])
+def test_nobody_claims_a_slice_into_which_data_is_being_moved(has_released: bool) -> None:
+    moving = Owner(A, 1, 5, 0.0, has_released, is_importing=True)
+
+    assert not may_claim(Seen(moving, 0.0), TAKEOVER_S, 1e6)
+    assert "`kestrelpy fleet import` goes on with it" in Standby(moving, "").sentence

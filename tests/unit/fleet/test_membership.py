@@ -104,3 +104,18 @@ async def test_a_member_whose_data_was_claimed_closes_the_door_and_ends(tmp_path
     assert stage.door[-1] == "b claimed the slice"
     assert stage.membership.is_fenced
     assert not stage.membership.may_answer()
+
+
+async def test_an_owner_ends_its_life_when_it_is_asked_to_release(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    await stage.membership.stand_by(asyncio.Event())
+    watching = asyncio.create_task(stage.membership.watch())
+    stage.engine.ask_release(1)
+    await until(lambda: stage.ended)
+    watching.cancel()
+
+    assert stage.ended == ["asked to release the data"]
+    assert stage.membership.begins_again and not stage.membership.is_fenced
+    stage.membership.is_told_to_end = True
+    assert not stage.membership.begins_again
+    await stage.membership.release()

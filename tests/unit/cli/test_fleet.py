@@ -1,0 +1,93 @@
+"""What `kestrelpy fleet status` says of a fleet at one moment."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from journal.engine import Member, Owner
+from journal.engine.postgres import Facts, Replica, Seat
+from kestrelpy.cli import fleet
+from kestrelpy.cli.errors import CommandError
+from kestrelpy.cli.fleet import EngineAt
+
+A, B = Member("host-a", "10.0.0.1:22133"), Member("host-b")
+AT = EngineAt("postgresql://kestrel:sekret@db1/kestrel", False, 3.0)
+
+
+def facts(owner: Owner | None, *members: Seat, replicas: list[Replica] | None = None) -> Facts:
+    owners = {} if owner is None else {1: owner}
+    return Facts("18.6", 2, owners, list(members), replicas or [], {"extent": 2048, "file": 1024})
+
+
+def said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: Facts,
+    as_json: bool = False,
+) -> tuple[str, bool]:  # fmt: skip
+    """The output, and whether somebody owns the slice."""
+    monkeypatch.setattr(fleet, "_look", lambda at: found)
+    try:
+        fleet.status(AT, as_json, None)
+        is_owned = True
+    except CommandError as error:
+        assert error.code == 1
+        is_owned = False
+    return capsys.readouterr().out, is_owned
+
+
+@pytest.mark.parametrize(
+    ("owner", "first", "is_owned"),
+    [
+        (None, "nobody has claimed it yet", False),
+        (Owner(A, 7, 41, 0.2, False),
+         "owned by host-a at 10.0.0.1:22133, epoch 7, last commit 200ms ago", True),
+        (Owner(B, 7, 41, 12.0, False),
+         "owned by host-b, epoch 7, which says nothing: last commit 12s ago", False),
+        (Owner(B, 7, 41, 90.0, True), "released by host-b, last commit 1m30s ago", False),
+        (Owner(B, 7, 41, 0.1, False, is_importing=True),
+         "a data directory is being moved in by host-b, last commit 100ms ago", False),
+        (Owner(A, 7, 41, -5.0, False),
+         "owned by host-a at 10.0.0.1:22133, epoch 7, last commit 0ms ago", True),
+    ],
+)  # fmt: skip
+def test_each_state_of_a_slice_has_its_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owner: Owner | None,
+    first: str, is_owned: bool,
+) -> None:  # fmt: skip
+    out, owned = said(monkeypatch, capsys, facts(owner))
+
+    assert out.splitlines()[0] == f"slice 1: {first}"
+    assert owned is is_owned
+
+
+def test_the_takeover_of_the_owner_says_when_it_is_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = facts(Owner(A, 1, 0, 12.0, False), Seat(A, 60.0, 1.0))
+
+    assert said(monkeypatch, capsys, slow)[1]
+
+
+def test_those_that_wait_are_named_but_neither_the_owner_nor_those_that_are_gone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seats = [Seat(A, 3.0, 1.0), Seat(B, 3.0, 2.0), Seat(Member("gone"), 3.0, 9.5)]
+    replicas = [Replica("n2", "sync", 0, None), Replica("n3", "", None, None)]
+    found = facts(Owner(A, 1, 0, 0.1, False), *seats, replicas=replicas)
+
+    assert said(monkeypatch, capsys, found)[0].splitlines()[1:] == [
+        "waits: host-b, seen 2s ago",
+        "server: PostgreSQL 18.6 at postgresql://kestrel@db1/kestrel",
+        "standby: n2, sync, 0B behind",
+        "standby: n3, whose state this role may not see (GRANT pg_read_all_stats)",
+        "tables: version 2, 3.0KiB",
+    ]
+    out = json.loads(said(monkeypatch, capsys, found, as_json=True)[0])
+    assert out["slices"] == [{
+        "slice": 1, "state": "owned", "owner": "host-a", "address": "10.0.0.1:22133", "epoch": 1,
+        "seq": 0, "age_ms": 100,
+    }]  # fmt: skip
+    assert [each["member"] for each in out["waiting"]] == ["host-b"]
+    assert out["standbys"][0] == {"name": "n2", "state": "sync", "lag_bytes": 0, "lag_ms": None}
+    assert "sekret" not in json.dumps(out)
