@@ -74,7 +74,9 @@ class Commits:
         beat_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] | None = None,
+        claimed_s: float | None = None,
     ) -> None:
+        """`claimed_s`: when the claim was asked for, by `clock`; None: now."""
         self._engine = engine
         self._claim = claim
         self._beat_s = beat_s
@@ -86,11 +88,12 @@ class Commits:
         self._settled = threading.Condition(self._lock)  # a commit is over
         self._outbox = Outbox()
         self._committed = 0
+        self._is_late = False  # the last commit took long: the next one is to say that we live
         self.failure: OSError | None = None
         self.trouble = ""  # why the engine does not commit now
-        # When the last commit that was done had begun, by this process's own clock: since then
-        # nobody else can have had a reason to claim the slice.
-        self.sure_since_s = clock()
+        # When the last commit that was done was asked for first, by this process's own clock: it
+        # may have been done then, and from then on others wait for the next one.
+        self.sure_since_s = clock() if claimed_s is None else claimed_s
         self.commits = 0
         self._thread: threading.Thread | None = None
         if beat_s:
@@ -159,7 +162,7 @@ class Commits:
     def _run(self) -> None:
         while self.failure is None:
             with self._lock:
-                if not self._outbox and not self._stop.is_set():
+                if not (self._outbox or self._stop.is_set() or self._is_late):
                     self._changed.wait(self._beat_s)
                 if not self._outbox and self._stop.is_set():
                     return
@@ -188,8 +191,8 @@ class Commits:
 
     def _settle(self, ops: list[Op]) -> None:
         """Commit these; raise Fenced, or EngineAway when this process is about to end."""
+        began = self._clock()
         while True:
-            began = self._clock()
             try:
                 self._engine.commit(self._claim, ops)
             except EngineAway as error:
@@ -201,6 +204,7 @@ class Commits:
                 self._claim = self._claim.after()
                 self.trouble = ""
                 self.sure_since_s = began
+                self._is_late = self._clock() - began >= self._beat_s
                 return
 
 

@@ -17,6 +17,8 @@ import errno
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
+from journal.errors import Unreachable
+
 # A larger write is committed in pieces, so that the small ones beside it wait for a piece alone.
 PIECE_BYTES: Final = 1 << 20
 
@@ -96,14 +98,14 @@ class Owner(NamedTuple):
     is_importing: bool = False
 
 
-class Fenced(OSError):
+class Fenced(Unreachable):
     """Another process has claimed the slice: this one changes nothing in it any more."""
 
     def __init__(self, number: int, epoch: int, reason: str) -> None:
         super().__init__(errno.ESTALE, reason, f"slice {number}, epoch {epoch}")
 
 
-class EngineAway(OSError):
+class EngineAway(Unreachable):
     """The engine did not answer, or cannot commit now; the outcome of a commit is not known.
 
     The same call may be repeated, with the same arguments, until it has another outcome.
@@ -116,12 +118,15 @@ class EngineAway(OSError):
 class Engine(Protocol):
     """A replicated store of slices. What it answered is on every disk that it promises."""
 
-    def claim(self, number: int, member: Member, seen: int) -> Claim:
+    def claim(
+        self, number: int, member: Member, seen: int, seq: int | None = None
+    ) -> Claim:
         """Own the slice of this number, whose last claim had the epoch `seen`; 0: there was none.
+        With `seq` nothing may have been committed since that either: its owner lives.
 
         On return no earlier claim can commit any more, and everything that was acknowledged before
-        is durable and can be read. Raises Fenced if another process claimed it meanwhile, or
-        EngineAway; whether the slice is claimed then, `owners` says.
+        is durable and can be read. Raises Fenced if another process claimed it or its owner
+        committed meanwhile, or EngineAway; whether the slice is claimed then, `owners` says.
         """
 
     def commit(self, at: Claim, ops: Sequence[Op]) -> None:

@@ -134,10 +134,12 @@ class FleetMember:
             self._seen = seen = look(self._seen, owner, now_s)
             if not may_claim(seen, self.takeover_s, now_s, self.member):
                 return Standby(owner, "")
-            claim = self._engine.claim(SLICE, self.member, owner.epoch if owner else 0)
-            self._take_over(claim)
+            # Not if the owner has committed since: it may be heard again by now.
+            known = (owner.epoch, owner.seq) if owner else (0, None)
+            claim = self._engine.claim(SLICE, self.member, *known)
+            self._take_over(claim, now_s)
         except Fenced:
-            return Standby(owner, "")  # another standby was faster
+            return Standby(owner, "")  # another standby was faster, or the owner lives
         except EngineAway as error:
             return Standby(None, error.strerror or str(error))
         return None
@@ -162,8 +164,10 @@ class FleetMember:
             self._engine.note(self.member, self.takeover_s)
         return self._engine.owners().get(SLICE)
 
-    def _take_over(self, claim: Claim) -> None:
-        commits = Commits(self._engine, claim, self._beat_s, self._clock)
+    def _take_over(self, claim: Claim, asked_s: float) -> None:
+        commits = Commits(
+            self._engine, claim, self._beat_s, self._clock, claimed_s=asked_s
+        )
         try:
             self.files.take_over(commits)
         except BaseException:

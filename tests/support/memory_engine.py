@@ -69,12 +69,16 @@ class MemoryEngine:
         self._slices: dict[int, _Slice] = {}
         self._lock = threading.Lock()
 
-    def claim(self, number: int, member: Member, seen: int) -> Claim:
+    def claim(
+        self, number: int, member: Member, seen: int, seq: int | None = None
+    ) -> Claim:
         self._answer()
         found = self._slices.setdefault(number, _Slice())
         with self._lock:
             if found.epoch != seen:
                 raise Fenced(number, seen, f"{found.owner.name} claimed the slice first")
+            if seq not in (None, found.seq):
+                raise Fenced(number, seen, f"{found.owner.name} has committed")
             found.epoch += 1
         found.owner, found.has_released = member, False
         found.committed_s = self.clock()

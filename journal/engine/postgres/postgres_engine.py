@@ -77,7 +77,7 @@ VALUES (%(slice)s, 1, 0, %(member)s, %(address)s, clock_timestamp())
 ON CONFLICT (id) DO UPDATE SET
     epoch = s.epoch + 1, member = excluded.member, address = excluded.address,
     beat = excluded.beat, released = false
-WHERE s.epoch = %(seen)s
+WHERE s.epoch = %(seen)s AND s.seq = coalesce(%(seq)s, s.seq)
 RETURNING epoch, seq"""
 _SETTLE: Final = """
 UPDATE kestrelpy.slice SET beat = clock_timestamp() WHERE id = %s AND epoch = %s RETURNING seq"""
@@ -133,11 +133,16 @@ class PostgresEngine:
         self._reading = _Line(self._connect_to_read)
         self._is_unsure = False  # the outcome of the last commit is not known
 
-    def claim(self, number: int, member: Member, seen: int) -> Claim:
-        values = {"slice": number, "member": member.name, "address": member.address, "seen": seen}
+    def claim(
+        self, number: int, member: Member, seen: int, seq: int | None = None
+    ) -> Claim:
+        values = {
+            "slice": number, "member": member.name, "address": member.address, "seen": seen,
+            "seq": seq,
+        }  # fmt: skip
         rows = self._ask(self._committing, _CLAIM, values)
         if not rows:
-            raise Fenced(number, seen, "another process claimed the slice first")
+            raise Fenced(number, seen, "another process claimed the slice, or its owner committed")
         self._is_unsure = False
         return Claim(number, *rows[0])
 

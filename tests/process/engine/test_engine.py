@@ -83,6 +83,17 @@ def test_a_claim_needs_the_epoch_that_is_there(engine: Engine, number: int) -> N
     assert engine.owners()[number].member == Member("b")
 
 
+def test_a_claim_may_ask_that_the_owner_has_not_committed_since(
+    engine: Engine, number: int
+) -> None:
+    at = claim_of(engine, number)
+    engine.commit(at, [])
+    with pytest.raises(Fenced):
+        engine.claim(number, Member("b"), at.epoch, at.seq)
+
+    assert engine.claim(number, Member("b"), at.epoch, at.seq + 1).epoch == at.epoch + 1
+
+
 def test_a_slice_that_was_released_says_so_until_it_is_claimed(
     engine: Engine, number: int
 ) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from journal.engine import EngineFiles, Member, Owner
+from journal.engine import Claim, EngineFiles, Member, Owner
 from journal.files import Disk
 from kestrelpy.fleet.member import LEAVES, MARGIN, FleetMember, Seen, Standby, look, may_claim
 from tests.support.memory_engine import MemoryEngine
@@ -110,6 +111,44 @@ def test_one_of_two_owns_the_slice_and_the_other_takes_over(
     assert a.is_fenced and not a.is_sure()
     assert "b claimed the slice" in a.trouble
     assert b.is_sure() and not b.is_fenced
+
+
+def test_a_standby_claims_nothing_if_the_owner_commits_while_it_looks(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = (member_of(engine, clock, tmp_path, name) for name in "ab")
+    a.try_to_claim()
+    b.try_to_claim()
+    clock.now_s = 5.0
+    looked = engine.owners
+
+    def owners() -> dict[int, Owner]:
+        found = looked()
+        assert a.commits is not None
+        a.commits.beat()
+        return found
+
+    monkeypatch.setattr(engine, "owners", owners)
+
+    assert b.try_to_claim() is not None
+    assert a.is_sure() and not a.is_fenced
+
+
+def test_an_owner_is_sure_from_the_time_on_at_which_it_asked_to_be_one(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = member_of(engine, clock, tmp_path, "a")
+    claimed_at = engine.claim
+
+    def claim(*of: Any) -> Claim:
+        made = claimed_at(*of)
+        clock.now_s += TAKEOVER_S  # the answer is late, or the process is stopped
+        return made
+
+    monkeypatch.setattr(engine, "claim", claim)
+
+    assert a.try_to_claim() is None
+    assert not a.is_sure()
 
 
 def test_an_owner_is_silent_before_a_standby_may_claim(

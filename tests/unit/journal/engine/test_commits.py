@@ -128,14 +128,49 @@ def test_an_owner_is_sure_since_its_last_commit_began() -> None:
     assert commits.sure_since_s == 10.0
 
     commits.beat()
-    assert commits.sure_since_s == 11.0
-    engine.fate = fates("done")
-    commits.beat()
 
-    assert commits.sure_since_s == 13.0, "of two attempts the later one was answered"
+    assert commits.sure_since_s == 11.0
 
 
 # -- on a thread --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fate", ["not done", "done"])
+def test_a_commit_that_is_asked_for_again_says_nothing_of_later_than_the_first_time(
+    fate: Fate,
+) -> None:
+    now_s = [0.0]
+    engine = MemoryEngine(fates("", fate, fate))
+    commits = Commits(
+        engine, claimed(engine, "a"), clock=lambda: now_s[0],
+        pause=lambda _: now_s.__setitem__(0, now_s[0] + 5),
+    )  # fmt: skip
+    commits.beat()
+    now_s[0] = 10.0
+
+    commits.beat()
+
+    assert now_s[0] > 10.0
+    assert commits.sure_since_s == 10.0, "a standby may have seen it then, and nothing since"
+
+
+def test_a_claim_says_nothing_of_later_than_it_was_asked_for() -> None:
+    engine = MemoryEngine()
+    commits = commits_of(engine, clock=lambda: 9.0, claimed_s=2.0)
+
+    assert commits.sure_since_s == 2.0
+
+
+def test_after_a_commit_that_took_long_the_next_one_follows_at_once() -> None:
+    engine = MemoryEngine(fates("not done", "not done"))
+    commits = Commits(engine, claimed(engine, "a"), 60.0, pause=lambda _: None)
+    now_s = iter((0.0, 100.0, 200.0, 201.0, 202.0))
+    commits._clock = lambda: next(now_s, 202.0)
+    commits.wait(commits.add(Create(1, "a", 0)))
+    commits.close()
+
+    assert commits.sure_since_s == 200.0, "a beat of its own, and no minute later"
+    assert commits.commits == 2
 
 
 class SlowEngine(MemoryEngine):
