@@ -27,6 +27,10 @@ class DirectoryLocked(JournalError):
     """Another process owns this directory."""
 
 
+class Unreachable(OSError):
+    """This process cannot have the data now. That says nothing of the data: none of it is lost."""
+
+
 class NewerFormat(JournalError):
     """A newer version of kestrelpy has written the file."""
 

@@ -20,6 +20,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
+from journal.errors import Unreachable
 from journal.held_folder import (
     FOLDER_FLAGS,
     FolderChanged,
@@ -176,7 +177,7 @@ class Files(Protocol):
 
 def is_shortage(error: OSError) -> bool:
     """True if a file could not be opened or read for the moment, and may be later."""
-    return error.errno in SHORTAGE_ERRORS
+    return error.errno in SHORTAGE_ERRORS or isinstance(error, Unreachable)
 
 
 def _for_good(error: OSError, path: str) -> OSError:

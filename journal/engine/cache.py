@@ -154,7 +154,8 @@ class Cache:
             return
         try:
             self._grown_bytes = 0
-            by_use = sorted(self._files.copy().values(), key=lambda each: each.used)
+            here = [each for each in self._files.copy().values() if each.present.bytes]
+            by_use = sorted(here, key=lambda each: each.used)
             total = sum(each.present.bytes for each in by_use)
             for file in by_use:
                 if total <= self._bytes_max:

@@ -54,12 +54,7 @@ from kestrelpy.server.exposure import (
     refuse_unservable,
 )
 from kestrelpy.server.http_door import HttpDoor
-from kestrelpy.server.journals import (
-    Committer,
-    JournalJobs,
-    close_journals,
-    failed_journals,
-)
+from kestrelpy.server.journals import Committer, JournalJobs, close_journals, failed_journals
 from kestrelpy.server.logins import Logins
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.process import collector_paused, return_large_memory, tune_interpreter
@@ -165,7 +160,14 @@ class Daemon:
 
     async def run(self) -> None:
         """Start, serve until asked to end, and end; raise StartError."""
-        await self.start()
+        try:
+            await self.start()
+        except StartError as error:
+            if not self.membership.is_fenced:
+                raise
+            log.warning("%s", error)
+            await self.stop()
+            return
         try:
             await self._ending.wait()
         finally:
@@ -303,10 +305,8 @@ class Daemon:
             if connection.conversation is not None:
                 connection.conversation.leave()
                 self.turn.touch(connection.conversation)
-        if self.membership.is_fenced:
-            self._abort_all()
         deadline = self._loop.time() + DRAIN_SECONDS
-        while self._loop.time() < deadline:
+        while self._loop.time() < deadline and not self.membership.is_fenced:
             is_empty = not self._connections and self._http.is_empty
             if is_empty and not self.broker.gone_holders.holders:
                 break

@@ -471,7 +471,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.postgres.facts.Seat
     """,
     "an error": """
-        journal.engine.engine.EngineAway journal.engine.engine.Fenced
+        journal.engine.engine.EngineAway journal.engine.engine.Fenced journal.errors.Unreachable
         journal.engine.postgres.settings.OtherTables
         journal.engine.postgres.settings.UnsafeSettings
         journal.engine.postgres.tables.Made

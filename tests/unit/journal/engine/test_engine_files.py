@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.engine import Create, EngineFiles
+from journal.engine import Create, EngineAway, EngineFiles, Fenced
 from journal.engine.engine import PIECE_BYTES
-from journal.files import Disk, Files, FolderChanged, Handle
+from journal.files import Disk, Files, FolderChanged, Handle, is_shortage
 from tests.support.memory_engine import Fate, MemoryEngine, engine_files
 
 
@@ -244,3 +244,10 @@ def test_the_next_owner_finds_a_prefix_that_has_all_that_was_promised(
 
         with engine_files(engine, root, "next") as found:
             assert contents(found, root) in states[promised:]
+
+
+def test_a_read_of_an_owner_that_is_fenced_or_cut_off_says_nothing_of_the_data() -> None:
+    """Nothing is counted as damaged: it is read again, by this process or by another one."""
+    for error in (Fenced(1, 7, "b claimed the slice"), EngineAway("memory", "no route")):
+        assert is_shortage(error)
+    assert not is_shortage(OSError(errno.ESTALE, "a stale handle of a network file system"))
