@@ -97,6 +97,11 @@ class Standby(NamedTuple):
         at = f" at {member.address}" if member.address else ""
         return f"standby of {member.name}{at}: it owns the data, ask there"
 
+    @property
+    def owner_address(self) -> str:
+        """Return where the owner answers; "": that is not known."""
+        return self.owner.member.address if self.owner is not None and not self.trouble else ""
+
 
 class FleetMember:
     """This process. All but `is_sure` and `trouble` block, and are for a thread of their own."""

@@ -31,10 +31,11 @@ NOT_LOOKED: Final = "standby: nobody has looked yet who owns the data"
 
 
 class Membership:
-    """Owned by the loop's thread. `close` gets the sentence to say at the door; "": it is open."""
+    """Owned by the loop's thread. `close` gets the sentence to say at the door, and the address of
+    who serves instead; "": it is open, or nobody is known."""
 
     def __init__(
-        self, member: FleetMember | None, close: Callable[[str], None],
+        self, member: FleetMember | None, close: Callable[[str, str], None],
         say: Callable[[str], None], end: Callable[[str], None],
     ) -> None:  # fmt: skip
         """`say` tells the operator whose standby this is, `end` ends the process, for this reason.
@@ -73,7 +74,7 @@ class Membership:
             standby = await run_aside(member.try_to_claim, None)
             if standby is None:
                 return True
-            self._close(standby.sentence)
+            self._close(standby.sentence, standby.owner_address)
             if standby.sentence != self._said:
                 self._said = standby.sentence
                 self._say(standby.sentence)
@@ -86,7 +87,7 @@ class Membership:
     def open(self) -> None:
         """The data is recovered: serve."""
         self._said = ""
-        self._close("")
+        self._close("", "")
 
     async def watch(self) -> None:
         """Close the door while the engine does not answer; end when the data is somebody else's, or
@@ -101,7 +102,7 @@ class Membership:
             trouble = member.trouble
             if trouble != self._said:
                 self._said = trouble
-                self._close(trouble)
+                self._close(trouble, "")
                 if member.is_fenced:
                     log.critical("%s; this process ends, and answers nothing more", trouble)
                     self._end(trouble)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -23,6 +23,7 @@ from kestrelpy.http.access import CHALLENGE, is_open, user_of
 from kestrelpy.http.answers import JSON, MISTAKE, SAFETY_HEADERS, HttpError, error_body
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.door import App, HttpConnection, Receive, Scope, Send
+from kestrelpy.http.page import standby_page
 from kestrelpy.http.ports import HttpHost
 
 log = logging.getLogger("kestrelpy.http")
@@ -36,7 +37,9 @@ _STREAMS: Final = b"/streams/"
 # A page of another site must not even open it: a stream stays, and there are few.
 _STREAM: Final = "/events"
 HELD_SECONDS: Final = 0.01  # until the next look whether an answer may be sent
-_BEHIND_NO_DOOR: Final = ("/ready", "/health", "/metrics")  # while the server serves nobody
+# While the server serves nobody.
+_BEHIND_NO_DOOR: Final = ("/ready", "/health", "/metrics", "/page/style.css")
+_PAGE: Final = "/"
 _LOCAL_NAMES: Final = frozenset({b"localhost"})
 
 
@@ -95,7 +98,8 @@ class Guard:
         try:
             self._check(scope)
             if closed:
-                raise Rejected(503, closed)
+                await self._say_closed(scope, answer, closed)
+                return
             call.admit(await user_of(
                 call, scope["method"], scope["path"], _header(scope, b"authorization"),
                 _header(scope, b"x-project-id"),
@@ -124,6 +128,12 @@ class Guard:
                 await _say(answer, 500, MISTAKE)
         finally:
             self._host.turn.schedule()
+
+    async def _say_closed(self, scope: Scope, send: Send, why: str) -> None:
+        if scope["path"] != _PAGE or scope["method"] not in _SAFE:
+            raise Rejected(503, why)
+        address, port = self._host.owner_address, scope["server"][1]
+        await _send(send, 503, *standby_page(why, address, scope["scheme"], port))
 
     # -- checks -----------------------------------------------------------------------------
 
@@ -245,11 +255,15 @@ def _header(scope: Scope, wanted: bytes) -> bytes:
 async def _say(
     send: Send, status: int, description: str, more: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    body = error_body(status, description)
+    headers = ((b"content-type", JSON.encode()), *more)
+    await _send(send, status, error_body(status, description), headers)
+
+
+async def _send(
+    send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]]
+) -> None:
     await send({
         "type": "http.response.start", "status": status,
-        "headers": [
-            (b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body)), *more,
-        ],
+        "headers": [(b"content-length", b"%d" % len(body)), *headers],
     })  # fmt: skip
     await send({"type": "http.response.body", "body": body})

@@ -55,6 +55,7 @@ class HttpHost(Site, Protocol):
     timetable: Timetable
     damage: DamageFound
     is_leaving: bool
+    owner_address: str  # of the member of a fleet that serves instead; "": this one, or unknown
     may_answer: Callable[[], bool]  # False: nobody knows whether the data is still ours
 
     @property

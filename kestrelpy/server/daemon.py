@@ -88,7 +88,7 @@ class StartError(Exception):
 class Daemon:
     """One running server. It is the host of every conversation."""
 
-    version = kestrelpy.__version__
+    version, owner_address = kestrelpy.__version__, ""
 
     def __init__(
         self,
@@ -238,9 +238,9 @@ class Daemon:
             self._loop.add_signal_handler(number, self._end_by, number.name)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload, f"{OPERATOR} by SIGHUP")
 
-    def _close_door(self, why: str) -> None:
+    def _close_door(self, why: str, owner_address: str = "") -> None:
         """Serve nobody, for this reason; "": serve. Replies that are on their way wait."""
-        self.closed = why
+        self.closed, self.owner_address = why, owner_address
         for connection in self._connections if why else ():
             if connection.conversation is not None:
                 connection.conversation.note_closed()

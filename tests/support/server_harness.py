@@ -89,7 +89,7 @@ class ServerHarness:
         self.disk = disk or MemoryDisk()
         self.sizes = sizes or _SIZES
         self.mode = "up"
-        self.closed = ""
+        self.closed = self.owner_address = ""
         self.http_port: int | None = None
         self.shut_down = False
         self.is_leaving = False

@@ -25,9 +25,12 @@ class Stage:
         self.door: list[str] = ["standby"]
         self.said: list[str] = []
         self.ended: list[str] = []
-        self.membership = Membership(
-            self.member, self.door.append, self.said.append, self.ended.append
-        )
+        self.sent_to = ""
+        self.membership = Membership(self.member, self.close, self.said.append, self.ended.append)
+
+    def close(self, why: str, owner_address: str) -> None:
+        self.door.append(why)
+        self.sent_to = owner_address
 
 
 async def until(true: object) -> None:
@@ -39,7 +42,7 @@ async def until(true: object) -> None:
 
 async def test_without_a_fleet_the_door_is_open() -> None:
     told = list[str]()
-    membership = Membership(None, told.append, told.append, told.append)
+    membership = Membership(None, lambda why, _: told.append(why), told.append, told.append)
 
     assert await membership.stand_by(asyncio.Event())
     await membership.watch()
@@ -73,6 +76,21 @@ async def test_a_standby_says_once_whose_it_is_and_ends_when_it_is_told(tmp_path
     assert not await standing
     assert stage.said == ["standby of b: it owns the data, ask there"]
     assert set(stage.door[1:]) == set(stage.said)
+
+
+async def test_a_standby_knows_where_the_owner_answers_until_it_is_the_owner(
+    tmp_path: Path,
+) -> None:
+    stage, ending = Stage(tmp_path), asyncio.Event()
+    at = stage.engine.claim(1, Member("b", "10.0.0.1:22133"), 0)
+    standing = asyncio.create_task(stage.membership.stand_by(ending))
+    await until(lambda: stage.sent_to == "10.0.0.1:22133")
+    stage.engine.release(at)
+
+    assert await standing
+    stage.membership.open()
+    assert stage.sent_to == ""
+    await stage.membership.release()
 
 
 async def test_the_door_is_closed_while_the_engine_is_silent(tmp_path: Path) -> None:
