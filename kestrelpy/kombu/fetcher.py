@@ -1,7 +1,8 @@
 """A wait for the next message of one queue, on a connection of its own.
 
     idle ── ask ──▶ asked ── an item, or nothing within the wait ──▶ idle
-                      └──── the connection breaks ─────────────────▶ idle, asks again after a pause
+                      ├──── the connection breaks ─────────────────▶ idle, asks again after a pause
+                      └──── no answer at all, long after the wait ─▶ the same
 
 One rule: what the daemon leased is delivered or given back, also when the wait is called off.
 """
@@ -19,6 +20,7 @@ from kestrelpy.kombu.sockets import Server, Wire
 WAIT_SECONDS: Final = 20
 _CONNECT_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 30.0
+_OVERDUE_SECONDS: Final = WAIT_SECONDS + _ANSWER_SECONDS
 _END_SECONDS: Final = 1.0
 
 
@@ -40,6 +42,7 @@ class Fetcher:
         self._wire: Wire | None = None
         self.is_asked = False
         self.next_try = 0.0
+        self._overdue_at = 0.0  # of a wait
         self._pause = Backoff(0.1, 2.0)
 
     def fileno(self) -> int:
@@ -48,17 +51,24 @@ class Fetcher:
         return self._wire.fileno()
 
     def ask(self) -> None:
-        """Wait for an item from now on; after a failure not before the pause is over.
+        """Wait for an item from now on; after a failure not before the pause is over. A daemon
+        whose machine is gone breaks no connection: it does not answer.
 
         Raises Refused if the login is wrong.
         """
-        if self.is_asked or time.monotonic() < self.next_try:
+        now = time.monotonic()
+        if self.is_asked:
+            if now >= self._overdue_at:
+                self._broke(TimeoutError(f"no answer within {_OVERDUE_SECONDS:.0f} s"))
+            return
+        if now < self.next_try:
             return
         try:
             if self._wire is None:
                 self._wire = Wire(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
             self._wire.send([self._line])
             self.is_asked = True
+            self._overdue_at = now + _OVERDUE_SECONDS
         except OSError as error:
             self._broke(error)
 
