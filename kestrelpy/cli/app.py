@@ -399,7 +399,7 @@ def item_show(
 @item.command("cancel")
 def item_cancel(
     queue: Queue, number: Number, yes: Yes = False, server: Server = DEFAULT_SERVER,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = DEFAULT_TIMEOUT, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Remove a waiting item.
 
@@ -407,18 +407,18 @@ def item_cancel(
     """
     from kestrelpy.cli import item as single
 
-    single.cancel(at(server, timeout), queue, number, yes)
+    single.cancel(at(server, timeout), queue, number, yes, as_json)
 
 
 @item.command("retry")
 def item_retry(
     queue: Queue, number: Number, server: Server = DEFAULT_SERVER,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = DEFAULT_TIMEOUT, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Make a delayed item available now."""
     from kestrelpy.cli import item as single
 
-    single.retry(at(server, timeout), queue, number)
+    single.retry(at(server, timeout), queue, number, as_json)
 
 
 Folder = Annotated[

@@ -23,6 +23,8 @@ _AT_ONCE: Final = 500  # items of one request
 _BODY_SHOWN: Final = 60  # characters of a body in a table
 
 Fact = str | int | None
+# Facts that not every item of a listing has: each row has all names.
+_NOT_OF_ALL: Final[dict[str, Fact]] = dict.fromkeys(("number", "flags", "id", "due_ms"))
 
 
 def ls(at: At, queue: str, after: int, count: int, with_body: bool, as_json: bool) -> None:
@@ -39,7 +41,8 @@ def ls(at: At, queue: str, after: int, count: int, with_body: bool, as_json: boo
         if not (found or delayed):
             require_queue(client, queue)
     if as_json:
-        print(json.dumps([*(facts_of(item, with_body) for item in found), *delayed]))
+        listed = [{**_NOT_OF_ALL, **facts_of(item, with_body)} for item in found]
+        print(json.dumps([*listed, *delayed]))
         return
     if not (found or delayed):
         print(f"no items in {queue} after marker {after}", file=sys.stderr)
@@ -77,7 +80,7 @@ def _delayed(client: Client, queue: str, most: int) -> list[dict[str, Fact]]:
         said = client.stats(f"{queue}/item={number}")
         if said.get(b"state") != b"delayed" or isinstance(said[b"marker"], int):
             continue  # available meanwhile; or listed with its marker
-        facts: dict[str, Fact] = {"marker": None, "number": int(number), "state": "delayed"}
+        facts = {**_NOT_OF_ALL, "marker": None, "number": int(number), "state": "delayed"}
         for key in ("attempts", "bytes", "stored_ms", "expires_ms", "key"):
             value = said.get(key.encode())
             text = value.decode("ascii") if isinstance(value, bytes) else value

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kestrelpy.cli.asking import asked
+from kestrelpy.cli.asking import asked, report
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.remote import (
@@ -58,7 +58,9 @@ def ls(at: At, queue: str, as_json: bool) -> None:
         print(f"no dead letters in {queue}", file=sys.stderr)
 
 
-def purge(at: At, queue: str, numbers: list[int], everything: bool, yes: bool) -> None:
+def purge(
+    at: At, queue: str, numbers: list[int], everything: bool, yes: bool, as_json: bool = False
+) -> None:
     """Remove these dead letters, or all of them; raise CommandError if one of them stays."""
     if bool(numbers) == everything:
         raise CommandError("dead purge: say which items, or --all of them")
@@ -75,7 +77,8 @@ def purge(at: At, queue: str, numbers: list[int], everything: bool, yes: bool) -
             client.delete_many([f"{queue}/dead/item={number}" for number in some])
         left = deaths_of(client, queue) if known else {}
     stay = [number for number in chosen if number in left]
-    print(f"purged {dead_items(len(known) - len(stay))} of {queue}")
+    gone = len(known) - len(stay)
+    report(as_json, {"queue": queue, "purged": gone}, f"purged {dead_items(gone)} of {queue}")
     missing = [number for number in chosen if number not in deaths]
     if missing:
         raise CommandError(f"{queue}: not among the dead letters: {listed(missing)}", NOTHING)

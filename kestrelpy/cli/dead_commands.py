@@ -48,6 +48,7 @@ def dead_purge(
     yes: Yes = False,
     server: Server = DEFAULT_SERVER,
     timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
 ) -> None:
     """Remove dead letters for good.
 
@@ -55,7 +56,7 @@ def dead_purge(
     """
     from kestrelpy.cli import dead as line
 
-    line.purge(at(server, timeout), queue, numbers or [], everything, yes)
+    line.purge(at(server, timeout), queue, numbers or [], everything, yes, as_json)
 
 
 @dead.command("redrive")

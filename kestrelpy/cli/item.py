@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheClientError
 
-from kestrelpy.cli.asking import asked
+from kestrelpy.cli.asking import asked, report
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.remote import NONE, connected, date, no_queue, printable, state_word
@@ -33,7 +33,7 @@ _SAID: Final = {
 Facts = dict[str, str | int | None]
 
 
-def pause(at: At, queue: str, paused: bool) -> None:
+def pause(at: At, queue: str, paused: bool, as_json: bool = False) -> None:
     """Stop a queue's leases, or allow them again; raise CommandError."""
     verb = "pause" if paused else "resume"
     with connected(at) as client:
@@ -42,7 +42,7 @@ def pause(at: At, queue: str, paused: bool) -> None:
         answer = client.raw_command(f"{verb} {name}")
         if answer != b"OK":
             raise no_queue(queue)
-    print(f"{queue} {_SAID[paused]}")
+    report(as_json, {"queue": queue, "paused": paused}, f"{queue} {_SAID[paused]}")
 
 
 def show(at: At, queue: str, number: int, as_json: bool) -> bool:
@@ -63,7 +63,7 @@ def show(at: At, queue: str, number: int, as_json: bool) -> bool:
     return facts["state"] != "gone"
 
 
-def cancel(at: At, queue: str, number: int, yes: bool) -> None:
+def cancel(at: At, queue: str, number: int, yes: bool, as_json: bool = False) -> None:
     """Remove a waiting item; raise CommandError if it does not wait, or without a yes."""
     with connected(at) as client:
         if not yes:
@@ -74,17 +74,19 @@ def cancel(at: At, queue: str, number: int, yes: bool) -> None:
                 raise CommandError("nothing was changed", NOTHING)
         if not client.delete(f"{queue}/item={number}"):
             raise _refused(queue, number, _facts(client, queue, number))
-    print(f"removed item {number} of {queue}")
+    facts = {"queue": queue, "removed": number}
+    report(as_json, facts, f"removed item {number} of {queue}")
 
 
-def retry(at: At, queue: str, number: int) -> None:
+def retry(at: At, queue: str, number: int, as_json: bool = False) -> None:
     """Make a delayed item available now; raise CommandError if it is not delayed."""
     with connected(at) as client:
         name = client.check_key(queue, b"").decode("ascii")
         if client.raw_command(f"retry {name} {number}") != b"OK":
             facts = _facts(client, queue, number)
             raise _refused(queue, number, facts, "is not delayed", "redrive")
-    print(f"item {number} of {queue} is available")
+    facts = {"queue": queue, "available": number}
+    report(as_json, facts, f"item {number} of {queue} is available")
 
 
 def _refused(

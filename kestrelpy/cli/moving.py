@@ -16,7 +16,7 @@ from typing import Final
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheClientError, MemcacheServerError
 
-from kestrelpy.cli.asking import asked
+from kestrelpy.cli.asking import asked, report
 from kestrelpy.cli.at import At
 from kestrelpy.cli.dead import dead_items, deaths_of, listed
 from kestrelpy.cli.errors import NOTHING, CommandError
@@ -77,7 +77,7 @@ def redrive(
             done = _send_requests(
                 client, len(chosen), per_second, "redriving",
                 lambda n, most: f"redrive {name} {_numbers(chosen[n : n + most])} {target}",
-                lambda moved: _report(
+                lambda moved: report(
                     as_json, {**facts, "redriven": moved},
                     f"redrove {dead_items(moved)} of {queue} {whole}",
                 ),
@@ -86,7 +86,7 @@ def redrive(
                 raise CommandError(f"{queue}: {len(chosen) - done} stay, see dead ls", NOTHING)
         else:
             text = f"redrove {dead_items(0)} of {queue} {back}"
-            _report(as_json, {**facts, "redriven": 0}, text)
+            report(as_json, {**facts, "redriven": 0}, text)
     if missing:
         raise CommandError(f"{queue}: not among the dead letters: {listed(missing)}", NOTHING)
 
@@ -107,14 +107,14 @@ def move(
         facts = {"queue": source, "to": target}
         if dry_run:
             text = f"would move {_items(wanted)} from {source} to {target}"
-            _report(as_json, {**facts, "would_move": wanted}, text)
+            report(as_json, {**facts, "would_move": wanted}, text)
             return
         if wanted and not yes and not asked(f"{_items(wanted)} of {source} go to {target}. Move?"):
             raise CommandError("nothing was changed", NOTHING)
         done = _send_requests(
             client, wanted, per_second, "moving",
             lambda begun, most: f"move {name} {other} {most}",
-            lambda moved: _report(
+            lambda moved: report(
                 as_json, {**facts, "moved": moved},
                 f"moved {_items(moved)} from {source} to {target}",
             ),
@@ -127,15 +127,11 @@ def move(
                 raise CommandError(f"{source}: {stay} stay: {why}", NOTHING)
 
 
-def _report(as_json: bool, facts: dict[str, str | int], text: str) -> None:
-    print(json.dumps(facts) if as_json else text)
-
-
 def _send_requests(
     client: Client, total: int, per_second: int, doing: str, command: Callable[[int, int], str],
-    report: Callable[[int], None],
+    tell: Callable[[int], None],
 ) -> int:  # fmt: skip
-    """Send request after request, at most `per_second` items (0: any); `report` the sum in any
+    """Send request after request, at most `per_second` items (0: any); `tell` the sum in any
     case."""
     show, moved, asked_for = watch(doing), 0, 0
     try:
@@ -145,11 +141,11 @@ def _send_requests(
             moved += arrived
             show(asked_for, total)
     except (MemcacheServerError, MemcacheClientError) as error:
-        report(moved)
+        tell(moved)
         raise CommandError(f"the rest stays: {reason(error)}", NOTHING) from None
     finally:
         show(total, total)
-    report(moved)
+    tell(moved)
     return moved
 
 

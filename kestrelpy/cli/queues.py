@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from pymemcache.client.base import Client
 from rich.text import Text
 
-from kestrelpy.cli.asking import asked
+from kestrelpy.cli.asking import asked, report
 from kestrelpy.cli.at import At
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.listing import decoded, in_total, number, print_facts, queue_facts
@@ -26,7 +26,9 @@ from kestrelpy.cli.wire import Facts
 _STDIN: Final = Path("-")
 
 
-def create(at: At, queue: str, settings: list[str], source: Path | None) -> None:
+def create(
+    at: At, queue: str, settings: list[str], source: Path | None, as_json: bool = False
+) -> None:
     """Declare the queue with these settings, or with those of a file; raise CommandError."""
     if settings and source is not None:
         raise CommandError("--set and --from do not go together: put all settings into the file")
@@ -39,7 +41,8 @@ def create(at: At, queue: str, settings: list[str], source: Path | None) -> None
                 f"kestrelpy queues show {queue}",
                 NOTHING,
             )
-    print(f"{queue}: {'exists, and has these settings' if there else 'made'}")
+    text = f"{queue}: {'exists, and has these settings' if there else 'made'}"
+    report(as_json, {"queue": queue, "made": not there}, text)
 
 
 def show(at: At, queue: str, as_json: bool, watch: str | None = None) -> None:
@@ -67,22 +70,23 @@ def _show(at: At, queue: str, as_json: bool) -> None:
     print_facts({**figures, "total": total})
 
 
-def flush(at: At, queue: str, yes: bool) -> None:
+def flush(at: At, queue: str, yes: bool, as_json: bool = False) -> None:
     """Remove the ready and delayed items; raise CommandError without a yes."""
     with connected(at) as client:
-        facts = _facts(client, queue)
-        waiting = number(facts, "items") + number(facts, "delayed")
+        before = _facts(client, queue)
+        waiting = number(before, "items") + number(before, "delayed")
         question = (
-            f"{_items(waiting)} of {queue} ({number(facts, 'items'):,} ready, "
-            f"{number(facts, 'delayed'):,} delayed) {_go(waiting)} for good. Flush?"
+            f"{_items(waiting)} of {queue} ({number(before, 'items'):,} ready, "
+            f"{number(before, 'delayed'):,} delayed) {_go(waiting)} for good. Flush?"
         )
         if waiting and not yes and not asked(question):
             raise CommandError("nothing was changed", NOTHING)
         client.raw_command(f"flush {queue}")
-    print(f"flushed {queue}: {_items(waiting)}")
+    facts = {"queue": queue, "flushed": waiting}
+    report(as_json, facts, f"flushed {queue}: {_items(waiting)}")
 
 
-def acknowledge(at: At, queue: str, yes: bool) -> None:
+def acknowledge(at: At, queue: str, yes: bool, as_json: bool = False) -> None:
     """Give up the items that cannot be read; raise CommandError without a yes."""
     with connected(at) as client:
         lost = number(_facts(client, queue), "unreadable")
@@ -92,10 +96,11 @@ def acknowledge(at: At, queue: str, yes: bool) -> None:
         answer = client.raw_command(f"acknowledge {queue}")
         if answer == b"NOT_FOUND":
             raise no_queue(queue)
-    print(f"gave up {_items(int(answer))} of {queue}")
+    gone = int(answer)
+    report(as_json, {"queue": queue, "given_up": gone}, f"gave up {_items(gone)} of {queue}")
 
 
-def delete(at: At, queue: str, yes: bool) -> None:
+def delete(at: At, queue: str, yes: bool, as_json: bool = False) -> None:
     """Delete a queue with all its items; raise CommandError without a yes."""
     with connected(at) as client:
         facts = _facts(client, queue)
@@ -109,7 +114,7 @@ def delete(at: At, queue: str, yes: bool) -> None:
             raise CommandError("nothing was changed", NOTHING)
         if not client.delete(queue):
             raise no_queue(queue)
-    print(f"deleted {queue}: {_items(every)}")
+    report(as_json, {"queue": queue, "deleted": every}, f"deleted {queue}: {_items(every)}")
 
 
 def _facts(client: Client, queue: str) -> Facts:

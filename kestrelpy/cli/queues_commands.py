@@ -57,6 +57,7 @@ def queues_create(
     ] = None,
     server: Server = DEFAULT_SERVER,
     timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
 ) -> None:
     """Create a queue with declared settings.
 
@@ -65,7 +66,7 @@ def queues_create(
     """
     from kestrelpy.cli import queues as commands
 
-    commands.create(at(server, timeout), queue, settings or [], source)
+    commands.create(at(server, timeout), queue, settings or [], source, as_json)
 
 
 @queues.command("show")
@@ -81,34 +82,36 @@ def queues_show(
 
 @queues.command("pause")
 def queues_pause(
-    queue: Queue, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT
-) -> None:
+    queue: Queue, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
+) -> None:  # fmt: skip
     """Stop leasing items of a queue until it is resumed.
 
     A paused queue stores, confirms and shows items as before.
     """
     from kestrelpy.cli import item as single
 
-    single.pause(at(server, timeout), queue, True)
+    single.pause(at(server, timeout), queue, True, as_json)
 
 
 @queues.command("resume")
 def queues_resume(
-    queue: Queue, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT
-) -> None:
+    queue: Queue, server: Server = DEFAULT_SERVER, timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: Json = False,
+) -> None:  # fmt: skip
     """Lease items of a paused queue again.
 
     Waiting clients are served first.
     """
     from kestrelpy.cli import item as single
 
-    single.pause(at(server, timeout), queue, False)
+    single.pause(at(server, timeout), queue, False, as_json)
 
 
 @queues.command("acknowledge")
 def queues_acknowledge(
     queue: Queue, yes: Yes = False, server: Server = DEFAULT_SERVER,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = DEFAULT_TIMEOUT, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Give up the items of a queue that cannot be read.
 
@@ -117,13 +120,13 @@ def queues_acknowledge(
     """
     from kestrelpy.cli import queues as commands
 
-    commands.acknowledge(at(server, timeout), queue, yes)
+    commands.acknowledge(at(server, timeout), queue, yes, as_json)
 
 
 @queues.command("flush")
 def queues_flush(
     queue: Queue, yes: Yes = False, server: Server = DEFAULT_SERVER,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = DEFAULT_TIMEOUT, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Remove the ready and delayed items of a queue.
 
@@ -131,13 +134,13 @@ def queues_flush(
     """
     from kestrelpy.cli import queues as commands
 
-    commands.flush(at(server, timeout), queue, yes)
+    commands.flush(at(server, timeout), queue, yes, as_json)
 
 
 @queues.command("delete")
 def queues_delete(
     queue: Queue, yes: Yes = False, server: Server = DEFAULT_SERVER,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = DEFAULT_TIMEOUT, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Delete a queue with all its items and files.
 
@@ -145,7 +148,7 @@ def queues_delete(
     """
     from kestrelpy.cli import queues as commands
 
-    commands.delete(at(server, timeout), queue, yes)
+    commands.delete(at(server, timeout), queue, yes, as_json)
 
 
 @items.command("ls")

@@ -37,7 +37,7 @@ def ls(at: At, as_json: bool) -> None:
     names = [key[len(_PREFIX) : -len(_SURE)] for key in found if key.endswith(_SURE)]
     schedules = [(name, _facts(found, name)) for name in names]
     if as_json:
-        print(json.dumps([{"name": name, **facts} for name, facts in schedules]))
+        print(json.dumps([{"name": name, **_in_ms(facts)} for name, facts in schedules]))
     elif schedules:
         _print_table(schedules)
     else:
@@ -53,6 +53,15 @@ def _facts(found: dict[str, str | int], name: str) -> dict[str, str | int | None
         else:
             facts[fact] = unquote(value) if isinstance(value, str) else value
     return facts
+
+
+def _in_ms(facts: dict[str, str | int | None]) -> dict[str, str | int | None]:
+    """Return the facts with the times as `<name>_ms`, like those of every other listing."""
+    return {
+        f"{fact}_ms" if fact in _TIMES else fact:
+            value * 1000 if fact in _TIMES and isinstance(value, int) else value
+        for fact, value in facts.items()
+    }  # fmt: skip
 
 
 def _print_table(schedules: list[tuple[str, dict[str, str | int | None]]]) -> None:

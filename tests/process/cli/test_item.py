@@ -113,7 +113,7 @@ def test_a_waiting_item_is_cancelled_after_a_yes(
     again = kestrelpy("item", "cancel", "cancelled", "2", stdin=b"y\n")
 
     assert no.code == 1
-    assert b"Item 2 of cancelled (1 bytes) goes. Remove it? [y/N]" in no.out
+    assert "Item 2 of cancelled (1 bytes) goes. Remove it? [y/N]" in no.err
     assert yes.code == 0, yes
     assert yes.out.endswith(b"removed item 2 of cancelled\n")
     assert leased.is_sentence(1)
@@ -157,7 +157,7 @@ def test_the_dead_are_purged_one_some_or_all(kestrelpy: Command, daemon: DaemonP
     assert neither.is_sentence(2)
     assert "say which items, or --all of them" in neither.err
     assert no.code == 1
-    assert b"600 dead letters of frail-2 go for good. Remove? [y/N]" in no.out
+    assert "600 dead letters of frail-2 go for good. Remove? [y/N]" in no.err
     assert (some.code, some.out) == (0, b"purged 2 dead letters of frail-2\n")
     assert (missing.code, missing.out) == (1, b"purged 1 dead letter of frail-2\n")
     assert missing.is_sentence(1)

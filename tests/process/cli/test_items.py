@@ -258,6 +258,41 @@ def test_delayed_items_are_listed_after_the_others(kestrelpy: Command) -> None:
     assert b"delayed until" in kestrelpy("items", "ls", "listed-late").out
 
 
+def test_each_row_of_a_listing_has_all_names(kestrelpy: Command) -> None:
+    for more in ((), ("--delay", "1h")):
+        kestrelpy("put", "all-names", "x", "--key", "A B", *more)
+    one, other = json.loads(kestrelpy("items", "ls", "all-names", "--json").out)
+    assert one.keys() == other.keys()
+    assert one["key"] == other["key"]
+
+
+def test_whatever_is_done_is_said_in_json(kestrelpy: Command) -> None:
+    for words, said in (
+        ("queues create done --set lease=1m", {"made": True}),
+        ("queues create done --set lease=1m", {"made": False}),
+        ("queues pause done", {"paused": True}),
+        ("queues resume done", {"paused": False}),
+        ("put done x --delay 1h", {"stored": 1}),
+        ("put done y --delay 1h", {"stored": 1}),
+        ("item retry done 1", {"available": 1}),
+        ("item cancel done 1 --yes", {"removed": 1}),
+        ("queues flush done --yes", {"flushed": 1}),
+        ("queues acknowledge done --yes", {"given_up": 0}),
+        ("dead purge done --all --yes", {"purged": 0}),
+        ("queues delete done --yes", {"deleted": 0}),
+    ):
+        ended = kestrelpy(*words.split(), "--json")
+        assert (ended.code, ended.err) == (0, ""), ended
+        assert json.loads(ended.out) == {"queue": "done", **said}
+
+
+def test_a_question_is_not_in_what_a_program_reads(kestrelpy: Command) -> None:
+    kestrelpy("put", "asked-json", "x")
+    ended = kestrelpy("queues", "delete", "asked-json", "--json", stdin=b"y\n")
+    assert json.loads(ended.out) == {"queue": "asked-json", "deleted": 1}
+    assert "Delete? [y/N]" in ended.err
+
+
 def test_times_of_status_are_in_ms(kestrelpy: Command) -> None:
     facts = json.loads(kestrelpy("status", "--json").out)
     assert {"uptime_ms", "time_ms"} <= facts.keys()

@@ -54,8 +54,8 @@ def test_dead_items_are_redriven_to_another_queue_some_by_text_or_all(
         "  11  abort", "  13  the needle",
     ]  # fmt: skip
     assert no.code == 1
-    asked = b"13 dead letters of poison go to again, without an expiry of their own. Redrive? [y/N]"
-    assert asked in no.out
+    asked = "13 dead letters of poison go to again, without an expiry of their own. Redrive? [y/N]"
+    assert asked in no.err
     assert (some.code, some.out) == (0, b"redrove 2 dead letters of poison to again" + AGELESS)
     assert all_of(client, "again") == [b"2", b"0", b"3"]
     assert (missing.code, missing.out) == (1, b"redrove 1 dead letter of poison to again" + AGELESS)

@@ -35,7 +35,7 @@ def test_schedules_are_listed_for_people_and_for_programs(
     nightly = found["nightly"]
     assert (nightly["cron"], nightly["timezone"]) == ("30 2 * * *", "Europe/Berlin")
     assert (nightly["queue"], nightly["catch_up"]) == ("jobs", "all")
-    assert nightly["next"] > nightly["last"] > 1_700_000_000
+    assert nightly["next_ms"] > nightly["last_ms"] > 1_700_000_000_000
     assert (nightly["waiting"], nightly["state"]) == (0, "ok")
     assert head.split()[:3] == ["schedule", "queue", "cron"]
     assert [row.split()[0] for row in rows] == ["a_catch_up", "nightly"]

@@ -24,4 +24,5 @@ def test_only_a_clear_yes_counts(
 
     assert asked("3 items go for good. Remove?") == counts
 
-    assert capsys.readouterr().out == "3 items go for good. Remove? [y/N] "
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "3 items go for good. Remove? [y/N] ")
