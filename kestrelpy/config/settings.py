@@ -389,6 +389,11 @@ class Config(_Section):
         """Return the children that the file names for this queue, without the queue: `audit`."""
         return self._in_force.children.get(name, ())
 
+    def parts(self) -> list[object]:
+        """Return its blocks and what was made of them: with these in a list, the configuration
+        itself is freed at once."""
+        return [*self.queues.values(), *self._in_force.named.values()]
+
     def block(self, name: bytes) -> QueueBlock | None:
         """Return `[queues."name"]`, if the file has it."""
         return self.queues.get(name.decode("utf-8", "replace"))

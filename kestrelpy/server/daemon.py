@@ -22,7 +22,7 @@ from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, sync_call_name
 from kestrelpy.aside import TookTooLong, run_aside
 from kestrelpy.compiled import KIND
-from kestrelpy.config import Config, ConfigError, changed_settings
+from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.fleet import NOT_LOOKED, Membership
@@ -514,7 +514,6 @@ class Daemon:
             tls_files = await in_time(partial(self.tls.check, config.server))
         except Exposed as error:
             raise ConfigError([f"{error}."]) from None
-        changed = ", ".join(changed_settings(self.config, config))
         reload = Reload(self.policies, self.broker, config)
         await wrap(reload.check)()
         while not reload.take():
@@ -529,8 +528,9 @@ class Daemon:
             await asyncio.sleep(0)
         self.schedules.put_in_force(config, clock.now_ms())
         self._taken(config)
+        await wrap(reload.free)()
         self._log(logging.INFO, "reload", "configuration reloaded")
-        self.actions.note(who, "reload", clock.now_ms(), note=changed or "nothing has changed")
+        self.actions.note(who, "reload", clock.now_ms(), note=reload.changed)
         if later := ", ".join(taken_at_start(self._began_with, config)):
             text = f"{later}: applied at the next start, not by a reload"
             self._log(logging.WARNING, text, text)

@@ -15,6 +15,7 @@ from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload
 from tests.support.running import running
 from tests.support.server_harness import ServerHarness
+from tests.support.steps import Work
 
 COUNT = 2 * STEPS_MAX + 50
 
@@ -287,3 +288,34 @@ def test_aliases_are_those_of_the_new_file_once_it_is_taken() -> None:
     stage.say("eve", b"set both 0 0 1", b"y")
 
     assert sorted(stage.broker.queues) == [b"both", b"four", b"three"]
+
+
+@pytest.mark.parametrize("are_new", [False, True], ids=["gone", "new"])
+def test_the_loop_looks_at_no_block_of_a_configuration(are_new: bool) -> None:
+    """Comparing and freeing tens of thousands of them are for a thread."""
+
+    def cost(blocks: int) -> int:
+        stage = stage_with(1)
+        many = Config.model_validate({"queues": {f"b{n}": {"max_items": 1} for n in range(blocks)}})
+        stage.policies.config = Config() if are_new else many
+        with Work() as counted:
+            reload = Reload(stage.policies, stage.broker, many if are_new else Config())
+        reload.check()
+        assert reload.changed.endswith(f", and {blocks - 10} more")
+        with counted:
+            assert reload.take()
+            finish(stage, reload)
+        assert len(reload._outdated) == (0 if are_new else 2 * blocks)
+        reload.free()
+        assert not reload._outdated
+        return counted.steps
+
+    few, many = cost(20), cost(1020)
+    assert many <= few + 10
+
+
+def test_a_reload_that_changes_nothing_says_so() -> None:
+    stage = stage_with(1)
+    reload = reload_of(stage)
+    reload.check()
+    assert reload.changed == "nothing has changed"
