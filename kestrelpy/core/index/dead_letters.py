@@ -21,6 +21,8 @@ KEPT_BYTES_MAX: Final = 1 << 20
 # An entry of a death that is over stays in the line while another entry stands before it. There may
 # be this many such entries, plus one for each dead letter.
 PASSED_ENTRIES_MAX: Final = 1024
+# Such entries at the front go with each dead letter that ends: more than one, to catch up.
+PASSED_AT_ONCE: Final = 2
 
 
 class DeadLetters:
@@ -167,6 +169,9 @@ class DeadLetters:
         self.bytes -= death.body_bytes
         if not self.deaths:
             self._line.clear()
+        for _ in range(PASSED_AT_ONCE):  # else the next look at the front passes them all
+            if self._line and not self._is_its(*self._line[0]):
+                heappop(self._line)
         if id_ in self._hidden:
             self._hidden.remove(id_)
         elif not is_leased:

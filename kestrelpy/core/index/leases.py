@@ -101,12 +101,13 @@ class _InOrder:
 class Leases:
     """The leases of one subscription, by item, by deadline and by token.
 
+    `moving` are the items leased to the mover, without dead letters.
     `entries` are the leases by token as the log has them, by item. Of these leases, `token_ids` are
     the items that are not dead letters, and `token_bytes` the size of their bodies.
     """
 
     __slots__ = (
-        "_by_token", "_granted", "_others", "_renewed", "_timers", "entries", "places",
+        "_by_token", "_granted", "_others", "_renewed", "_timers", "entries", "moving", "places",
         "token_bytes", "token_ids",
     )  # fmt: skip
 
@@ -114,6 +115,7 @@ class Leases:
         self.entries: dict[int, LeaseEntry] = {}
         self.token_ids = IdSet()
         self.token_bytes = 0
+        self.moving = IdSet()
         self.places: dict[int, int] = {}  # after replay: by item, the places that are no id
         self._by_token: dict[int, Lease] = {}
         self._granted = _InOrder()
@@ -137,10 +139,6 @@ class Leases:
         granted, renewed = self._granted.leases, self._renewed.leases
         each = chain(granted.values(), renewed.values(), self._others.values())
         return list(islice(each, start, start + most))
-
-    def moving(self) -> list[Lease]:
-        """Return the mover's leases, except those of dead letters."""
-        return [each for each in self._others.values() if each.is_moving and not each.dead]
 
     def first_began_ms(self) -> int | None:
         """Return when the first of the leases with the earliest deadlines began, of those that were
@@ -170,7 +168,7 @@ class Leases:
     def grant(self, lease: Lease) -> None:
         """Add a lease."""
         if lease.is_moving:
-            self._others[lease.item.id] = lease
+            self._move(lease)
             return
         lease.holder.leases[lease] = None
         granted, deadline_ms = self._granted, lease.deadline_ms
@@ -202,6 +200,7 @@ class Leases:
         """Remove a lease from here and from its holder."""
         if lease.is_moving:
             del self._others[lease.item.id]  # it has no deadline, and no token names it
+            self.moving.discard(lease.item.id)
         else:
             del lease.holder.leases[lease]
             self._displace(lease)
@@ -237,7 +236,12 @@ class Leases:
         if self._by_token:
             self._by_token.pop(lease.token, None)
         lease.holder, lease.deadline_ms, lease.is_moving = mover, None, True
+        self._move(lease)
+
+    def _move(self, lease: Lease) -> None:
         self._others[lease.item.id] = lease
+        if not lease.dead:
+            self.moving.add(lease.item.id)
 
     def renew(self, lease: Lease, deadline_ms: int) -> None:
         """Give a lease another deadline."""

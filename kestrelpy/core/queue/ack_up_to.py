@@ -69,12 +69,19 @@ class AckUpTo:
         """Return the marker up to which the next step goes.
 
         A step does not look one by one at items that only the log has, so their number does not
-        matter. It looks for blocked items among all keys: that is done once.
+        matter.
+
+        (A KNOWN FLAW: blocked items that came back at another place, or that wait for one of
+        several values, are looked for among all keys. That is done once, in one long step: 0.4 s
+        for 100,000 keys.)
         """
         reader, at = self._queue.reader, self._at
-        ready = reader.ready
-        is_far = ready.resident or ready.disk_refs.count or reader.leases
-        if not is_far or reader.key_gate.keys.blocked.count:
+        ready, gate = reader.ready, reader.key_gate
+        is_far = (
+            ready.resident or ready.disk_refs.count or len(reader.leases)
+            or gate.keys.blocked.count
+        )  # fmt: skip
+        if not is_far or not gate.in_id_order:
             return self._marker
         firsts = reader.live.first_from(at + 1), reader.markers.first_from(at + 1)
         first = min((number for number in firsts if number), default=self._marker)
@@ -89,9 +96,7 @@ class AckUpTo:
         queue, passed = self._queue, self._passed
         reader = queue.reader
         there, hidden = reader.live.between(1, marker), reader.markers.hidden
-        moving = IdSet.of(
-            lease.item.id for lease in reader.leases.moving() if lease.item.id <= marker
-        )
+        moving = reader.leases.moving.between(1, marker)
         stay = IdSet.union([reader.delays.ids, reader.dead.ids, moving])
         if hidden.count:
             stay = IdSet.union([stay, hidden.between(1, marker).without(passed)])
@@ -112,7 +117,7 @@ class AckUpTo:
         none: a guess must not make a queue full.
         """
         ready, keyed, left = reader.ready, reader.key_gate, reader.live_bytes
-        blocked, freed = keyed.drop_blocked(gone)
+        blocked, freed = keyed.drop_blocked(gone, marker)
         left -= blocked
         if ready.beyond and ready.frontier <= marker:
             count = reader.ready_line.count_unlent(ready.frontier, min(marker, reader.live.last))

@@ -224,12 +224,23 @@ class KeyGate:
             if id_ in live and is_here(id_):
                 self.drop_unread(id_, 0)
 
-    def drop_blocked(self, ids: IdSet) -> tuple[int, list[Blocked]]:
-        """Remove the blocked items among `ids`; return the bytes of their bodies, and the items
-        that this unblocks, for `put_back`."""
+    @property
+    def in_id_order(self) -> bool:
+        """True if `drop_blocked` looks at no other items than those that it removes."""
+        keys = self.keys
+        return not keys.blocked.count or not (keys.moved.count or keys.matches_any)
+
+    def drop_blocked(self, ids: IdSet, last: int) -> tuple[int, list[Blocked]]:
+        """Remove the blocked items among `ids`: all that are live up to `last`, or without some
+        that have another place; return the bytes of their bodies, and the items that this unblocks,
+        for `put_back`."""
         if not self.keys.blocked.count:
             return 0, []
-        gone, freed = self.keys.leave(ids)
+        freed = list[Blocked]()
+        if self.in_id_order:
+            gone = self.keys.leave_first(last + 1)
+        else:
+            gone, freed = self.keys.leave(ids)
         for id_ in gone:
             self._forget_whole(id_)
             self._state.watch.forget(id_)

@@ -43,6 +43,7 @@ class Placed:
         blocked = {
             (place, id_, size)
             for row in self._blocked
+            if not isinstance(row, int)
             for id_, place, size in row
             if place != id_
         }

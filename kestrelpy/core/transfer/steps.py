@@ -54,9 +54,7 @@ class Source:
             reader.schedule_read()
             return None
         death = reader.dead.deaths[id_]
-        lease = self._lend(item, death.order, mover, death.attempts)
-        lease.dead = True
-        return lease
+        return self._lend(item, death.order, mover, death.attempts, True)
 
     def take_first(self, now_ms: int, mover: Holder) -> Lease | None:
         """Lease the next ready item to the mover; None: there is none, or not yet."""
@@ -71,10 +69,12 @@ class Source:
             reader.key_gate.lease(item)
         return self._lend(item, place, mover, reader.attempts.get(item.id))
 
-    def _lend(self, item: Item, place: int, mover: Holder, attempts: int) -> Lease:
+    def _lend(
+        self, item: Item, place: int, mover: Holder, attempts: int, dead: bool = False
+    ) -> Lease:
         reader = self._reader
         lease = Lease(item, place, mover, reader, _NOBODY, attempts, 0, None)
-        lease.is_moving = True
+        lease.is_moving, lease.dead = True, dead
         reader.leases.grant(lease)
         reader.leased_bytes += len(item.body)
         reader.moving += 1

@@ -10,6 +10,7 @@ from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.item import Item
 from kestrelpy.core.queue.admin import Admin
 from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
+from tests.support.steps import Work
 
 
 def with_dead(*bodies: bytes) -> CoreHarness:
@@ -266,3 +267,17 @@ def test_when_the_last_of_the_dead_is_gone_none_is_left_in_the_line() -> None:
     assert dead._line == []
     dead.add(2, 1, b"abort", 0, 1)
     assert dead.missing == 2
+
+
+@pytest.mark.parametrize("in_flight", [1, 100])
+def test_after_thousands_have_left_the_front_is_found_at_once(in_flight: int) -> None:
+    dead = DeadLetters()
+    for id_ in range(1, 3001):
+        dead.add(id_, 1, b"why", WALL_MS, 1)
+    for id_ in range(1, 3000):
+        dead.lease(id_)
+        if id_ > in_flight:
+            dead.forget(id_ - in_flight, True)
+    with Work() as counted:
+        assert dead.missing == 3000
+    assert counted.steps < 30 * in_flight + 50

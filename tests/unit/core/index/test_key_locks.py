@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from journal.format.key import join, text_of
-from kestrelpy.core.index.key_locks import KeyLocks
+from kestrelpy.core.index.key_locks import KeyLocks, Row
 from tests.support.calls import calls_of
 
 
@@ -245,6 +245,13 @@ def test_a_long_row_costs_24_bytes_for_each_that_waits() -> None:
     assert len(row._waiting) <= 2 * 64 * 3, "those that went are let go"
 
 
+Waiting = list[tuple[int, list[tuple[int, int, int]]]]
+
+
+def waiting_in(rows: list[int | Row]) -> Waiting:
+    return [(row.holder, list(row)) for row in rows if not isinstance(row, int)]
+
+
 class KeysMachine(RuleBasedStateMachine):
     """Against the plainest words of the spec: a list of claims in the order they were made."""
 
@@ -256,6 +263,7 @@ class KeysMachine(RuleBasedStateMachine):
         self.claims: dict[int, bytes] = {}
         self.possible: set[int] = set()
         self.next_id = 1
+        self.copies: list[tuple[list[int | Row], Waiting]] = []
 
     def meets(self, one: bytes, other: bytes) -> bool:
         return bool(set(self.keys.values(one)) & set(self.keys.values(other)))
@@ -285,6 +293,27 @@ class KeysMachine(RuleBasedStateMachine):
         newly = sorted(self.newly())
         assert ids(freed) == newly
         self.possible.update(newly)
+
+    @rule(nth=st.integers(0, 9))
+    def all_that_wait_leave(self, nth: int) -> None:
+        waiting = sorted(set(self.claims) - self.possible)
+        if self.matches_any or not waiting:
+            return
+        below = waiting[nth % len(waiting)] + 1
+        gone = self.keys.leave_first(below)
+        assert gone == {id_: 10 for id_ in waiting if id_ < below}
+        for id_ in gone:
+            del self.claims[id_]
+
+    @rule()
+    def a_copy_is_taken(self) -> None:
+        rows = self.keys.rows()
+        self.copies = [*self.copies[-2:], (rows, waiting_in(rows))]
+
+    @invariant()
+    def a_copy_stays_as_it_is(self) -> None:
+        for rows, seen in self.copies:
+            assert waiting_in(rows) == seen
 
     @invariant()
     def it_knows_who_waits(self) -> None:

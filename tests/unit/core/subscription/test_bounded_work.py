@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.subscription.placed import Placed
 from kestrelpy.core.subscription.subscription import ABORTED
 from kestrelpy.operations.queue_admin import QueueAdmin
@@ -76,7 +77,8 @@ def ticks(q: CoreHarness, ms: int) -> Iterator[object]:
     while (due := q.broker.next_due()) is not None and due <= q.now_ms:
         q.broker.tick(q.now_ms)
         yield None
-        q.read_back()
+        q.read_back()  # the end of a read is a callback of its own
+        yield None
         q.now_ms += 1
 
 
@@ -155,6 +157,59 @@ def test_a_hang_up_costs_the_same_however_many_leases_there_are(most: int | None
 
     few, many = cost(1000), cost(4000)
     assert many < few + 100
+
+
+def blocked(q: CoreHarness, keys: int, items: int = ITEMS) -> None:
+    """Let items wait for those of their keys that are leased."""
+    for number in range(items):
+        q.put(b"x", key=str(number % keys))
+    for _ in range(items):
+        q.may_open()
+
+
+def leased(q: CoreHarness, items: int = ITEMS) -> None:
+    for _ in range(items):
+        q.put(b"x")
+        q.open()
+
+
+UPTO: dict[str, Callable[[CoreHarness, int], None]] = {
+    "leased": leased,
+    "blocked by one key": lambda q, items: blocked(q, 1, items),
+    "blocked by many keys": lambda q, items: blocked(q, items // 2, items),
+}
+
+
+@pytest.mark.parametrize("state", UPTO)
+def test_a_step_of_upto_costs_the_same_however_many_items_there_are(
+    state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.queue.ack_up_to.STEP_NUMBERS", 100)
+
+    def cost(items: int) -> tuple[int, int]:
+        q = make_queue(max_attempts=None, lease_ms=None)
+        UPTO[state](q, items)
+        upto, steps = AckUpTo(q.queue, q.queue.last_number), list[int]()
+        q.reader.key_gate.keys.oldest()  # it looks once where each key's first item is
+        while not upto.is_over:
+            with Work() as counted:
+                upto.step(q.now_ms)
+            steps.append(counted.steps)
+        assert not q.reader.live.count
+        return len(steps), max(steps)
+
+    (few, costly), (many, costlier) = cost(1000), cost(4000)
+    assert (few, many) == (10, 40)
+    assert costlier < costly * 1.2
+
+
+def test_a_copy_of_waiting_items_for_a_snapshot_looks_at_no_key() -> None:
+    q = make_queue(max_attempts=None)
+    blocked(q, ITEMS // 2)
+    with Work() as counted:
+        placed = Placed.of(q.reader)
+    assert counted.steps < 300
+    del placed
 
 
 def test_a_flush_replaces_what_is_there(q: CoreHarness) -> None:
