@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import http.client
 import os
+import shutil
 import signal
+import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +27,7 @@ from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_s
 from tests.process.cli.command import Command
 from tests.support.daemon import DaemonProcess
 
+PACKAGING = Path(__file__).parents[3] / "packaging" / "fleet"
 SECONDS = 60.0
 TAKEOVER_S = 2
 
@@ -120,6 +124,51 @@ def test_a_standby_serves_nobody_and_names_the_owner(fleet: Fleet) -> None:
         status, body = asked(fleet.standby, path)
         assert (status, says in body) == (503, True), path
     assert asked(fleet.owner, "/ready")[0] == 200
+
+
+def behind_haproxy(fleet: Fleet, folder: Path, port: int) -> Path:
+    """The configuration that ships, on loopback and with the ports of these members."""
+    text = (PACKAGING / "haproxy.cfg").read_text().replace(":22133\n", f"127.0.0.1:{port}\n", 1)
+    for name, member in fleet.members.items():
+        there = f"server {name} 127.0.0.1:{member.port} port {member.http_port}"
+        assert f"server {name} {name}:22133" in text
+        text = text.replace(f"server {name} {name}:22133", there)
+    (folder / "haproxy.cfg").write_text(text)
+    return folder / "haproxy.cfg"
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed")
+def test_behind_haproxy_clients_need_one_address_over_a_takeover(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = behind_haproxy(fleet, tmp_path, port)
+    process = subprocess.Popen(["haproxy", "-db", "-f", config], stderr=subprocess.DEVNULL)
+    client = Client(("127.0.0.1", port), timeout=20, connect_timeout=20, default_noreply=False)
+
+    def store(body: str) -> None:
+        deadline = time.monotonic() + SECONDS
+        while True:
+            with suppress(MemcacheError, OSError):
+                if client.set("jobs", body):
+                    return
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    try:
+        store("before")
+        assert fleet.owner.stop() == 0
+        store("after")
+        assert drained(client, "jobs") == [b"before", b"after"]
+    finally:
+        client.close()
+        process.terminate()
+        process.wait()
+    fleet.took_over()
+    fleet.standby.start()
+    with closing(fleet.owner.client()) as own:
+        drained(own, "probe")
 
 
 def test_what_was_acknowledged_outlives_the_owner(fleet: Fleet) -> None:
