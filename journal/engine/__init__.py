@@ -4,6 +4,7 @@
 """
 
 from journal.engine.address import (
+    FORM,
     SLICE,
     is_address,
     name_of,
@@ -14,6 +15,7 @@ from journal.engine.address import (
 )
 from journal.engine.commits import Commits
 from journal.engine.engine import (
+    PIECE_BYTES,
     Claim,
     Create,
     Delete,
@@ -30,7 +32,7 @@ from journal.engine.engine import (
 from journal.engine.engine_files import EngineFiles
 
 __all__ = [
-    "SLICE", "Claim", "Commits", "Create", "Delete", "Engine", "EngineAway", "EngineFiles",
-    "Fenced", "FileFacts", "Member", "Op", "Owner", "Rename", "Write", "is_address", "name_of",
-    "slice_name", "split_slice", "why_no_address", "without_secret",
+    "FORM", "PIECE_BYTES", "SLICE", "Claim", "Commits", "Create", "Delete", "Engine", "EngineAway",
+    "EngineFiles", "Fenced", "FileFacts", "Member", "Op", "Owner", "Rename", "Write", "is_address",
+    "name_of", "slice_name", "split_slice", "why_no_address", "without_secret",
 ]  # fmt: skip

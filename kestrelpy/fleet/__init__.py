@@ -1,9 +1,15 @@
-"""Many processes, one data directory in an engine: who owns it, and who waits."""
+"""Many processes, one data directory in an engine: who owns it, who waits, and how it is moved."""
 
 from journal.engine import SLICE
+from kestrelpy.fleet.idle import SliceOwned, claim_idle
 from kestrelpy.fleet.member import FleetMember
 from kestrelpy.fleet.membership import NOT_LOOKED, Membership
+from kestrelpy.fleet.move_in import Moved, MoveIn, SliceNotEmpty, refuse_damage
+from kestrelpy.fleet.move_out import MoveOut
 
 NEEDS_EXTRA = "needs the extra fleet: pip install 'kestrelpy[fleet]'"
 
-__all__ = ["NEEDS_EXTRA", "NOT_LOOKED", "SLICE", "FleetMember", "Membership"]
+__all__ = [
+    "NEEDS_EXTRA", "NOT_LOOKED", "SLICE", "FleetMember", "Membership", "MoveIn", "MoveOut",
+    "Moved", "SliceNotEmpty", "SliceOwned", "claim_idle", "refuse_damage",
+]  # fmt: skip

@@ -135,9 +135,14 @@ class MemoryEngine:
         """Ask the owner to release the slice: not a verb."""
         self._slices[number].asked = self._slices[number].epoch
 
-    def begin_import(self, number: int) -> None:
-        """A data directory is being moved in: not a verb."""
-        self._slices[number].is_importing = True
+    def begin_import(self, at: Claim) -> None:
+        self._answer()
+        self._owned(at).is_importing = True
+
+    def end_import(self, at: Claim) -> None:
+        self._answer()
+        found = self._owned(at)
+        found.is_importing, found.has_released = False, True
 
     def close(self) -> None:
         """Nothing to let go of."""

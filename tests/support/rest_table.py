@@ -469,6 +469,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.engine.Engine
         journal.engine.postgres.facts.Facts journal.engine.postgres.facts.Replica
         journal.engine.postgres.facts.Seat
+        journal.engine.postgres.snapshot.PostgresSnapshot
     """,
     "an error": """
         journal.engine.engine.EngineAway journal.engine.engine.Fenced journal.errors.Unreachable

@@ -18,6 +18,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/fleet/test_init.py: on a real server",
     "journal.engine.postgres.facts":
         "tests/process/fleet/test_fleet.py: of two real members",
+    "journal.engine.postgres.snapshot":
+        "tests/process/fleet/test_doors.py: through the commands that read an engine",
     "journal.engine.postgres.tables":
         "tests/process/fleet/test_init.py: on a real server",
     "journal.format.subscription_state":
@@ -40,10 +42,18 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/cli/test_moving.py: no behaviour of its own, it declares the commands",
     "kestrelpy.cli.errors":
         "tests/process/cli/test_remote.py: no behaviour of its own",
+    "kestrelpy.cli.fleet_moves":
+        "tests/process/fleet/test_moves.py: as a user runs it, on a real server",
     "kestrelpy.cli.fleet_commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
+    "kestrelpy.fleet.folder_files":
+        "tests/unit/fleet/test_move_in.py: which files of a folder are moved",
+    "kestrelpy.fleet.idle":
+        "tests/unit/fleet/test_move_in.py: who may move, and when",
     "kestrelpy.cli.options":
         "tests/process/cli/test_remote.py: no behaviour of its own, the flags of the commands",
+    "kestrelpy.cli.place":
+        "tests/process/fleet/test_doors.py: through each command that takes a data directory",
     "kestrelpy.cli.queues_commands":
         "tests/process/cli/test_app.py: no behaviour of its own, it declares the commands",
     "kestrelpy.client.async_connection":

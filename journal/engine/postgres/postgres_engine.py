@@ -83,6 +83,11 @@ _SETTLE: Final = """
 UPDATE kestrelpy.slice SET beat = clock_timestamp() WHERE id = %s AND epoch = %s RETURNING seq"""
 _RELEASE: Final = """
 UPDATE kestrelpy.slice SET released = true WHERE id = %s AND epoch = %s RETURNING seq"""
+_BEGIN_IMPORT: Final = """
+UPDATE kestrelpy.slice SET importing = true WHERE id = %s AND epoch = %s RETURNING seq"""
+_END_IMPORT: Final = """
+UPDATE kestrelpy.slice SET importing = false, released = true
+WHERE id = %s AND epoch = %s RETURNING seq"""
 _OWNERS: Final = """
 SELECT id, member, address, epoch, seq,
        extract(epoch FROM clock_timestamp() - beat)::float8, released, asked = epoch, importing
@@ -163,29 +168,26 @@ class PostgresEngine:
         if rows[0][0] == 0:
             raise Fenced(at.slice, at.epoch, "another process has claimed the slice")
 
+    def begin_import(self, at: Claim) -> None:
+        """Mark the slice: no daemon claims it. Raise Fenced or EngineAway."""
+        self._one(_BEGIN_IMPORT, at)
+
+    def end_import(self, at: Claim) -> None:
+        """Take the mark away and release the slice. Raise Fenced or EngineAway."""
+        self._one(_END_IMPORT, at)
+
     def release(self, at: Claim) -> None:
         self._one(_RELEASE, at)
 
     def files(self, at: Claim) -> list[FileFacts]:
-        values = {"slice": at.slice, "extent": EXTENT_BYTES}
-        rows = self._look(_FILES, values)
+        rows = self._look(_FILES, _of_files(at))
         self._check(at, rows)
-        return [FileFacts(*row[2:]) for row in rows if row[2] is not None]
+        return _facts(rows)
 
     def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
-        end = offset + size
-        first = offset - EXTENT_BYTES
-        values = {"slice": at.slice, "file": file, "first": first, "end": end}
-        rows = self._look(_READ, values)
+        rows = self._look(_READ, _of_read(at, file, offset, size))
         self._check(at, rows)
-        found = bytearray(size)
-        for *_, begin, data in rows:
-            if begin is None:
-                continue
-            cut = data[max(offset - begin, 0) : end - begin]
-            place = max(begin - offset, 0)
-            found[place : place + len(cut)] = cut
-        return bytes(found)
+        return _bytes(rows, offset, size)
 
     def owners(self) -> dict[int, Owner]:
         return _owners(self._look(_OWNERS, {}))
@@ -319,6 +321,20 @@ class _Line:
             self._warnings.append(notice.message_primary or "")
 
 
+def facts_of(connection: psycopg.Connection[tuple[Any, ...]], at: Claim) -> list[FileFacts]:
+    """Return every file of the slice as this connection sees it; raise psycopg.Error."""
+    return _facts(connection.execute(_FILES, _of_files(at)).fetchall())
+
+
+def read_of(
+    connection: psycopg.Connection[tuple[Any, ...]], at: Claim, file: int, offset: int, size: int
+) -> bytes:
+    """Return bytes of a file as this connection sees it; raise psycopg.Error."""
+    cursor = connection.cursor(binary=True)
+    rows = cursor.execute(_READ, _of_read(at, file, offset, size)).fetchall()
+    return _bytes(rows, offset, size)
+
+
 def owners_of(connection: psycopg.Connection[tuple[Any, ...]]) -> dict[int, Owner]:
     """Return who claimed each slice last; raise psycopg.Error."""
     return _owners(connection.execute(_OWNERS).fetchall())
@@ -326,6 +342,32 @@ def owners_of(connection: psycopg.Connection[tuple[Any, ...]]) -> dict[int, Owne
 
 def _owners(rows: list[tuple[Any, ...]]) -> dict[int, Owner]:
     return {row[0]: Owner(Member(row[1], row[2]), *row[3:]) for row in rows}
+
+
+def _of_files(at: Claim) -> dict[str, int]:
+    return {"slice": at.slice, "extent": EXTENT_BYTES}
+
+
+def _facts(rows: list[tuple[Any, ...]]) -> list[FileFacts]:
+    return [FileFacts(*row[2:]) for row in rows if row[2] is not None]
+
+
+def _of_read(at: Claim, file: int, offset: int, size: int) -> dict[str, int]:
+    return {
+        "slice": at.slice, "file": file, "first": offset - EXTENT_BYTES, "end": offset + size
+    }  # fmt: skip
+
+
+def _bytes(rows: list[tuple[Any, ...]], offset: int, size: int) -> bytes:
+    """Return these bytes of a file, of its extents in the order of their commits."""
+    found = bytearray(size)
+    for *_, begin, data in rows:
+        if begin is None:
+            continue
+        cut = data[max(offset - begin, 0) : offset + size - begin]
+        place = max(begin - offset, 0)
+        found[place : place + len(cut)] = cut
+    return bytes(found)
 
 
 def _values(at: Claim, batch: Batch) -> dict[str, Any]:

@@ -1,0 +1,149 @@
+"""Builders for tests of moves: a data directory in memory, a run that may be killed at a step."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from journal.engine import Commits, EngineFiles, Member, Owner
+from journal.files import Disk
+from kestrelpy.fleet import Moved, MoveIn, MoveOut, claim_idle
+from kestrelpy.fleet.move_in import inventory
+from tests.support.journals import fresh
+from tests.support.memory_disk import MemoryDisk
+from tests.support.memory_engine import MemoryEngine
+
+FOLDER, PLACE = "/data", "memory/1"
+
+
+class Killed(BaseException):
+    """The end of the process."""
+
+
+class Calls:
+    """How many calls are left, and whether the last one is still done."""
+
+    def __init__(self, left: int, is_done: bool) -> None:
+        self.left, self.is_done = left, is_done
+
+    def counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*words: Any, **named: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and not self.is_done:
+                raise Killed
+            is_last = self.left == 0
+            try:
+                return call(*words, **named)
+            finally:
+                if is_last:
+                    raise Killed
+
+        return run
+
+
+class Mortal:
+    """Something of which each call is counted."""
+
+    def __init__(self, inner: Any, calls: Calls) -> None:
+        self._inner, self._calls = inner, calls
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return self._calls.counted(found) if callable(found) else found
+
+
+def made(seed: int = 1) -> MemoryDisk:
+    """A data directory of two queues, with what a start removes or makes anew."""
+    disk, random = MemoryDisk(), Random(seed)
+    for folder, count in (("jobs.1", 5), ("mail.1", 1)):
+        writer = fresh(disk, folder=f"{FOLDER}/{folder}")
+        writer.put_all(*(random.randbytes(random.randint(1, 900)) for _ in range(count)))
+        writer.close()
+    for path, data in (
+        ("server-id", b"0123456789abcdef"), ("lock", b""), ("tokens.new", b"half"),
+        ("jobs.9~removed/x", b"gone"), ("cache-1/7", b"cached"),
+    ):  # fmt: skip
+        whole = os.path.join(FOLDER, path)
+        disk.make_folder(os.path.dirname(whole))
+        disk.create(whole, data, len(data)).close()
+    return disk
+
+
+def contents(disk: MemoryDisk, folder: str = FOLDER) -> dict[str, bytes]:
+    """The bytes of what is moved."""
+    return {each.path: disk.read(f"{folder}/{each.path}") for each in inventory(disk, folder)}
+
+
+def commits_of(
+    engine: Any, takeover_s: float, may_resume: bool, is_living: bool = False
+) -> Commits:
+    """The commits of a mover, without a thread."""
+
+    def pause(_: float) -> None:
+        if is_living:  # the owner commits meanwhile
+            owner = engine.owners()[1]
+            engine._slices[1].seq = owner.seq + 1
+
+    def takeover(_: Owner) -> float:
+        return TAKEOVER_S if is_living else takeover_s
+
+    claim = claim_idle(
+        engine, Member("mover"), takeover, may_resume=may_resume, pause=pause
+    )  # fmt: skip
+    return Commits(engine, claim, pause=lambda _: None)
+
+
+TAKEOVER_S = 60.0
+
+
+def bring_in(
+    engine: MemoryEngine, disk: MemoryDisk, calls: Calls | None = None, *, takeover_s: float = 0.0,
+    is_living: bool = False, before_compare: Callable[[], None] | None = None,
+) -> Moved:  # fmt: skip
+    """Move a folder in, until the calls are used up."""
+    mortal: Any = engine if calls is None else Mortal(engine, calls)
+    commits = commits_of(mortal, takeover_s, True, is_living)
+    move = MoveIn(mortal, commits, disk, FOLDER, _sane())
+    if before_compare is not None:
+        listed, times = move._listed, iter((None, None, before_compare))
+
+        def then() -> Any:
+            if (act := next(times)) is not None:
+                act()
+            return listed()
+
+        move._listed = then  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as cache:
+
+        def copy(commits: Commits) -> EngineFiles:
+            files = EngineFiles(mortal, PLACE, os.path.join(cache, "read"), 1 << 20, Disk())
+            files.take_over(commits)
+            return files
+
+        return move.run(copy, PLACE)
+
+
+def bring_out(engine: MemoryEngine, disk: MemoryDisk, calls: Calls | None = None) -> Moved:
+    """Move the slice out to the folder of `disk`, until the calls are used up."""
+    mortal: Any = engine if calls is None else Mortal(engine, calls)
+    files: Any = disk if calls is None else Mortal(disk, calls)
+    commits = commits_of(mortal, 0.0, False)
+    moved = MoveOut(mortal, commits, files, FOLDER, PLACE, _sane()).run()
+    commits.close()
+    mortal.release(commits.claim)
+    return moved
+
+
+def _sane() -> Callable[[int, int], None]:
+    """A progress that goes forward and ends at its end."""
+    before = 0
+
+    def show(done: int, total: int) -> None:
+        nonlocal before
+        assert before <= done <= total
+        before = done
+
+    return show
