@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Final, NoReturn, TextIO
 
+from journal.engine import is_address, name_of
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
 from journal.format import BODY_BYTES_SHOWN, folder_name, journal_folders, parse_folder_name, shown
@@ -69,6 +70,9 @@ def main(
         options = _parser().parse_args(argv)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else UNUSABLE
+    if files is None and is_address(options.dir):
+        _complain(f"{name_of(options.dir)}: an engine's data is read by `kestrelpy journal`")
+        return UNUSABLE
     files = files if files is not None else Disk()
     watch = watch if watch is not None else _percent
     try:

@@ -19,7 +19,7 @@ _SCHEMES: Final = ("postgresql://", "postgres://")
 
 def is_address(text: str) -> bool:
     """True if this is meant as an engine's address, and not as a folder's path."""
-    return text.startswith(_SCHEMES) or re.match(r"[a-z]+:/", text) is not None
+    return text.startswith(_SCHEMES) or re.match(r"[a-z]{2,}:/", text) is not None
 
 
 def why_no_address(text: str) -> str:
@@ -39,7 +39,7 @@ def why_no_address(text: str) -> str:
 
 def without_secret(text: str) -> str:
     """Return a text without the passwords of the addresses in it, whatever their form."""
-    text = re.sub(r"(://[^:@\s]*):\S*@", r"\1@", text)
+    text = re.sub(r"(:/{1,2}[^:@/\s]*):\S*@", r"\1@", text)
     return re.sub(r"(?i)(password=)[^&\s]*", r"\1...", text)
 
 

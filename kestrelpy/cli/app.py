@@ -546,9 +546,9 @@ def import_kestrel(
     Exit code 1: something in SRC is damaged or left out, and named.
     """
     from kestrelpy.cli import import_kestrel as tools
-    from kestrelpy.cli.journal import data_folder
+    from kestrelpy.cli.place import data_folder, plain_folder
 
-    order = tools.Order(source, data_folder(data_dir), queue or [], dry_run)
+    order = tools.Order(plain_folder(source, "SRC"), data_folder(data_dir), queue or [], dry_run)
     tools.import_kestrel(order, as_json)
 
 
@@ -562,6 +562,6 @@ def export_kestrel(
 ) -> None:
     """Write the queues as journals of Kestrel; no daemon may be running."""
     from kestrelpy.cli import export_kestrel as tools
-    from kestrelpy.cli.journal import data_folder
+    from kestrelpy.cli.place import data_folder, plain_folder
 
-    tools.export_kestrel(dest, data_folder(data_dir), queue or [])
+    tools.export_kestrel(plain_folder(dest, "DEST"), data_folder(data_dir), queue or [])

@@ -21,24 +21,25 @@ from datetime import UTC, datetime
 
 import kestrelpy
 from journal.errors import Damage, JournalError
-from journal.files import Disk, Files
+from journal.files import Files
 from journal.format import folder_name, journal_folders, parse_folder_name
 from journal.recovery import runs, told
 from journal.sets import IdSet
 from journal.tools import copy_journal
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.journal import data_folder, watch
+from kestrelpy.cli.journal import watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
+from kestrelpy.cli.place import plain_folder, to_read
 from kestrelpy.server import NAME as SERVER_ID
 from kestrelpy.server import note_backup, read_server_id
 
 
 def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
     """Make a backup and report its contents; raise CommandError."""
-    source = data_folder(data_dir)
-    files = Disk()
+    plain_folder(destination, "DEST")
     try:
-        made, damages, unreadable = back_up(files, source, destination, watch("backup"))
+        with to_read(data_dir) as (files, source):
+            made, damages, unreadable = back_up(files, source, destination, watch("backup"))
     except JournalError as error:
         raise CommandError(str(error)) from None
     except OSError as error:

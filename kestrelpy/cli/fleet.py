@@ -6,22 +6,19 @@ One rule: an error is one sentence with its remedy, and no line has a password.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from journal.engine import SLICE, Member, Owner, name_of, split_slice
+from journal.engine import FORM, SLICE, Member, Owner, name_of, split_slice
 from kestrelpy.cli.errors import NOTHING, CommandError
+from kestrelpy.cli.place import configured, postgres
 from kestrelpy.cli.remote import parse_wait_ms
 from kestrelpy.cli.screen import duration, repeated, size
-from kestrelpy.config import ConfigError, find_config_file, load_config
-from kestrelpy.fleet import NEEDS_EXTRA
+from kestrelpy.config import Config
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from journal.engine.postgres import Facts, Replica, Seat
 
 # A member that has said nothing for so many times its `takeover` is gone.
@@ -45,32 +42,16 @@ class EngineAt(NamedTuple):
 
 def engine_at(address: str | None, config_file: Path | None, is_single: bool) -> EngineAt:
     """Return the engine of a command line, else that of the configuration; raise CommandError."""
-    try:
-        path = find_config_file(config_file, Path.cwd()) if config_file or not address else None
-        config = load_config(path, environ=os.environ, overrides={})
-    except ConfigError as error:
-        raise CommandError(str(error)) from None
-    except OSError as error:
-        raise CommandError(f"the working directory cannot be used: {error.strerror}") from None
+    config = configured(config_file) if config_file or not address else Config()
     fleet = config.fleet
     found = address or fleet.engine
     if found is None:
-        where = f"{path}: [fleet] has no engine" if path else "no engine is named"
-        raise CommandError(f"{where}: say its ADDRESS, like postgresql://user@host/database")
+        raise CommandError(f"no engine is named: say its ADDRESS, like {FORM}")
     try:
         found = split_slice(found)[0]
     except ValueError as error:
         raise CommandError(str(error)) from None
     return EngineAt(found, is_single or fleet.single, fleet.takeover_ms / 1000)
-
-
-def postgres() -> ModuleType:
-    """Return the engine's package; raise CommandError."""
-    try:
-        from journal.engine import postgres as found  # noqa: PLC0415  # of the extra `fleet`
-    except ImportError:
-        raise CommandError(f"an engine {NEEDS_EXTRA}") from None
-    return found
 
 
 def print_schema() -> None:

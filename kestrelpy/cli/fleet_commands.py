@@ -89,3 +89,44 @@ def fleet_release(
     from kestrelpy.cli import fleet as tools
 
     tools.release(tools.engine_at(address, config, False), timeout)
+
+
+First = Annotated[
+    str, typer.Argument(metavar="DIR", help="A data directory.", show_default=False)
+]
+Second = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ADDRESS", show_default=False,
+        help="The engine, postgresql://user@host/database. Default: the configuration's.",
+    ),
+]  # fmt: skip
+
+
+@fleet.command("import")
+def fleet_import(
+    folder: First, address: Second = None, config: ConfigFile = None, single: Single = False
+) -> None:
+    """Move a data directory into an engine, compared and verified.
+
+    No daemon may use the directory or the engine's data, and the engine must have none. After an
+    end halfway, run it again: it goes on. Nothing is served before all of it is there. DIR stays as
+    it is.
+    """
+    from kestrelpy.cli import fleet_moves as tools
+
+    tools.move_in(*tools.sorted_out((folder, address), config, single))
+
+
+@fleet.command("export")
+def fleet_export(
+    folder: First, address: Second = None, config: ConfigFile = None, single: Single = False
+) -> None:
+    """Move an engine's data into a folder, compared and verified.
+
+    No daemon may use the engine's data. After an end halfway, run it again: it goes on. DIR exists
+    when all of it is there; the engine's data stays as it is.
+    """
+    from kestrelpy.cli import fleet_moves as tools
+
+    tools.move_out(*tools.sorted_out((folder, address), config, single))

@@ -5,38 +5,30 @@ Without a folder, the data directory is that of the configuration.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from journal.__main__ import main as journal_main
+from journal.engine import without_secret
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.config import ConfigError, find_config_file, load_config
+from kestrelpy.cli.place import data_folder, to_read
 
 
 def run(command: str, folder: str | None, data_dir: str | None, *words: str) -> int:
     """Run one of the tools; return its exit code."""
     if folder is not None and data_dir is not None:
-        raise CommandError(f"{folder} and --data-dir {data_dir}: say one of them")
-    words = (command, *words, "--", folder or data_folder(data_dir))
-    return journal_main(list(words), watch=watch, name="kestrelpy")
-
-
-def data_folder(data_dir: str | None) -> str:
-    """Return the given data directory, or that of the configuration; raise CommandError."""
-    if data_dir is not None:
-        return data_dir
-    try:
-        config = load_config(find_config_file(None, Path.cwd()), environ=os.environ, overrides={})
-    except ConfigError as error:
-        raise CommandError(str(error)) from None
-    except OSError as error:
-        raise CommandError(f"the working directory cannot be used: {error.strerror}") from None
-    return str(config.server.data_dir)
+        said = without_secret(f"{folder} and --data-dir {data_dir}")
+        raise CommandError(f"{said}: say one of them")
+    named = folder if folder is not None else data_dir
+    if command == "repair":
+        words = (command, *words, "--", data_folder(named))
+        return journal_main(list(words), watch=watch, name="kestrelpy")
+    with to_read(named) as (files, path):
+        words = (command, *words, "--", path)
+        return journal_main(list(words), files, watch, "kestrelpy")
 
 
 def watch(doing: str) -> Callable[[int, int], None]:

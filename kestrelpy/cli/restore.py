@@ -28,8 +28,9 @@ from journal.tools import check_journal, copy_journal, opening_behind
 from kestrelpy.cli.asking import asked
 from kestrelpy.cli.backup import summary
 from kestrelpy.cli.errors import NOTHING, CommandError
-from kestrelpy.cli.journal import data_folder, watch
+from kestrelpy.cli.journal import watch
 from kestrelpy.cli.manifest import NUMBER_MAX, BackedUp, check_contents, read_manifest
+from kestrelpy.cli.place import data_folder, plain_folder
 from kestrelpy.server import make_server_id, new_id
 
 _STAGED: Final = "~removed"  # a suffix of folders that a daemon removes when it starts
@@ -37,6 +38,7 @@ _STAGED: Final = "~removed"  # a suffix of folders that a daemon removes when it
 
 def restore(backup: str, data_dir: str | None, to_replace: bool, yes: bool) -> None:
     """Restore a backup and report its contents; raise CommandError."""
+    plain_folder(backup, "BACKUP")
     folder, files = data_folder(data_dir), Disk()
     unix_ms = time.time_ns() // 1_000_000
     try:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import PlainValidator
 
-from journal.engine import why_no_address
+from journal.engine import is_address, why_no_address
 from kestrelpy import durations
 from kestrelpy.config.keying import FIELDS_FORM, read_fields
 from kestrelpy.config.retaining import RETAIN_FORM, Retain, read_retain
@@ -65,6 +65,12 @@ def _read_path(value: str | Path) -> Path:
     if not str(value) or "\0" in str(value):
         raise ValueError
     return Path(value)
+
+
+def _read_data_dir(value: str | Path) -> Path:
+    if is_address(str(value)):
+        raise ValueError
+    return _read_path(value)
 
 
 def _read_fields(value: object) -> tuple[str, ...]:
@@ -190,7 +196,7 @@ QueueOrNone = Annotated[
           none=True),
 ]  # fmt: skip
 PathOrNone = Annotated[Path | None, kind("a path", _read_path, none=True)]
-PathNeeded = Annotated[Path, kind("a path", _read_path)]
+DataDir = Annotated[Path, kind("a path; an engine is named by [fleet] engine", _read_data_dir)]
 HostNames = Annotated[
     tuple[str, ...], kind('a list of host names, for instance ["queue.example"]', _read_hosts)
 ]

@@ -5,6 +5,7 @@ One rule: a problem is one sentence on one line, it can always be printed, and i
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from journal.engine import without_secret
@@ -33,4 +34,4 @@ def as_written(place: tuple[str, ...], value: object) -> str:
 def _sayable(value: object) -> object:
     if isinstance(value, list):
         return [_sayable(each) for each in value]
-    return without_secret(value) if isinstance(value, str) else value
+    return without_secret(str(value)) if isinstance(value, str | Path) else value

@@ -26,6 +26,7 @@ from kestrelpy.config.kinds import (
     Confirms,
     Count,
     CountOrNone,
+    DataDir,
     Dedupe,
     EngineOrNone,
     HostName,
@@ -40,7 +41,6 @@ from kestrelpy.config.kinds import (
     MsOrForever,
     MsOrNone,
     MsOrZero,
-    PathNeeded,
     PathOrNone,
     Port,
     PortOrOff,
@@ -88,7 +88,7 @@ class ServerConfig(_Section):
     tls_cert: PathOrNone = None
     tls_key: PathOrNone = None
     tls_client_ca: PathOrNone = None
-    data_dir: PathNeeded = Path("data")
+    data_dir: DataDir = Path("data")
     max_connections: Count = 10_000
     max_queues: Count = 10_000
     # Bodies of at most four busy queues; a machine with 1 GiB has as much left over.

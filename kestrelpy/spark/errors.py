@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from journal.engine import is_address, name_of
+
 _OURS: Final = re.compile(r"\bKestrelError: (.+)")
 # The line of a Python traceback that names the error, and the start of a line of Java's.
 _RAISED: Final = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .+)", re.M)
@@ -28,6 +30,15 @@ class KestrelError(Exception):
     def __init__(self, text: str) -> None:
         line = " ".join(text.split())
         super().__init__(line.encode(errors="backslashreplace").decode())
+
+
+def refuse_engine(path: str) -> None:
+    """Raise KestrelError if a path is an engine's address."""
+    if path.startswith("postgres") and is_address(path):
+        raise KestrelError(
+            f"{name_of(path)} is an engine, and Spark reads folders. Make one with kestrelpy "
+            "backup DEST --data-dir ADDRESS, also while a daemon runs, and read that."
+        )
 
 
 # A traceback names it as users import it.

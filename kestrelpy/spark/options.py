@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeVar, get_args
 
 from kestrelpy.dial import NOBODY, Access, access_of
 from kestrelpy.durations import parse_duration_ms, shown
-from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.errors import KestrelError, refuse_engine
 from kestrelpy.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -226,6 +226,8 @@ def _refuse_contradictions(options: Options, said: Said) -> None:
             "Options servers and path contradict each other. Read live servers or journal "
             "directories, one of them in one read; a union of two reads gives both."
         )
+    for path in options.path:
+        refuse_engine(path)
     if not options.servers and not options.path:
         raise KestrelError(
             "There is nothing to read. Say .option('servers', 'host:22133') for live servers, or "

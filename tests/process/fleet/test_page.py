@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,11 @@ def test_each_example_of_a_fleet_prints_what_the_page_shows(
     # A daemon that is not of the fleet: its folder is moved in.
     with DaemonProcess(tmp_path / "data") as daemon:
         environment = environment_of(daemon, tmp_path)
+        with closing(daemon.client()) as client:
+            client.set("jobs", "hello")
+        assert daemon.stop() == 0
         environment["KESTRELPY_FLEET_ENGINE"] = server.address
+        environment["KESTRELPY_FLEET_SINGLE"] = "true"
     for command, output in found:
         command, output = (each.replace(ADDRESS, server.address) for each in (command, output))
         check(SECTION, command, output, environment)

@@ -28,6 +28,8 @@ WRONG_VALUES = [
     ("server", 'tls_client_ca = ""', 'a path, or "none"'),
     ("server", 'data_dir = ""', "a path"),
     ("server", "data_dir = 5", "a path"),
+    ("server", 'data_dir = "postgresql://db/q"', "an engine is named by [fleet] engine"),
+    ("server", 'data_dir = "postgresql:/db/q"', "an engine is named by [fleet] engine"),
     ("server", 'socket = "\\u0000"', "a path"),
     ("server", "max_connections = 0", "a whole number from 1 to 9007199254740991"),
     ("server", 'max_queues = "none"', "a whole number from 1 to 9007199254740991"),
@@ -267,7 +269,8 @@ def test_a_mistake_in_the_environment_names_the_variable(name: str, text: str, t
     ("key", "value", "told"),
     [
         ("port", 70000, "flag --port: [server] port = 70000, but must be a whole number from 0 to"),
-        ("data_dir", "", 'flag --data-dir: [server] data_dir = "", but must be a path.'),
+        ("data_dir", "", 'flag --data-dir: [server] data_dir = "", but must be a path; '
+     "an engine is named by [fleet] engine."),
         ("http_port", -1, "flag --http-port: [server] http_port = -1, but must be a whole number"),
     ],
 )

@@ -30,7 +30,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, TextIO
 
 from journal.errors import JournalError
-from kestrelpy.spark.errors import KestrelError, sentence_of
+from kestrelpy.spark.errors import KestrelError, refuse_engine, sentence_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -194,6 +194,7 @@ def folders(paths: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for path in paths:
         named = [each for each in sorted(glob(path)) or [path] if os.path.isdir(each)]
+        refuse_engine(path)
         if not named:
             raise KestrelError(
                 f"There is no folder {path}. Name a data directory, the folder of a journal, a "

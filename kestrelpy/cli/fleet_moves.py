@@ -1,0 +1,157 @@
+"""`kestrelpy fleet import` and `export`: a data directory moved into an engine, and out of one.
+
+One rule: what is moved is compared byte by byte, and its journals are verified, before anything
+serves it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from journal.engine import (
+    Commits,
+    EngineFiles,
+    Member,
+    Owner,
+    is_address,
+    slice_name,
+)
+from journal.errors import JournalError
+from journal.files import Disk
+from journal.format import journal_folders
+from kestrelpy.cli.errors import CommandError
+from kestrelpy.cli.fleet import EngineAt, engine_at
+from kestrelpy.cli.journal import watch
+from kestrelpy.cli.place import postgres
+from kestrelpy.cli.screen import size
+from kestrelpy.fleet import Moved, MoveIn, MoveOut, SliceNotEmpty, SliceOwned, claim_idle
+from kestrelpy.server import NAME as SERVER_ID
+
+if TYPE_CHECKING:
+    from journal.engine.postgres import PostgresEngine
+
+_BEATS: Final = 4  # in `takeover`, as those of a daemon
+_CACHE_BYTES: Final = 1 << 30
+_PATIENCE_SECONDS: Final = 30.0
+_CALL_SECONDS: Final = 10.0  # longer than an attempt takes
+
+
+def sorted_out(words: tuple[str, str | None], config: Path | None, is_single: bool) -> tuple[
+    str, EngineAt
+]:  # fmt: skip
+    """Return the folder and the engine of a command line, which may come in either order."""
+    addresses = [each for each in words if each is not None and is_address(each)]
+    folders = [each for each in words if each is not None and not is_address(each)]
+    if len(folders) != 1:
+        raise CommandError(
+            "say one folder, DIR, and one engine, like postgresql://user@host/database"
+        )
+    return folders[0], engine_at(addresses[0] if addresses else None, config, is_single)
+
+
+def move_in(folder: str, at: EngineAt) -> None:
+    """Move a data directory into an engine; raise CommandError."""
+    folder, disk, place = os.path.abspath(folder), Disk(), slice_name(at.address)
+    with _sentences(at.name), ExitStack() as closing:
+        if SERVER_ID not in disk.names(folder) and not journal_folders(disk, folder):
+            raise JournalError(f"{folder}: no data directory of kestrelpy")
+        closing.callback(disk.lock(os.path.join(folder, "lock")).close)
+        engine, commits = _claimed(at, "fleet import", closing, may_resume=True)
+        cache = closing.enter_context(tempfile.TemporaryDirectory(prefix="kestrelpy-"))
+
+        def copy(commits: Commits) -> EngineFiles:
+            files = EngineFiles(engine, place, os.path.join(cache, "read"), _CACHE_BYTES, Disk())
+            files.take_over(commits)
+            return files
+
+        try:
+            moved = MoveIn(engine, commits, disk, folder, watch("import")).run(copy, place)
+        except SliceNotEmpty:
+            raise CommandError(f"{place}: it has queues already; nothing was moved") from None
+    _say(moved, folder, place)
+
+
+def move_out(folder: str, at: EngineAt) -> None:
+    """Move a slice of an engine into a folder; raise CommandError."""
+    folder, disk, place = os.path.abspath(folder), Disk(), slice_name(at.address)
+    with _sentences(at.name), ExitStack() as closing:
+        if disk.names(folder):
+            raise JournalError(f"{folder}: is not empty; an export needs a folder of its own")
+        engine, commits = _claimed(at, "fleet export", closing)
+        moved = MoveOut(engine, commits, disk, folder, place, watch("export")).run()
+        commits.close()
+        engine.release(commits.claim)
+    _say(moved, place, folder)
+
+
+def _say(moved: Moved, source: str, target: str) -> None:
+    print(
+        f"moved {source} to {target}: {_counted(moved.queues, 'queue')}, "
+        f"{_counted(moved.files, 'file')}, {size(moved.bytes)}, compared and verified"
+    )
+    print(f"{source} is as it was: let no daemon serve it any more")
+
+
+def _claimed(
+    at: EngineAt, what: str, closing: ExitStack, may_resume: bool = False
+) -> tuple[PostgresEngine, Commits]:
+    """Claim the slice for this command; raise OSError or SliceOwned."""
+    facts = postgres().look(at.address)
+
+    def takeover_s(owner: Owner) -> float:
+        found: float = facts.takeover_s(owner.member, at.takeover_s)
+        return max(found, at.takeover_s)
+
+    engine: PostgresEngine = postgres().PostgresEngine(at.address, at.is_single)
+    closing.callback(engine.close)
+    member = Member(f"{what} on {socket.gethostname()}")
+    claim = claim_idle(engine, member, takeover_s, may_resume=may_resume)
+    commits = Commits(engine, claim, at.takeover_s / _BEATS, pause=_Patience())
+    closing.callback(commits.close)
+    return engine, commits
+
+
+class _Patience:
+    """Waits between two attempts while the engine is away, but not for ever."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began_s = self._last_s = float("-inf")
+
+    def __call__(self, seconds: float) -> None:
+        now_s = self._clock()
+        if now_s - self._last_s > _CALL_SECONDS:
+            self._began_s = now_s  # it has answered since
+        self._last_s = now_s
+        if now_s - self._began_s > _PATIENCE_SECONDS:
+            raise OSError(
+                errno.ENOTCONN,
+                f"it has not answered for {_PATIENCE_SECONDS:.0f} s; run the command again, and it "
+                "goes on where it ended",
+            )
+        time.sleep(seconds)
+
+
+@contextmanager
+def _sentences(name: str) -> Iterator[None]:
+    """Raise what goes wrong inside as CommandError."""
+    try:
+        yield
+    except SliceOwned as error:
+        raise CommandError(f"{name}: {error}") from None
+    except JournalError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename or name}: {error.strerror or error}") from None
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,117 @@
+"""The data that a command works on: a folder, or a slice of an engine.
+
+    --data-dir data                          the folder
+    --data-dir postgresql://k@db/queues/1    the slice, as of one moment
+    nothing                                  what the configuration names, either of them
+
+One rule: a command that needs a folder says how to come from an engine to one, and never takes an
+address for a folder's name.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from journal.engine import (
+    Claim,
+    Commits,
+    EngineFiles,
+    is_address,
+    name_of,
+    slice_name,
+    split_slice,
+)
+from journal.files import Disk, Files
+from kestrelpy.cli.errors import CommandError
+from kestrelpy.config import Config, ConfigError, find_config_file, load_config
+from kestrelpy.fleet import NEEDS_EXTRA
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_CACHE_BYTES: Final = 1 << 30
+IN_FOLDERS: Final = (
+    "this command works on a folder; `kestrelpy fleet export` moves the data of an engine into "
+    "one, and `kestrelpy fleet import` moves it back"
+)
+
+
+def postgres() -> ModuleType:
+    """Return the engine's package; raise CommandError."""
+    try:
+        from journal.engine import postgres as found  # noqa: PLC0415  # of the extra `fleet`
+    except ImportError:
+        raise CommandError(f"an engine {NEEDS_EXTRA}") from None
+    return found
+
+
+def configured(config_file: Path | None = None) -> Config:
+    """Return the configuration; raise CommandError."""
+    try:
+        path = find_config_file(config_file, Path.cwd())
+        return load_config(path, environ=os.environ, overrides={})
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"the working directory cannot be used: {error.strerror}") from None
+
+
+def data_folder(data_dir: str | None) -> str:
+    """Return the given data directory, or that of the configuration; raise CommandError if it is
+    in an engine."""
+    named = _named(data_dir)
+    if is_address(named):
+        raise CommandError(f"{name_of(named)}: {IN_FOLDERS}")
+    return named
+
+
+def plain_folder(path: str, what: str) -> str:
+    """Return a folder's path as it is; raise CommandError if it is an engine's address."""
+    if is_address(path):
+        raise CommandError(f"{name_of(path)}: {what} is a folder, and this is an engine's address")
+    return path
+
+
+@contextmanager
+def to_read(data_dir: str | None) -> Iterator[tuple[Files, str]]:
+    """Give the files and the path of what is to be read; raise CommandError or OSError."""
+    named = _named(data_dir)
+    if not is_address(named):
+        yield Disk(), named
+        return
+    try:
+        address, number = split_slice(named)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    path = slice_name(address, number)
+    with tempfile.TemporaryDirectory(prefix="kestrelpy-") as cache, ExitStack() as closing:
+        try:
+            engine = postgres().PostgresSnapshot(address)
+            closing.callback(engine.close)
+            owner = engine.owners().get(number)
+            if owner is None:
+                raise CommandError(f"{path}: there is no data here: nobody has claimed it yet")
+            if owner.is_importing:
+                raise CommandError(
+                    f"{path}: a data directory is being moved in; if that was interrupted, "
+                    "`kestrelpy fleet import` goes on with it"
+                )
+            files = EngineFiles(engine, path, os.path.join(cache, "read"), _CACHE_BYTES, Disk())
+            files.take_over(Commits(engine, Claim(number, owner.epoch, owner.seq)))
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror or error}") from None
+        yield files, path
+
+
+def _named(data_dir: str | None) -> str:
+    if data_dir is not None:
+        return data_dir
+    config = configured()
+    if config.fleet.engine is not None:
+        return config.fleet.engine
+    return str(config.server.data_dir)
