@@ -3,7 +3,8 @@
     read 0..64 KiB ──▶ missing ──fetch──▶ 0..64 KiB here ──▶ the next read asks nobody
     write          ──▶ here, as long as the file stays
 
-The cache promises nothing: it is not synced, and a new process begins with an empty one.
+The cache promises nothing: it is not synced, and whoever claims the slice begins with an empty one,
+in a folder of its own: a thread of an earlier claim in this process may still write to its own.
 
 One rule: a byte that this process has written is never replaced by one that was fetched.
 """
@@ -14,6 +15,7 @@ import contextlib
 import errno
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -61,15 +63,18 @@ class Cache:
         self._uses = 0
         self._grown_bytes = 0  # since somebody looked what may go
         self._evicting = threading.Lock()
+        self.here = ""  # the folder of this claim; "": it has not begun
 
     def begin(self) -> None:
-        """Begin with an empty folder. Blocks."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Begin with an empty folder. Blocks; raises OSError."""
         os.makedirs(self.folder, _FOLDER_MODE, exist_ok=True)
+        for name in os.listdir(self.folder):
+            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)  # no lock file goes
+        self.here = tempfile.mkdtemp(prefix="of-", dir=self.folder)
 
     def add(self, number: int, size: int) -> CachedFile:
         """Add a file of the slice; nothing of it is here."""
-        file = CachedFile(number, os.path.join(self.folder, f"{number:016x}"), size)
+        file = CachedFile(number, os.path.join(self.here, f"{number:016x}"), size)
         self._files[number] = file
         return file
 

@@ -33,6 +33,7 @@ from journal.files import FILE_MODE, FOLDER_MODE, SUFFIX_NEW, Files, FolderChang
 FREE_BYTES: Final = 1 << 60
 # The files of each owner have numbers of their own: none is ever used twice.
 _EPOCH_BITS: Final = 32
+LOCK_NAME: Final = "lock"
 
 
 class EngineHandle:
@@ -106,11 +107,26 @@ class EngineFiles:
         self._lock = threading.Lock()  # of the names, and of the order of the groups
         self._names = Names[CachedFile](root)
         self._locked: set[str] = set()
+        self._cache_lock: Lock | None = None
         self._last = 0  # the number of the newest file
+
+    def lock_cache(self) -> None:
+        """Keep every other process out of the cache; raise DirectoryLocked or OSError. Blocks."""
+        if self._cache_lock is not None:
+            return
+        self._outside.make_folder(self.cache.folder)
+        self._cache_lock = self._outside.lock(os.path.join(self.cache.folder, LOCK_NAME))
+
+    def close(self) -> None:
+        """Let other processes have the cache."""
+        if self._cache_lock is not None:
+            self._cache_lock.close()
+            self._cache_lock = None
 
     def take_over(self, commits: Commits) -> None:
         """Own what the slice has; raise OSError. Blocks."""
-        self.cache.begin()
+        if not self.cache.here:
+            self.cache.begin()
         self._last = commits.claim.epoch << _EPOCH_BITS
         for facts in commits.patiently(lambda: self._engine.files(commits.claim)):
             path = self._prefix + facts.path

@@ -29,6 +29,7 @@ from journal.engine import (
     Member,
     Owner,
 )
+from journal.errors import DirectoryLocked
 
 log = logging.getLogger("kestrelpy.fleet")
 
@@ -78,12 +79,15 @@ class Standby(NamedTuple):
 
     owner: Owner | None
     trouble: str  # why the engine does not answer
+    fault: str = ""  # why this process could not serve
 
     @property
     def sentence(self) -> str:
         """Return why this process serves nobody, and who does."""
         if self.trouble:
             return f"standby: the engine does not answer: {self.trouble}"
+        if self.fault:
+            return f"standby: its cache cannot be used: {self.fault}"
         if self.owner is None:
             return "standby: nobody owns the data yet"
         if self.owner.is_importing:
@@ -137,8 +141,10 @@ class FleetMember:
             owner = self._look()
             now_s = self._clock()
             self._seen = seen = look(self._seen, owner, now_s)
-            if not may_claim(seen, self.takeover_s, now_s, self.member):
-                return Standby(owner, "")
+            may = may_claim(seen, self.takeover_s, now_s, self.member)
+            fault = self._prepare_cache(may)
+            if fault or not may:  # who cannot serve takes nothing from those who can
+                return Standby(owner, "", fault)
             # Not if the owner has committed since: it may be heard again by now.
             known = (owner.epoch, owner.seq) if owner else (0, None)
             claim = self._engine.claim(SLICE, self.member, *known)
@@ -148,6 +154,19 @@ class FleetMember:
         except EngineAway as error:
             return Standby(None, error.strerror or str(error))
         return None
+
+    def _prepare_cache(self, begins: bool) -> str:
+        """Keep others out of the cache, and begin with an empty one; return why that cannot be."""
+        try:
+            self.files.lock_cache()
+            if begins:
+                self.files.cache.begin()
+        except DirectoryLocked:
+            folder = self.files.cache.folder
+            return f"{folder}: another kestrelpy is using it; give each member its own data_dir"
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        return ""
 
     def is_asked_to_release(self) -> bool:
         """True if an operator has asked this process, which owns the slice, to release it."""
@@ -209,6 +228,7 @@ class FleetMember:
 
     def release(self) -> None:
         """Commit what waits, and let another process claim at once."""
+        self.files.close()
         commits = self.files.commits
         if commits is not None:
             commits.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +281,62 @@ def test_nobody_claims_a_slice_into_which_data_is_being_moved(has_released: bool
 
     assert not may_claim(Seen(moving, 0.0), TAKEOVER_S, 1e6)
     assert "`kestrelpy fleet import` goes on with it" in Standby(moving, "").sentence
+
+
+# -- the cache ------------------------------------------------------------------------------------
+
+
+def test_two_members_with_one_cache_are_told_and_the_second_claims_when_the_first_is_gone(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a, b = (member_of(engine, clock, tmp_path, "one") for _ in range(2))
+    assert a.try_to_claim() is None
+    for clock.now_s in (0.0, 2 * TAKEOVER_S):  # the owner says nothing more
+        standby = b.try_to_claim()
+        assert standby is not None
+        assert standby.sentence == (
+            f"standby: its cache cannot be used: {tmp_path / 'one'}: another kestrelpy is using "
+            "it; give each member its own data_dir"
+        )
+    assert engine.owners()[1].epoch == 1
+
+    a.release()
+    assert b.try_to_claim() is None
+
+
+def test_a_member_whose_cache_cannot_be_written_claims_nothing_and_says_why(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a = member_of(engine, clock, tmp_path, "a")
+    (tmp_path / "a").write_text("no folder")
+
+    standby = a.try_to_claim()
+
+    assert standby is not None
+    says = f"standby: its cache cannot be used: {tmp_path / 'a'}: Not a directory"
+    assert standby.sentence == says
+    assert not engine.owners()
+    (tmp_path / "a").unlink()
+    assert a.try_to_claim() is None
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_cache_that_cannot_be_emptied_when_its_time_comes_keeps_the_member_a_standby(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    a, b = (member_of(engine, clock, tmp_path, name) for name in "ab")
+    a.try_to_claim()
+    b.try_to_claim()
+    a.release()
+
+    def no_folder(*_: object, **named: object) -> str:
+        raise OSError(error, os.strerror(error), str(tmp_path / "b"))
+
+    with monkeypatch.context() as context:
+        context.setattr(tempfile, "mkdtemp", no_folder)
+        standby = b.try_to_claim()
+
+    assert standby is not None
+    assert standby.sentence.endswith(f"{tmp_path / 'b'}: {os.strerror(error)}")
+    assert engine.owners()[1].epoch == 1
+    assert b.try_to_claim() is None

@@ -85,7 +85,7 @@ def test_files_read_longest_ago_go_first(tmp_path: Path) -> None:
         assert cache.read(files[at], 0, -1, store.fetch) == CONTENT
 
     assert [file.present.bytes for file in files] == [SIZE, 0, SIZE]
-    assert len(os.listdir(cache.folder)) == 2
+    assert len(os.listdir(cache.here)) == 2
     assert cache.read(files[1], 0, -1, store.fetch) == CONTENT
 
 
@@ -114,13 +114,15 @@ def test_a_file_that_is_deleted_is_gone_also_for_a_read_under_way(tmp_path: Path
 
     with pytest.raises(FileNotFoundError):
         cache.read(file, 0, 10, deleted_meanwhile)
-    assert os.listdir(cache.folder) == []
+    assert os.listdir(cache.here) == []
 
 
 def test_a_new_process_begins_with_nothing(tmp_path: Path) -> None:
     cache_of(tmp_path).make(1, CONTENT, SIZE)
 
-    assert os.listdir(cache_of(tmp_path).folder) == []
+    again = cache_of(tmp_path)
+    assert os.listdir(again.folder) == [os.path.basename(again.here)]
+    assert os.listdir(again.here) == []
 
 
 def _unasked(offset: int, size: int) -> bytes:
