@@ -131,6 +131,9 @@ class Files(Protocol):
     def free(self, path: str) -> int:
         """Return how many bytes this process may still write to the disk of `path`."""
 
+    def may_make(self, path: str) -> bool:
+        """True if this process may make files in a folder."""
+
     def rename(self, old: str, new: str) -> None:
         """Give a file or folder another name in the same folder; on disk on return."""
 
@@ -390,6 +393,12 @@ class Disk:
         held = self._place(path)[1]
         disk = os.statvfs(path if held is None else held.descriptor)
         return disk.f_bavail * disk.f_frsize
+
+    def may_make(self, path: str) -> bool:
+        held = self._place(path)[1]
+        if held is None:
+            return os.access(path, os.W_OK | os.X_OK)
+        return os.access(".", os.W_OK | os.X_OK, dir_fd=held.descriptor)
 
     def rename(self, old: str, new: str) -> None:
         self._checked(old)

@@ -229,6 +229,9 @@ class EngineFiles:
             self._names.file(path)
         return FREE_BYTES
 
+    def may_make(self, path: str) -> bool:
+        return self._is_ours(path) or self._outside.may_make(path)
+
     def rename(self, old: str, new: str) -> None:
         if not self._is_ours(old):
             self._outside.rename(old, new)

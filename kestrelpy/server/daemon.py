@@ -558,7 +558,7 @@ class Daemon:
         self.broker.memory.limit = self.config.server.max_memory_bytes
         self.logins.put_in_force(self.config)
         self.memory.change_limit(self.config.server.max_connection_memory_bytes)
-        self.committer.reserve_bytes = self.config.server.min_disk_free_bytes
+        self.committer.reserve_bytes = self.directory.reserve_bytes = self.min_disk_free_bytes
 
     def _revoke(self) -> None:
         """End what is under way for clients that have no right to it any more."""

@@ -4,6 +4,7 @@
                                                   serve the same queues by now
     a queue's folder or file is not there     ──▶ that queue fails
     the file `lock` is not there              ──▶ it is made again: the folder itself is locked
+    no file can be made, or there is no room  ──▶ new queues are refused until one can
 
 A daemon that only appends to open files would not notice: the descriptors go on reaching the old
 files, wherever these are by now.
@@ -52,31 +53,42 @@ class DirectoryWatch:
         self._suspects: set[Handle] = set()
 
     async def run(self) -> None:
-        """Look every so often."""
+        """Look at once, and every so often."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
             written = self._written(FILES_MAX)
             slow = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._name_slow_disk)
             try:
-                note, missing = await run_aside(partial(self.look, written), None)
+                note, missing, refusal = await run_aside(partial(self.look, written), None)
             except FolderChanged as error:
                 self._lost(f"{error.filename}: {error.strerror}")
                 return
             except OSError as error:  # a shortage: the next look is soon
                 log.debug("%s: %s", self._directory.path, error)
-                continue
+            else:
+                self._note(note, refusal)
+                self.judge(written, missing)
             finally:
                 slow.cancel()
-            if note:
-                log.warning("%s", note)
-            self.judge(written, missing)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _note(self, note: str, refusal: str) -> None:
+        if note:
+            log.warning("%s", note)
+        before, self._directory.refusal = self._directory.refusal, refusal
+        if refusal and not before:
+            log.error("%s: %s", self._directory.path, refusal)
+        elif before and not refusal:
+            log.info("%s: new queues can be made again", self._directory.path)
 
     def _name_slow_disk(self) -> None:
         log.warning("%s: the disk does not answer", self._directory.path)
 
-    def look(self, written: Written) -> tuple[str, set[Handle]]:
-        """Return a note and the files that are not in their place; raise FolderChanged. Blocks."""
-        return self._directory.check(), {file for _, file in written if not file.is_in_place}
+    def look(self, written: Written) -> tuple[str, set[Handle], str]:
+        """Return a note, the files that are not in their place, and why no new queue can be made;
+        raise FolderChanged. Blocks."""
+        note = self._directory.check()
+        missing = {file for _, file in written if not file.is_in_place}
+        return note, missing, self._directory.why_no_queue()
 
     def judge(self, written: Written, missing: set[Handle]) -> None:
         """Report the files that two looks did not find, if they are still written to: one that is

@@ -272,6 +272,7 @@ def test_linking_counting_or_asking_for_room_where_nothing_is_is_an_error(
 def test_a_disk_has_room_wherever_one_asks(files: Files, folder: str) -> None:
     files.create(f"{folder}/x", b"", 100).close()
 
+    assert files.may_make(folder)
     assert files.free(folder) > 0
     assert files.free(f"{folder}/x") > 0
 

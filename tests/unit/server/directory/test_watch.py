@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -10,6 +11,8 @@ from journal.files import Disk, Handle
 from journal.store import Sizes
 from kestrelpy.core import JournalLog
 from kestrelpy.server.directory import DataDirectory, DirectoryWatch
+from tests.support.memory_disk import MemoryDisk
+from tests.support.running import running
 
 
 class Watched:
@@ -35,7 +38,7 @@ class Watched:
 
     def look(self) -> None:
         written = [(self.target, self.handle)]
-        _, missing = self.watch.look(written)
+        _, missing, _ = self.watch.look(written)
         self.watch.judge(written, missing)
 
 
@@ -71,3 +74,34 @@ async def test_a_directory_that_is_gone_is_reported_once_and_the_watch_ends(
     await watched.watch.run()
     [sentence] = watched.lost
     assert sentence == f"{watched.data}: it was removed, renamed, replaced or unmounted"
+
+
+def test_a_full_disk_refuses_new_queues_and_lets_go_when_there_is_room() -> None:
+    disk = MemoryDisk()
+    directory = DataDirectory(disk, "/data", Sizes(segment_min=4096))
+    disk.make_folder("/data")
+    assert not directory.why_no_queue()
+
+    disk.disk_bytes = 4095
+    assert directory.why_no_queue() == "disk full: no room for a new queue"
+    disk.disk_bytes = 4096
+    assert not directory.why_no_queue()
+    directory.reserve_bytes = 1
+    said = directory.why_no_queue()
+    assert said == "disk full: no room for a new queue beside min_disk_free (1 bytes)"
+
+
+async def test_the_first_put_of_a_queue_is_refused_where_its_segment_would_leave_no_room(
+    tmp_path: Path,
+) -> None:
+    """It was held until there was room, for as long as that took."""
+    async with running(tmp_path, config='[server]\nmin_disk_free = "100000GiB"\n') as server:
+        assert server.daemon is not None
+        directory = server.daemon.directory
+        while not directory.refusal:
+            await asyncio.sleep(0)
+        client = await server.client()
+        for name in (b"a", b"a", b"b", b"c/declare"):
+            said = await client.ask(b"set %b 0 0 0\r\n\r\n" % name)
+            assert said.startswith(b"SERVER_ERROR disk full: no room for a new queue"), said
+        assert not server.daemon.broker.queues
