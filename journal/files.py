@@ -72,8 +72,8 @@ class Handle(Protocol):
 
     @property
     def is_in_place(self) -> bool:
-        """False if its path names another file by now, or none. Blocks; any thread may ask, and a
-        file that is renamed meanwhile may seem to be gone."""
+        """False if its path names another file by now, or none, or the file is shorter than it was.
+        Blocks; any thread may ask, and a file that is renamed meanwhile may seem to be gone."""
 
 
 class Lock(Protocol):
@@ -241,18 +241,20 @@ def sync_call_name() -> str:
 class DiskHandle:
     """A descriptor of the real disk."""
 
-    __slots__ = ("_descriptor", "_identity", "path")
+    __slots__ = ("_descriptor", "_identity", "_size", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
-        self._identity = identity_of(os.fstat(descriptor))
+        found = os.fstat(descriptor)
+        self._identity, self._size = identity_of(found), found.st_size
 
     @property
     def is_in_place(self) -> bool:
-        return not has_moved(self.path, self._identity)
+        return not has_moved(self.path, self._identity, None, self._size)
 
     def write(self, offset: int, data: bytes) -> None:
+        self._size = max(self._size, offset + len(data))
         try:
             written = os.pwrite(self._descriptor, data, offset)
         except OSError as error:

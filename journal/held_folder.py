@@ -134,13 +134,15 @@ def identity_of(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def has_moved(path: str, known: Identity, folder: int | None = None) -> bool:
-    """True if the path names something else by now, or nothing.
+def has_moved(path: str, known: Identity, folder: int | None = None, least: int = 0) -> bool:
+    """True if the path names something else by now, or nothing, or a file of fewer bytes than
+    `least`.
 
     Where the lookup is not allowed, or fails for the moment, it says neither.
     """
     try:
-        return identity_of(os.stat(path, dir_fd=folder)) != known
+        found = os.stat(path, dir_fd=folder)
+        return identity_of(found) != known or found.st_size < least
     except OSError as error:
         return error.errno in _GONE
 

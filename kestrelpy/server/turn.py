@@ -47,7 +47,9 @@ WRITE_SECONDS: Final = 0.003
 REST_SECONDS: Final = 1.0
 # Where replies are held until the data is known to be ours, this long until the next look.
 HELD_SECONDS: Final = 0.01
-_DISPLACED: Final = "the file or its folder was removed, renamed or replaced under the server"
+_DISPLACED: Final = (
+    "the file or its folder was removed, renamed, replaced or cut short under the server"
+)
 
 
 class TurnSharer(Sharer, Protocol):

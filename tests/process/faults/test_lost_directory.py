@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -153,6 +154,22 @@ def test_the_folder_of_one_queue_that_is_gone_fails_that_queue_alone(tmp_path: P
             wait_for(lambda server=server: ask(  # type: ignore[misc]
                 server, b"set jobs 0 0 1\r\nb\r\n").startswith(b"SERVER_ERROR"))
             assert b"under the server" in ask(server, b"get jobs\r\n")
+            assert http(server, "/health")[1]["unwell"] == ["jobs"]
+            assert ask(server, b"set other 0 0 1\r\nb\r\n") == b"STORED\r\n"
+
+
+def test_a_file_that_is_cut_short_fails_its_queue_alone(tmp_path: Path) -> None:
+    for number, size in enumerate((0, 4096)):
+        data = tmp_path / f"data{number}"
+        with DaemonProcess(data, http_port="0") as server:
+            assert ask(server, b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+            assert ask(server, b"set other 0 0 1\r\na\r\n") == b"STORED\r\n"
+            [segment] = data.glob("jobs.*/*.segment")
+            os.truncate(segment, size)
+
+            wait_for(lambda server=server: ask(  # type: ignore[misc]
+                server, b"set jobs 0 0 1\r\nb\r\n").startswith(b"SERVER_ERROR"))
+            assert b"cut short under the server" in ask(server, b"get jobs\r\n")
             assert http(server, "/health")[1]["unwell"] == ["jobs"]
             assert ask(server, b"set other 0 0 1\r\nb\r\n") == b"STORED\r\n"
 

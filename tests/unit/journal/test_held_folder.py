@@ -154,6 +154,27 @@ def test_no_file_is_made_in_a_queues_folder_that_was_taken_away(
     lock.close()
 
 
+@pytest.mark.parametrize("is_made", [False, True], ids=["opened", "made"])
+@pytest.mark.parametrize("size", [0, 50, 99])
+def test_a_file_that_is_shorter_than_it_was_is_not_in_its_place(
+    data: Path, is_made: bool, size: int
+) -> None:
+    disk, lock = locked(data)
+    path = str(data / "jobs.1" / "2.segment")
+    handle = disk.create(path, b"header", 80)
+    if not is_made:
+        handle.close()
+        handle = disk.open(path)
+    handle.write(60, bytes(40))
+    assert handle.is_in_place
+    os.truncate(path, size)
+    assert not handle.is_in_place
+    handle.write(10, b"another record")
+    assert not handle.is_in_place, "a hole is no file of before"
+    handle.close()
+    lock.close()
+
+
 def test_a_folder_that_its_owner_renames_and_makes_anew_is_another_one(data: Path) -> None:
     disk, lock = locked(data)
     jobs = str(data / "jobs.1")
