@@ -17,6 +17,7 @@ import bz2
 import codecs
 import csv
 import gzip
+import math
 import os
 import re
 import stat
@@ -43,7 +44,17 @@ _UNPACKED: Final[dict[str, Callable[[str], IO[bytes]]]] = {
     ".gz": lambda path: cast(IO[bytes], gzip.GzipFile(path)),
     ".bz2": lambda path: cast(IO[bytes], bz2.BZ2File(path)),
 }
-_JSON: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+def _in_words(value: Any) -> str:
+    """Return a time or a duration with nanoseconds, which Python's own classes do not have."""
+    try:
+        return str(value.isoformat()).replace("+00:00", "Z")
+    except AttributeError:
+        raise NotImplementedError(f"a value of type {type(value).__name__}") from None
+
+
+_JSON: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=_in_words)
 
 
 class Row(NamedTuple):
@@ -186,7 +197,7 @@ def _lines(path: str, file: IO[bytes], form: str) -> Iterator[Row]:
 
 def _check_json(value: bytes, path: str, number: int) -> None:
     try:
-        msgspec.json.decode(value)
+        msgspec.json.decode(value, type=msgspec.Raw)  # of any number: nobody counts with it here
     except (msgspec.DecodeError, RecursionError) as error:
         why = "it is empty" if not value.strip() else f"it is no JSON ({error})"
         raise KestrelError(f"{path}, line {number}: {why}. Each line is one value.") from None
@@ -297,6 +308,7 @@ def _parquet(path: str, columns: Columns) -> Iterator[Row]:
 
     try:
         with pq.ParquetFile(path) as file:
+            _check_names(file.schema_arrow, path)
             columns.check(file.schema_arrow.names, path)
             number = 0
             for batch in file.iter_batches(_BATCH_ROWS):
@@ -308,9 +320,31 @@ def _parquet(path: str, columns: Columns) -> Iterator[Row]:
         raise KestrelError(f"{path} cannot be read as Parquet: {why}.") from None
 
 
+def _check_names(fields: Any, path: str) -> None:
+    """Raise KestrelError if two columns, or two fields of one, have one name: a row is an object,
+    and one of the two would be lost."""
+    from pyarrow import types as kinds
+
+    names = [field.name for field in fields]
+    for field in fields:
+        if names.count(field.name) > 1:
+            raise KestrelError(
+                f"{path}: two columns are named {shown(field.name)}. Name each column once."
+            )
+        kind = field.type
+        if kinds.is_struct(kind) or kinds.is_list(kind) or kinds.is_large_list(kind):
+            _check_names([kind.field(at) for at in range(kind.num_fields)], path)
+
+
 def _parquet_row(path: str, number: int, row: dict[str, Any], columns: Columns) -> Row:
     if columns.value is None:
-        value, is_text = _JSON.encode(_told(row)), True
+        try:
+            value, is_text = _JSON.encode(_told(row)), True
+        except (NotImplementedError, TypeError) as error:
+            raise KestrelError(
+                f"{path}, line {number}: {error} has no form in JSON. Convert the column, or name "
+                "another one with --value."
+            ) from None
     else:
         found = row[columns.value]
         if not isinstance(found, str | bytes):
@@ -330,7 +364,10 @@ def _encoded(value: Any) -> bytes:
 
 
 def _told(value: Any) -> Any:
-    """Return a value without members that are null, as Spark's `to_json` writes it."""
+    """Return a value as Spark's `to_json` writes it: without members that are null, and with words
+    for what is no number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
         return {name: _told(each) for name, each in value.items() if each is not None}
     return [_told(each) for each in value] if isinstance(value, list) else value

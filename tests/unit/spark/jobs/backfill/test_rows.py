@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import datetime
 import gzip
+import json
 import os
 from decimal import Decimal
 from pathlib import Path
@@ -64,7 +65,8 @@ def test_csv_is_read_as_rfc_4180_says(tmp_path: Path, content: bytes, found: lis
 
 
 def test_a_line_of_json_is_an_item_as_it_is(tmp_path: Path) -> None:
-    lines = [b'{"a": 1}', b" [1, 2]", b'"x"', b'{"n":123456789012345678901234567890}']
+    lines = [b'{"a": 1}', b" [1, 2]", b'"x"', b'{"n":123456789012345678901234567890}', b"1e400",
+             b"9" * 5000]  # fmt: skip
     assert values(tmp_path / "a", "json", b"\r\n".join(lines)) == lines
 
 
@@ -98,6 +100,35 @@ def test_a_row_of_parquet_is_an_object_in_its_order(tmp_path: Path) -> None:
     assert [r.value for r in rows_of([str(path)], "parquet", Columns("b"))] == [b"x", b"\xff"]
     with pytest.raises(KestrelError, match=r"line 1: its n is of type int, and a body is a text"):
         list(rows_of([str(path)], "parquet", Columns("n")))
+
+
+def test_no_value_of_parquet_is_lost_in_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    nanos = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns", "UTC"))
+    table = pa.table({
+        "t": nanos, "d": pa.array([1], pa.duration("ns")),
+        "f": [[float("nan"), float("inf"), float("-inf")]],
+    })  # fmt: skip
+    pq.write_table(table, path)
+    [row] = rows_of([str(path)], "parquet", Columns())
+    found = json.loads(row.value)
+    assert found["t"] == "2023-11-14T22:13:20.123456789Z"
+    assert "000000001" in found["d"]
+    assert found["f"] == ["NaN", "Infinity", "-Infinity"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table([[1], [2]], names=["x", "x"]),
+        pa.table({"s": pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])}),
+    ],
+)
+def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path: Path, table: pa.Table) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    with pytest.raises(KestrelError, match='two columns are named "x"'):
+        list(rows_of([str(path)], "parquet", Columns()))
 
 
 @pytest.mark.parametrize(
