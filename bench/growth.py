@@ -1,6 +1,7 @@
-"""`python -m bench backlog|spark|attackers|stalls|http|disk [--quick] [--only NAMES]`: what a
+"""`python -m bench backlog|spark|attackers|stalls|http|disk|fleet [--quick] [--only NAMES]`: what a
 backlog costs, what Spark does with journals and servers, what a client notices beside a bad one,
-how long one operation holds up the others, what HTTP does, and what a sync costs.
+how long one operation holds up the others, what HTTP does, what a sync costs, and what a fleet
+costs.
 
 The one rule: a scenario that fails is a sentence in the report, and the others go on.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 from bench import (
     attackers,
     disk,
+    fleet,
     hung,
     loadgen,
     pages,
@@ -86,10 +88,14 @@ WEB: dict[str, Scenario] = {
 DISK: dict[str, Scenario] = {
     "many": disk.many, "slow": disk.slow, "one": disk.one, "bodies": disk.bodies,
 }  # fmt: skip
-SCENARIOS = DISK | WEB | BACKLOG | SPARK | ATTACKERS | STALLS
+FLEET: dict[str, Scenario] = {
+    "sets": fleet.sets, "wide": fleet.wide, "consume": fleet.consume, "table": fleet.table,
+    "takeover": fleet.takeover,
+}  # fmt: skip
+SCENARIOS = FLEET | DISK | WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
     "backlog": BACKLOG, "spark": SPARK, "attackers": ATTACKERS, "stalls": STALLS, "http": WEB,
-    "disk": DISK,
+    "disk": DISK, "fleet": FLEET,
 }  # fmt: skip
 TITLES = {
     "backlog": "What a backlog costs",
@@ -98,6 +104,7 @@ TITLES = {
     "stalls": "How long one operation holds up the others",
     "http": "What HTTP does, and what it costs others",
     "disk": "What a sync costs",
+    "fleet": "What a fleet costs",
 }
 
 
@@ -120,6 +127,8 @@ def lacking(name: str) -> str | None:
     """What a scenario needs and this machine has not, as a sentence; None: nothing."""
     if name in SPARK:
         return tables.missing()
+    if name in FLEET:
+        return fleet.missing()
     if name in DISK:
         return disk.missing(name)
     return hung.missing() if name == "hung" else None

@@ -144,6 +144,14 @@ class Goals:
     large_p99 = 3.0  # of small items beside ten of 1 MiB a second, over alone
     slow_ratio = 1.1
     slow_p99_syncs = 3.0
+    # A fleet on three nodes, over the local disk, and over a table with SKIP LOCKED.
+    fleet_sets = 0.6
+    fleet_sets_200 = 0.8
+    fleet_wide = 1.5
+    fleet_consume = 0.6
+    fleet_table = 2.0
+    fleet_takeover_s = 2.0  # beyond `takeover`
+    fleet_release_s = 0.5
     one_ratio = 0.7
     in_turn_ratio = 0.95
 

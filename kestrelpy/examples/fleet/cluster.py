@@ -38,6 +38,7 @@ class Cluster:
 
     def __init__(self, folder: Path, names: Sequence[str] = NAMES) -> None:
         """Two servers or more; nothing is started yet."""
+        self.folder = folder
         self.servers = [PostgresServer(folder, name) for name in names]
 
     @property

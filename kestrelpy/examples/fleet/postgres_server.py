@@ -177,6 +177,10 @@ class PostgresServer:
         if os.getuid() == 0:
             shutil.chown(self.folder, USER)
 
+    def program(self, name: str) -> Path:
+        """Return where one of the server's programs is."""
+        return self._programs / name
+
     def _run(self, program: str, *words: str) -> None:
         done = subprocess.run(
             [str(self._programs / program), *words], user=_user(), env=_environment(),
