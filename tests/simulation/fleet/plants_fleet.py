@@ -19,7 +19,7 @@ from journal.engine.postgres import postgres_engine
 from journal.engine.postgres.postgres_engine import PostgresEngine
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.fleet.member import FleetMember
-from tests.simulation.plants import Around, acknowledged_before_the_sync, around
+from tests.simulation.plants import Around, around
 
 
 def _in_statements(old: str, new: str) -> Any:
@@ -71,7 +71,15 @@ def emptied_list_of_standbys_not_noticed() -> Any:
 
 
 def answered_when_it_is_written() -> Any:
-    return acknowledged_before_the_sync()
+    def make(real: Around) -> Around:
+        def advance(log: JournalLog) -> None:
+            real(log)
+            log.lsn_stored = log.journal.commit.lsn_written
+            log.item_stored = log.journal.commit.item_written
+
+        return advance
+
+    return around(JournalLog, "advance", make)
 
 
 def confirmed_when_it_is_written() -> Any:
@@ -98,6 +106,7 @@ def beat_instead_of_the_commit() -> Any:
 @contextlib.contextmanager
 def cache_believed_after_a_takeover() -> Iterator[None]:
     def begin(cache: Cache) -> None:
+        cache.here = cache.folder
         os.makedirs(cache.folder, exist_ok=True)
 
     def make(real: Around) -> Around:

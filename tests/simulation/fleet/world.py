@@ -29,6 +29,7 @@ import psycopg
 from journal.engine import Engine, EngineFiles, Member, cache, commits, engine_files
 from journal.engine.postgres import postgres_engine
 from journal.errors import JournalError
+from journal.files import Disk, Lock
 from kestrelpy import aside
 from kestrelpy.config import Config
 from kestrelpy.fleet import FleetMember
@@ -97,6 +98,22 @@ class FiberLoop(SimLoop):
             self.jobs -= 1
 
         self.timeline.after(self._pause(), lambda: self.fibers.spawn(run))
+
+
+class CacheDisk(Disk):
+    """The disk with the caches. A process that is killed here lets go of no lock of the machine, so
+    that none is taken."""
+
+    def lock(self, path: str) -> Lock:
+        return _NoLock()
+
+
+class _NoLock:
+    def check(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        pass
 
 
 class SimProcess:
@@ -537,6 +554,7 @@ def _replaced(world: FleetWorld) -> Iterator[None]:
             (psycopg, "connect", world.connect_engine),
             (joining, "FleetMember", partial(_member, world)),
             (joining, "CACHE_BYTES", _CACHE_BYTES),
+            (joining, "Disk", CacheDisk),
         ):
             stack.enter_context(mock.patch.object(where, name, stand_in))
         yield
