@@ -56,6 +56,24 @@ def test_a_backup_of_a_running_daemon_is_restored_and_served(
         assert drained(again, "Other.Queue") == [b"three"]
 
 
+def test_items_of_an_earlier_generation_are_named_as_left_out(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    with DaemonProcess(tmp_path / "data") as daemon:
+        put_some(daemon, "jobs", b"one", b"two")
+    [folder] = (tmp_path / "data").glob("jobs.*")
+    shutil.copytree(folder, folder.with_name("jobs.1"))  # as versions before format 7 left it
+
+    made = kestrelpy("backup", "copy", "--data-dir", "data")
+
+    assert made.code == 1, made
+    assert b"1 queue, 2 items, " in made.out
+    said = "not in the backup: 2 items of children of an earlier queue, in jobs.1"
+    assert said in made.err
+    as_json = kestrelpy("backup", "other", "--data-dir", "data", "--json")
+    assert json.loads(as_json.out)["left_out"] == {"jobs.1": 2}
+
+
 def test_a_restored_queue_is_a_new_generation_of_a_new_server(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
