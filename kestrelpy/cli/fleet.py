@@ -11,12 +11,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from journal.engine import FORM, SLICE, Member, Owner, name_of, split_slice
+from journal.engine import FORM, SLICE, Member, Owner, name_of, split_slice, without_secret
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.place import configured, postgres
 from kestrelpy.cli.remote import parse_wait_ms
 from kestrelpy.cli.screen import duration, repeated, size
 from kestrelpy.config import Config
+from kestrelpy.fleet import NoPatroni, patroni_version, why_bad_patroni
 
 if TYPE_CHECKING:
     from journal.engine.postgres import Facts, Replica, Seat
@@ -33,6 +34,7 @@ class EngineAt(NamedTuple):
     address: str
     is_single: bool
     takeover_s: float
+    patroni: str | None = None
 
     @property
     def name(self) -> str:
@@ -51,7 +53,7 @@ def engine_at(address: str | None, config_file: Path | None, is_single: bool) ->
         found = split_slice(found)[0]
     except ValueError as error:
         raise CommandError(str(error)) from None
-    return EngineAt(found, is_single or fleet.single, fleet.takeover_ms / 1000)
+    return EngineAt(found, is_single or fleet.single, fleet.takeover_ms / 1000, fleet.patroni)
 
 
 def print_schema() -> None:
@@ -68,10 +70,16 @@ def init(at: EngineAt, role: str) -> None:
     print(f"{at.name}: {'made the tables' if made.is_new else 'the tables are there'}")
     if role:
         print(f"{at.name}: the role {role} may use them")
-    for each in made.doubtful:
+    doubtful, unsafe = list(made.doubtful), list(made.unsafe)
+    if at.patroni is not None:
+        try:
+            unsafe += filter(None, [why_bad_patroni(patroni_version(at.patroni), at.patroni)])
+        except NoPatroni as error:
+            doubtful.append(str(error))
+    for each in doubtful:
         print(f"warning: {each}")
-    if made.unsafe:
-        raise CommandError("\n".join(made.unsafe), NOTHING)
+    if unsafe:
+        raise CommandError("\n".join(unsafe), NOTHING)
     print("the server's settings lose nothing that it has acknowledged")
 
 
@@ -175,12 +183,22 @@ def _lines(facts: Facts, at: EngineAt) -> list[str]:
     if not waiting:
         lines.append("waits: nobody")
     lines.append(f"server: PostgreSQL {facts.server} at {at.name}")
+    if at.patroni is not None:
+        lines.append(f"patroni: {_patroni(at.patroni)}")
     lines += [f"standby: {each.name}, {_lag(each)}" for each in facts.replicas]
     if not facts.replicas:
         lines.append("standby: none")
     total = sum(facts.bytes.values())
     lines.append(f"tables: version {facts.tables}, {size(total)}")
     return lines
+
+
+def _patroni(url: str) -> str:
+    try:
+        version = patroni_version(url)
+    except NoPatroni as error:
+        return str(error)
+    return why_bad_patroni(version, url) or f"{version} at {without_secret(url)}"
 
 
 def _lag(replica: Replica) -> str:

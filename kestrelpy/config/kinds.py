@@ -91,6 +91,12 @@ def _read_engine(value: str) -> str:
     return str(value)
 
 
+def _read_url(value: str) -> str:
+    if not re.fullmatch(r"https?://[!-~]+", value):
+        raise ValueError
+    return str(value)
+
+
 def _read_member(value: str) -> str:
     if not re.fullmatch("[!-~]{1,128}", value):
         raise ValueError
@@ -214,6 +220,9 @@ EngineOrNone = Annotated[
 MemberOrNone = Annotated[
     str | None,
     kind("a name of 1 to 128 printable ASCII characters, no blank", _read_member, none=True),
+]
+UrlOrNone = Annotated[
+    str | None, kind('an address like "http://db1:8008"', _read_url, none=True)
 ]
 HostName = Annotated[str, kind("a host name or an address", _read_host)]
 Port = Annotated[int, _number(0, 65535)]

@@ -52,6 +52,7 @@ from kestrelpy.config.kinds import (
     SyncWord,
     Times,
     Truth,
+    UrlOrNone,
 )
 from kestrelpy.config.mistakes import as_written
 from kestrelpy.config.retaining import NOT_RETAINED, Retain
@@ -149,6 +150,7 @@ class FleetConfig(_Section):
     address: MemberOrNone = None
     takeover_ms: Ms = Field(default=3000, alias="takeover")
     single: Truth = False
+    patroni: UrlOrNone = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,12 @@ from kestrelpy.fleet.member import FleetMember
 from kestrelpy.fleet.membership import NOT_LOOKED, Membership
 from kestrelpy.fleet.move_in import Moved, MoveIn, SliceNotEmpty, refuse_damage
 from kestrelpy.fleet.move_out import MoveOut
+from kestrelpy.fleet.patroni import NoPatroni, patroni_version, why_bad_patroni
 
 NEEDS_EXTRA = "needs the extra fleet: pip install 'kestrelpy[fleet]'"
 
 __all__ = [
     "NEEDS_EXTRA", "NOT_LOOKED", "SLICE", "FleetMember", "Membership", "MoveIn", "MoveOut",
-    "Moved", "SliceNotEmpty", "SliceOwned", "claim_idle", "refuse_damage",
+    "Moved", "NoPatroni", "SliceNotEmpty", "SliceOwned", "claim_idle", "patroni_version",
+    "refuse_damage", "why_bad_patroni",
 ]  # fmt: skip

@@ -104,7 +104,9 @@ class Standby(NamedTuple):
     @property
     def owner_address(self) -> str:
         """Return where the owner answers; "": that is not known."""
-        return self.owner.member.address if self.owner is not None and not self.trouble else ""
+        if self.owner is None or self.trouble or self.owner.has_released or self.owner.is_importing:
+            return ""
+        return self.owner.member.address
 
 
 class FleetMember:

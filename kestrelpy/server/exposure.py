@@ -7,6 +7,7 @@ One rule: a server that others can reach has users, or its operator has said tha
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import socket
 import ssl
@@ -19,6 +20,9 @@ from typing import Final, NamedTuple
 
 from kestrelpy.aside import TookTooLong, run_aside
 from kestrelpy.config import Config, ServerConfig, read_plain
+from kestrelpy.fleet import NoPatroni, patroni_version, why_bad_patroni
+
+log = logging.getLogger("kestrelpy")
 
 _LOOKUP_SECONDS: Final = 5.0
 
@@ -67,6 +71,7 @@ async def refuse_unservable(config: Config, handed: Sequence[tuple[str, socket.s
     await refuse_exposed(config, handed)
     try:
         await run_aside(partial(_check, config.server, not handed), _LOOKUP_SECONDS)
+        await run_aside(partial(_check_patroni, config.fleet.patroni), _LOOKUP_SECONDS)
     except TookTooLong:
         seconds = f"{_LOOKUP_SECONDS:.0f} s"
         raise Unservable(
@@ -195,6 +200,17 @@ def _check(server: ServerConfig, is_listening: bool) -> None:
             raise Unservable(f"[server] {setting}: {why}")
     if is_listening:
         _refuse_shared(server)
+
+
+def _check_patroni(url: str | None) -> None:
+    """Raise Unservable for a Patroni that loses what was acknowledged. Blocks."""
+    try:
+        why = "" if url is None else why_bad_patroni(patroni_version(url), url)
+    except NoPatroni as error:
+        log.warning("%s", error)
+        return
+    if why:
+        raise Unservable(f"[fleet] patroni: {why}")
 
 
 def _refuse_shared(server: ServerConfig) -> None:

@@ -112,8 +112,8 @@ def why_not_fenced(names: str) -> str:
     )
     return (
         f"synchronous_standby_names is {said}: the standby that is promoted may lack what another "
-        f"one answered for, and a primary that it replaced may go on; {remedy}. A Patroni of 3.0.3 "
-        "or newer that writes this setting sees to it itself"
+        f"one answered for, and a primary that it replaced may go on; {remedy}. Patroni's "
+        "`synchronous_mode: true` names one by itself"
     )  # fmt: skip
 
 

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from journal.engine import Member, Owner
-from journal.engine.postgres import Facts, Replica, Seat
+from journal.engine.postgres import Facts, Made, Replica, Seat
 from kestrelpy.cli import fleet
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.fleet import EngineAt
+from kestrelpy.fleet import NoPatroni
 
 A, B = Member("host-a", "10.0.0.1:22133"), Member("host-b")
 AT = EngineAt("postgresql://kestrel:sekret@db1/kestrel", False, 3.0)
@@ -91,3 +92,38 @@ def test_those_that_wait_are_named_but_neither_the_owner_nor_those_that_are_gone
     assert [each["member"] for each in out["waiting"]] == ["host-b"]
     assert out["standbys"][0] == {"name": "n2", "state": "sync", "lag_bytes": 0, "lag_ms": None}
     assert "sekret" not in json.dumps(out)
+
+
+@pytest.mark.parametrize(("version", "code"), [("3.0.2", 1), ("4.1.5", 0), ("", 0)])
+def test_init_and_status_ask_the_patroni_of_the_configuration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], version: str, code: int
+) -> None:
+    def ask(url: str) -> str:
+        if not version:
+            raise NoPatroni("the Patroni at http://db1:8008 does not answer: it is away")
+        return version
+
+    class Engine:
+        """The engine's package, as far as `init` asks it."""
+
+        @staticmethod
+        def make_tables(address: str, is_single: bool, role: str) -> Made:
+            return Made(False, [], [])
+
+    monkeypatch.setattr(fleet, "patroni_version", ask)
+    monkeypatch.setattr(fleet, "postgres", lambda: Engine)
+    at = AT._replace(patroni="http://k:sekret@db1:8008")
+    found = 0
+    try:
+        fleet.init(at, "")
+    except CommandError as error:
+        found = error.code
+        assert str(error).startswith("Patroni 3.0.2 at http://k@db1:8008 loses")
+    assert found == code
+    out = capsys.readouterr().out
+    assert ("warning: the Patroni" in out) is (version == "")
+
+    monkeypatch.setattr(fleet, "_look", lambda at: facts(Owner(A, 1, 0, 0.1, False)))
+    fleet.status(at, False, None)
+    out = capsys.readouterr().out
+    assert "patroni: " in out and "sekret" not in out

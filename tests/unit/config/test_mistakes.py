@@ -48,6 +48,7 @@ WRONG_VALUES = [
     ("fleet", 'address = ""', "a name of 1 to 128 printable ASCII characters"),
     ("fleet", 'takeover = "0s"', "a duration"),
     ("fleet", 'single = "maybe"', "true or false"),
+    ("fleet", 'patroni = "db1:8008"', 'an address like "http://db1:8008"'),
     ("journal", "segment_min = 16383", "from 16KiB to 1GiB"),
     ("journal", 'segment_max = "2GiB"', "from 16KiB to 1GiB"),
     ("journal", 'batch_max = "4KB"', "from 4KiB to 1GiB: a whole number of bytes, or one with"),

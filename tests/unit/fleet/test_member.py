@@ -281,6 +281,7 @@ def test_nobody_claims_a_slice_into_which_data_is_being_moved(has_released: bool
 
     assert not may_claim(Seen(moving, 0.0), TAKEOVER_S, 1e6)
     assert "`kestrelpy fleet import` goes on with it" in Standby(moving, "").sentence
+    assert Standby(moving, "").owner_address == "", "nobody answers there"
 
 
 # -- the cache ------------------------------------------------------------------------------------

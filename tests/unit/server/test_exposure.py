@@ -9,7 +9,9 @@ import pytest
 
 from kestrelpy.access import hash_secret
 from kestrelpy.config import Config
-from kestrelpy.server.exposure import Exposed, Tls, refuse_exposed
+from kestrelpy.fleet import NoPatroni
+from kestrelpy.server import exposure
+from kestrelpy.server.exposure import Exposed, Tls, Unservable, refuse_exposed, refuse_unservable
 
 USER = {"anna": {"secret": hash_secret(b"letmein")}}
 
@@ -31,6 +33,28 @@ async def test_loopback_is_not_refused() -> None:
     for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
         await refuse_exposed(config(host=host, http_host=host, text_port=1), [])
     await refuse_exposed(config(http_host="0.0.0.0", http_port="off"), [])
+
+
+@pytest.mark.parametrize(
+    ("version", "is_refused"), [("3.0.2", True), ("4.1.5", False), ("", False)]
+)
+async def test_a_patroni_that_loses_commits_is_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str,
+    is_refused: bool,
+) -> None:  # fmt: skip
+    def ask(url: str) -> str:
+        if not version:
+            raise NoPatroni(f"the Patroni at {url} does not answer")
+        return version
+
+    monkeypatch.setattr(exposure, "patroni_version", ask)
+    made = Config.model_validate({"fleet": {"patroni": "http://db1:8008"}})
+    if is_refused:
+        with pytest.raises(Unservable, match=r"\[fleet\] patroni: Patroni 3\.0\.2 at .* or newer"):
+            await refuse_unservable(made, [])
+    else:
+        await refuse_unservable(made, [])
+    assert ("does not answer" in caplog.text) is (version == "")
 
 
 async def test_a_socket_that_was_handed_over_counts_as_well() -> None:
