@@ -108,7 +108,8 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
 
 
 def test_a_standby_serves_nobody_and_names_the_owner(fleet: Fleet) -> None:
-    says = r"standby of a at there:a: it owns the data, ask there"
+    name = fleet.owner.data_dir.name
+    says = f"standby of {name} at there:{name}: it owns the data, ask there"
     assert fleet.owner.ready_line.startswith("ready: data in postgresql://kestrel@127.0.0.1:")
     with closing(fleet.standby.client()) as client:
         assert client.version() == client.stats()[b"version"]
@@ -185,7 +186,7 @@ def test_what_was_acknowledged_outlives_the_owner(fleet: Fleet) -> None:
     with closing(fleet.owner.client()) as client:
         assert drained(client, "jobs") == [str(number).encode() for number in range(10, 50)]
     fleet.standby.start()
-    assert fleet.standby.ready_line.startswith("standby of b")
+    assert fleet.standby.ready_line.startswith(f"standby of {fleet.owner.data_dir.name} ")
 
 
 def test_an_owner_that_is_told_to_stop_lets_the_other_claim_at_once(fleet: Fleet) -> None:

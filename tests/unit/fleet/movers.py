@@ -44,6 +44,14 @@ class Calls:
         return run
 
 
+def half_of(run: Callable[[Calls], object]) -> Calls:
+    """As many calls as half a run takes."""
+    many = 1 << 20
+    calls = Calls(many, True)
+    run(calls)
+    return Calls((many - calls.left) // 2, True)
+
+
 class Mortal:
     """Something of which each call is counted."""
 
