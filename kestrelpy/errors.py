@@ -53,6 +53,18 @@ class Forbidden(ClientError):
     """The user may not do this."""
 
 
+class NoRoomYet(ServerError):
+    """The journal has no room for this item and its confirm before its next segment is there, or
+    the disk is known to be full. The caller joins `waiting`, and tries again when it is woken."""
+
+    def __init__(self, waiting: dict[object, None], name: bytes) -> None:
+        super().__init__(
+            f"queue {_readable(name)} has no room yet: its next segment is being prepared, try "
+            "again"
+        )
+        self.waiting = waiting
+
+
 class ItemRefused(ServerError):
     """This item is not taken here, whenever it comes; others are."""
 

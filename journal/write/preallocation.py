@@ -7,6 +7,7 @@ the next one cannot be prepared; the room left is then for confirms.
 
 One rule: an item is accepted while there is room for the confirms of all items of any one segment.
 When these are written the segment is empty, and its own file is the room for the next confirms.
+(`room` counts what is accepted and not written yet.)
 """
 
 from __future__ import annotations
@@ -18,11 +19,17 @@ from typing import ClassVar, Final, Protocol, cast
 from journal.files import Handle, is_shortage
 from journal.format import RawDraft, SegmentHeader, segment_path, usable_bytes
 from journal.write.group_commit import GroupCommit
-from journal.write.segment_file import GROWTH, PreallocationJob, Segment, Sizes, least_capacity
+from journal.write.room import CONFIRM_BYTES, Room, room_in
+from journal.write.segment_file import (
+    GROWTH,
+    PreallocationJob,
+    Segment,
+    Sizes,
+    least_capacity,
+    whole_sectors,
+)
 from journal.write.segment_list import SegmentList
 
-# A confirm and its batch, and a little for what comes seldom.
-CONFIRM_BYTES: Final = 136
 # The next one is prepared when this many times what is written is left until items have to wait for
 # it, which is long before the active one is full: it holds room for the confirms of its items. More
 # below SMALL_BYTES: the queue may be growing fast, and a slow disk syncs several times for a file.
@@ -82,7 +89,7 @@ class Preallocation:
 
     __slots__ = (
         "_failed", "_has_folder", "_journal", "_need_more", "_need_most", "count_leases",
-        "is_short", "is_under_way", "number", "passed_over", "recycled", "shrinks",
+        "is_short", "is_under_way", "number", "passed_over", "recycled", "room", "shrinks",
         "waiting",
     )  # fmt: skip
 
@@ -94,6 +101,7 @@ class Preallocation:
         self._failed = 0  # its number, for the next attempt: a number left out looks like a loss
         self._has_folder = False  # this process has made sure that the folder is on disk
         self.waiting: deque[Segment] = deque()
+        self.room = Room(self.waiting, room_in(self._largest()))
         self.passed_over: list[Segment] = []  # to be removed
         self.recycled: list[tuple[str, int]] = []  # files to go on in, and their sizes
         # The queue is idle: the next segment is small, and files of finished ones are not kept.
@@ -118,8 +126,8 @@ class Preallocation:
         if self.is_under_way or journal.commit.has_failed:
             return False
         if active is None:
-            return journal.has_pending and not self.waiting
-        if journal.is_stalled:
+            return (journal.has_pending or self.room.asked > 0) and not self.waiting
+        if journal.is_stalled or self.room.asked or (journal.turns and not self.may_turn):
             return True
         needed = self._needed(active)
         left = self._room(active) - needed
@@ -132,12 +140,16 @@ class Preallocation:
     def may_accept(self) -> bool:
         """True if there is room for the confirms of one more item.
 
-        Also true when the disk is short: no reserve can be made then. KNOWN FLAW: puts that were
-        accepted, but not written, when that became clear take from the room for the confirms. A
-        burst of more small items than the reserve holds, at that very moment, may stop them.
+        Also true when the disk is short: no reserve can be made then, and the items that are
+        pending took their room when they were accepted (`Room`).
         """
         active = self._journal.active
         return self.is_short or active is None or self._room(active) >= self._needed(active)
+
+    @property
+    def may_turn(self) -> bool:
+        """True if the rest of the active segment can be given up."""
+        return self.room.free >= max(self.room.tail, 0)
 
     @property
     def may_recycle(self) -> bool:
@@ -158,6 +170,17 @@ class Preallocation:
         needed = max(confirms, self._need_most) + CONFIRM_BYTES * self.count_leases()
         return needed + max(confirms - active.capacity, 0) + self._need_more
 
+    def count(self) -> None:
+        """Count anew the room that new items may take. Nothing is pending."""
+        active = self._journal.active
+        if active is not None:
+            self.room.recount(active, self._needed(active))
+
+    def _largest(self) -> int:
+        """Return how large a segment may be."""
+        sizes, retention = self._journal.sizes, self._journal.segment_list.retention
+        return retention.largest(sizes.segment_max, sizes.segment_min)
+
     def begin(self, time_ms: int, reserve_bytes: int) -> PreallocationJob:
         """Return the next preparation. A new file leaves `reserve_bytes` of the disk free."""
         journal = self._journal
@@ -170,17 +193,21 @@ class Preallocation:
         if journal.turns and journal.active is not None:
             # Its time was over, not its room.
             last = self._needed(journal.active) if self.shrinks else journal.active.at // GROWTH
-        first, sizes = journal.first_pending, journal.sizes
-        most = journal.segment_list.retention.largest(sizes.segment_max, sizes.segment_min)
-        last = max(last, journal.pending_bytes)  # a crowd that came at once will come again
-        capacity = sizes.next_capacity(last, first, most)
-        recycle, least = "", least_capacity(first)
+        first, room = journal.first_pending, self.room
+        # A crowd that came at once will come again.
+        last, most = max(last, journal.pending_bytes + room.asked), self._largest()
+        least = max(least_capacity(first), whole_sectors(room.least_capacity()))
+        if journal.active is None and not self.waiting:
+            least = max(least, whole_sectors(min(room.first_capacity(), most)))
+        capacity = max(journal.sizes.next_capacity(last, first, most), least)
+        recycle = ""
         for path, size in self.recycled:
             # On a full disk the log goes on in any file that there is.
             if least <= size and (self.is_short or size <= capacity * RECYCLED_TIMES_MAX):
                 self.recycled.remove((path, size))
                 recycle, capacity = path, size
                 break
+        room.begins(capacity)
         header = SegmentHeader(
             journal.short_identity, journal.identity, number, capacity, time_ms
         )
@@ -197,6 +224,7 @@ class Preallocation:
                 header.segment, job.path, header.capacity, handle, recycled=bool(job.recycle)
             )
         )
+        self.room.prepared(header.capacity)
 
     def failed(self, job: PreallocationJob, error: OSError | None = None) -> None:
         """Note that the segment could not be prepared; it may be tried again under the same number.
@@ -273,12 +301,14 @@ class Preallocation:
         It stays the next until it is `taken`.
         """
         while self.waiting and self.waiting[0].capacity < least_capacity(first):
-            self.passed_over.append(self.waiting.popleft())
+            small = self.waiting.popleft()
+            self.room.left(small)
+            self.passed_over.append(small)
         return self.waiting[0] if self.waiting else None
 
     def taken(self) -> None:
         """Make the next segment the active one; those before it are sealed."""
-        self.waiting.popleft()
+        self.room.left(self.waiting.popleft())
         self.count_sealed(self._journal.segment_list.segments)
 
     def count_sealed(self, segments: list[Segment]) -> None:

@@ -59,7 +59,7 @@ class Journal:
 
     __slots__ = (
         "_flushed", "_pending", "_retired", "_to_sync", "active", "checkpoint", "commit", "files",
-        "folder", "has_rotated", "identity", "is_stalled", "preallocation", "segment_list",
+        "folder", "has_rotated", "identity", "is_stalled", "preallocation", "room", "segment_list",
         "short_identity", "shortage", "sizes", "turns",
     )  # fmt: skip
 
@@ -82,6 +82,7 @@ class Journal:
         self.commit = GroupCommit(lsn_last)
         self.segment_list = SegmentList()
         self.preallocation = Preallocation(self, segment_last)
+        self.room = self.preallocation.room
         self.has_rotated = False  # since the last snapshot was begun
         self.active: Segment | None = None
         self.turns = False  # the next record stands in a segment of its own
@@ -96,12 +97,14 @@ class Journal:
         """Set the live items after recovery; their bodies have `live_bytes` bytes together."""
         self.segment_list.adopt(live, live_bytes)
         self.preallocation.count_sealed([s for s in self.segments if s is not self.active])
+        self.preallocation.count()
 
     # -- appending --------------------------------------------------------------------------
 
     def append(self, draft: RawDraft) -> int:
         """Add a record and return its log sequence number. No I/O; cannot fail."""
         self._pending.append(draft)
+        self.room.charge(draft)
         commit = self.commit
         commit.lsn_appended = lsn = commit.lsn_appended + 1
         return lsn
@@ -109,6 +112,9 @@ class Journal:
     def append_run(self, drafts: list[RawDraft]) -> int:
         """Add records, one after the other, and return the log sequence number of the last."""
         self._pending += drafts
+        room = self.room
+        for draft in drafts:
+            room.charge(draft)
         commit = self.commit
         commit.lsn_appended = lsn = commit.lsn_appended + len(drafts)
         return lsn
@@ -154,11 +160,12 @@ class Journal:
         if self.commit.has_failed:
             return
         self.shortage = None
-        budget = self.sizes.batch_max
-        turns = self.turns and self._pending and self.active is not None
-        if turns and not self.preallocation.is_short and not self._rotate(time_ms):
-            return
-        self.turns = False
+        budget, preallocation = self.sizes.batch_max, self.preallocation
+        if self.turns and self._pending and self.active is not None:
+            is_early = bool(preallocation.waiting) and not preallocation.may_turn
+            if not (is_early or preallocation.is_short or self._rotate(time_ms)):
+                return
+            self.turns = is_early and not preallocation.is_short
         while self._pending and budget > 0:
             if self.active is None and not self._rotate(time_ms):
                 return
@@ -175,6 +182,8 @@ class Journal:
             budget -= written
             if not written and not self._rotate(time_ms):
                 return
+        if not self._pending:
+            self.preallocation.count()
 
     def _write_batch(self, budget: int, time_ms: int) -> int:
         """Write one batch into the active segment. Return its bytes; 0: no record fits."""

@@ -30,7 +30,7 @@ from journal.format import Watermark
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.queue import NOT_STORED, AnyQueue
 from kestrelpy.core.timers import NEVER_MS
-from kestrelpy.errors import Refused
+from kestrelpy.errors import NoRoomYet, Refused
 
 CAUGHT_UP_MAX: Final = 1000
 # When two looks are further apart than this, the clock was set or the machine slept: the times in
@@ -38,6 +38,7 @@ CAUGHT_UP_MAX: Final = 1000
 MISSED_S: Final = 60
 # The longest time between two looks. Each look tries refused items again and reads the clock.
 LOOK_MS: Final = 1000
+_SOON_MS: Final = 50  # until a journal may have room that had none
 PUTS_MAX: Final = 1000  # in one look; the rest is due at once
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a schedule is enough
 _BEHIND_S: Final = 3600  # a clock this far before the latest time put is worth a line
@@ -258,6 +259,7 @@ class Timetable:
         unix_s = self._unix_s(now_ms)
         self._looked_ms, self._is_due = now_ms, False
         puts = begins = PUTS_MAX  # the records of a begin are as much work as an item's
+        soon_ms = NEVER_MS
         known: dict[bytes, int] = {}
         if not why_not and not all(each.is_known for each in self.running.values()):
             known = self._all_known()
@@ -272,6 +274,8 @@ class Timetable:
                         self._make_known(running, known, now_ms)
                     if running.is_known:
                         puts -= self._serve(running, puts, now_ms)
+                except NoRoomYet:
+                    soon_ms = min(soon_ms, now_ms + self._broker.clock.offset_ms + _SOON_MS)
                 except Refused as refused:
                     running.refuse(str(refused))
             if running.state != "ok" and now_ms - running.complained_ms >= _COMPLAINT_MS:
@@ -280,7 +284,7 @@ class Timetable:
                 self.complaints.append(f"schedule {name}: {running.state}")
         self._is_due = not (puts and begins)
         times = [each.next_s for each in self.running.values() if each.next_s is not None]
-        self._next_unix_ms = min(times, default=NEVER_MS // 1000) * 1000
+        self._next_unix_ms = min(min(times, default=NEVER_MS // 1000) * 1000, soon_ms)
 
     def put_now(self, schedule: Schedule, now_ms: int) -> tuple[AnyQueue, int]:
         """Put an item of this schedule now, beside its times; return its queue, and the record to

@@ -12,7 +12,7 @@ each wait (`Gone`), so that a handler can give back leases that no client receiv
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, TypeVar
 
 from kestrelpy.access import Grant
@@ -25,7 +25,7 @@ from kestrelpy.core import (
     Waiter,
     Want,
 )
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import NoRoomYet, ServerError
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.memory import UNBOUNDED, Share
 from kestrelpy.http.ports import HttpHost
@@ -44,8 +44,8 @@ class Call:
 
     __slots__ = (
         "_future", "_grant", "_is_admitted", "_is_reading", "_is_revoked", "_rests", "_task",
-        "_waiter", "broker", "has_begun", "holder", "host", "is_gone", "is_head", "is_leaving",
-        "is_touched", "last_command_ms", "share", "user",
+        "_waiter", "_waiting_room", "broker", "has_begun", "holder", "host", "is_gone", "is_head",
+        "is_leaving", "is_touched", "last_command_ms", "share", "user",
     )  # fmt: skip
 
     def __init__(self, host: HttpHost, peer: str, share: Share | None = None) -> None:
@@ -69,6 +69,7 @@ class Call:
         self._rests: Rests | None = None  # of a slice of work
         self._is_reading: Work | None = None
         self._waiter: Waiter | None = None
+        self._waiting_room: dict[object, None] | None = None  # of a slice of work
 
     # -- the caller that the turn wakes -------------------------------------------------------
 
@@ -93,6 +94,10 @@ class Call:
     def await_stored(self, log: Log, lsn: int) -> None:
         """Go on when the log has stored this record, or has failed."""
         self._rests = Rests(log, lsn)
+
+    def await_room(self, waiting: dict[object, None]) -> None:
+        """Go on with a slice of work when a journal wakes those `waiting`."""
+        self._waiting_room = waiting
 
     @property
     def who(self) -> str:
@@ -128,6 +133,26 @@ class Call:
                 waiting.add(self)
                 await self.woken()
 
+    async def with_room(self, act: Callable[[], _T]) -> _T:
+        """Return the result of `act`, executed again while its journal has no room yet."""
+        while True:
+            try:
+                return act()
+            except NoRoomYet as none_yet:
+                await self.room_in(none_yet.waiting)
+                self.now_ms()
+
+    async def room_in(self, waiting: dict[object, None]) -> None:
+        """Return when a journal wakes those `waiting`: it has room, or none. Raise Gone,
+        HttpError."""
+        waiting[self] = None
+        try:
+            while self in waiting:
+                await self.woken()
+                self.check()
+        finally:
+            waiting.pop(self, None)
+
     async def run(self, steps: Generator[bytes, None, _T]) -> _T:
         """Run long work to its end, other work in between; return its result."""
         while True:
@@ -141,6 +166,9 @@ class Call:
                     await self.woken()
                 self._is_reading = None
                 self.check()
+            elif (waiting := self._waiting_room) is not None:
+                self._waiting_room = None
+                await self.room_in(waiting)
             elif (rests := self._rests) is not None:
                 self._rests = None
                 await self._tried(rests)

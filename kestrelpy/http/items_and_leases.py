@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from journal.format import text_of
-from kestrelpy.core import ABORTED, DEFERRED, DUPLICATE, REUSED, Delay, Lease
+from kestrelpy.core import ABORTED, DEFERRED, DUPLICATE, REUSED, AnyQueue, Delay, Lease
 from kestrelpy.durations import shown
 from kestrelpy.errors import InvalidToken
 from kestrelpy.http.answers import HttpError, answer, nothing
@@ -120,12 +120,16 @@ async def post_item(
     if name in call.broker.aliases:
         raise HttpError(400, f"{queue} is an alias: name one of its queues")
     _check_size(call, name, len(body))
-    target = storing.queue(name, terms, body, now_ms)
-    assert target is not None, "no version is asked for"
-    number = target.next_number
-    lsn = storing.put(target, body, terms, now_ms)
-    call.broker.counters.cmd_set += 1
+
+    def put() -> tuple[AnyQueue, int, int]:
+        target = storing.queue(name, terms, body, call.last_command_ms)
+        assert target is not None, "no version is asked for"
+        number = target.next_number
+        return target, number, storing.put(target, body, terms, call.last_command_ms)
+
+    target, number, lsn = await call.with_room(put)
     log = target.log
+    call.broker.counters.cmd_set += 1
     await call.until(Rests(log, lsn if lsn >= 0 else log.lsn_appended))
     if lsn >= 0:
         return answer({"id": number}, 201)
@@ -189,7 +193,9 @@ async def patch_lease(
     if later is not None:
         await call.until(ends.give_back(found, held, now_ms, DEFERRED, later))
     else:
-        await call.until(ends.renew(found, held, lease_ms, now_ms))
+        await call.until(await call.with_room(lambda: ends.renew(
+            *_named(ends, name, token, call.last_command_ms), lease_ms, call.last_command_ms
+        )))  # fmt: skip
     return nothing()
 
 

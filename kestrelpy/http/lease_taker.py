@@ -89,7 +89,9 @@ class LeaseTaker:
         call = self._call
         while True:
             now_ms = call.now_ms()
-            queue = self._leasing.queue(self._name, by_token=True)
+            queue = await call.with_room(
+                lambda: self._leasing.queue(self._name, by_token=True)
+            )
             if queue is None or (self._taken is not None and self._taken.queue is not queue):
                 return
             reader = queue.reader

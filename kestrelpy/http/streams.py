@@ -170,7 +170,9 @@ async def post_event(
     limit = store.limit_of(stream.queue)
     if len(body) > limit:
         raise HttpError(413, f"item too large ({len(body)} bytes, limit {limit})")
-    done = store.append(stream.queue, body, terms, call.now_ms())
+    done = await call.with_room(
+        lambda: store.append(stream.queue, body, terms, call.now_ms())
+    )
     if done.rests is not None:
         await call.until(done.rests)
     if done.lsn >= 0:

@@ -10,7 +10,7 @@ says so (`confirms`).
 from __future__ import annotations
 
 from kestrelpy.core import AnyQueue, Broker, Delay, Lease
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import NoRoomYet, ServerError
 from kestrelpy.operations.rests import Rests, rests_on
 
 
@@ -84,6 +84,9 @@ class LeaseEnd:
 
         `lives_ms`: the new expiry of its item, on the wall clock; 0: it stays.
         """
-        if lease.by_token and queue.log.no_room:
-            raise ServerError(queue.log.no_room)
+        if lease.by_token:
+            if queue.log.no_room:
+                raise ServerError(queue.log.no_room)
+            if not queue.log.has_lease_room():
+                raise NoRoomYet(queue.log.waiting_room, queue.name)
         return ended(queue, queue.reader.renew(lease, lease_ms, now_ms, lives_ms))

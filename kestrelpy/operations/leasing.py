@@ -8,7 +8,7 @@ One rule: no request overtakes a client that waits for the same items.
 from __future__ import annotations
 
 from kestrelpy.core import AnyQueue, Broker, Holder, Lease, Subscription
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import NoRoomYet, ServerError
 from kestrelpy.operations.ports import Site
 from kestrelpy.operations.rests import Rests, rests_on
 
@@ -41,9 +41,12 @@ class Leasing:
 
     @staticmethod
     def check_room(queue: AnyQueue) -> None:
-        """Raise ServerError if the journal has no room for the record of a lease by token."""
+        """Raise ServerError if the journal has no room for the record of a lease by token, and its
+        end."""
         if queue.log.no_room:
             raise ServerError(queue.log.no_room)
+        if not queue.log.has_lease_room():
+            raise NoRoomYet(queue.log.waiting_room, queue.name)
 
     @staticmethod
     def next(
@@ -54,6 +57,8 @@ class Leasing:
 
         If `reader.is_busy`, the items at the front are still being read.
         """
+        if lease_ms and not reader.log.has_lease_room():
+            return None
         waiters = reader.waiters
         if waiters.count and waiters.first(dead) is not None:
             # other waiters come first, and a read may have been for all of them

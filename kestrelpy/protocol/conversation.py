@@ -17,7 +17,7 @@ from typing import Final
 
 from kestrelpy.access import with_user
 from kestrelpy.core import Broker, Log, TransferRequest, Waiter
-from kestrelpy.errors import ClientError, Refused, fitted
+from kestrelpy.errors import ClientError, NoRoomYet, Refused, fitted
 from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests, Work
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.login import LOGIN_BYTES_MAX, ClosedDoor, LoginGate, LoginPort
@@ -71,7 +71,8 @@ class Conversation:
     """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_suggests_ms", "_transfer",
+        "_again", "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_suggests_ms",
+        "_transfer", "_waiting_room",
         "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
         "is_behind", "is_touched", "last_command_ms", "owes", "parser", "paused", "replies",
         "set_handler", "shell", "stream", "wants_bytes",
@@ -106,6 +107,8 @@ class Conversation:
         self.wants_bytes = 0  # bytes of memory that a reply waits for
         self.last_command_ms = now_ms
         self._transfer: TransferRequest | None = None
+        self._again: Command | Script | None = None  # to be executed once there is room for it
+        self._waiting_room: dict[object, None] | None = None  # it is among these while it waits
         self._suggests_ms = now_ms
 
     @property
@@ -149,6 +152,7 @@ class Conversation:
             self.run(now_ms, until)
             return
         self.last_command_ms = now_ms
+        self._waiting_room = None
         try:
             piece = next(self.stream, None)
         except Refused as refused:  # the error takes the place of the rest of the reply
@@ -170,7 +174,7 @@ class Conversation:
         parser, gate = self.parser, self._stands_before()
         left = SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
-        has_more = parser.buffered > 0
+        has_more = parser.buffered > 0 or self._again is not None
         while has_more:
             if self.is_blocked:
                 self.is_behind = True
@@ -180,12 +184,16 @@ class Conversation:
                 return
             left -= 1
             self._is_handing_off = False
-            command = parser.next()
-            if command is None:
-                return
+            command = self._again
+            if command is not None:
+                self._again = self._waiting_room = None
+            else:
+                command = parser.next()
+                if command is None:
+                    return
+                self._counters.commands += 1
+                self.commands += 1
             has_more = parser.buffered > 0
-            self._counters.commands += 1
-            self.commands += 1
             self.last_command_ms = now_ms
             if self.replies.form is not self.replies.usual:
                 self.replies.form = self.replies.usual
@@ -209,6 +217,10 @@ class Conversation:
                     self.stream = self.get_handler.fetch(command, now_ms)
                 else:
                     self._execute(command, now_ms)
+            except NoRoomYet as none_yet:  # nothing has changed: it is executed again
+                self._again, self.is_behind = command, True
+                self.await_room(none_yet.waiting)
+                return
             except Refused as refused:
                 self.refuse(refused, command.noreply)
 
@@ -262,6 +274,8 @@ class Conversation:
             return True
         if self.get_handler.waiter is not None:
             return True
+        if self._waiting_room is not None and self in self._waiting_room:
+            return True
         replies = self.replies
         if self._is_handing_off and replies.held:
             return True
@@ -314,8 +328,10 @@ class Conversation:
 
     @property
     def is_waiting(self) -> bool:
-        """True if it waits for an item, a read, a transfer or memory."""
+        """True if it waits for an item, a read, a transfer, memory or room in a journal."""
         if self.wants_bytes:
+            return True
+        if self._waiting_room is not None and self in self._waiting_room:
             return True
         if self._transfer is not None and not self._transfer.is_over:
             return True
@@ -341,6 +357,8 @@ class Conversation:
             self._gate.hang_up()
         self.parser.clear()  # breaks a reference cycle
         self.replies.clear()
+        self._again = None
+        self._leave_room()
         if self._transfer is not None:
             self._transfer.give_up("the client hung up")
         self.get_handler.hang_up(now_ms)
@@ -354,6 +372,7 @@ class Conversation:
         if self._gate is None or not self._gate.is_revoked:
             return False
         is_answered = self.get_handler.is_taken  # by a plain get that waited: it is confirmed
+        self._leave_room()  # its request is executed again, and refused
         is_parked = self.is_waiting or self.stream is not None
         if not is_answered:
             self.get_handler.hang_up(now_ms)
@@ -370,6 +389,11 @@ class Conversation:
         """Give back all leases of this conversation."""
         self.holder = self.get_handler.holder = self.broker.hang_up(self.holder, now_ms)
 
+    def _leave_room(self) -> None:
+        if self._waiting_room is not None:
+            self._waiting_room.pop(self, None)
+            self._waiting_room = None
+
     def browser(self) -> Browser:
         """Return the browser of this conversation."""
         return self.get_handler.browser()
@@ -381,6 +405,12 @@ class Conversation:
     def await_stored(self, log: Log, lsn: int) -> None:
         """Go on when the log has stored this record, or has failed."""
         self.replies.hold(b"", log, lsn)
+
+    def await_room(self, waiting: dict[object, None]) -> None:
+        """Execute no further command until a journal has room, or none: it wakes those `waiting`.
+        """
+        waiting[self] = None
+        self._waiting_room = waiting
 
     def await_transfer(self, request: TransferRequest) -> None:
         """Execute no further command until this transfer request is over."""

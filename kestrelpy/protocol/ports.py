@@ -91,6 +91,10 @@ class Talk(Client, Protocol):
     def store(self, command: Store, now_ms: int) -> None:
         """Execute a set, add, cas or replace; raise Refused."""
 
+    def await_room(self, waiting: dict[object, None]) -> None:
+        """Execute no further command until a journal has room, or none: it wakes those `waiting`.
+        """
+
     def await_transfer(self, request: TransferRequest) -> None:
         """Execute no further command until this transfer request is over."""
 

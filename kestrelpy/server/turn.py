@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol, cast
 
 from journal.errors import JournalFailed
@@ -206,6 +206,7 @@ class Turn:
     def _sweep_deleted(self) -> None:
         deleted, self._broker.deleted[:] = self._broker.deleted[:], []
         for queue in deleted:
+            self.touch_all(queue.log.end_waiting_room())
             self._removed(queue)
 
     def _schedule_reads(self) -> None:
@@ -283,6 +284,8 @@ class Turn:
         if journal.can_write:
             target.mark()
             self.schedule()
+        if target.waiting_room:
+            self.touch_all(target.take_waiting_room())
         is_true = target.waiting_written and target.is_local
         if is_true or target.sync_ms != 0 or target.failure is not None:
             self._touch_waiting(target)
@@ -291,6 +294,7 @@ class Turn:
     def _report_failure(self, target: JournalLog) -> None:
         if target.failure is not None and not target.is_reported:
             target.is_reported = True
+            self.touch_all(target.take_waiting_room())
             if self.journal_jobs is not None:
                 self.journal_jobs.let_go(target)
             log.critical("%s; this queue acknowledges nothing until a restart", target.failure)
@@ -471,7 +475,7 @@ class Turn:
         target.mark()
         self.schedule()
 
-    def touch_all(self, callers: set[object]) -> None:
+    def touch_all(self, callers: Iterable[object]) -> None:
         """Let these callers go on in the next turn."""
         for caller in callers:
             self.touch(cast(Caller, caller))

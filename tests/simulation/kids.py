@@ -45,16 +45,18 @@ class Kids:
     def put(self, thing: Thing, book: Book) -> None:
         """A put has come: it may be seen in each child that may be there."""
         for child in book.children:
-            if not child.was_named:
-                continue
-            copy = Thing(
-                thing.number, child.name, thing.body, thing.expiry, thing.delay_ms,
-                arrived_us=thing.arrived_us, talk=thing.talk, key=thing.key, original=thing,
-                expires_first_ms=thing.expires_first_ms, expires_last_ms=thing.expires_last_ms,
-            )  # fmt: skip
-            thing.copies.append(copy)
-            self._copies[child.name, thing.number] = copy
-            child.put(copy)
+            if child.was_named:
+                self._copy(thing, child)
+
+    def _copy(self, thing: Thing, child: Book) -> None:
+        copy = Thing(
+            thing.number, child.name, thing.body, thing.expiry, thing.delay_ms,
+            arrived_us=thing.arrived_us, talk=thing.talk, key=thing.key, original=thing,
+            expires_first_ms=thing.expires_first_ms, expires_last_ms=thing.expires_last_ms,
+        )  # fmt: skip
+        thing.copies.append(copy)
+        self._copies[child.name, thing.number] = copy
+        child.put(copy)
 
     def stored(self, thing: Thing, now_us: int) -> None:
         """It surely is, so it is in every child that was linked when it came."""
@@ -89,7 +91,13 @@ class Kids:
 
     def named(self, request: Request, book: Book) -> None:
         """A request that may make it, or unmake it, has come."""
-        book.was_named = True
+        if not book.was_named:
+            book.was_named = True
+            assert book.parent is not None
+            for thing in list(book.parent.things.values()):
+                # One that waits for room may come behind it.
+                if not (thing.stored_us or thing.gone or thing.refused):
+                    self._copy(thing, book)
         if request.verb == "delete" and request.wipes:
             book.linked_us = NEVER
 

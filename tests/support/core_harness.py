@@ -28,7 +28,7 @@ from journal.format.kinds import Kind
 from journal.format.meta import said_of_put
 from journal.format.record import Record
 from journal.read.readahead import ReadAhead
-from journal.store import Store
+from journal.store import Sizes, Store
 from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
@@ -48,7 +48,7 @@ from kestrelpy.core.subscription.ready_line import item_of
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from kestrelpy.core.subscription.where import Where
 from tests.support.compiled import attributes_of
-from tests.support.journals import FOLDER, IDENTITY, TINY
+from tests.support.journals import FOLDER, IDENTITY
 from tests.support.memory_disk import MemoryDisk
 
 NAME = b"jobs"
@@ -65,7 +65,7 @@ class KeptJournal:
         self._records: list[Record] = list(found or [])
         self._found = len(self._records)
         self.journal = Journal(
-            MemoryDisk(), FOLDER, IDENTITY, TINY, queue.checkpoint, lsn_last=self._found
+            MemoryDisk(), FOLDER, IDENTITY, Sizes(), queue.checkpoint, lsn_last=self._found
         )
 
     @property

@@ -27,6 +27,7 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
 from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.errors import NoRoomYet
 from kestrelpy.server.journals.idle_journals import IdleJournals
 from kestrelpy.server.journals.journal_jobs import JournalJobs
 from tests.support.journals import TINY
@@ -262,9 +263,13 @@ class DiskHarness(ServerHarness):
     def put(
         self, body: bytes, expires_ms: int = 0, delay: Delay | None = None, key: bytes = NO_KEY
     ) -> bool:
-        return self.jobs.put(
-            body, 0, expires_ms, self.now_ms, key, delay=delay
-        ) != NOT_STORED
+        while True:
+            try:
+                return self.jobs.put(
+                    body, 0, expires_ms, self.now_ms, key, delay=delay
+                ) != NOT_STORED
+            except NoRoomYet:  # as a connection that waits
+                self.write()
 
     def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease | None:
         return self._waited(

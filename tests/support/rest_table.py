@@ -99,6 +99,11 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
         "shrinks": "the journal was idle: until its next segment is prepared",
     },
+    "journal.write.room.Room": {
+        "free tail _ahead _first put_bytes": NUMBER,
+        "_waiting": ON_DISK,
+        "asked asked_most _asked_least": "what a client that is gone wanted of the next segment",
+    },
     "journal.compaction.maintenance.Maintenance": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
         "is_asked": "something may go: the next snapshot comes with the next write",

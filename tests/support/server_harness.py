@@ -467,6 +467,7 @@ class ServerHarness:
             log.journal.finish_preallocation(order, order.prepare(self.disk))
             log.journal.write(self.unix_ms)
         log.advance()
+        log.take_waiting_room()  # everybody is asked below
         if log.journal.can_write:
             log.mark()
 

@@ -103,6 +103,11 @@ class Waiters:
             line.popleft()
         return line[0] if line else None
 
+    def wants_token(self, dead: bool = False) -> bool:
+        """True if the next waiter to serve wants a lease by token."""
+        first = self.first(dead) if self.count else None
+        return first is not None and first.lease_ms > 0
+
     @property
     def first_after(self) -> int:
         """The lowest `after` of the observers; a number beyond all markers if there are none."""

@@ -11,7 +11,7 @@ One rule: the verbs only append; they never fail and never touch the disk. The s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from journal.errors import JournalFailed
 from journal.format import RawDraft
@@ -19,6 +19,8 @@ from journal.sets import IdSet
 from journal.store import DiskUse, Journal, ReadAhead, State, Store
 from kestrelpy.core.log import records
 from kestrelpy.core.log.memory_log import MemoryLog
+
+_LEASE_BYTES: Final = 64  # the meta of its record
 
 
 class JournalLog:
@@ -32,7 +34,8 @@ class JournalLog:
     memory: it passes, and all records are written.
     Where the journal is not local, a process that ends takes with it what is only written: a record
     counts as written when it is durable, and `sync` is always 0.
-    `waiting_stored` and `waiting_written` are the callers that wait for these lsns to rise. Removed
+    `waiting_stored` and `waiting_written` are the callers that wait for these lsns to rise,
+    `waiting_room` those that wait for room for an item, in the order in which they came. Removed
     segments go to the directory `archive_to`; "": they are deleted. With `sync_in_turn` a sync runs
     on the loop's thread.
     """
@@ -42,6 +45,7 @@ class JournalLog:
         "_gone",
         "_is_dirty",
         "_journal",
+        "_room",
         "_stalls",
         "archive_to",
         "awaited_lsn",
@@ -62,6 +66,7 @@ class JournalLog:
         "store",
         "sync_in_turn",
         "sync_ms",
+        "waiting_room",
         "waiting_stored",
         "waiting_written",
     )  # fmt: skip
@@ -82,6 +87,7 @@ class JournalLog:
         self.state = state
         self.store = store
         self._journal = store.writer
+        self._room = store.writer.room
         self.is_local = store.writer.files.is_local
         self.archive_to = ""
         self.sync_in_turn = False
@@ -97,6 +103,7 @@ class JournalLog:
         self.is_ending = False  # its files are being removed: some replies wait for that
         self.is_reported = False
         self.failure: Exception | None = None
+        self.waiting_room: dict[object, None] = {}
         self.waiting_stored: set[object] = set()
         self.waiting_written: set[object] = set()
         self.lsn_written = self.lsn_stored = self.lsn_appended = self.item_stored = 0
@@ -164,6 +171,34 @@ class JournalLog:
             self._stalls.pop(cause, None)
         self.no_room = next((why for why, _ in self._stalls.values()), "")
         self.is_short = bool(self._stalls) and all(short for _, short in self._stalls.values())
+
+    def has_room(self, size: int) -> bool:
+        """True if an item with a body and a meta of `size` bytes may be appended now: there is room
+        for its confirm as well. Otherwise the next segment is prepared."""
+        if self._room.has(size):
+            return True
+        self.mark()
+        return False
+
+    def has_lease_room(self) -> bool:
+        """True if the record of a lease by token may be appended now, and that of its end."""
+        return self.has_room(_LEASE_BYTES)
+
+    def run_bytes(self, count: int) -> int:
+        """Return how many bytes the bodies of `count` items may have that are appended now."""
+        return self._room.run_bytes(count)
+
+    def take_waiting_room(self) -> list[object]:
+        """Return the callers to be woken: items have room, or are refused."""
+        if self._room.asked and not self.no_room and self.failure is None:
+            return []
+        return self.end_waiting_room()
+
+    def end_waiting_room(self) -> list[object]:
+        """Return all of these callers, in their order: none waits any more."""
+        waiting = list(self.waiting_room)
+        self.waiting_room.clear()
+        return waiting
 
     def cleaned(self) -> None:
         """Note that the shell has taken the log off the dirty list."""

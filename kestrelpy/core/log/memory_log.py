@@ -21,7 +21,7 @@ class MemoryLog:
     __slots__ = (
         "archive_to", "failure", "identity", "is_full", "is_short", "item_stored", "lsn_appended",
         "lsn_durable", "lsn_stored", "lsn_written", "no_room", "read_ahead", "sync_in_turn",
-        "waiting_stored", "waiting_written",
+        "waiting_room", "waiting_stored", "waiting_written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -34,6 +34,7 @@ class MemoryLog:
         self.identity = b""
         self.no_room = ""
         self.is_short = self.is_full = False
+        self.waiting_room: dict[object, None] = {}
         self.waiting_stored: set[object] = set()
         self.waiting_written: set[object] = set()
 
@@ -47,6 +48,18 @@ class MemoryLog:
 
     def set_sync(self, sync_ms: int) -> None:
         """Has no effect in memory."""
+
+    def has_room(self, size: int) -> bool:
+        return True
+
+    def end_waiting_room(self) -> list[object]:
+        return []
+
+    def has_lease_room(self) -> bool:
+        return True
+
+    def run_bytes(self, count: int) -> int:
+        return _ALWAYS
 
     def append(self, draft: RawDraft) -> int:
         return 0

@@ -24,9 +24,9 @@ from kestrelpy.core.key_rule import NO_KEY, KeySettings
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
-from kestrelpy.core.queue.queue import NOT_STORED, Queue
+from kestrelpy.core.queue.queue import NOT_STORED, Queue, meta_most
 from kestrelpy.core.subscription import Subscription
-from kestrelpy.errors import ClientError
+from kestrelpy.errors import ClientError, NoRoomYet
 
 
 class ChildQueue:
@@ -165,6 +165,8 @@ class ChildQueue:
         queue, child, log, size = self.files, self.child, self.log, len(body)
         if log.failure is not None or log.no_room or size > child.policy.max_item_bytes:
             child.refuse_put(size)
+        if not log.has_room(size + meta_most(header, key)):
+            raise NoRoomYet(log.waiting_room, self.name)
         unix_ms = now_ms + queue.clock.offset_ms
         expires_ms = child.expiry(expires_ms, delay, unix_ms)
         if expects is not None or (header is not None and header.id):

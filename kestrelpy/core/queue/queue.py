@@ -42,7 +42,7 @@ from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import Placed, Subscription
 from kestrelpy.core.timers import Timers
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import NoRoomYet, ServerError
 
 # `put` returns one of these, and no record, when it stores nothing: there is no room, the id was
 # seen before, the key has another version, or none.
@@ -55,7 +55,20 @@ REUSED: Final = -5
 # A put that expects this is stored if its key has any version.
 ANY_VERSION: Final = -1
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
+# The meta of an item may have this much beside its key: times, a schedule's run.
+_PLAIN_BYTES: Final = 48
+_HEADER_BYTES: Final = 64
+_ORIGIN_BYTES: Final = 64
 _AGE_CHECK_MS_MAX: Final = 60_000
+
+
+def meta_most(header: ItemHeader | None, key: bytes) -> int:
+    """Return the most that the meta of an item with this header takes."""
+    if header is None:
+        return _PLAIN_BYTES + len(key)
+    size = _PLAIN_BYTES + _HEADER_BYTES + len(key)
+    size += len(header.id) + len(header.scope) + len(header.client)
+    return size if header.origin is None else size + _ORIGIN_BYTES + len(header.origin.queue)
 
 
 class Queue(QueueState):
@@ -98,6 +111,8 @@ class Queue(QueueState):
         log, policy, size, unix_ms = self.log, self.policy, len(body), now_ms + self.clock.offset_ms
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
             self.refuse_put(size)
+        if not log.has_room(size + meta_most(header, key)):
+            raise NoRoomYet(log.waiting_room, self.name)
         if policy.max_age_ms is not None or delay is not None:
             expires_ms = self.reader.expiry(expires_ms, delay, unix_ms)
         written = self.dedupe.versions.of(key, policy, unix_ms) if key else NEVER

@@ -174,10 +174,12 @@ class Subscription(SubscriptionState):
         return len(self.live) > len(self.dead.deaths)  # one is damaged: a start may find it again
 
     def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
-        """True if the front must be cleared away, or read back, before it is known whether an item
-        may be leased."""
+        """True if the front must be cleared away or read back, or a waiter waits for room, before
+        it is known whether an item may be leased."""
         if lends and self._leases_no_more:
             return False  # no item may be leased, whatever stands at the front
+        if lends and self.waiters.wants_token(dead) and not self.log.has_lease_room():
+            return not self.log.no_room
         if dead:
             return self.dead.missing != 0
         item = self.ready.first()
@@ -413,10 +415,8 @@ class Subscription(SubscriptionState):
         return self.by_token.renew(lease, lease_ms, now_ms, lives_ms)
 
     def serve(self, now_ms: int) -> None:
-        """Give ready items and dead letters to the waiters, in the order in which those came.
-
-        Tell observers that there are items after their markers.
-        """
+        """Give ready items and dead letters to the waiters, in the order in which those came. Tell
+        observers that there are items after their markers."""
         if self._serving or self.log.failure is not None:
             return
         self._serving = True
@@ -452,9 +452,7 @@ class Subscription(SubscriptionState):
 
     def _hand_to(self, waiter: Waiter, now_ms: int) -> bool:
         """Answer this waiter; False: it cannot be served yet, and no waiter behind it can.
-
-        If waiting cannot help, the waiter is refused with the reason.
-        """
+        If waiting cannot help, the waiter is refused with the reason."""
         if waiter.want is Want.PEEK:
             waiter.item = self.first(now_ms, waiter.dead)
             waiter.owner = self
@@ -462,9 +460,10 @@ class Subscription(SubscriptionState):
         if waiter.lease_ms and self.log.no_room:
             waiter.refused = self.log.no_room
             return True
-        lease = self.open(
-            waiter.holder, now_ms, waiter.dead, waiter.lease_ms, waiter.grace_ms
-        )
+        if waiter.lease_ms and not self.log.has_lease_room():
+            self.alarm.need(now_ms + _SOON_MS)
+            return False
+        lease = self.open(waiter.holder, now_ms, waiter.dead, waiter.lease_ms, waiter.grace_ms)
         if lease is None:
             return False
         waiter.lease = lease

@@ -22,7 +22,7 @@ from kestrelpy.core.subscription import onward
 from kestrelpy.core.transfer.in_flight import InFlight
 from kestrelpy.core.transfer.request import TransferRequest
 from kestrelpy.core.transfer.steps import Source, Target
-from kestrelpy.errors import ClientError, ItemRefused, Refused
+from kestrelpy.errors import ClientError, ItemRefused, NoRoomYet, Refused
 
 # The limits of items in flight at once, by number and bytes, and of items begun, and of their
 # further steps, in one turn: about 5 ms of work each.
@@ -128,6 +128,9 @@ class Transfers:
                 return begun
             try:
                 self._store(request, lease, now_ms)
+            except NoRoomYet:  # the target's next segment brings the next turn
+                self._put_back(request, lease)
+                return begun
             except Refused as refused:
                 self._put_back(request, lease)
                 if self._stops(request, lease, refused, now_ms):

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from journal.store import Put
 from kestrelpy.core import AnyQueue, Delay, Lease, Want
 from kestrelpy.durations import shown
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import NoRoomYet, ServerError
 from kestrelpy.http.answers import HttpError, answer, nothing
 from kestrelpy.http.call import Gone
 from kestrelpy.http.lease_taker import LeaseTaker
@@ -117,8 +117,17 @@ def _store(
             assert target is not None, "no version is asked for"
         if target.deleted:
             raise ServerError(f"the queue was deleted after {at} of {len(ready)} messages")
-        number = target.next_number
-        lsn = storing.put(target, body, terms, now_ms)
+        while True:
+            number = target.next_number
+            try:
+                lsn = storing.put(target, body, terms, now_ms)
+                break
+            except NoRoomYet as none_yet:
+                call.await_room(none_yet.waiting)
+            yield PAUSE
+            now_ms = call.now_ms()
+            if target.deleted:
+                raise ServerError(f"the queue was deleted after {at} of {len(ready)} messages")
         if lsn < 0:
             raise ServerError(f"the queue is full: {at} of {len(ready)} messages are stored")
         broker.counters.cmd_set += 1

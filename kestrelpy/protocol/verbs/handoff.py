@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from journal.format import Origin
 from kestrelpy.core import AnyQueue, Lease, Policy, Subscription
-from kestrelpy.errors import ClientError, InvalidToken, LeaseExpired, Refused
+from kestrelpy.errors import ClientError, InvalidToken, LeaseExpired, NoRoomYet, Refused
 from kestrelpy.protocol.parse import Handoff, Store
 from kestrelpy.protocol.ports import Talk
 
@@ -87,10 +87,16 @@ def wait(talk: Talk, command: Store, found: Given) -> None:
 
 
 def _again(talk: Talk, command: Store) -> Iterator[bytes]:
-    try:
-        talk.store(command, talk.last_command_ms)
-    except Refused as refused:
-        talk.refuse(refused, command.noreply)
+    while True:
+        try:
+            talk.store(command, talk.last_command_ms)
+        except NoRoomYet as none_yet:
+            talk.await_room(none_yet.waiting)
+            yield b""
+            continue
+        except Refused as refused:
+            talk.refuse(refused, command.noreply)
+        break
     yield b""
 
 

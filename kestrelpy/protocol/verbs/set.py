@@ -60,6 +60,7 @@ _WORDS: Final = {
 RECORD_BYTES: Final = 256
 # Sets that are stored as one step: as long as that takes, nobody looks at the clock.
 RUN_SETS_MAX: Final = 16
+RUN_ITEM_BYTES_MAX: Final = 4096
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _RELATIVE_SECONDS_MAX: Final = 30 * 24 * 3600  # memcached's border between an age and a date
 
@@ -154,7 +155,10 @@ class SetHandler:
         if line.size > limit or line.form is not None or replies.form is not None:
             return 0
         most = min(most, RUN_SETS_MAX - 1, HELD_REPLIES_MAX - 1 - replies.in_flight)
-        most_bytes = HELD_BYTES_MAX - self.stored_bytes - line.size
+        # The last one of a run may go over its bytes.
+        limit = min(limit, max(line.size, RUN_ITEM_BYTES_MAX))
+        room = queue.log.run_bytes(most + 1) - limit
+        most_bytes = min(HELD_BYTES_MAX - self.stored_bytes, room) - line.size
         others, size = parser.run(line, most, most_bytes, limit)
         if not others:
             return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,33 @@ def is_at_rest(disk: SmallDisk) -> bool:
     before = disk.free_bytes
     time.sleep(0.2)
     return disk.free_bytes == before
+
+
+@pytest.mark.parametrize("leave_bytes", [0, 70_000, 300_000])
+def test_all_of_a_burst_is_confirmed_that_was_accepted_while_the_disk_became_full(
+    daemon: DaemonProcess, disk: SmallDisk, leave_bytes: int
+) -> None:
+    """Eight workers, each with more small items than the room for the confirms of all."""
+    bursts, sets = 30, 300
+    with connect(daemon) as raw:
+        store_small(raw, 1000)
+        disk.fill(leave_bytes)
+
+        def store_bursts() -> int:
+            with connect(daemon) as own:
+                stored = 0
+                for _ in range(bursts):
+                    own.send(b"set jobs 0 0 1\r\n0\r\n" * sets)
+                    answers = [own.line() for _ in range(sets)]
+                    stored += answers.count(b"STORED")
+                    if any(map(is_full, answers)):
+                        return stored
+                raise AssertionError("a full disk refused nothing")
+
+        with ThreadPoolExecutor(8) as workers:
+            stored = sum(f.result() for f in [workers.submit(store_bursts) for _ in range(8)])
+        disk.fill()
+        assert drain(raw, b"jobs", disk) == [0] * (1000 + stored)
 
 
 def test_storing_resumes_by_itself_when_there_is_room_again(

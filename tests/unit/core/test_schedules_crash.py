@@ -79,10 +79,14 @@ class Works:
                         yield from put_of(record.item, record.meta)
 
     def look(self) -> None:
-        self.table.look(self.life.now_ms)
-        for kind, item, _, _, _, meta, *_ in self.life.log.journal._pending:
-            if kind == Kind.PUT:
-                self.pending.update(put_of(item, meta))
+        while True:
+            self.table.look(self.life.now_ms)
+            for kind, item, _, _, _, meta, *_ in self.life.log.journal._pending:
+                if kind == Kind.PUT:
+                    self.pending.update(put_of(item, meta))
+            if not self.life.log.journal.room.asked:
+                return
+            self.life.write()  # a time had no room: it waits for the next segment
 
     def pass_ms(self, ms: int) -> None:
         self.life.now_ms += ms

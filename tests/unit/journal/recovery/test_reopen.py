@@ -10,7 +10,7 @@ import pytest
 from journal.format.kinds import Kind
 from journal.format.record import HEADER_BYTES, Draft, encode
 from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
-from journal.write.preallocation import CONFIRM_BYTES
+from journal.write.room import CONFIRM_BYTES
 from journal.write.segment_file import Sizes
 from tests.support.journals import (
     FOLDER,

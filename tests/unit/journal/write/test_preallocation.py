@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.write.preallocation import CONFIRM_BYTES
+from journal.write.room import CONFIRM_BYTES
 from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, fresh
 from tests.support.memory_disk import MemoryDisk

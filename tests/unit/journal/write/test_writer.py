@@ -354,9 +354,9 @@ def test_when_rotating_fails_no_segment_is_dropped_for_it(nth: int) -> None:
 @pytest.mark.parametrize("nth", [1, 2])
 def test_when_a_turn_to_the_next_segment_fails_nothing_more_is_written(nth: int) -> None:
     disk = MemoryDisk()
-    writer = writer_on(disk)
+    writer = writer_on(disk, Sizes(4096, 4096, 1 << 20))
     writer.put_all(b"a" * 300, b"b" * 100)
-    assert writer.journal.preallocation.waiting is not None
+    assert writer.prepare()
     writer.journal.turns = True
     disk.faults.append(Fault("write", nth=nth))  # the footer, the next checkpoint
     writer.put_all(b"c")
@@ -367,8 +367,9 @@ def test_when_a_turn_to_the_next_segment_fails_nothing_more_is_written(nth: int)
 
 
 def test_a_turn_to_the_next_segment_writes_there_what_is_pending_in_the_same_step() -> None:
-    writer = writer_on(MemoryDisk())
+    writer = writer_on(MemoryDisk(), Sizes(4096, 4096, 1 << 20))
     writer.put_all(b"a" * 300, b"b" * 100)
+    assert writer.prepare()
     writer.journal.turns = True
     before = len(writer.journal.segments)
     writer.put(b"c")
