@@ -44,13 +44,14 @@ class Maintenance:
     """
 
     __slots__ = (
-        "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased", "chunks", "is_asked",
-        "lost_chunks", "snapshots",
+        "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased", "_tried_lsn", "chunks",
+        "is_asked", "lost_chunks", "snapshots",
     )  # fmt: skip
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._begun_lsn = 0  # of the snapshot being written; 0: none is
+        self._tried_lsn = 0  # of the last one that was begun
         self._leased = 0  # leases in the latest one
         self.is_asked = False  # something may go, once snapshots say so
         self.snapshots: list[int] = []
@@ -70,13 +71,26 @@ class Maintenance:
         records = commit.lsn_written - (self.snapshots[-1] if self.snapshots else 0)
         segments = len(journal.segments) if journal.has_rotated else 0
         return (
-            self.is_asked or is_due(records, self._leased, segments)
+            self.is_asked or is_due(records, self._leased, segments) or self._holds_room
         ) and not self._misses_items
 
     @property
     def is_snapshotting(self) -> bool:
         """True if a snapshot is being written."""
         return self._begun_lsn > 0
+
+    @property
+    def _holds_room(self) -> bool:
+        """True if the disk is full and snapshots keep a segment whose file confirms may need.
+
+        The next one is tried after another record only: it says more, or there may be room for it.
+        """
+        journal, snapshots = self._journal, self.snapshots
+        if not (journal.preallocation.is_short and snapshots):
+            return False
+        if journal.commit.lsn_written <= max(snapshots[-1], self._tried_lsn):
+            return False
+        return any(not s.live and s.lsn_last > snapshots[0] for s in journal.segments[:-1])
 
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
         """True if the retention of something is over. The next write and its sync let it go.
@@ -113,7 +127,8 @@ class Maintenance:
         journal = self._journal
         active = journal.active
         assert active is not None and not journal.has_pending
-        self._begun_lsn, journal.has_rotated = journal.commit.lsn_written, False
+        self._begun_lsn = self._tried_lsn = journal.commit.lsn_written
+        journal.has_rotated = False
         self.is_asked = False
         self._leased = len(state.leased)
         segments = [
@@ -267,4 +282,8 @@ class Maintenance:
         segment_list.busy = []
         if len(job.measures) == len(chosen):
             job.measure(chosen)
-        return segment_list.replace(chosen, compacted) if compacted is not None else []
+        if compacted is None:
+            return []
+        replaced = segment_list.replace(chosen, compacted)
+        self._journal.preallocation.count_again()
+        return replaced

@@ -141,7 +141,7 @@ def _keep_room(recovery: Recovery, sizes: Sizes) -> tuple[list[tuple[str, int]],
     unused: list[str] = []
     for path in paths:
         size = files.size(path)
-        if sizes.segment_min <= size <= sizes.segment_max:
+        if sizes.recycled_min <= size <= sizes.segment_max:
             kept.append((path, size))
         else:
             unused.append(path)

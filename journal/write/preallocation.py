@@ -6,8 +6,9 @@ While there is room, one segment is prepared before the active one is full. A fu
 the next one cannot be prepared; the room left is then for confirms.
 
 One rule: an item is accepted while there is room for the confirms of all items of any one segment.
-When these are written the segment is empty, and its own file is the room for the next confirms.
-(`room` counts what is accepted and not written yet.)
+When these are written the segment is empty, and its own file is the room for the next confirms. So
+the disk gets it back only if what is left has that room without it: another program may take it at
+once. (`room` counts what is accepted and not written yet.)
 """
 
 from __future__ import annotations
@@ -153,14 +154,21 @@ class Preallocation:
 
     @property
     def may_recycle(self) -> bool:
-        """True if the next segment can use the file of a finished one.
+        """True if the next segment can use the file of a finished one, or the confirms need it.
 
         While the disk has room a second such file would lie idle. On a full disk one may wait
-        beside a prepared segment that is too small.
+        beside a prepared segment that is too small. A disk that became full unnoticed does not give
+        the room again.
         """
-        if self.is_short:
-            return not self.recycled
-        return not (self.waiting or self.recycled or self.is_under_way or self.shrinks)
+        is_next = not (self.waiting or self.is_under_way or self.shrinks)
+        if not self.recycled and (self.is_short or is_next):
+            return True
+        active = self._journal.active
+        if active is None:
+            return False
+        needed = self._needed(active)
+        kept = sum(max(room_in(size), 0) for _, size in self.recycled)
+        return self.room.free + kept < needed // 4
 
     def _room(self, active: Segment) -> int:
         return usable_bytes(active.capacity) - active.at + sum(s.capacity for s in self.waiting)
@@ -168,7 +176,12 @@ class Preallocation:
     def _needed(self, active: Segment) -> int:
         confirms = CONFIRM_BYTES * active.live
         needed = max(confirms, self._need_most) + CONFIRM_BYTES * self.count_leases()
-        return needed + max(confirms - active.capacity, 0) + self._need_more
+        return needed + max(confirms - self._given(active.capacity), 0) + self._need_more
+
+    def _given(self, capacity: int) -> int:
+        """Return the room that the file of a finished segment is: `CONFIRM_BYTES` are more than a
+        confirm takes, and what each file needs beside its records is less than that."""
+        return capacity if capacity >= self._journal.sizes.recycled_min else 0
 
     def count(self) -> None:
         """Count anew the room that new items may take. Nothing is pending."""
@@ -236,6 +249,7 @@ class Preallocation:
         self._failed = job.header.segment
         if error is None or not is_shortage(error):
             self.is_short = True
+            self.room.forget_asked()  # they are refused, and a file for a confirm may be smaller
         elif job.recycle:
             self.recycled.append((job.recycle, job.header.capacity))
 
@@ -283,6 +297,7 @@ class Preallocation:
                 idle.append(path)
             else:
                 stays = 0
+        self.count()
         return idle
 
     def _lacks(self, less: int) -> int:
@@ -313,6 +328,19 @@ class Preallocation:
 
     def count_sealed(self, segments: list[Segment]) -> None:
         """Count the room that the confirms of live items in these sealed segments need."""
-        needs = [(CONFIRM_BYTES * s.live, s.capacity) for s in segments if s.live]
+        needs = [(CONFIRM_BYTES * s.live, self._given(s.capacity)) for s in segments if s.live]
         self._need_most = max((need for need, _ in needs), default=0)
         self._need_more = sum(max(need - given, 0) for need, given in needs)
+
+    def count_again(self) -> None:
+        """Count both anew: sealed segments are gone, or another one stands for them."""
+        journal = self._journal
+        active = journal.active
+        if active is None:
+            return
+        before = self._needed(active)
+        self.count_sealed([s for s in journal.segment_list.segments if s is not active])
+        if journal.has_pending:
+            self.room.free -= max(self._needed(active) - before, 0)
+        else:
+            self.count()

@@ -12,9 +12,6 @@ The count follows the pending records as the writer will lay them out, and round
 nothing is pending it is taken anew from the segments.
 
 One rule: `free` is never above the room that is really there.
-
-KNOWN FLAW: in 2 of 200 rounds of bursts on a real small disk, on a busy machine, confirms still
-waited for room in the end. The cause is not known; the same two rounds passed when repeated.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ from journal.write.group_commit import GroupCommit
 GROWTH: Final = 4  # each segment is this many times the last one, up to the largest
 SECTOR_BYTES: Final = 512
 BATCH_BYTES: Final = HEADER_BYTES
+RECYCLED_BYTES_MIN: Final = 8 << 10  # a smaller file has little room beside what each needs
 _BATCH: Final = int(Kind.BATCH)
 CHECKPOINT_BYTES_MAX: Final = 1024
 # What a segment needs beside its records.
@@ -59,6 +60,11 @@ class Sizes:
     segment_min: int = 64 << 10
     segment_max: int = 64 << 20
     batch_max: int = 4 << 20
+
+    @property
+    def recycled_min(self) -> int:
+        """The size of the smallest file of a finished segment that is used again."""
+        return min(self.segment_min, RECYCLED_BYTES_MIN)
 
     def next_capacity(self, last: int, first: RawDraft | None, most: int = 0) -> int:
         """Return the capacity after a segment of `last` bytes, up to `most`; `first` fits in any

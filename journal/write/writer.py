@@ -398,6 +398,8 @@ class Journal:
             handle.close()
         replaced, segment_list.replaced = segment_list.replaced, []
         dead = segment_list.take_dead(durable, snapshots, unix_ms, preallocation.is_short)
+        if dead:
+            preallocation.count_again()
         return [spare.path for spare in small] + replaced + dead
 
     def disk_use(self) -> DiskUse:

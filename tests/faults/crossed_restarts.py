@@ -212,10 +212,8 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "full disk: a file that waits has those of larger segments removed that are needed",
         "journal/write/preallocation.py",
-        "        if self.is_short:\n"
-        "            return not self.recycled\n",
-        "        if self.is_short:\n"
-        "            return not (self.waiting or self.recycled)\n",
+        "        return self.room.free + kept < needed // 4\n",
+        "        return False\n",
         FULL_DISK,
     ),
     Fault(

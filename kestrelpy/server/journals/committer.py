@@ -105,11 +105,11 @@ class Committer:
                 waiting = (target, _PREALLOCATION)
                 await asyncio.sleep(self._shortage.pause(waiting, request.path, short))
             waited = 0.0 if short is None else PREALLOCATE_RETRY_SECONDS
-            while waited < PREALLOCATE_RETRY_SECONDS and not journal.preallocation.recycled:
-                if target.is_reported:
-                    break
+            while waited < PREALLOCATE_RETRY_SECONDS:
                 await asyncio.sleep(RECYCLED_LOOK_SECONDS)
                 waited += RECYCLED_LOOK_SECONDS
+                if target.is_reported or journal.preallocation.recycled:
+                    break
             if target.is_reported:  # deleted or failed meanwhile: it is not needed
                 self._tell(target, request, None)
                 return
@@ -170,7 +170,8 @@ class Committer:
                     archive = archived_path(target.archive_to, path)
                 recycles = self._files.is_local and journal.preallocation.may_recycle
                 recycle_to = recycled_path(path) if recycles else ""
-                retire = partial(self._retire, self._files, path, archive, recycle_to)
+                least = journal.sizes.recycled_min
+                retire = partial(self._retire, self._files, path, archive, recycle_to, least)
                 kept, size = await self._shortage.retry(path, retire)
                 if kept:
                     journal.preallocation.recycled.append((kept, size))
@@ -199,8 +200,16 @@ class Committer:
         return is_over
 
 
-def _retire(files: Files, path: str, archive_path: str, recycle_to: str) -> tuple[str, int]:
-    """Remove a segment; return the file to recycle and its size, or "" and 0 without one."""
+def _retire(
+    files: Files, path: str, archive_path: str, recycle_to: str, least: int
+) -> tuple[str, int]:
+    """Remove a segment; return the file to recycle and its size, or "" and 0 without one.
+
+    A file smaller than `least` is not recycled.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if files.size(path) < least:
+            recycle_to = ""
     for number in range(_ARCHIVE_NAMES_MAX):
         # A file of that name may exist from another life of this data directory.
         name = f"{archive_path}.{number}" if archive_path and number else archive_path

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from kestrelpy.errors import ServerError
+from kestrelpy.errors import NoRoomYet, ServerError
+from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.memory import HttpMemory, Share
 from kestrelpy.operations import PAUSE, Gate, Rests
@@ -79,3 +80,59 @@ async def test_long_work_leaves_turns_to_others() -> None:
     assert await call().run(work()) == "done"
     await task
     assert seen >= 3
+
+
+async def test_a_call_without_room_executes_its_act_again_when_the_journal_wakes_it() -> None:
+    one, waiting, acts = call(), dict[object, None](), 0
+
+    def act() -> str:
+        nonlocal acts
+        acts += 1
+        if acts < 3:
+            raise NoRoomYet(waiting, b"jobs")
+        return "stored"
+
+    task = await begun(one.with_room(act))
+    for wakes in (1, 2):
+        one.flush(1)  # somebody else's turn
+        await asyncio.sleep(0)
+        assert (acts, list(waiting)) == (wakes, [one])
+        waiting.clear()
+        one.flush(2)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert await task == "stored"
+    assert not waiting
+
+
+async def test_a_client_that_hangs_up_waits_for_room_no_more() -> None:
+    one, waiting = call(), dict[object, None]()
+    task = await begun(one.room_in(waiting))
+    assert list(waiting) == [one]
+    one.hang_up()
+    with pytest.raises(Gone):
+        await task
+    assert not waiting
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_who_loses_the_right_while_waiting_for_room_stores_nothing(has_begun: bool) -> None:
+    one, waiting, acts = call(), dict[object, None](), 0
+
+    def act() -> None:
+        nonlocal acts
+        acts += 1
+        raise NoRoomYet(waiting, b"jobs")
+
+    task = await begun(one.with_room(act))
+    one.has_begun = has_begun
+    one._is_revoked = True
+    one.flush(1)
+    if has_begun:
+        with pytest.raises(Gone):
+            await task
+    else:
+        with pytest.raises(HttpError, match="may do that no more"):
+            await task
+    assert acts == 1
+    assert not waiting

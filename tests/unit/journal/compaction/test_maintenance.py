@@ -165,6 +165,29 @@ def test_on_a_full_disk_it_is_written_over_the_older_one_or_the_only_one(count: 
     assert len(lsns_on_disk(life)) == SNAPSHOTS_KEPT
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_full_disk_asks_for_the_snapshot_that_lets_a_finished_segment_go(count: int) -> None:
+    """It is the last one that is sealed: no snapshot would be due before the next is."""
+    life = with_snapshots(count)
+    maintenance, journal = life.log.store.maintenance, life.log.journal
+    sealed = journal.segments[-2]
+    assert not maintenance.wants_snapshot
+    maintenance.snapshots[0] = sealed.lsn_last - 1
+    journal.has_rotated, sealed.live = False, 0
+    confirm(life, 1)
+    assert not maintenance.wants_snapshot
+    journal.preallocation.is_short = True
+    assert maintenance.wants_snapshot
+
+    job = maintenance.begin_snapshot(life.log.state(), life.unix_ms)
+    maintenance.finish_snapshot(job, done=False)
+    assert not maintenance.wants_snapshot, "it would say the same"
+    confirm(life, 1)
+    assert maintenance.wants_snapshot
+    maintenance.snapshots[0], journal.has_rotated = journal.segments[-2].lsn_last, False
+    assert not maintenance.wants_snapshot, "nothing is held back"
+
+
 def test_on_a_full_disk_the_only_one_stays_where_the_log_needs_it() -> None:
     life = with_snapshots(2)
     life.log.store.maintenance.snapshots = [lsns_on_disk(life)[-1]]  # the other is damaged

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from journal.write.room import CONFIRM_BYTES
@@ -163,3 +165,53 @@ def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_
         assert bool(order.recycle) == taken, size
         assert order.header.capacity == (size if taken else 64 << 10)
         preallocation.is_under_way = False
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_files_are_kept_until_the_confirms_have_their_room(
+    is_short: bool, is_under_way: bool
+) -> None:
+    """Beside a prepared one, another file, and a preparation that may fail."""
+    writer = fresh(MemoryDisk(), SIZES)
+    for _ in range(600):
+        writer.put_all(b"")
+    journal = writer.journal
+    preallocation = journal.preallocation
+    assert preallocation.waiting
+    preallocation.is_short, preallocation.is_under_way = is_short, is_under_way
+    preallocation.recycled = [("/data/jobs.1/one", 16 << 10)]
+    preallocation.count()
+    assert preallocation.room.free > 30_000
+    assert not preallocation.may_recycle, "the disk has it back"
+
+    preallocation.room.free = 0  # as after many confirms
+    for count in range(2, 9):
+        if not preallocation.may_recycle:
+            break
+        preallocation.recycled.append((f"/data/jobs.1/{count}", 16 << 10))
+    assert 2 <= len(preallocation.recycled) < 8
+
+
+def test_a_large_item_that_was_refused_keeps_no_file_from_being_used_for_confirms() -> None:
+    writer = fresh(MemoryDisk(), SIZES)
+    writer.put_all(b"x")
+    preallocation = writer.journal.preallocation
+    preallocation.recycled = [("/data/jobs.1/old", 64 << 10)]
+    assert not preallocation.room.has(1 << 20)
+    order = writer.journal.begin_preallocation(TIME_MS)
+    assert not order.recycle and order.header.capacity > 1 << 20
+    writer.journal.preallocation_failed(order, OSError(errno.ENOSPC, "no room"))
+    again = writer.journal.begin_preallocation(TIME_MS)
+    assert again.recycle == "/data/jobs.1/old"
+
+
+def test_on_a_full_disk_a_file_of_any_size_is_used_again() -> None:
+    writer = fresh(MemoryDisk(), SIZES)
+    writer.put_all(b"x")
+    preallocation = writer.journal.preallocation
+    preallocation.recycled = [("/data/jobs.1/old", 8 << 20)]
+    order = writer.journal.begin_preallocation(TIME_MS)
+    assert not order.recycle, "while there is room it is far too large"
+    writer.journal.preallocation_failed(order, OSError(errno.ENOSPC, "no room"))
+    assert writer.journal.begin_preallocation(TIME_MS).recycle == "/data/jobs.1/old"

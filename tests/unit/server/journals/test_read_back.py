@@ -394,7 +394,10 @@ def test_a_check_is_for_the_children_of_a_deleted_queue_as_long_as_there_are_any
     life, child = unchecked, unchecked.jobs.children[b"audit"]
     life.broker.delete(NAME, life.now_ms)
     check_bodies(life)
-    assert set(child.unreadable) == set(range(1, ITEMS + 1))
+    active = child.log.journal.active
+    read = active.item_first or ITEMS + 1  # from here on the start has read the bodies
+    assert read > ITEMS - 4
+    assert set(child.unreadable) == set(range(1, read))
     caplog.clear()
     child.unreadable = IdSet()
 
@@ -439,6 +442,7 @@ def test_an_add_does_not_store_next_to_a_damaged_item(life: DiskHarness) -> None
     assert life.damages, "the disk has lost them"
     assert life.jobs.add(b"lock", 0, 0, life.now_ms) == NOT_STORED
     life.jobs.flush(life.now_ms)
+    life.log.has_room(100) or life.write()  # as a connection that waits
     assert life.jobs.add(b"lock", 0, 0, life.now_ms) > 0
 
 
