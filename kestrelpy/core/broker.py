@@ -113,9 +113,13 @@ class Broker(Lifecycle):
             self._answer_nothing(waiter)
             return
         lends = waiter.want is not Want.PEEK
-        if queue is not None and queue.reader.is_busy(now_ms, waiter.dead, lends):
+        if queue is not None and (
+            queue.reader.is_busy(now_ms, waiter.dead, lends)
+            or queue.reader.waiters.wants_token(waiter.dead)
+        ):
             # The items at the front have to be cleared away or read back. An item may stand after
-            # them, so the answer "nothing" would not be true yet.
+            # them, so the answer "nothing" would not be true yet. Or the first waiter has waited
+            # for room, and has it since the last write.
             queue.reader.first(now_ms, waiter.dead)
             queue.reader.serve(now_ms)
             if waiter.done:

@@ -106,6 +106,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "journal.compaction.maintenance.Maintenance": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
+        "_tried_lsn": NUMBER,
         "is_asked": "something may go: the next snapshot comes with the next write",
         "_leased": LAST,
     },

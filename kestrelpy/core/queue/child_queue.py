@@ -24,7 +24,8 @@ from kestrelpy.core.key_rule import NO_KEY, KeySettings
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
-from kestrelpy.core.queue.queue import NOT_STORED, Queue, meta_most
+from kestrelpy.core.queue.queue import NOT_STORED, Queue
+from kestrelpy.core.queue.record_reserve import meta_most
 from kestrelpy.core.subscription import Subscription
 from kestrelpy.errors import ClientError, NoRoomYet
 

@@ -37,7 +37,7 @@ from kestrelpy.core.queue.dedupe_window import NOT_DUE
 from kestrelpy.core.queue.due_items import DueItems
 from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.idle_sweep import IdleSweep
-from kestrelpy.core.queue.record_reserve import RecordReserve
+from kestrelpy.core.queue.record_reserve import RecordReserve, meta_most
 from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import Placed, Subscription
@@ -55,20 +55,7 @@ REUSED: Final = -5
 # A put that expects this is stored if its key has any version.
 ANY_VERSION: Final = -1
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
-# The meta of an item may have this much beside its key: times, a schedule's run.
-_PLAIN_BYTES: Final = 48
-_HEADER_BYTES: Final = 64
-_ORIGIN_BYTES: Final = 64
 _AGE_CHECK_MS_MAX: Final = 60_000
-
-
-def meta_most(header: ItemHeader | None, key: bytes) -> int:
-    """Return the most that the meta of an item with this header takes."""
-    if header is None:
-        return _PLAIN_BYTES + len(key)
-    size = _PLAIN_BYTES + _HEADER_BYTES + len(key)
-    size += len(header.id) + len(header.scope) + len(header.client)
-    return size if header.origin is None else size + _ORIGIN_BYTES + len(header.origin.queue)
 
 
 class Queue(QueueState):

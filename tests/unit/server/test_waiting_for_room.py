@@ -204,3 +204,20 @@ def test_a_waiter_for_a_token_keeps_its_turn_while_there_is_no_room(
     assert reader.is_busy(stage.now_ms), "what is there belongs to the waiter"
     log.no_room = "full"
     assert not reader.is_busy(stage.now_ms), "waiting cannot help"
+
+
+def test_a_get_by_token_whose_time_ends_as_there_is_room_again_gets_its_item(
+    stage: ServerHarness,
+) -> None:
+    stage.say("bert", *[b"get jobs/t=0"] * items(stage))
+    assert stage.say("anna", b"gets jobs/open/lease=10s/t=5") == b""
+    log = log_of(stage)
+    most = next(size for size in range(len(LARGE), 0, -8) if log.has_room(size))
+    stage.queue("jobs").put(bytes(most - 48), 0, 0, stage.now_ms)
+    log.journal.room.free += len(LARGE)  # as after a write, before anybody serves
+    assert log.has_lease_room()
+    waiter = stage.queue("jobs").reader.waiters.first()
+    assert waiter is not None
+    stage.broker._time_out(waiter, stage.now_ms + 5)
+    go_on(stage)
+    assert stage.client("anna").take().startswith(b"VALUE jobs")
