@@ -267,7 +267,7 @@ class GetHandler:
             counters.get_hits += 1
             return
         if (target.wait_ms and not self.at_end and target.name not in self.broker.aliases) or (
-            queue is not None and queue.reader.is_busy(now_ms, target.dead, not target.peeks)
+            queue is not None and _is_undecided(target, queue, now_ms)
         ):
             self._wait(PendingGet(target, numbered, awaited, stored, written), now_ms)
             return
@@ -430,3 +430,11 @@ class GetHandler:
             say(self.replies, _END, pending.awaited, pending.stored, pending.written)
         except Refused as refused:
             self._talk.refuse(refused)
+
+
+def _is_undecided(target: Target, queue: AnyQueue, now_ms: int) -> bool:
+    """True if it is not known yet whether there is an item: the front is being read, or the record
+    that ended a lease has taken the room for the next one."""
+    if target.lease_ms and not (queue.log.no_room or queue.log.has_lease_room()):
+        return True
+    return queue.reader.is_busy(now_ms, target.dead, not target.peeks)

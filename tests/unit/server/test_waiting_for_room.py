@@ -221,3 +221,23 @@ def test_a_get_by_token_whose_time_ends_as_there_is_room_again_gets_its_item(
     stage.broker._time_out(waiter, stage.now_ms + 5)
     go_on(stage)
     assert stage.client("anna").take().startswith(b"VALUE jobs")
+
+
+def test_a_close_that_takes_the_room_for_the_next_lease_has_it_wait(stage: ServerHarness) -> None:
+    stage.writes = True
+    stage.store(b"one", b"two")
+    said = stage.say("anna", b"gets jobs/open/lease=10s")
+    token = said.split(b"\r\n")[0].split(b" ")[-1]
+    stage.writes = False
+    log = log_of(stage)
+    room = log.journal.room
+    while log.has_lease_room():
+        room.free -= 8
+    room.free += 8
+    room.forget_asked()
+    assert log.has_lease_room()
+    assert stage.say("anna", b"gets jobs/close/open/token=%b/lease=10s" % token) == b""
+    go_on(stage)
+    stage.now_ms += 100
+    stage.work()
+    assert stage.client("anna").take().startswith(b"VALUE jobs")
