@@ -218,6 +218,8 @@ class Conversation:
                 else:
                     self._execute(command, now_ms)
             except NoRoomYet as none_yet:  # nothing has changed: it is executed again
+                if isinstance(command, Store):
+                    self.broker.counters.cmd_set -= 1  # and counted again
                 self._again, self.is_behind = command, True
                 self.await_room(none_yet.waiting)
                 return
