@@ -122,6 +122,17 @@ class Room:
             frame += CONFIRM_BYTES
         self.free -= frame
 
+    def charge_run(self, drafts: list[RawDraft], body_bytes: int) -> None:
+        """Take the room of these items, one after the other, which have nothing but a body."""
+        count = len(drafts)
+        frames = count * _FRAME_BYTES + body_bytes + (body_bytes >> _BATCH_SHIFT)
+        if frames > self.tail:
+            for draft in drafts:
+                self.charge(draft)
+            return
+        self.tail -= frames
+        self.free -= frames + count * self.put_bytes
+
     def _go_on(self, frame: int) -> None:
         """Go on in the next segment that has room for the record; the rest of this one is lost."""
         while frame > self.tail:

@@ -109,12 +109,11 @@ class Journal:
         commit.lsn_appended = lsn = commit.lsn_appended + 1
         return lsn
 
-    def append_run(self, drafts: list[RawDraft]) -> int:
-        """Add records, one after the other, and return the log sequence number of the last."""
+    def append_run(self, drafts: list[RawDraft], body_bytes: int) -> int:
+        """Add records of items with nothing but a body, one after the other, and return the log
+        sequence number of the last."""
         self._pending += drafts
-        room = self.room
-        for draft in drafts:
-            room.charge(draft)
+        self.room.charge_run(drafts, body_bytes)
         commit = self.commit
         commit.lsn_appended = lsn = commit.lsn_appended + len(drafts)
         return lsn

@@ -244,10 +244,10 @@ class Turn:
                 target.cleaned()  # it is marked again when it is tried again
                 continue
             # Records pending during a sync are written when it is over, all at once, unless a
-            # connection waits for the write alone.
+            # connection waits for the write alone, or for room, which is counted by the write.
             is_whole = is_over and not self._gathering.holds(target)
             may_write = is_whole and not target.journal.commit.lsn_in_flight
-            is_now = may_write or target.waiting_written
+            is_now = may_write or target.waiting_written or target.wants_room
             if is_now and self.files.has_room_for(target, unix_ms):
                 target.cleaned()
                 self._write(target, unix_ms)
@@ -265,7 +265,7 @@ class Turn:
         journal = target.journal
         committer = self.committer
         assert committer is not None
-        before = journal.commit.lsn_written
+        before, wants_room = journal.commit.lsn_written, target.wants_room
         try:
             journal.write(unix_ms)
         except Exception as error:  # a bug: this queue stops, the others do not
@@ -284,8 +284,10 @@ class Turn:
         if journal.can_write:
             target.mark()
             self.schedule()
-        if target.waiting_room:
+        if wants_room:
             self.touch_all(target.take_waiting_room())
+            if not target.wants_room:
+                self.schedule()  # a move may have waited for it
         is_true = target.waiting_written and target.is_local
         if is_true or target.sync_ms != 0 or target.failure is not None:
             self._touch_waiting(target)
@@ -317,6 +319,7 @@ class Turn:
                 target.is_reported = True
                 if self.journal_jobs is not None:
                     self.journal_jobs.let_go(target)
+                self.touch_all(target.end_waiting_room())
                 self._touch_waiting(target)
         self.schedule()
 

@@ -188,6 +188,11 @@ class JournalLog:
         """Return how many bytes the bodies of `count` items may have that are appended now."""
         return self._room.run_bytes(count)
 
+    @property
+    def wants_room(self) -> bool:
+        """True if the next write is awaited for the room that it counts anew."""
+        return bool(self.waiting_room) or self._room.asked > 0
+
     def take_waiting_room(self) -> list[object]:
         """Return the callers to be woken: items have room, or are refused."""
         if self._room.asked and not self.no_room and self.failure is None:
@@ -213,9 +218,9 @@ class JournalLog:
             self.mark()
         return lsn
 
-    def append_run(self, drafts: list[RawDraft]) -> int:
-        """Append records, one after the other; return the lsn of the last."""
-        self.lsn_appended = lsn = self._journal.append_run(drafts)
+    def append_run(self, drafts: list[RawDraft], body_bytes: int) -> int:
+        """Append records of items with nothing but a body; return the lsn of the last."""
+        self.lsn_appended = lsn = self._journal.append_run(drafts, body_bytes)
         if not self._is_dirty:
             self.mark()
         return lsn

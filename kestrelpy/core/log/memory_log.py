@@ -64,7 +64,7 @@ class MemoryLog:
     def append(self, draft: RawDraft) -> int:
         return 0
 
-    def append_run(self, drafts: list[RawDraft]) -> int:
+    def append_run(self, drafts: list[RawDraft], body_bytes: int) -> int:
         return 0
 
     def append_lazily(self, draft: RawDraft) -> int:

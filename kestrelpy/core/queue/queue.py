@@ -167,7 +167,7 @@ class Queue(QueueState):
             items.append(Item(number, number, body, flags, unix_ms, 0))
             number += 1
         self._apply_run(first, len(items), body_bytes)
-        lsn = self.log.append_run(records.puts(items))
+        lsn = self.log.append_run(records.puts(items), body_bytes)
         if lsn:  # a queue in memory has no records
             at = lsn - len(items)
             for item in items:

@@ -197,6 +197,20 @@ async def test_after_a_slow_sync_a_batch_waits_for_the_clients_just_answered(
         assert disk.syncs == syncs + 2, "the one that was held back, and one for both"
 
 
+async def test_a_set_that_waits_for_room_is_not_held_back_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the write counts its room anew: no record comes that would end the wait for more."""
+    async with running(tmp_path, HeldDisk()) as server:
+        assert server.daemon is not None
+        turn = server.daemon.turn
+        monkeypatch.setattr(turn._gathering, "holds", lambda target: target.wants_room)
+        peer = await server.client()
+        peer.writer.write(b"set jobs 0 0 1\r\na\r\n" * 2000)
+        for _ in range(2000):
+            assert await peer.line() == b"STORED\r\n"
+
+
 async def test_a_batch_that_waits_for_others_is_synced_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
