@@ -191,7 +191,8 @@ class Running:
 
 
 class Timetable:
-    """All schedules of a server. `complaints` holds lines for the server's log."""
+    """All schedules of a server. `complaints` holds lines for the server's log; with
+    `waits_for_room` an item waits for the next segment of its queue."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -200,6 +201,7 @@ class Timetable:
         self._looked_ms = 0
         self._is_due = False
         self._next_unix_ms = NEVER_MS  # when the next time comes
+        self.waits_for_room = False
 
     def take_over(self, schedules: Iterable[Schedule], now_ms: int) -> None:
         """Run these schedules from now on. A new one begins now; the others keep their progress."""
@@ -259,7 +261,7 @@ class Timetable:
         unix_s = self._unix_s(now_ms)
         self._looked_ms, self._is_due = now_ms, False
         puts = begins = PUTS_MAX  # the records of a begin are as much work as an item's
-        soon_ms = NEVER_MS
+        self.waits_for_room = False
         known: dict[bytes, int] = {}
         if not why_not and not all(each.is_known for each in self.running.values()):
             known = self._all_known()
@@ -275,7 +277,7 @@ class Timetable:
                     if running.is_known:
                         puts -= self._serve(running, puts, now_ms)
                 except NoRoomYet:
-                    soon_ms = min(soon_ms, now_ms + self._broker.clock.offset_ms + _SOON_MS)
+                    self.waits_for_room = True
                 except Refused as refused:
                     running.refuse(str(refused))
             if running.state != "ok" and now_ms - running.complained_ms >= _COMPLAINT_MS:
@@ -284,7 +286,10 @@ class Timetable:
                 self.complaints.append(f"schedule {name}: {running.state}")
         self._is_due = not (puts and begins)
         times = [each.next_s for each in self.running.values() if each.next_s is not None]
-        self._next_unix_ms = min(min(times, default=NEVER_MS // 1000) * 1000, soon_ms)
+        self._next_unix_ms = min(times, default=NEVER_MS // 1000) * 1000
+        if self.waits_for_room:
+            soon_ms = now_ms + self._broker.clock.offset_ms + _SOON_MS
+            self._next_unix_ms = min(self._next_unix_ms, soon_ms)
 
     def put_now(self, schedule: Schedule, now_ms: int) -> tuple[AnyQueue, int]:
         """Put an item of this schedule now, beside its times; return its queue, and the record to

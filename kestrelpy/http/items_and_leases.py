@@ -109,9 +109,9 @@ async def post_item(
     name = queue_name(queue)
     now_ms = call.now_ms()
     unix_ms = now_ms + call.broker.clock.offset_ms
+    lives_ms = above_0_ms("expires", expires) if expires else 0
     terms = Terms(
-        flags=whole("flags", flags, 0, _FLAGS_MAX),
-        expires_ms=unix_ms + above_0_ms("expires", expires) if expires else 0,
+        flags=whole("flags", flags, 0, _FLAGS_MAX), expires_ms=lives_ms and unix_ms + lives_ms,
         key=_key_values(request), delay=_delay(delay, at), id=id_of(request, id_),
     )  # fmt: skip
     body = await request.body()
@@ -124,8 +124,11 @@ async def post_item(
     def put() -> tuple[AnyQueue, int, int]:
         target = storing.queue(name, terms, body, call.last_command_ms)
         assert target is not None, "no version is asked for"
-        number = target.next_number
-        return target, number, storing.put(target, body, terms, call.last_command_ms)
+        number, lives = target.next_number, terms
+        if lives_ms:  # it may have waited
+            until_ms = call.last_command_ms + call.broker.clock.offset_ms + lives_ms
+            lives = terms._replace(expires_ms=until_ms)
+        return target, number, storing.put(target, body, lives, call.last_command_ms)
 
     target, number, lsn = await call.with_room(put)
     log = target.log

@@ -88,10 +88,10 @@ class LeaseTaker:
         """Lease what there is, up to `most` in all; wait for reads of the queue's front."""
         call = self._call
         while True:
-            now_ms = call.now_ms()
             queue = await call.with_room(
                 lambda: self._leasing.queue(self._name, by_token=True)
             )
+            now_ms = call.now_ms()  # it may have waited
             if queue is None or (self._taken is not None and self._taken.queue is not queue):
                 return
             reader = queue.reader

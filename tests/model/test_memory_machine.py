@@ -184,7 +184,7 @@ class MemoryMachine(RuleBasedStateMachine):
     def add(self, body: bytes) -> None:
         parked = any(life.reader.ready.blocked for life in self.lives)
         if not parked and self.endless.peek() is None and self.small.peek() is None:
-            one, other = (life.jobs.add(body, 0, 0, life.now_ms) for life in self.lives)
+            one, other = (life.add(body) for life in self.lives)
             assert (one > 0) == (other > 0)
             if one > 0:
                 self.puts[self.endless.jobs.last_number] = len(body), 0, b""

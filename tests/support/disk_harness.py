@@ -271,6 +271,13 @@ class DiskHarness(ServerHarness):
             except NoRoomYet:  # as a connection that waits
                 self.write()
 
+    def add(self, body: bytes) -> int:
+        while True:
+            try:
+                return self.jobs.add(body, 0, 0, self.now_ms)
+            except NoRoomYet:
+                self.write()
+
     def open(self, who: str = "anna", dead: bool = False, lease_ms: int = 0) -> Lease | None:
         return self._waited(
             lambda: self.reader.open(self.who(who), self.now_ms, dead, lease_ms), dead

@@ -25,6 +25,7 @@ from kestrelpy.core.log import on_disk
 from kestrelpy.core.log.log import JournalLog, Log
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.actions import Actions
@@ -377,7 +378,11 @@ class ServerHarness:
         broker.deleted.clear()
         if self.writes:
             moved |= self.write()
+            if self.timetable.waits_for_room:  # in a daemon it looks again soon
+                self.timetable.look(self.now_ms)
+                moved = True
         moved |= self._feed()
+        moved |= self._serve_tokens()
         moved |= self._observe()
         if self.syncs:
             moved |= self.sync()
@@ -435,6 +440,18 @@ class ServerHarness:
                 reader.ready_line.refill(self.unix_ms)
             reader.serve(self.now_ms)
         return moved
+
+    def _serve_tokens(self) -> bool:
+        """Waiters for a lease by token may have waited for room alone; was one served?"""
+        served = False
+        for queue in self.broker.queues.values():
+            # What nobody looks at must not be brought up to date by a look.
+            reader = queue.child if isinstance(queue, ChildQueue) else queue.reader
+            first = reader.waiters.first() if reader.waiters.wants_token() else None
+            if first is not None and queue.log.has_lease_room():
+                queue.reader.serve(self.now_ms)
+                served |= reader.waiters.first() is not first
+        return served
 
     def _observe(self) -> bool:
         """What observers asked for is read; was there anything?"""

@@ -33,7 +33,7 @@ from kestrelpy.http.admin.common import (
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.models import DryRun
 from kestrelpy.http.values import above_0_ms
-from kestrelpy.operations import LeaseEnd
+from kestrelpy.operations import LeaseEnd, Rests
 
 router: Final = APIRouter(prefix="/admin", tags=["admin: actions"], responses=ERRORS)
 _REASON_BYTES_MAX: Final = 1024
@@ -67,7 +67,14 @@ async def renew_lease(
     if held.deadline_ms is None:
         text = f"item {held.item.id} of {queue} is leased until its holder hangs up"
         raise HttpError(400, f"{text}: there is no time to renew")
-    await call.until(LeaseEnd.renew(found, held, lease_ms, now_ms))
+    began_ms = held.began_ms
+
+    def renew() -> Rests:
+        again_ms = call.last_command_ms
+        there = _lease(found, number, by, began_ms, again_ms)
+        return LeaseEnd.renew(found, there, lease_ms, again_ms)
+
+    await call.until(await call.with_room(renew))
     note(call, "renew lease", found.name, 1, f"item {held.item.id}, {lease}")
     return _told(held, _UNTOLD)
 

@@ -103,7 +103,10 @@ async def run_schedule(
     if found is None:
         raise HttpError(404, f"there is no schedule {name}")
     QueueAdmin(call.broker, call.host).check_mode("stores")
-    queue, lsn = timetable.put_now(found.schedule, call.now_ms())
+    call.now_ms()
+    queue, lsn = await call.with_room(
+        lambda: timetable.put_now(found.schedule, call.last_command_ms)
+    )
     await call.until(Rests(queue.log, lsn))
     note(call, "run schedule", queue.name, 1, name)
     return answer({"count": 1})

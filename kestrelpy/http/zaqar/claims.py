@@ -125,7 +125,10 @@ async def renew(request: Request, queue: str, claim: str) -> Response:
         raise _over(claim)
     claiming = Claiming(found, id_.tokens)
     expiries = await _expiries(ask, found, claiming)
-    rests = claiming.renew(ttl_ms, grace_ms, expiries, call.now_ms())
+    call.now_ms()
+    rests = await call.with_room(
+        lambda: claiming.renew(ttl_ms, grace_ms, expiries, call.last_command_ms)
+    )
     if not rests:
         raise _over(claim)
     await call.until(*rests)

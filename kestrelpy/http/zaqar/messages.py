@@ -106,18 +106,18 @@ def _store(
             yield PAUSE
     ids, target, lsn = list[str](), None, 0
     for at, (body, ttl, delay) in enumerate(ready):
-        now_ms = call.now_ms()
-        unix_ms = now_ms + broker.clock.offset_ms
-        terms = Terms(
-            expires_ms=unix_ms + ttl * 1000, delay=Delay(delay * 1000) if delay else None,
-            client=ask.client,
-        )  # fmt: skip
-        if target is None:
-            target = storing.queue(name, terms, body, now_ms)
-            assert target is not None, "no version is asked for"
-        if target.deleted:
-            raise ServerError(f"the queue was deleted after {at} of {len(ready)} messages")
         while True:
+            now_ms = call.now_ms()
+            unix_ms = now_ms + broker.clock.offset_ms
+            terms = Terms(
+                expires_ms=unix_ms + ttl * 1000, delay=Delay(delay * 1000) if delay else None,
+                client=ask.client,
+            )  # fmt: skip
+            if target is None:
+                target = storing.queue(name, terms, body, now_ms)
+                assert target is not None, "no version is asked for"
+            if target.deleted:
+                raise ServerError(f"the queue was deleted after {at} of {len(ready)} messages")
             number = target.next_number
             try:
                 lsn = storing.put(target, body, terms, now_ms)
@@ -125,9 +125,6 @@ def _store(
             except NoRoomYet as none_yet:
                 call.await_room(none_yet.waiting)
             yield PAUSE
-            now_ms = call.now_ms()
-            if target.deleted:
-                raise ServerError(f"the queue was deleted after {at} of {len(ready)} messages")
         if lsn < 0:
             raise ServerError(f"the queue is full: {at} of {len(ready)} messages are stored")
         broker.counters.cmd_set += 1

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from kestrelpy.http.call import Call
+from kestrelpy.operations import Leasing
 from tests.support.http_client import web
 
 
@@ -56,3 +62,30 @@ async def test_a_child_that_a_mention_does_not_make_is_refused(tmp_path: Path) -
         refused = await server.client.post("/queues/jobs+audit/leases")
         assert refused.status_code == 400
         assert "fanout_create is off" in refused.json()["description"]
+
+
+async def test_an_item_that_expired_while_its_lease_waited_for_room_is_not_leased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is that after the wait: an item may have been stored and expired meanwhile."""
+    async with web(tmp_path) as server:
+        client, seen = server.client, list[int]()
+        await client.post("/queues/jobs/items", content=b"a")
+        with_room, next_of = Call.with_room, Leasing.next
+
+        async def waits(call: Call, act: Callable[[], Any]) -> Any:
+            found = await with_room(call, act)
+            monkeypatch.setattr(call.host, "now_ms", lambda: later)
+            return found
+
+        def noted(*args: Any, **named: Any) -> Any:
+            seen.append(args[2])
+            return next_of(*args, **named)
+
+        assert server.daemon is not None
+        later = server.daemon.now_ms() + 3000
+        monkeypatch.setattr(Call, "with_room", waits)
+        monkeypatch.setattr(Leasing, "next", staticmethod(noted))
+        await client.post("/queues/jobs/leases")
+        assert seen
+        assert set(seen) == {later}
