@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kestrelpy.core import Broker
-from kestrelpy.errors import Refused
+from kestrelpy.errors import NoRoomYet, Refused
 from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.ports import Talk
 
@@ -31,13 +31,18 @@ def with_room(
     talk: Talk, fetch: Callable[[int], Iterator[bytes] | None]
 ) -> Iterator[bytes]:
     """Run `fetch` when there is room; it gets the time and returns the rest of its reply."""
-    while talk.wants_bytes:
+    while True:
+        while talk.wants_bytes:
+            yield b""
+        try:
+            stream = fetch(talk.last_command_ms)
+            break
+        except NoRoomYet as none_yet:
+            talk.await_room(none_yet.waiting)
+        except Refused as refused:
+            talk.refuse(refused)
+            return
         yield b""
-    try:
-        stream = fetch(talk.last_command_ms)
-    except Refused as refused:
-        talk.refuse(refused)
-        return
     if stream is not None:
         yield b""  # the first step of the stream is done
         yield from stream

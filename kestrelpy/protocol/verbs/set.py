@@ -19,6 +19,7 @@ One rule: a reply that rests on a stored item leaves when that item is on disk.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from journal.format import Origin
@@ -32,7 +33,7 @@ from kestrelpy.core import (
     AnyQueue,
     Log,
 )
-from kestrelpy.errors import ClientError, ItemRefused, Refused
+from kestrelpy.errors import ClientError, ItemRefused, NoRoomYet, Refused
 from kestrelpy.operations import Storing, Terms, why_reused
 from kestrelpy.protocol.parse import Parser, Store, StoreLine
 from kestrelpy.protocol.ports import Talk
@@ -106,7 +107,9 @@ class SetHandler:
                 return
         if queue is None:
             if name in broker.aliases:
-                self._store_in_each(command, broker.aliases[name], now_ms)
+                steps = self._store_in_each(command, broker.aliases[name], now_ms)
+                if next(steps, None) is not None:
+                    self._talk.stream = steps
                 return
             queue = self._storing.queue(name, self._terms(line, now_ms), command.body, now_ms)
             # it expects a version that was never written; a refusal leaves no queue behind
@@ -173,11 +176,14 @@ class SetHandler:
             replies.hold_run(STORED, queue.log, lsn, count)
         return count - 1
 
-    def _store_in_each(self, command: Store, names: tuple[bytes, ...], now_ms: int) -> None:
+    def _store_in_each(
+        self, command: Store, names: tuple[bytes, ...], now_ms: int
+    ) -> Iterator[bytes]:
         """Store in each queue of an alias; a refusal by one does not stop the others. If one
         refuses for good, the answer says why: after `NOT_STORED` a producer tries for ever.
 
-        Raise Refused if all of them refused with an error.
+        Stop at a queue that has no room yet, and go on with it. Raise Refused before the first
+        queue.
         """
         line, broker, body = command.line, self.broker, command.body
         if line.expected is not None or line.verb not in (b"set", b"add"):
@@ -187,12 +193,21 @@ class SetHandler:
             Storing.refuse_in_child(name, terms)
         done, did, errors, is_reused = JointReply(), 0, list[Refused](), False
         for name in names:
-            try:
-                queue = self._storing.queue(name, terms, body, now_ms)
-                assert queue is not None
-                lsn = self._put(queue, line, body, None, now_ms)
-            except Refused as refused:
-                errors.append(refused)
+            while True:
+                try:
+                    queue = self._storing.queue(name, terms, body, now_ms)
+                    assert queue is not None
+                    lsn = self._put(queue, line, body, None, now_ms)
+                    break
+                except NoRoomYet as none_yet:
+                    self._talk.await_room(none_yet.waiting)
+                except Refused as refused:
+                    errors.append(refused)
+                    queue = None
+                    break
+                yield b""
+                now_ms = self._talk.last_command_ms
+            if queue is None:
                 continue
             if lsn == REUSED:
                 is_reused = True
@@ -202,7 +217,8 @@ class SetHandler:
             if command.noreply and lsn >= 0:
                 self._bound_noreply(len(body), 1, queue.log, lsn)
         if len(errors) == len(names) and not is_reused:
-            raise errors[0]
+            self._talk.refuse(errors[0], command.noreply)
+            return
         self.stored_bytes += len(body) * len(names)
         if not command.noreply:
             word = STORED if did == len(names) else NOT_STORED

@@ -9,9 +9,11 @@ import pytest
 from journal.store import Sizes
 from kestrelpy.access import Grant, Role
 from kestrelpy.core import JournalLog
+from kestrelpy.errors import NoRoomYet
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.login import Login
 from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.room import with_room
 from kestrelpy.protocol.wire import MEMCACHE
 from tests.support.server_harness import Client, ServerHarness
 
@@ -241,3 +243,61 @@ def test_a_close_that_takes_the_room_for_the_next_lease_has_it_wait(stage: Serve
     stage.now_ms += 100
     stage.work()
     assert stage.client("anna").take().startswith(b"VALUE jobs")
+
+
+# -- several queues ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [b"", b" noreply"])
+@pytest.mark.parametrize("to", [["jobs", "other"], ["other", "jobs"]])
+def test_a_set_of_an_alias_goes_on_with_the_queue_that_had_no_room(
+    to: list[str], ending: bytes
+) -> None:
+    stage = ServerHarness(sizes=SIZES)
+    stage.set_alias("both", to)
+    assert stage.say("first", SET, LARGE) == b"STORED\r\n"
+    stage.writes = False
+    while log_of(stage).has_room(len(LARGE) + 100):
+        stage.queue("jobs").put(LARGE, 0, 0, stage.now_ms)
+    before = items(stage)
+    said = stage.say("anna", b"set both 0 0 6000" + ending, LARGE, b"get none")
+    assert said == b""
+    assert items(stage) == before
+    go_on(stage)
+    stage.work()
+    assert stage.client("anna").take() == (b"" if ending else b"STORED\r\n") + b"END\r\n"
+    assert items(stage) == before + 1
+    assert len(stage.queue("other").reader.live) == 1
+    assert stage.broker.counters.cmd_set == 2
+
+
+def test_an_item_with_an_expiry_lives_from_the_moment_at_which_it_is_stored(
+    stage: ServerHarness,
+) -> None:
+    before = stage.queue("jobs").last_number
+    assert stage.say("anna", b"set jobs 0 1 6000", LARGE) == b""
+    stage.now_ms += 700
+    go_on(stage)
+    assert stage.client("anna").take() == b"STORED\r\n"
+    item = stage.queue("jobs").reader.item(before + 1)
+    assert item is not None
+    assert item.expires_ms == stage.unix_ms + 1000
+
+
+def test_a_get_that_waits_for_memory_and_then_for_room_gets_its_item(
+    stage: ServerHarness,
+) -> None:
+    talk: Talk = Conversation(stage.broker, stage, "x", stage.lines, stage.now_ms, MEMCACHE)
+    waiting_room, tries = dict[object, None](), 0
+
+    def fetch(now_ms: int) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise NoRoomYet(waiting_room, b"jobs")
+
+    steps = with_room(talk, fetch)
+    assert next(steps) == b""
+    assert list(waiting_room) == [talk]
+    assert next(steps, None) is None
+    assert tries == 2
