@@ -207,11 +207,17 @@ class Preallocation:
             # Its time was over, not its room.
             last = self._needed(journal.active) if self.shrinks else journal.active.at // GROWTH
         first, room = journal.first_pending, self.room
+        if room.asked and last < SMALL_BYTES:  # it grows faster than segments are prepared
+            last *= GROWTH
         # A crowd that came at once will come again.
         last, most = max(last, journal.pending_bytes + room.asked), self._largest()
         least = max(least_capacity(first), whole_sectors(room.least_capacity()))
         if journal.active is None and not self.waiting:
-            least = max(least, whole_sectors(min(room.first_capacity(), most)))
+            taken = room.first_capacity()
+            least = max(least, whole_sectors(min(taken, most)))
+            if not self.is_short:  # a burst may have begun: more is on its way
+                others = taken - least_capacity(first)
+                last = max(last, min(others * GROWTH, SMALL_BYTES // GROWTH))
         capacity = max(journal.sizes.next_capacity(last, first, most), least)
         recycle = ""
         for path, size in self.recycled:

@@ -86,6 +86,35 @@ def test_an_item_without_room_has_the_next_segment_prepared_for_it() -> None:
         turn(writer)
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "capacity"),
+    [(1, 10, 64 << 10), (1, 5000, 64 << 10), (20, 1, 102 << 10), (145, 1, 776 << 10),
+     (300, 100, 1 << 20)],
+)  # fmt: skip
+def test_the_first_segment_has_room_for_more_than_the_burst_that_began(
+    count: int, size: int, capacity: int
+) -> None:
+    writer = fresh(MemoryDisk(), Sizes())
+    for _ in range(count):
+        writer.put(bytes(size))
+    preallocation = writer.journal.preallocation
+    job = preallocation.begin(TIME_MS, 0)
+    assert job.header.capacity == capacity
+    preallocation.failed(job, OSError(errno.ENOSPC, "full"))
+    assert preallocation.begin(TIME_MS, 0).header.capacity <= max(capacity // 4, 64 << 10)
+
+
+def test_a_small_journal_that_has_no_room_for_an_item_grows_twice_at_once() -> None:
+    writer = fresh(MemoryDisk(), Sizes())
+    writer.put_all(b"first")
+    turn(writer)
+    room = writer.journal.room
+    while room.has(1000):
+        writer.put(bytes(1000))
+    job = writer.journal.preallocation.begin(TIME_MS, 0)
+    assert job.header.capacity == 16 * (64 << 10)
+
+
 def test_the_first_item_of_a_journal_has_room_whatever_its_size() -> None:
     writer = fresh(MemoryDisk(), SIZES)
     assert writer.journal.room.has(1 << 20)
