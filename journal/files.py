@@ -95,10 +95,14 @@ class Files(Protocol):
 
     A verb that syncs a folder opens the folder first; so a shortage changes no name that is not
     synced. `is_local`: the machine has the disk; a written byte outlives the process, and old files
-    and reserved room are worth keeping.
+    and reserved room are worth keeping. `is_behind`: what was written waits in memory, and is so
+    much that more is to be written later.
     """
 
     is_local: bool
+
+    @property
+    def is_behind(self) -> bool: ...
 
     def names(self, folder: str) -> list[str]:
         """Names in `folder`, sorted; none when it does not exist."""
@@ -289,6 +293,7 @@ class Disk:
     """The real disk."""
 
     is_local = True
+    is_behind = False
 
     def __init__(self) -> None:
         self._sure: set[str] = set()  # folders in which others are made, whose names are on disk

@@ -34,6 +34,9 @@ FREE_BYTES: Final = 1 << 60
 # The files of each owner have numbers of their own: none is ever used twice.
 _EPOCH_BITS: Final = 32
 LOCK_NAME: Final = "lock"
+# Of what waits for a commit, in memory. Beyond it each journal keeps its records pending, as while
+# a disk is slow.
+OUTBOX_BYTES_MAX: Final = 64 << 20
 
 
 class EngineHandle:
@@ -133,6 +136,11 @@ class EngineFiles:
             self._names.add_folder(os.path.dirname(path))
             self._names.put(path, self.cache.add(facts.file, facts.size))
         self.commits = commits
+
+    @property
+    def is_behind(self) -> bool:
+        """True if so much waits for a commit that more is to be written later."""
+        return self.commits is not None and self.commits.waiting_bytes >= OUTBOX_BYTES_MAX
 
     @property
     def owned(self) -> Commits:

@@ -244,6 +244,7 @@ class MemoryDisk:
     """
 
     is_local = True
+    is_behind = False
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         self.faults = list(faults)

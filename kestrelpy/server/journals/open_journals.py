@@ -3,7 +3,8 @@
     written ──▶ holds them ──▶ a second without work ──▶ rests: holds none
                     └── another one needs them: the one written longest ago rests now
 
-One rule: a journal that cannot open its file waits and tries again; it has not failed.
+One rule: a journal that cannot open its file, or whose engine is behind, waits and tries again; it
+has not failed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ NO_LIMIT: Final = 1 << 30
 # At most this many are examined for one that can rest: those written longest ago are the likely
 # ones.
 _LOOKS_MAX: Final = 64
+BEHIND_SECONDS: Final = 0.01  # until it is looked whether an engine has caught up
 _OPENING: Final = "opening"  # the cause of a stall
 
 
@@ -48,6 +50,7 @@ class OpenJournals:
         self._waiting: dict[JournalLog, asyncio.TimerHandle] = {}
         self._stalled: set[JournalLog] = set()  # until they could open theirs
         self._is_stuck = False  # none could rest in this turn
+        self._behind: asyncio.TimerHandle | None = None  # an engine has too much to commit
         self._seen = 0  # how far `written` has come
 
     @property
@@ -78,7 +81,11 @@ class OpenJournals:
         return target in self._waiting
 
     def has_room_for(self, target: JournalLog, unix_ms: int) -> bool:
-        """True if it may open its files now; otherwise a turn is scheduled when there is room."""
+        """True if it may be written now; otherwise a turn is scheduled when there is room."""
+        if not target.is_local and target.journal.files.is_behind:
+            if self._behind is None:
+                self._behind = self._loop.call_later(BEHIND_SECONDS, self._look_again, target)
+            return False
         if len(self._open) < self.most or target in self._open:
             return True
         if self._is_stuck:
@@ -135,6 +142,10 @@ class OpenJournals:
             if count == most:
                 break
         return count
+
+    def _look_again(self, target: JournalLog) -> None:
+        self._behind = None
+        self._again(target)
 
     def _try_again(self, target: JournalLog) -> None:
         del self._waiting[target]

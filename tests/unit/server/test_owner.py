@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from journal.engine import EngineFiles, Member
+from journal.engine import EngineFiles, Member, engine_files
 from journal.files import Disk
 from kestrelpy.config import Config
+from kestrelpy.core import JournalLog
 from kestrelpy.fleet.member import FleetMember
 from kestrelpy.server import daemon as daemon_module
 from kestrelpy.server.directory.data_directory import DataDirectory
@@ -110,3 +111,33 @@ async def test_an_owner_copies_its_segments_to_the_archive(
     copies = sorted(archive.rglob("*.segment"))
     assert body in copies[0].read_bytes()
     assert not {path for path in engine.contents(1) if path.endswith(copies[0].name)}
+
+
+async def test_what_waits_for_an_engine_is_bounded_and_stored_when_it_answers(
+    engine: MemoryEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound, body = 256 << 10, b"x" * 20_000
+    monkeypatch.setattr(engine_files, "OUTBOX_BYTES_MAX", bound)
+    queues = [b"q%d" % number for number in range(20)]
+    async with running(tmp_path, config=FLEET) as server:
+        peer = await server.client()
+        assert server.daemon is not None
+        for queue in queues:  # each has its first segment
+            assert await peer.ask(b"set %b 0 0 1\r\na\r\n" % queue) == b"STORED\r\n"
+        monkeypatch.setattr(server.daemon.membership._member, "_sure_s", 10 * SECONDS)
+        engine.fate = lambda: "not done"
+        logs = [server.daemon.broker.queues[queue].log for queue in queues]
+        for _ in range(2):
+            for queue in queues:
+                peer.writer.write(b"set %b 0 0 20000 noreply\r\n%b\r\n" % (queue, body))
+        await until(lambda: all(log.lsn_appended > 2 for log in logs))
+        commits = server.daemon.membership._member.commits  # type: ignore[union-attr]
+        assert commits is not None
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+            assert commits.waiting_bytes < bound + 2 * len(body)
+        assert sum(log.journal.has_pending for log in logs if isinstance(log, JournalLog)) > 4
+        engine.fate = lambda: ""
+        await until(lambda: all(log.lsn_stored == log.lsn_appended for log in logs))
+
+    assert sum(data.count(body) for data in engine.contents(1).values()) == 2 * len(queues)
