@@ -40,6 +40,8 @@ MISSED_S: Final = 60
 LOOK_MS: Final = 1000
 _SOON_MS: Final = 50  # until a journal may have room that had none
 PUTS_MAX: Final = 1000  # in one look; the rest is due at once
+# Schedules of which one look finds times: each takes 0.03 to 0.1 ms. The rest is due at once.
+FINDS_MAX: Final = 200
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a schedule is enough
 _BEHIND_S: Final = 3600  # a clock this far before the latest time put is worth a line
 _LINE_SCOPE: Final = b"\0line"
@@ -106,8 +108,8 @@ class Running:
     """
 
     __slots__ = (
-        "_coming", "_passed_s", "complained_ms", "done_s", "is_known", "looked_s", "next_s",
-        "refused", "schedule", "since_s", "waiting",
+        "_coming", "_next_s", "_passed_s", "_sought_s", "complained_ms", "done_s", "is_known",
+        "looked_s", "refused", "schedule", "since_s", "waiting",
     )  # fmt: skip
 
     def __init__(self, schedule: Schedule, done_s: int, looked_s: int) -> None:
@@ -127,9 +129,23 @@ class Running:
         self.seek(looked_s)
 
     def seek(self, from_s: int) -> None:
-        """Find the next time after `from_s` and after every time that has come."""
-        self._coming = self.schedule.times.after(max(from_s, self._come_s))
-        self.next_s = next(self._coming, None)
+        """Find the next time after `from_s` and after every time that has come, once it is asked
+        for: a reload of thousands of schedules does not wait for that."""
+        self._sought_s: int | None = max(from_s, self._come_s)
+
+    @property
+    def next_s(self) -> int | None:
+        """The next time; None: no further one comes."""
+        if self._sought_s is not None:
+            self._coming = self.schedule.times.after(self._sought_s)
+            self._next_s, self._sought_s = next(self._coming, None), None
+        return self._next_s
+
+    def is_work(self, unix_s: int) -> bool:
+        """True if `look` has to find times: that takes up to 0.1 ms."""
+        if self._sought_s is not None or unix_s < self.looked_s:
+            return True
+        return self._next_s is not None and self._next_s <= unix_s
 
     @property
     def _come_s(self) -> int:
@@ -147,7 +163,7 @@ class Running:
         else:
             while self.next_s is not None and self.next_s <= unix_s:
                 self.waiting.append(self.next_s)
-                self.next_s = next(self._coming, None)
+                self._next_s = next(self._coming, None)
 
     def _set_back(self, unix_s: int) -> None:
         """Note the first time that comes again, now that the clock was set back."""
@@ -262,11 +278,18 @@ class Timetable:
         self._looked_ms, self._is_due = now_ms, False
         puts = begins = PUTS_MAX  # the records of a begin are as much work as an item's
         self.waits_for_room = False
+        finds, times = FINDS_MAX, list[int]()
         known: dict[bytes, int] = {}
         if not why_not and not all(each.is_known for each in self.running.values()):
             known = self._all_known()
         for running in self.running.values():
+            if running.is_work(unix_s):
+                if not finds:
+                    continue  # it is its turn at the next look, which is due at once
+                finds -= 1
             running.look(unix_s)
+            if (next_s := running.next_s) is not None:
+                times.append(next_s)
             if running.waiting or not running.is_known:
                 try:
                     if why_not:
@@ -284,8 +307,7 @@ class Timetable:
                 running.complained_ms = now_ms
                 name = running.schedule.name.decode("ascii", "replace")
                 self.complaints.append(f"schedule {name}: {running.state}")
-        self._is_due = not (puts and begins)
-        times = [each.next_s for each in self.running.values() if each.next_s is not None]
+        self._is_due = not (puts and begins and finds)
         self._next_unix_ms = min(times, default=NEVER_MS // 1000) * 1000
         if self.waits_for_room:
             soon_ms = now_ms + self._broker.clock.offset_ms + _SOON_MS

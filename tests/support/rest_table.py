@@ -212,7 +212,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.memory_budget.MemoryShare": {"most allowed": SETTING},
     "core.index.retained_ids.RetainedIds": {"_seen": NUMBER, "look_ms": CLOCK},
     "core.schedules.Running": {
-        "done_s looked_s next_s since_s complained_ms": CLOCK,
+        "done_s looked_s _next_s _sought_s since_s complained_ms": CLOCK,
         "is_known": "its queue was looked at",
     },
     "core.schedules.Timetable": {

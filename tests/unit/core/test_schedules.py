@@ -608,3 +608,46 @@ def test_one_look_begins_a_bounded_number_of_schedules(monkeypatch: pytest.Monke
     assert begun == [10, 20, 30, 35]
     works.pass_s(10)
     assert len(works.put) == 35
+
+
+@pytest.mark.parametrize("change", ["due", "clock set back", "clock set ahead", "new", "moved"])
+def test_one_look_finds_the_times_of_a_bounded_number_of_schedules(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time is found in up to 0.1 ms, and thousands of schedules may have one at once."""
+    monkeypatch.setattr(schedules, "FINDS_MAX", 10)
+    works = running(*(schedule(name=b"s%d" % each) for each in range(35)))
+    works.pass_s(1)
+    found = list[int]()
+
+    def at_once(table: Timetable) -> None:
+        before = sum(each.is_work(table._unix_s(works.hand.now_ms)) for each in all_of(table))
+        table.look(works.hand.now_ms)
+        left = sum(each.is_work(table._unix_s(works.hand.now_ms)) for each in all_of(table))
+        found.append(before - left)
+
+    match change:
+        case "due":
+            works.sleep_s(9)
+        case "clock set back":
+            works.hand.broker.step_clock(works.hand.broker.clock.offset_ms - 5000)
+            works.sleep_s(1)
+        case "clock set ahead":
+            works.hand.broker.step_clock(works.hand.broker.clock.offset_ms + 7_200_000)
+        case "new" | "moved":
+            line, name = (TENTH, b"n%d") if change == "new" else ("*/5 * * * * *", b"s%d")
+            coming = [schedule(line, name=name % each) for each in range(35)]
+            with Work() as work:
+                works.table.take_over(coming, works.hand.now_ms)
+            assert work.steps < 35 * 60, "it finds no time itself"
+    while (due := works.table.next_due()) is not None and due <= works.hand.now_ms:
+        at_once(works.table)
+    assert found == [10, 10, 10, 5]
+    works.pass_s(30)
+    names = {bytes(name) for name in works.table.running}
+    assert len(names) == 35
+    assert all(each.state == "ok" or change == "clock set back" for each in all_of(works.table))
+
+
+def all_of(table: Timetable) -> list[Running]:
+    return [*table.running.values()]
