@@ -26,7 +26,8 @@ def threads_by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def known(life: DiskHarness) -> dict[str, Any]:
     """All there is to know of what stands apart, however it is kept."""
     reader, queue = life.reader, life.jobs
-    parked = {(place, i, size) for row in reader.key_gate.keys.rows() for i, place, size in row}
+    rows = [row for row in reader.key_gate.keys.rows() if not isinstance(row, int)]
+    parked = {(place, i, size) for row in rows for i, place, size in row}
     places = [(place, item.id, item.size) for place, item in reader.ready.all_returned()]
     places = [each for each in places if each[0] != each[1]] + [*reader.ready.disk_refs, *parked]
     hidden = reader.markers.hidden
