@@ -12,7 +12,11 @@ import pytest
 from journal.format.checkpoint import TOKENS_SKIPPED
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.registry.token_floor import TOKENS_PER_MS
-from kestrelpy.server.directory.token_file import GENERATIONS_SKIPPED, TokenFile
+from kestrelpy.server.directory.token_file import (
+    GENERATIONS_AHEAD,
+    GENERATIONS_SKIPPED,
+    TokenFile,
+)
 from kestrelpy.server.directory.word_file import content
 from tests.support.disk_harness import NAME, DiskHarness
 from tests.support.memory_disk import Fault, MemoryDisk, PowerCut
@@ -64,10 +68,25 @@ def test_the_highest_tokens_and_generations_are_saved() -> None:
     file.read(WALL_MS)
     file.save(5, 1_700_000_002)
     file.save(78, 1_700_000_001)
-    assert disk.read(PATH) == content(b"78/1700000002")
+    assert disk.read(PATH) == content(b"78/%d" % (1_700_000_002 + GENERATIONS_AHEAD))
     again = TokenFile(disk.crash_clone(Random(0), "lost"), "data")
     assert again.read(WALL_MS) == ""
-    assert (again.below, again.generation) == (78, 1_700_000_002)
+    assert (again.below, again.generation) == (78, 1_700_000_002 + GENERATIONS_AHEAD)
+
+
+def test_a_queue_that_is_made_and_deleted_again_and_again_is_written_once_a_while() -> None:
+    disk = with_number(77)
+    file, began = TokenFile(disk, "data"), 1_700_000_000
+    file.read(WALL_MS)
+    before, rounds = disk.trace.count("sync tokens"), 3 * (GENERATIONS_AHEAD + 1)
+    for generation in range(began, began + rounds):
+        file.save(1, generation)
+        crashed = TokenFile(disk.crash_clone(Random(0), "lost"), "data")
+        crashed.read(WALL_MS)
+        assert crashed.generation >= generation, "it is on disk before the queue's files go"
+    assert disk.trace.count("sync tokens") == before + 2 * 3, "each copy, three times"
+    file.save(78, began)
+    assert disk.read(PATH).startswith(b"78/"), "tokens are saved each time"
 
 
 def test_numbers_saved_by_many_threads_are_written_together() -> None:
@@ -84,7 +103,7 @@ def test_numbers_saved_by_many_threads_are_written_together() -> None:
     for thread in threads:
         thread.join()
     assert disk.trace.count("sync tokens") == before + 2, "each copy once"
-    assert (file.below, file.generation) == (41, 41)
+    assert (file.below, file.generation) == (41, 41 + GENERATIONS_AHEAD)
 
 
 @pytest.mark.parametrize("place", [0, 4096])
@@ -230,7 +249,8 @@ def test_on_a_full_disk_a_queue_goes_whose_tokens_were_never_issued() -> None:
     with pytest.raises(OSError, match="No space left"):
         file.save(77, 1_700_000_002)
     file.save(1, 1_700_000_003)
-    assert disk.read(PATH) == content(b"77/1700000003"), "there is room again"
+    ahead = 1_700_000_003 + GENERATIONS_AHEAD
+    assert disk.read(PATH) == content(b"77/%d" % ahead), "there is room again"
 
 
 def test_a_disk_that_fails_otherwise_is_no_start() -> None:
