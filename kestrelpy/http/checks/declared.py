@@ -159,10 +159,10 @@ class Declared:
     # -- the check --------------------------------------------------------------------------
 
     def check(self, scope: Scope) -> dict[str, str]:
-        """Return the values of the query by name, of a list the last one. Raise HttpError unless
-        the request says only what the route declares."""
+        """Return the values of the query by name, of a list the last one; leave them in the scope
+        as `said`. Raise HttpError unless the request says only what the route declares."""
         query = scope["query_string"]
-        said = self._check_query(query) if query else {}
+        said = scope["said"] = self._check_query(query) if query else {}
         for each in self._bounded_path:
             _check_value(each, str(scope["path_params"][each.name]))
         self._check_headers(scope["method"] in _SAFE, scope["headers"])

@@ -35,11 +35,13 @@ _TRUTH: Final = {
 _CLIENTS_KEPT: Final = 4096
 _INT64_DIGITS: Final = 19
 _MANY_DIGITS: Final = pattern(rb"[0-9]{%d}" % _INT64_DIGITS)
-_FORM: Final = "application/x-www-form-urlencoded"
+_FORM: Final = b"application/x-www-form-urlencoded"
+_ANY: Final = (b"", b"*/*", b"application/json")
 
 
 class Ask:
-    """One request. `client` is the producer's name in the form that is stored."""
+    """One request. `client` is the producer's name in the form that is stored, `query` the values
+    of the query by name, of a list the last one."""
 
     __slots__ = ("call", "client", "prefix", "query", "request")
 
@@ -47,13 +49,25 @@ class Ask:
         """Raise HttpError for bad headers."""
         self.request = request
         self.call: Call = request.scope["call"]
-        headers = request.headers
-        _check_accept(headers.get("accept", ""))
-        if headers.get("content-type", "").startswith(_FORM):
-            raise HttpError(400, f"Content-Type {_FORM} is not allowed: a body is JSON")
-        self.client = _client(headers.get("client-id", ""))
-        self.prefix = prefix_of(_project(request), self.call.host.default_project)
-        self.query = request.query_params
+        accept, kind, client, projects = b"", b"", b"", list[bytes]()
+        for name, value in request.scope["headers"]:  # once, for all of them
+            if name == b"accept":
+                accept = accept or value
+            elif name == b"content-type":
+                kind = value
+            elif name == b"client-id":
+                client = client or value
+            elif name == b"x-project-id":
+                projects.append(value.strip())
+        if accept not in _ANY:
+            _check_accept(accept.decode("latin-1"))
+        if kind.startswith(_FORM):
+            raise HttpError(
+                400, f"Content-Type {_FORM.decode()} is not allowed: a body is JSON"
+            )
+        self.client = _client(client.decode("latin-1"))
+        self.prefix = prefix_of(_project(projects), self.call.host.default_project)
+        self.query: dict[str, str] = request.scope["said"]
 
     # -- names ------------------------------------------------------------------------------
 
@@ -112,7 +126,8 @@ class Ask:
         """Return the values of `ids=a&ids=b` and of `ids=a,b`, each once; None: there is none."""
         if name not in self.query:
             return None
-        found = (each for text in self.query.getlist(name) for each in text.split(","))
+        said = self.request.query_params.getlist(name)
+        found = (each for text in said for each in text.split(","))
         values = list(dict.fromkeys(each for each in found if each))
         if not 0 < len(values) <= LIMIT_MAX:
             raise HttpError(400, f"{name}: 1 to {LIMIT_MAX} are allowed")
@@ -120,14 +135,15 @@ class Ask:
 
     def next_href(self, path: str, marker: str) -> str:
         """Return the same question from this marker on."""
-        pairs = [(k, v) for k, v in self.query.multi_items() if k != "marker"]
+        said = self.request.query_params.multi_items()
+        pairs = [(k, v) for k, v in said if k != "marker"]
         return f"{path}?{urlencode([*pairs, ('marker', marker)])}"
 
     # -- the body ---------------------------------------------------------------------------
 
-    async def raw(self, most: int = POST_BYTES_MAX) -> bytes:
+    def raw(self, most: int = POST_BYTES_MAX) -> bytes:
         """Return the body; raise HttpError if it is too large or no UTF-8."""
-        body = await self.request.body()
+        body: bytes = self.request.scope["body"]
         if len(body) > most:
             raise HttpError(400, f"the body has {len(body)} bytes (limit {most})")
         try:
@@ -136,9 +152,9 @@ class Ask:
             raise HttpError(400, "the body is not UTF-8") from None
         return body
 
-    async def json(self, kind: type[Any] | Any, most: int = POST_BYTES_MAX) -> Any:
+    def json(self, kind: type[Any] | Any, most: int = POST_BYTES_MAX) -> Any:
         """Return the body as this type; None: there is none. Raise HttpError."""
-        body = await self.raw(most)
+        body = self.raw(most)
         return decoded(body, kind) if body.strip() else None
 
 
@@ -173,8 +189,6 @@ def _check_numbers(value: Any) -> None:
 
 
 def _check_accept(accept: str) -> None:
-    if not accept:
-        return
     for part in accept.lower().split(","):
         kind, *parameters = (each.strip() for each in part.split(";"))
         is_refused = any(each in ("q=0", "q=0.0", "q=0.00", "q=0.000") for each in parameters)
@@ -193,10 +207,7 @@ def _client(text: str) -> bytes:
         raise HttpError(400, "a Client-ID header with a UUID is needed") from None
 
 
-def _project(request: Request) -> bytes:
-    found: list[bytes] = [
-        value.strip() for name, value in request.scope["headers"] if name == b"x-project-id"
-    ]
+def _project(found: list[bytes]) -> bytes:
     if len(found) != 1:  # whether the user may do this was asked for one
         raise HttpError(400, "one X-Project-ID header is needed")
     if not found[0]:

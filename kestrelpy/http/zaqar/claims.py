@@ -67,7 +67,7 @@ async def create(request: Request, queue: str) -> Response:
     """Claim up to `limit` messages; wait up to `wait` seconds for the first."""
     ask = Ask(request)
     name, limit, wait_ms = ask.name, ask.limit(), ask.wait_ms()
-    ttl_ms, grace_ms = (await ask.json(Times) or Times()).checked()
+    ttl_ms, grace_ms = (ask.json(Times) or Times()).checked()
     call = ask.call
     taker = LeaseTaker(call, name, ttl_ms, in_one=True, grace_ms=grace_ms)
     taken = await taker.take(limit, wait_ms)
@@ -119,7 +119,7 @@ async def renew(request: Request, queue: str, claim: str) -> Response:
     """Let the claim last for `ttl` from now."""
     ask = Ask(request)
     name = ask.name
-    ttl_ms, grace_ms = (await ask.json(Times) or Times()).checked()
+    ttl_ms, grace_ms = (ask.json(Times) or Times()).checked()
     call, id_, found = ask.call, claim_id(claim), LeaseEnd(ask.call.broker).queue(name)
     if found is None or id_ is None:
         raise _over(claim)

@@ -71,7 +71,7 @@ async def post(request: Request, queue: str) -> Response:
     found = call.broker.queues.get(name)
     meta = in_force(parsed(found.metadata)) if found is not None else in_force({})
     most = min(meta["_max_messages_post_size"], POST_BYTES_MAX)
-    body = await ask.raw(most)
+    body = ask.raw(most)
     batch: Batch | None = decoded(body, Batch, may_repeat=True) if body.strip() else None
     if batch is None or not batch.messages:
         raise HttpError(400, "there are no messages to post")

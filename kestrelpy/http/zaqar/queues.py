@@ -161,7 +161,7 @@ async def put(request: Request, queue: str) -> Response:
     """Make the queue, with the metadata in the body; of a queue that is there, replace them."""
     ask = Ask(request)
     name = ask.name
-    given: Metadata | None = await ask.json(dict[str, Any], METADATA_BYTES_MAX)
+    given: Metadata | None = ask.json(dict[str, Any], METADATA_BYTES_MAX)
     found = ask.call.broker.queues.get(name)
     headers = {"Location": ask.path}
     if found is not None and given is None:
@@ -219,7 +219,7 @@ async def patch(request: Request, queue: str) -> Response:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _PATCH_TYPE:
         raise HttpError(415, f"Content-Type must be {_PATCH_TYPE}")
-    body = await ask.raw(2 * METADATA_BYTES_MAX)
+    body = ask.raw(2 * METADATA_BYTES_MAX)
     found = ask.call.broker.queues.get(name)
     if found is None:
         raise HttpError(404, f"there is no queue {queue[:64]}")
@@ -252,7 +252,7 @@ async def purge(request: Request, queue: str) -> Response:
     """Remove all messages that are not claimed."""
     ask = Ask(request)
     name, call = ask.name, ask.call
-    given: Purge = await ask.json(Purge) or Purge()
+    given: Purge = ask.json(Purge) or Purge()
     kinds = _RESOURCES if given.resource_types is None else given.resource_types
     for each in kinds:
         if each not in _RESOURCES:

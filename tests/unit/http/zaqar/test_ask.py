@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import pytest
 from starlette.requests import Request
@@ -21,6 +21,7 @@ def ask(query: str = "", **headers: str) -> Ask:
         "type": "http", "method": "GET", "path": "/v2/queues/jobs", "call": call,
         "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in given.items()],
         "query_string": query.encode(), "path_params": {"queue": "jobs"},
+        "said": dict(parse_qsl(query)),
     }))  # fmt: skip
 
 
