@@ -173,13 +173,19 @@ class MoveIn:
     def _copy(self, source: Source, old: FileFacts | None) -> None:
         self._last += 1
         number = self._last
+        over = [] if old is None else [Delete(old.file)]
+        if source.size <= PIECE_BYTES:  # one commit for all of it
+            pieces = [Write(number, at, piece) for at, piece in self._pieces(source)]
+            create = Create(number, source.path, source.size)
+            self._commits.wait(self._commits.add(create, *pieces, *over))
+            self._report(source.size)
+            return
         ticket = self._commits.add(Create(number, source.path + SUFFIX_NEW, source.size))
         for offset, piece in self._pieces(source):
             self._commits.wait(ticket)  # one piece is on its way, and one is being read
             if piece.strip(b"\0"):
                 ticket = self._commits.add(Write(number, offset, piece))
             self._report(len(piece))
-        over = [] if old is None else [Delete(old.file)]
         self._commits.wait(self._commits.add(Rename(number, source.path), *over))
 
     def _is_equal(self, source: Source, facts: FileFacts) -> bool:
