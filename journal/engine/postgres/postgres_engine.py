@@ -166,7 +166,12 @@ class PostgresEngine:
             self._is_unsure = True
             raise
         if rows[0][0] == 0:
-            raise Fenced(at.slice, at.epoch, "another process has claimed the slice")
+            # A statement whose connection was lost may be done later than the next one is sent:
+            # then this commit is done, and the epoch is still ours.
+            self._is_unsure = True
+            if self._one(_SETTLE, at) != at.seq + 1:
+                raise Fenced(at.slice, at.epoch, "another process has claimed the slice")
+            self._is_unsure = False
 
     def begin_import(self, at: Claim) -> None:
         """Mark the slice: no daemon claims it. Raise Fenced or EngineAway."""

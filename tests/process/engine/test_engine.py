@@ -221,6 +221,24 @@ def test_slices_know_nothing_of_each_other(engine: Engine, number: int) -> None:
     assert engine.read(one.after(), 1, 0, 1) == b"1"
 
 
+def test_a_commit_that_was_done_on_a_lost_connection_meanwhile_is_done(
+    engine: Engine, number: int
+) -> None:
+    at = claim_of(engine, number)
+    late = engine
+    if isinstance(engine, PostgresEngine):
+        late = PostgresEngine(engine._conninfo, is_single=True)
+    ops = [Create(1, "a", 0), Write(1, 0, b"1")]
+    late.commit(at, ops)
+
+    engine.commit(at, ops)
+    engine.commit(at.after(), [Write(1, 1, b"2")])
+
+    assert engine.read(at.after().after(), 1, 0, 2) == b"12"
+    if late is not engine:
+        late.close()
+
+
 def test_of_two_claimers_one_wins_each_time(engine: Engine, number: int) -> None:
     rivals = [engine, engine]
     if isinstance(engine, PostgresEngine):

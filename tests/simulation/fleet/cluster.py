@@ -8,7 +8,7 @@
     a list that is emptied:    visible and answered without one
 
 What is on the way to a server that dies is lost with its answer; a connection is lost before a
-statement, or behind it.
+statement, behind it, or before the server comes to it.
 
 One rule: an answer without a warning, while a standby is named, is on both disks.
 """
@@ -39,6 +39,7 @@ from tests.simulation.loop import Timeline
 
 _TRIP_US: Final = (50, 100, 100, 200, 500)
 _FLUSH_US: Final = (100, 200, 200, 400, 2_000)
+_FATES: Final = ("before", "behind", "late")  # of a statement whose connection is lost
 _SILENCE_US: Final = 500_000
 _WARNING: Final = "canceling wait for synchronous replication due to user request"
 
@@ -307,7 +308,7 @@ class Network:
             self.fibers.park(None)  # says that the loop waits
         assert fiber is not None
         waits, trip = fiber.waits, random.choice(_TRIP_US)
-        fate = random.choice(("before", "behind")) if random.random() < cluster.loses else ""
+        fate = random.choice(_FATES) if random.random() < cluster.loses else ""
 
         def end(outcome: Outcome, after_us: int) -> None:
             cluster.timeline.after(
@@ -333,6 +334,14 @@ class Network:
             elif fate == "before":
                 cluster.count("statements lost")
                 end(Outcome(error="connection reset by peer"), trip)
+            elif fate == "late":  # the server had it already, and does it when it comes to it
+                cluster.count("statements late")
+                end(Outcome(error="connection reset by peer"), trip)
+                late = Pending(text, values, lambda outcome: None)
+                cluster.timeline.after(
+                    random.randrange(300_000),
+                    lambda: cluster.run(connection.node, connection.begun, late),
+                )
             else:
                 cluster.run(connection.node, connection.begun, Pending(text, values, answered))
 
