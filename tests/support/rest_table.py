@@ -151,7 +151,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.subscription.key_gate.KeyGate": {},
     "core.subscription.outbox.Outbox": {},
     "core.subscription.token_leases.TokenLeases": {},
-    "core.index.key_locks.KeyLocks": {"matches_any": SETTING},
+    "core.index.key_locks.KeyLocks": {"matches_any": SETTING, "_copies": NUMBER},
     "core.index.leases.Holder": {
         "name": NAME,
         "overdue": "where a lease ended, until this connection's next word about that queue",
