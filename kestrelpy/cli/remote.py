@@ -45,11 +45,13 @@ NONE: Final = "-"  # an absent value in a reply
 def parse_address(text: str) -> Address:
     """Return the address: `host:port`, `[v6]:port`, or the path of a Unix socket; raise
     CommandError."""
-    if "/" in text:
+    is_url = "://" in text
+    if "/" in text and not is_url:
         return text
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    if colon and host and is_port and not is_url:
         return host, int(port)
     raise CommandError(
         f"{text!r} is not a server's address: it must be host:port, or the path of a Unix socket "

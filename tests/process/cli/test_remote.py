@@ -188,8 +188,12 @@ def test_an_address_is_host_and_port_or_a_path(text: str, address: object) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":1", "host:x", "host:65536", "host:²", "k.sock"]
-)
+    "text",
+    [
+        "", "host", "host:", ":1", "host:x", "host:65536", "host:²", "k.sock", "http://host:1",
+        "kestrelpy://host:22133",
+    ],
+)  # fmt: skip
 def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="is not a server's address"):
         remote.parse_address(text)
