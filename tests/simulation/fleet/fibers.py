@@ -54,7 +54,7 @@ class Moments(Timeline):
         def due() -> None:
             if self.is_dead:
                 return
-            if self.is_stopped or self._due:  # nothing overtakes what was due before
+            if self.is_stopped:
                 self._due.append(what)
             else:
                 self._entered(self)
@@ -65,14 +65,9 @@ class Moments(Timeline):
     def wake(self) -> None:
         """The process goes on."""
         self.is_stopped = False
-        self._timeline.after(1, self._go_on)
-
-    def _go_on(self) -> None:
-        """Let the next thing happen that was due while the process was stopped."""
-        if self._due and not (self.is_stopped or self.is_dead):
-            self._entered(self)
-            self._due.popleft()()
-            self._timeline.after(1, self._go_on)
+        due, self._due = self._due, deque()
+        for nth, what in enumerate(due):
+            self.after(nth, what)
 
 
 class Fibers:
