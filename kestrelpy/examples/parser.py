@@ -68,7 +68,8 @@ def _has_any(text: Column, words: tuple[str, ...]) -> Column:
 def run(spark: SparkSession, servers: str, checkpoint: str, at_once: int) -> None:
     """Parse the lines that there are, `at_once` in each batch."""
     lines = spark.readStream.format("kestrel").options(
-        servers=servers, queues=LINES, consume="confirm", maxItemsPerTrigger=str(at_once)
+        servers=servers, queues=LINES, consume="confirm", maxItemsPerTrigger=str(at_once),
+        fetchRetries="20",  # ten seconds: a daemon that was killed is soon there again
     ).load()  # fmt: skip
     query = (
         parsed(lines).writeStream.format("kestrel").options(servers=servers)

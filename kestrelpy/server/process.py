@@ -15,7 +15,7 @@ from typing import Final
 # Each collection examines the objects made since the last one of its kind, which may be waiting
 # items: 2,500 take 0.5 to 1 ms, and 10,000, after four such, 3 to 7. An object is examined twice
 # whatever the numbers are, so smaller ones cost no more. A full collection comes after 50 million.
-GARBAGE_THRESHOLDS: Final = (2_500, 3, 5000)
+GARBAGE_THRESHOLDS: Final = (2_500, 3, 7000)
 # How long a sync thread may have to wait for a busy loop. It must be shorter than a part of a turn
 # (`shares.LINE_SECONDS`): the loop releases the interpreter in each turn, and takes it back before
 # a thread wakes up; a thread that waits for longer than this interval is sure to get it. With 0.5

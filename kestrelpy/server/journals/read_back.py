@@ -160,6 +160,7 @@ class ReadBack:
             return False
         for id_ in wanted:  # no segment holds them
             reader.ready_line.hide_stub(id_)
+        reader.ready.disk_refs.put_back()  # the look is over: without that nothing is read again
         self._look_again(reader, target)
         return True
 

@@ -242,10 +242,16 @@ def test_ten_thousand_queues_and_five_thousand_reasons(
 def test_a_full_disk_is_the_first_thing_that_the_page_says(
     browser: Browser, tmp_path: Path
 ) -> None:
-    config = '[server]\nmin_disk_free = "1000000GiB"\n'
-    server = DaemonProcess(tmp_path / "data", config=config, http_port="0")
+    segments = '[journal]\nsegment_max = "64KiB"\n'
+    server = DaemonProcess(tmp_path / "data", config=segments, http_port="0")
     with server as full, full.socket() as wire:
-        wire.sendall(b"set jobs 0 0 1\r\nx\r\n")  # its answer waits for room
+        wire.sendall(b"set jobs 0 0 1\r\nx\r\n")
+        assert wire.recv(100) == b"STORED\r\n"
+        full.config_file.write_text(f'{segments}[server]\nmin_disk_free = "1000000GiB"\n')
+        wire.sendall(b"reload\r\n")
+        assert wire.recv(1000).startswith(b"Reloaded")
+        # The answer to one of them waits for room.
+        wire.sendall(b"set jobs 0 0 30000\r\n%b\r\n" % bytes(30000) * 8)
         for page in watched_page(browser, f"http://127.0.0.1:{full.http_port}/"):
             show(page, "overview")
             expect(page.locator("#verdict .bad")).to_contain_text("jobs: its disk is full")

@@ -469,3 +469,12 @@ def test_snapshots_and_rewriting_go_on_after_a_shortage(
     life.kill()
     assert life.take_all() == kept
     assert life.damages == []
+
+
+def test_a_look_at_an_item_that_no_segment_holds_ends(life: DiskHarness) -> None:
+    """Otherwise nothing out of order is ever read again, and whoever fetches waits for good."""
+    life.reader.ready.disk_refs.unsure.add(10_000)
+    life.reader.schedule_read()
+    life.settle()
+    assert not life.reader.ready.disk_refs.is_fetching
+    assert life.take_all() == [body(n) for n in range(ITEMS)]
