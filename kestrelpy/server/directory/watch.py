@@ -74,6 +74,7 @@ class DirectoryWatch:
     def _note(self, note: str, refusal: str) -> None:
         if note:
             log.warning("%s", note)
+        # KNOWN FLAW: health and the page do not tell that new queues are refused.
         before, self._directory.refusal = self._directory.refusal, refusal
         if refusal and not before:
             log.error("%s: %s", self._directory.path, refusal)
