@@ -16,6 +16,7 @@ from typing import Final
 
 from journal.format import (
     DELIVERY_MAX,
+    ItemHeader,
     Kind,
     Meta,
     RawDraft,
@@ -43,6 +44,19 @@ _IDS: Final = int(Kind.IDS)
 FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
 _NO_EXPIRY: Final = encode_meta({Tag.EXPIRES_MS: 0})
 SMALL_BODY_MAX: Final = (1 << 24) - 1  # sizes of bodies up to this need no meta
+# The meta of an item may have this much beside its key: times, a schedule's run.
+_PLAIN_BYTES: Final = 48
+_HEADER_BYTES: Final = 64
+_ORIGIN_BYTES: Final = 64
+
+
+def meta_most(header: ItemHeader | None, key: bytes) -> int:
+    """Return the most that the meta of an item with this header takes."""
+    if header is None:
+        return _PLAIN_BYTES + len(key)
+    size = _PLAIN_BYTES + _HEADER_BYTES + len(key)
+    size += len(header.id) + len(header.scope) + len(header.client)
+    return size if header.origin is None else size + _ORIGIN_BYTES + len(header.origin.queue)
 
 
 def put(item: Item, due_ms: int = 0, nominal: Watermark | None = None) -> RawDraft:

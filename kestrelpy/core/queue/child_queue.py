@@ -25,7 +25,6 @@ from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
 from kestrelpy.core.queue.queue import NOT_STORED, Queue
-from kestrelpy.core.queue.record_reserve import meta_most
 from kestrelpy.core.subscription import Subscription
 from kestrelpy.errors import ClientError, NoRoomYet
 
@@ -166,7 +165,7 @@ class ChildQueue:
         queue, child, log, size = self.files, self.child, self.log, len(body)
         if log.failure is not None or log.no_room or size > child.policy.max_item_bytes:
             child.refuse_put(size)
-        if not log.has_room(size + meta_most(header, key)):
+        if not log.has_room(size + records.meta_most(header, key)):
             raise NoRoomYet(log.waiting_room, self.name)
         unix_ms = now_ms + queue.clock.offset_ms
         expires_ms = child.expiry(expires_ms, delay, unix_ms)

@@ -37,7 +37,7 @@ from kestrelpy.core.queue.dedupe_window import NOT_DUE
 from kestrelpy.core.queue.due_items import DueItems
 from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.idle_sweep import IdleSweep
-from kestrelpy.core.queue.record_reserve import RecordReserve, meta_most
+from kestrelpy.core.queue.record_reserve import RecordReserve
 from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import Placed, Subscription
@@ -98,7 +98,7 @@ class Queue(QueueState):
         log, policy, size, unix_ms = self.log, self.policy, len(body), now_ms + self.clock.offset_ms
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
             self.refuse_put(size)
-        if not log.has_room(size + meta_most(header, key)):
+        if not log.has_room(size + records.meta_most(header, key)):
             raise NoRoomYet(log.waiting_room, self.name)
         if policy.max_age_ms is not None or delay is not None:
             expires_ms = self.reader.expiry(expires_ms, delay, unix_ms)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.format import ItemHeader
 from kestrelpy.core.queue.state import QueueState
 
 # Up to this number of children, a count takes next to no time.
@@ -26,19 +25,6 @@ _EACH_RECORD: Final = 3  # an item: its release, its confirm, the settlement of 
 _RECORDS_MORE: Final = 256
 _ITEMS_MORE: Final = 16
 _PART_MORE: Final = 8
-# The meta of an item may have this much beside its key: times, a schedule's run.
-_PLAIN_BYTES: Final = 48
-_HEADER_BYTES: Final = 64
-_ORIGIN_BYTES: Final = 64
-
-
-def meta_most(header: ItemHeader | None, key: bytes) -> int:
-    """Return the most that the meta of an item with this header takes."""
-    if header is None:
-        return _PLAIN_BYTES + len(key)
-    size = _PLAIN_BYTES + _HEADER_BYTES + len(key)
-    size += len(header.id) + len(header.scope) + len(header.client)
-    return size if header.origin is None else size + _ORIGIN_BYTES + len(header.origin.queue)
 
 
 class RecordReserve:
