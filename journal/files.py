@@ -41,6 +41,7 @@ __all__ = [
 _ZEROS: Final = bytes(1 << 20)
 # A file takes this much of a disk, or a multiple of it.
 _BLOCK_BYTES: Final = 4096
+_INODES_LEAST: Final = 2  # a folder and a file
 # A disk that says so has lost bytes; any other error says something else.
 MEDIUM_ERRORS: Final = frozenset({errno.EIO, errno.EBADMSG})
 # Bodies of items are for the owner alone, whatever the process's umask says.
@@ -135,8 +136,8 @@ class Files(Protocol):
     def free(self, path: str) -> int:
         """Return how many bytes this process may still write to the disk of `path`."""
 
-    def may_make(self, path: str) -> bool:
-        """True if this process may make files in a folder."""
+    def why_no_file(self, path: str) -> str:
+        """Return why no folder with a file can be made in this folder, or ""; room aside."""
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or folder another name in the same folder; on disk on return."""
@@ -401,11 +402,17 @@ class Disk:
         disk = os.statvfs(path if held is None else held.descriptor)
         return disk.f_bavail * disk.f_frsize
 
-    def may_make(self, path: str) -> bool:
-        held = self._place(path)[1]
+    def why_no_file(self, path: str) -> str:
+        held, mode = self._place(path)[1], os.W_OK | os.X_OK
         if held is None:
-            return os.access(path, os.W_OK | os.X_OK)
-        return os.access(".", os.W_OK | os.X_OK, dir_fd=held.descriptor)
+            may, disk = os.access(path, mode), os.statvfs(path)
+        else:
+            may, disk = os.access(".", mode, dir_fd=held.descriptor), os.statvfs(held.descriptor)
+        if not may:
+            return f"this process may make no file in {path}"
+        if disk.f_files and disk.f_favail < _INODES_LEAST:  # some file systems count none
+            return f"the file system of {path} has no inode left"
+        return ""
 
     def rename(self, old: str, new: str) -> None:
         self._checked(old)

@@ -237,8 +237,8 @@ class EngineFiles:
             self._names.file(path)
         return FREE_BYTES
 
-    def may_make(self, path: str) -> bool:
-        return self._is_ours(path) or self._outside.may_make(path)
+    def why_no_file(self, path: str) -> str:
+        return "" if self._is_ours(path) else self._outside.why_no_file(path)
 
     def rename(self, old: str, new: str) -> None:
         if not self._is_ours(old):

@@ -28,6 +28,7 @@ _PARTS: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 _STYLES: Final[Mapping[str, str]] = {
     "failed": "bold red",
     "disk_full": "bold red",
+    "no_new_queue": "bold red",
     "out_of_files": "bold red",
     "damaged": "bold red",
     "abandoned": "yellow",

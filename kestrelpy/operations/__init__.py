@@ -56,6 +56,7 @@ from kestrelpy.operations.removal import Removal
 from kestrelpy.operations.rests import Awaited, Gate, Rests
 from kestrelpy.operations.stats_facts import (
     HEALTH_STATES,
+    Health,
     LeaseFacts,
     QueueFacts,
     ScheduleFacts,
@@ -79,7 +80,7 @@ __all__ = [
     "Action", "Actions",
     "Awaited", "Caller", "Children", "Claiming", "Client", "ConnectionFacts", "DamageFacts",
     "DamageFound", "DeathFilter", "DeathGroup", "Deaths", "DelayedFacts", "Gate", "GoneFacts",
-    "HeldItem", "Hit", "Inspection", "ItemFacts", "ItemLife", "ItemList", "ItemPage",
+    "Health", "HeldItem", "Hit", "Inspection", "ItemFacts", "ItemLife", "ItemList", "ItemPage",
     "ItemReader", "JournalFacts", "KeyFacts", "LeaseEnd", "LeaseFacts", "Leasing",
     "LifeEvent", "LifePart", "ListedDeath", "ListedItem", "Listening", "LogReader", "Look",
     "LostPlace",

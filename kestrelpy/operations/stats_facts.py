@@ -11,6 +11,11 @@ Health has these states, for each queue and, as the worst of them, for the serve
         ->  abandoned   a child has items, and no client asked for any for a day: they stay on disk
         ->  failed      a write or a sync failed: nothing is acknowledged until a restart
 
+The server has one state more, worse than these but disk_full and failed:
+
+    ok  ->  no_new_queue  no room or no right to make a file for another queue: the queues that are
+                        there go on, and it ends by itself
+
 The fields stand in the order in which every wire gives them: Kestrel's first, then ours. None means
 that there is no such thing, or that it is not known.
 
@@ -19,6 +24,7 @@ One rule: every number is read from its owner at the time of the request.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, Literal, NamedTuple, get_args
 
 from journal.sets import IdSet
@@ -26,24 +32,29 @@ from kestrelpy.core import AnyQueue, Broker, Browse, Lease, Log, Running, Subscr
 from kestrelpy.operations.ports import Site
 
 State = Literal["ok", "abandoned", "damaged", "out_of_files", "disk_full", "failed"]
+Health = Literal[State, "no_new_queue"]
 HEALTH_STATES: Final[tuple[State, ...]] = get_args(State)
-WORST_FIRST: Final = HEALTH_STATES[:0:-1]
+_WORST_FIRST: Final = HEALTH_STATES[:0:-1]
+_STORING_NOTHING: Final = ("failed", "disk_full")
 _RANGES_MAX: Final = 5  # of unreadable items in a reason
 
 
 class Totals(NamedTuple):
-    """The sums over all queues; `unwell` names the first queues that are not ok."""
+    """The sums over all queues; `unwell` names the first queues that are not ok. `reason` is a
+    sentence on what is wrong with the server as a whole; None: nothing is."""
 
     queues: int
     items: int
     stored: int
     bytes: int
-    health: State
+    health: Health
     unwell: list[str]
+    reason: str | None
 
 
 class ServerFacts(NamedTuple):
-    """Facts of the whole server. `uptime` and `time` are in seconds, `bytes` of ready bodies."""
+    """Facts of the whole server. `uptime` and `time` are in seconds, `bytes` of ready bodies.
+    `health_reason` says what is wrong with the server as a whole, and is None if nothing is."""
 
     uptime: int
     time: int
@@ -65,8 +76,9 @@ class ServerFacts(NamedTuple):
     queue_expires: int
     server_id: str
     refused_noreply: int
-    health: State
+    health: Health
     http_port: int | None
+    health_reason: str | None
 
 
 class QueueFacts(NamedTuple):
@@ -155,6 +167,17 @@ def state_of(log: Log) -> State:
     return "ok"
 
 
+def server_health(broker: Broker, states: Collection[State]) -> tuple[Health, str | None]:
+    """Return the worst of the states of the queues and of the server, and why the server is not
+    well as a whole."""
+    worst: State = next((state for state in _WORST_FIRST if state in states), "ok")
+    if broker.refusal:
+        return "failed", broker.refusal
+    if broker.no_new_queue:
+        return worst if worst in _STORING_NOTHING else "no_new_queue", broker.no_new_queue
+    return worst, None
+
+
 def queue_state(queue: AnyQueue, now_ms: int) -> State:
     """Return the state of a queue or a child."""
     state = state_of(queue.log)
@@ -221,6 +244,7 @@ def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> Ser
         refused_noreply=counters.refused_quietly,
         health=totals.health,
         http_port=site.http_port,
+        health_reason=totals.reason,
     )
 
 

@@ -207,8 +207,8 @@ class Daemon:
         self._take_signals()
         self._start_task(self.membership.watch())
         self._start_task(self._sweep().run())
-        turn = self.turn
-        watch = DirectoryWatch(self.directory, turn.files.written, turn.lose_all, turn.lose)
+        broker, turn = self.broker, self.turn
+        watch = DirectoryWatch(self.directory, broker, turn.files.written, turn.lose_all, turn.lose)
         self._start_task(watch.run())
         self._start_task(self.journal_jobs.check_bodies(found.unchecked))
         self._start_task(name_what_is_open(self._files, self.directory.path))
@@ -594,7 +594,7 @@ class Daemon:
             raise ServerError(self.broker.refusal)
         if not queue.policy.durable:
             return MemoryLog()
-        for target in self.committer.without_room:
-            if not target.is_reported:  # there will be none for a new queue either
-                raise ServerError(target.no_room)
+        full = (each.no_room for each in self.committer.without_room if not each.is_reported)
+        if why := next(full, self.broker.no_new_queue):  # a queue without room: no new one has any
+            raise ServerError(why)
         return self.directory.new_log(queue, self._dirty)

@@ -56,10 +56,10 @@ class SmallDisk:
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, size_bytes: int) -> Iterator[SmallDisk]:
-    """A tmpfs on `folder`; skips the test where nothing may be mounted."""
+def small_disk(folder: Path, size_bytes: int, *more: str) -> Iterator[SmallDisk]:
+    """A tmpfs on `folder`, with `more` options; skips the test where nothing may be mounted."""
     folder.mkdir()
-    options = f"size={size_bytes},mode=755"
+    options = ",".join((f"size={size_bytes}", "mode=755", *more))
     command = ["mount", "-t", "tmpfs", "-o", options, "kestrelpy", str(folder)]
     try:
         mounted = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -376,8 +376,8 @@ class MemoryDisk:
         self._node(path)
         return max(self.disk_bytes - sum(len(file.shown) for file in set(self._root.files())), 0)
 
-    def may_make(self, path: str) -> bool:
-        return isinstance(self._find(path), _Folder)
+    def why_no_file(self, path: str) -> str:
+        return "" if isinstance(self._find(path), _Folder) else f"{path} is no folder"
 
     def rename(self, old: str, new: str) -> None:
         folder = self._rename(old, new)

@@ -50,6 +50,7 @@ class Registry:
         self.aliases: dict[bytes, tuple[bytes, ...]] = {}  # names of several queues each
         self.server_id = b""
         self.refusal = ""  # why no queue stores or hands out anything any more
+        self.no_new_queue = ""  # why no new queue with a journal can be made now; "": one can
         self.tokens = TokenFloor()
         self._make_log = make_log
         self._absent: dict[bytes, Waiters] = {}

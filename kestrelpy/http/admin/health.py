@@ -1,7 +1,8 @@
 """Health, readiness, and all figures in one answer.
 
     /health      200 while the server serves, 503 if a journal has failed
-    /ready       200 while it stores new items, else 503 with the reason in a word
+    /ready       200 while it stores new items, else 503 with the reason in a word; new queues alone
+                 may be refused: a warning
     /stats.json  the figures of the server and of its queues, in parts
 
 One rule: each walk over the queues leaves turns to others.
@@ -66,16 +67,17 @@ class Readiness:
 
 
 @router.get(
-    "/health", summary="How the server is", response_model=models.Health,
-    responses={503: {"model": models.Health | Error}},
+    "/health", summary="How the server is", response_model=models.HealthNow,
+    responses={503: {"model": models.HealthNow | Error}},
 )  # fmt: skip
 async def get_health(request: Request) -> Response:
     """Answer 503 if the journal of any queue has failed."""
     call = call_of(request)
-    totals = await totals_of(call)
-    health = "failed" if call.host.closed else totals.health
+    totals, closed = await totals_of(call), call.host.closed
+    health = "failed" if closed else totals.health
+    reason = closed or totals.reason
     body = {
-        "status": health, "unwell": totals.unwell,
+        "status": health, "reason": reason and without_paths(reason), "unwell": totals.unwell,
         "uptime_seconds": (call.now_ms() - call.host.started_ms) // 1000,
     }  # fmt: skip
     return answer(body, 503 if health == "failed" else 200)
@@ -86,9 +88,10 @@ async def get_health(request: Request) -> Response:
     responses={503: {"model": models.Ready | Error}},
 )  # fmt: skip
 async def get_ready(request: Request) -> Response:
-    """Answer 503 if the server stops, is not up, or has a queue that can store nothing.
+    """Answer 503 if the server stops, is not up, or has a queue that can store nothing, or no queue
+    and can make none.
 
-    It needs no login.
+    While only new queues are refused it is ready: the others go on. It needs no login.
     """
     call = call_of(request)
     health = await cast(Readiness, request.scope["shared"].readiness).health(call)
@@ -101,7 +104,11 @@ async def get_ready(request: Request) -> Response:
         why = call.host.mode
     elif health in _NOT_STORING:
         why = health
-    return answer({"ready": why is None, "why": why}, 200 if why is None else 503)
+    elif call.broker.no_new_queue and not call.broker.queues:
+        why = "no_new_queue"
+    warning = without_paths(call.broker.no_new_queue) or None
+    body = {"ready": why is None, "why": why, "warning": warning}
+    return answer(body, 200 if why is None else 503)
 
 
 @router.get(
@@ -122,7 +129,10 @@ async def get_stats(
     next_path = None
     if begin + limit < len(names):
         next_path = f"/stats.json?limit={limit}&after={quote(some[-1].decode('ascii'))}"
-    head = b'{"server":%b,"queues":{' % _encode(facts._asdict())
+    shown = facts._asdict()
+    if facts.health_reason is not None:
+        shown["health_reason"] = without_paths(facts.health_reason)
+    head = b'{"server":%b,"queues":{' % _encode(shown)
     return Parts(_stats(call, head, some, b'},"next":%b}' % _encode(next_path)))
 
 

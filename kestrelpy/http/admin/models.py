@@ -17,6 +17,7 @@ from kestrelpy.operations import (
     ConnectionFacts,
     DamageFacts,
     DelayedFacts,
+    Health,
     HeldItem,
     ItemFacts,
     JournalFacts,
@@ -27,7 +28,6 @@ from kestrelpy.operations import (
     SegmentBucket,
     SegmentTotals,
     ServerFacts,
-    State,
 )
 
 IDS_MAX: Final = 10_000
@@ -60,19 +60,23 @@ def model_of(facts: type[NamedTuple], title: str, /, **more: Any) -> Any:
     return create_model(title, __doc__=facts.__doc__, **(fields | more))
 
 
-class Health(BaseModel):
-    """How the server is; `unwell` names the first queues that are not ok."""
+class HealthNow(BaseModel):
+    """How the server is; `unwell` names the first queues that are not ok, and `reason` says what
+    is wrong with the server as a whole."""
 
-    status: State
+    status: Health
+    reason: str | None
     unwell: list[str]
     uptime_seconds: int
 
 
 class Ready(BaseModel):
-    """Whether the server takes new items now, and if not, why; `/health` names the queues."""
+    """Whether the server takes new items now, and if not, why; `/health` names the queues.
+    `warning` says why it makes no new queue, null if it does."""
 
     ready: bool
-    why: Literal["stopping", "readonly", "quiescent", "failed", "disk_full"] | None
+    why: Literal["stopping", "readonly", "quiescent", "failed", "disk_full", "no_new_queue"] | None
+    warning: str | None
 
 
 Server: Any = model_of(ServerFacts, "Server")
@@ -219,11 +223,12 @@ Damage: Any = model_of(DamageFacts, "Damage")
 
 
 class JournalState(BaseModel):
-    """The journals of all queues together. `damages` counts what was found since the start but the
-    rest of a crash; `damage` is the newest of all. `last_backup_ms` is when `kestrelpy backup` last
-    ended, null if it never did."""
+    """The journals of all queues together. `health`, `reason` and `unwell` are those of `/health`.
+    `damages` counts what was found since the start but the rest of a crash; `damage` is the newest
+    of all. `last_backup_ms` is when `kestrelpy backup` last ended, null if it never did."""
 
-    health: str
+    health: Health
+    reason: str | None
     unwell: list[str]
     disk_free_bytes: int | None
     syncs: int

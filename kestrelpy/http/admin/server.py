@@ -78,7 +78,8 @@ async def get_journal(request: Request) -> Response:
     totals = await totals_of(call)
     counters = call.broker.counters
     return answer({
-        "health": totals.health, "unwell": totals.unwell,
+        "health": totals.health, "reason": totals.reason and without_paths(totals.reason),
+        "unwell": totals.unwell,
         "disk_free_bytes": await call.host.disk_free_bytes(),
         "syncs": counters.sync_us.count, "batches": counters.batch_records.count,
         **members_of_journals(call, await call.run(survey_segments(call.broker))),

@@ -10,6 +10,7 @@ from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+from kestrelpy.http.answers import without_paths
 from kestrelpy.http.live.troubles import LEVELS, Level, Trouble, span
 
 LINES_MAX: Final = 20
@@ -31,13 +32,15 @@ class Line(NamedTuple):
 
 class ServerState(NamedTuple):
     """What the verdict needs of the server as a whole. `damages` were found since the start; with
-    less free disk than `min_disk_free` bytes nothing new is stored."""
+    less free disk than `min_disk_free` bytes nothing new is stored. `no_new_queue` says why none
+    can be made now."""
 
     mode: str
     is_leaving: bool
     disk_full_in_ms: int | None
     damages: int = 0
     min_disk_free: int = 0
+    no_new_queue: str = ""
 
 
 class ServerLines:
@@ -101,6 +104,9 @@ def server_lines(server: ServerState) -> list[Line]:
     found = list[Line]()
     if server.is_leaving:
         found.append(Line("bad", "draining", "the server stops", "#/journal", None))
+    if server.no_new_queue:
+        text = f"new queues are refused: {without_paths(server.no_new_queue)}"
+        found.append(Line("bad", "no_new_queue", text, "#/journal", None))
     if server.mode == "readonly":
         text = "the server is read-only: nothing new is stored"
         found.append(Line("warn", "readonly", text, "#/journal", None))

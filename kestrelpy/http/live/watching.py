@@ -196,7 +196,7 @@ class Live:
         host = self._host
         return ServerState(
             host.mode, host.is_leaving, self._disk_full_in_ms, host.damage.count,
-            host.min_disk_free_bytes,
+            host.min_disk_free_bytes, host.broker.no_new_queue,
         )  # fmt: skip
 
     def _server(self) -> Members:

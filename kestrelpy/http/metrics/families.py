@@ -21,6 +21,7 @@ from prometheus_client.core import (
 )
 
 from kestrelpy.core import Broker
+from kestrelpy.http.answers import without_paths
 from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, STATES, Figures, Row
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import HEALTH_STATES
@@ -112,6 +113,7 @@ def server_families(
     for health in HEALTH_STATES:
         queues.add_metric((health,), figures.states.get(health, 0))
     yield queues
+    yield _new_queues(broker)
     yield from _traffic(broker, host)
     yield histogram("item_waiting_seconds", "From being stored to the first delivery.",
                     figures.waiting_ms, _MS_BITS, _MILLI)  # fmt: skip
@@ -124,6 +126,16 @@ def server_families(
                     counters.loop_lag_us.counts, _US_BITS, _MICRO)  # fmt: skip
     yield histogram("batch_records", "Records that a journal wrote together.",
                     counters.batch_records.counts, _RECORD_BITS)  # fmt: skip
+
+
+def _new_queues(broker: Broker) -> GaugeMetricFamily:
+    """Return whether a new queue can be made, and if not, why."""
+    family = GaugeMetricFamily(
+        "kestrelpy_new_queues_possible",
+        "1 if a new queue can be made; if not, 0 and the reason.", labels=("reason",),
+    )  # fmt: skip
+    family.add_metric((without_paths(broker.no_new_queue),), int(not broker.no_new_queue))
+    return family
 
 
 def _traffic(broker: Broker, host: HttpHost) -> Iterator[Metric]:

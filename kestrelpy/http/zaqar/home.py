@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.http.answers import HttpError, answer, nothing
+from kestrelpy.http.answers import HttpError, answer, nothing, without_paths
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import refusals
 from kestrelpy.http.zaqar import models
@@ -83,6 +83,7 @@ async def health(request: Request) -> Response:
         "storage_reachable": mode == "up" and not call.broker.refusal,
         "mode": mode,
         "queues": len(call.broker.queues),
+        "warning": without_paths(call.broker.no_new_queue) or None,
     })  # fmt: skip
 
 

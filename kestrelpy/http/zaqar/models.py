@@ -184,12 +184,14 @@ class QueueFigures(BaseModel):
 
 
 class MessagingHealth(BaseModel):
-    """Whether the server stores and hands out messages."""
+    """Whether the server stores and hands out messages; `warning` says why it makes no new queue,
+    null if it does."""
 
     catalog_reachable: bool
     storage_reachable: bool
     mode: Literal["up", "readonly", "quiescent"]
     queues: int
+    warning: str | None
 
 
 class Resources(BaseModel):

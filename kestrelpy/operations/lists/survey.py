@@ -12,7 +12,7 @@ from typing import Final
 
 from kestrelpy.core import Broker
 from kestrelpy.operations.ports import PAUSE
-from kestrelpy.operations.stats_facts import WORST_FIRST, State, Totals, queue_state
+from kestrelpy.operations.stats_facts import State, Totals, queue_state, server_health
 
 QUEUES_PER_SLICE: Final = 200
 # Names of queues that are not ok, in one answer.
@@ -24,8 +24,6 @@ def survey(broker: Broker, now_ms: int) -> Generator[bytes, None, Totals]:
     names = list(broker.queues)
     items = stored = size = 0
     states, unwell = set[State](), list[str]()
-    if broker.refusal:
-        states.add("failed")
     for start in range(0, len(names), QUEUES_PER_SLICE):
         if start:
             yield PAUSE
@@ -41,5 +39,5 @@ def survey(broker: Broker, now_ms: int) -> Generator[bytes, None, Totals]:
                 states.add(state)
                 if len(unwell) < _NAMED_MAX:
                     unwell.append(name.decode("ascii"))
-    health: State = next((state for state in WORST_FIRST if state in states), "ok")
-    return Totals(len(names), items, stored, size, health, unwell)
+    health, reason = server_health(broker, states)
+    return Totals(len(names), items, stored, size, health, unwell, reason)

@@ -58,20 +58,25 @@ def words(facts: NamedTuple) -> Lines:
     return [(name, word(value)) for name, value in zip(facts._fields, facts, strict=True)]
 
 
-def _of_queue(queue: AnyQueue, now_ms: int) -> Lines:
-    """Return one queue's lines without their prefix. The reason stands there only if it is not
-    ok."""
-    *found, (name, reason) = words(queue_facts(queue, now_ms))
+def _with_reason(facts: NamedTuple) -> Lines:
+    """Return the words of facts, of which the last is a reason; it stands there only if there is
+    one."""
+    *found, (name, reason) = words(facts)
     if reason != _NONE:
         text = str(reason).encode("ascii", "backslashreplace").decode()
         found.append((name, text[:_REASON_CHARACTERS_MAX]))
     return found
 
 
+def _of_queue(queue: AnyQueue, now_ms: int) -> Lines:
+    """Return one queue's lines without their prefix."""
+    return _with_reason(queue_facts(queue, now_ms))
+
+
 def stats_lines(broker: Broker, host: Host, now_ms: int) -> Iterator[bytes]:
     """`stats` in slices."""
     totals = yield from survey(broker, now_ms)
-    yield lines("", words(server_facts(broker, host, totals, now_ms)))
+    yield lines("", _with_reason(server_facts(broker, host, totals, now_ms)))
     names = sorted(broker.queues)
     for start in range(0, len(names), _QUEUES_PER_SLICE):
         yield b"".join(

@@ -36,7 +36,6 @@ from journal.recovery import (
 from journal.sets import IdSet
 from journal.store import Chunks, Sizes, Store, read_chunks
 from kestrelpy.core import AnyQueue, Broker, JournalLog, Queue, Replay, on_disk
-from kestrelpy.errors import ServerError
 from kestrelpy.server.directory.removed import Removed
 from kestrelpy.server.directory.server_id import take_server_id
 from kestrelpy.server.directory.token_file import TokenFile
@@ -76,7 +75,6 @@ class DataDirectory:
         self.sizes = sizes
         self.server_id = ""
         self.reserve_bytes = 0  # of the disk, left free by a new segment
-        self.refusal = ""  # why no new queue can be made; "": it can
         self._damaged_id = ""  # a sentence on the damaged file of the id
         self.tokens = TokenFile(self.patient, path)
         self._lock: Lock | None = None
@@ -120,8 +118,8 @@ class DataDirectory:
 
         Its first put would wait for the segment: it cannot be taken back.
         """
-        if not self.files.may_make(self.path):
-            return f"no new queue is made: this process may make no file in {self.path}"
+        if why := self.files.why_no_file(self.path):
+            return f"no new queue is made: {why}"
         if self.files.free(self.path) - self.sizes.segment_min >= self.reserve_bytes:
             return ""
         rest = f" beside min_disk_free ({self.reserve_bytes} bytes)" if self.reserve_bytes else ""
@@ -135,9 +133,7 @@ class DataDirectory:
 
     def new_log(self, queue: Queue, dirty: list[JournalLog]) -> JournalLog:
         """Return a journal for a new queue; nothing is on disk until its first segment is
-        prepared. Raise ServerError if that would fail."""
-        if self.refusal:
-            raise ServerError(self.refusal)
+        prepared."""
         store = Store.new(
             self.files, self.folder(queue), os.urandom(16), self.sizes, queue.checkpoint
         )

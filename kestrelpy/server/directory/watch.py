@@ -4,7 +4,8 @@
                                                   serve the same queues by now
     a queue's folder or file is not there     ──▶ that queue fails
     the file `lock` is not there              ──▶ it is made again: the folder itself is locked
-    no file can be made, or there is no room  ──▶ new queues are refused until one can
+    no file can be made, or there is no room  ──▶ new queues are refused until one can, and health
+                                                  and the page say why
 
 A daemon that only appends to open files would not notice: the descriptors go on reaching the old
 files, wherever these are by now.
@@ -22,7 +23,7 @@ from typing import Final
 
 from journal.files import FolderChanged, Handle
 from kestrelpy.aside import run_aside
-from kestrelpy.core import JournalLog
+from kestrelpy.core import Broker, JournalLog
 from kestrelpy.server.directory.data_directory import DataDirectory
 
 log = logging.getLogger("kestrelpy")
@@ -41,13 +42,15 @@ class DirectoryWatch:
     def __init__(
         self,
         directory: DataDirectory,
+        broker: Broker,
         written: Callable[[int], Written],
         lost: Callable[[str], None],
         displaced: Callable[[JournalLog, str], None],
     ) -> None:
-        """`written` returns some journals with the files that they write to; `lost` gets the
-        sentence on a lost directory, `displaced` a journal and the path of its missing file."""
-        self._directory = directory
+        """`broker` is told why no new queue can be made. `written` returns some journals with the
+        files that they write to; `lost` gets the sentence on a lost directory, `displaced` a
+        journal and the path of its missing file."""
+        self._directory, self._broker = directory, broker
         self._written = written
         self._lost, self._displaced = lost, displaced
         self._suspects: set[Handle] = set()
@@ -74,9 +77,8 @@ class DirectoryWatch:
     def _note(self, note: str, refusal: str) -> None:
         if note:
             log.warning("%s", note)
-        # KNOWN FLAW: health and the page do not tell that new queues are refused.
-        before, self._directory.refusal = self._directory.refusal, refusal
-        if refusal and not before:
+        before, self._broker.no_new_queue = self._broker.no_new_queue, refusal
+        if refusal and refusal != before:
             log.error("%s: %s", self._directory.path, refusal)
         elif before and not refusal:
             log.info("%s: new queues can be made again", self._directory.path)

@@ -91,10 +91,16 @@ def test_a_new_queue_is_refused_at_once_where_no_file_can_be_made(folder: Path) 
         assert refused.value.code == 503
         assert why.decode() in refused.value.read().decode()
         raw.ask(b"set q 0 0 1\r\ny\r\n", b"STORED\r\n")
+        told = raw.stats()
+        assert told["health"] == "no_new_queue"
+        assert told["health_reason"] == (why.decode() + str(daemon.data_dir)).replace(" ", "_")
+        said = urllib.request.urlopen(f"http://127.0.0.1:{daemon.http_port}/ready").read().decode()
+        assert why.decode() in said
 
         daemon.data_dir.chmod(0o700)
         until(lambda: "new queues can be made again" in "".join(daemon.lines))
         raw.ask(b"set new 0 0 1\r\nx\r\n", b"STORED\r\n")
+        assert raw.stats()["health"] == "ok"
 
 
 def until(condition: Callable[[], bool]) -> None:

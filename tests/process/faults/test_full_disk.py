@@ -6,6 +6,7 @@ that nobody rotates would, and take at once whatever the daemon gives back.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -322,6 +323,29 @@ def test_a_daemon_starts_on_a_full_disk_with_everything_that_was_stored(
         assert drain(raw, b"other") == list(range(30))
         disk.make_room()
         wait_until(lambda: store(raw, b"jobs", 0) == b"STORED", "storing resumes")
+
+
+def test_a_new_queue_is_refused_on_a_disk_without_inodes_and_the_others_go_on(
+    tmp_path: Path
+) -> None:
+    with (
+        small_disk(tmp_path / "disk", DISK_BYTES, "nr_inodes=30") as disk,
+        DaemonProcess(disk.folder / "data", config=CONFIG) as daemon, connect(daemon) as raw,
+    ):
+        store_some(raw, b"jobs", 3)
+        with contextlib.suppress(OSError):
+            for number in range(30):
+                (disk.folder / f"filler-{number}").touch()
+        wait_until(lambda: "health_reason" in raw.stats(), "health says it")
+        assert raw.stats()["health"] in ("no_new_queue", "disk_full")
+        reason = f"no_new_queue_is_made:_the_file_system_of_{daemon.data_dir}_has_no_inode_left"
+        assert raw.stats()["health_reason"] == reason
+        assert store(raw, b"new", 0).endswith(b" has no inode left")
+        assert drain(raw, b"jobs") == [0, 1, 2]
+        for filler in disk.folder.glob("filler-*"):
+            filler.unlink()
+        wait_until(lambda: raw.stats()["health"] == "ok", "health is well again")
+        assert store(raw, b"new", 0) == b"STORED"
 
 
 def test_min_disk_free_is_left_to_others(disk: SmallDisk) -> None:

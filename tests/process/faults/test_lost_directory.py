@@ -103,7 +103,7 @@ def test_a_data_directory_that_is_gone_fails_everything_at_once(
         wait_for(lambda: http(server, "/ready")[0] == 503)
         after = set(tmp_path.rglob("*"))
 
-        assert http(server, "/ready")[1] == {"ready": False, "why": "failed"}
+        assert http(server, "/ready")[1] == {"ready": False, "why": "failed", "warning": None}
         code, health = http(server, "/health")
         assert (code, health["status"]) == (503, "failed")
         sentence = b"removed, renamed, replaced or unmounted"

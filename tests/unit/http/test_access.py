@@ -81,7 +81,8 @@ async def test_ready_answers_everybody_in_a_word_and_health_only_a_user(tmp_path
         wrong = {"Authorization": "Bearer nobody:nothing"}
         for headers in ({}, wrong):
             said = await server.client.get("/ready", headers=headers)
-            assert (said.status_code, said.json()) == (200, {"ready": True, "why": None})
+            body = {"ready": True, "why": None, "warning": None}
+            assert (said.status_code, said.json()) == (200, body)
         assert (await server.client.head("/ready")).status_code != 401
         assert (await server.client.get("/health")).status_code == 401
         assert (await server.client.post("/ready")).status_code == 401
@@ -91,7 +92,8 @@ async def test_ready_answers_everybody_in_a_word_and_health_only_a_user(tmp_path
         mode = {"mode": "readonly"}
         assert (await server.client.patch("/admin/mode", json=mode, auth=root)).is_success
         said = await server.client.get("/ready")
-        assert (said.status_code, said.json()) == (503, {"ready": False, "why": "readonly"})
+        body = {"ready": False, "why": "readonly", "warning": None}
+        assert (said.status_code, said.json()) == (503, body)
 
 
 async def test_the_project_of_a_request_is_one(tmp_path: Path) -> None:

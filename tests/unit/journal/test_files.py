@@ -272,9 +272,21 @@ def test_linking_counting_or_asking_for_room_where_nothing_is_is_an_error(
 def test_a_disk_has_room_wherever_one_asks(files: Files, folder: str) -> None:
     files.create(f"{folder}/x", b"", 100).close()
 
-    assert files.may_make(folder)
+    assert not files.why_no_file(folder)
     assert files.free(folder) > 0
     assert files.free(f"{folder}/x") > 0
+
+
+def test_a_disk_whose_inodes_are_used_up_takes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, left = str(tmp_path), list(os.statvfs(tmp_path))
+    for inodes, of, said in (
+        (1, 9, f"the file system of {folder} has no inode left"), (2, 9, ""), (0, 0, ""),
+    ):  # fmt: skip
+        left[5], left[7] = of, inodes
+        monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(left))
+        assert Disk().why_no_file(folder) == said
 
 
 def test_a_removed_file_is_gone_and_may_be_removed_again(files: Files, folder: str) -> None:

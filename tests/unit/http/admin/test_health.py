@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from journal.errors import JournalFailed
 from kestrelpy.http.admin import health
+from kestrelpy.http.live import watching
+from kestrelpy.http.metrics import scrapes
+from kestrelpy.server.directory import watch
 from tests.support.http_client import web
+from tests.support.running import ANSWER_SECONDS
 
 
 async def test_a_failed_journal_turns_health_red_and_shows_no_folder(tmp_path: Path) -> None:
@@ -29,10 +36,71 @@ async def test_a_failed_journal_turns_health_red_and_shows_no_folder(tmp_path: P
 
 async def test_a_server_that_stores_nothing_is_not_ready(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        assert (await server.client.get("/ready")).json() == {"ready": True, "why": None}
+        body = {"ready": True, "why": None, "warning": None}
+        assert (await server.client.get("/ready")).json() == body
         await server.client.patch("/admin/mode", json={"mode": "readonly"})
         said = await server.client.get("/ready")
         assert (said.status_code, said.json()["why"]) == (503, "readonly")
+
+
+_WHY = "no new queue is made: this process may make no file in .../data"
+_WELL = [
+    (200, True, None, None), ("ok", None, []), ("ok", None), ("ok", None), None, [],
+    '{reason=""} 1.0',
+]  # fmt: skip
+_UNWELL = [
+    (200, True, None, _WHY), ("no_new_queue", _WHY, []), ("no_new_queue", _WHY),
+    ("no_new_queue", _WHY), _WHY, [f"new queues are refused: {_WHY}"],
+    f'{{reason="{_WHY}"}} 0.0',
+]  # fmt: skip
+
+
+async def said_of_new_queues(client: httpx.AsyncClient) -> list[Any]:
+    """What each door says of new queues, and of the server as a whole."""
+    ready, now = await client.get("/ready"), (await client.get("/health")).json()
+    of_all = (await client.get("/stats.json")).json()["server"]
+    journal = (await client.get("/admin/journal")).json()
+    lines = (await client.get("/views?view=overview")).json()["verdict"]["lines"]
+    metrics = (await client.get("/metrics")).text
+    [gauge] = re.findall(r"^kestrelpy_new_queues_possible(.*)", metrics, re.MULTILINE)
+    return [
+        (ready.status_code, *ready.json().values()),
+        (now["status"], now["reason"], now["unwell"]),
+        (of_all["health"], of_all["health_reason"]),
+        (journal["health"], journal["reason"]),
+        (await client.get("/v2/health")).json()["warning"],
+        [line["text"] for line in lines],
+        gauge,
+    ]
+
+
+async def test_each_door_says_why_no_new_queue_is_made_as_long_as_that_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in (
+        (watch, "LOOK_SECONDS"), (watching, "TICK_SECONDS"), (scrapes, "SHARED_MS"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 0)
+    async with web(tmp_path) as server, asyncio.timeout(ANSWER_SECONDS):
+        client, files = server.client, server.daemon.directory.files
+
+        async def until(wanted: list[Any]) -> None:
+            while await said_of_new_queues(client) != wanted:
+                await asyncio.sleep(0)
+
+        async def status(queue: str) -> int:
+            return (await client.post(f"/queues/{queue}/items", content=b"x")).status_code
+
+        await until(_WELL)
+        for queues, ready in ((0, (503, False, "no_new_queue", _WHY)), (1, _UNWELL[0])):
+            with monkeypatch.context() as patch:
+                why = "this process may make no file in /srv/data"
+                patch.setattr(files, "why_no_file", lambda path, why=why: why)
+                await until([ready, *_UNWELL[1:]])
+                assert await status("new") == 503
+                assert await status("jobs") == (201 if queues else 503)
+            await until(_WELL)
+            assert await status("jobs") == 201
 
 
 async def test_ready_walks_over_the_queues_once_a_second(
@@ -51,7 +119,8 @@ async def test_ready_walks_over_the_queues_once_a_second(
         log: Any = server.server.daemon.broker.queues[b"jobs"].log
         log.failure = JournalFailed("/srv/data/jobs: no space")
         said = await server.client.get("/ready")
-        assert (said.status_code, said.json()) == (503, {"ready": False, "why": "failed"})
+        body = {"ready": False, "why": "failed", "warning": None}
+        assert (said.status_code, said.json()) == (503, body)
 
 
 async def test_the_figures_of_many_queues_come_in_parts_and_pages(

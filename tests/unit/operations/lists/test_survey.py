@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from journal.errors import JournalFailed
 from kestrelpy.operations.lists.survey import QUEUES_PER_SLICE, survey
 from tests.support.server_harness import ServerHarness
@@ -27,6 +29,33 @@ def test_the_worst_state_and_the_names_of_unwell_queues_are_given() -> None:
     totals = ended(survey(server.broker, server.now_ms))
 
     assert (totals.health, totals.unwell, totals.items, totals.bytes) == ("failed", ["b"], 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("failure", "no_room", "refusal", "health", "reason"),
+    [
+        (None, "", "", "no_new_queue", "no room for it"),
+        (None, "disk full", "", "disk_full", "no room for it"),
+        (JournalFailed("EIO"), "", "", "failed", "no room for it"),
+        (None, "", "the data is gone", "failed", "the data is gone"),
+    ],
+)
+def test_a_server_without_new_queues_is_not_ok_unless_something_is_worse(
+    failure: JournalFailed | None, no_room: str, refusal: str, health: str, reason: str
+) -> None:
+    server = ServerHarness()
+    server.say("x", b"set a 0 0 2", b"hi")
+    server.broker.no_new_queue, server.broker.refusal = "no room for it", refusal
+    log = server.queue("a").log
+    log.failure, log.no_room = failure, no_room
+
+    totals = ended(survey(server.broker, server.now_ms))
+
+    assert (totals.health, totals.reason) == (health, reason)
+    server.broker.no_new_queue = server.broker.refusal = ""
+    log.failure, log.no_room = None, ""
+    totals = ended(survey(server.broker, server.now_ms))
+    assert (totals.health, totals.reason) == ("ok", None)
 
 
 def test_a_queue_that_goes_during_the_walk_is_passed_over() -> None:

@@ -156,6 +156,21 @@ def test_a_reason_is_always_one_short_word() -> None:
     assert len(found["queue_jobs_reason"]) == 300
 
 
+def test_the_server_says_why_it_makes_no_new_queue_while_it_makes_none() -> None:
+    stage = ServerHarness()
+    stage.say("a", b"set jobs 0 0 1", b"x")
+    stage.broker.no_new_queue = "disk full: no room for a new queue"
+
+    found = dict(stats(stage.say("a", b"stats")))
+
+    assert (found["health"], found["queue_jobs_state"]) == ("no_new_queue", "ok")
+    assert found["health_reason"] == "disk_full:_no_room_for_a_new_queue"
+    stage.broker.no_new_queue = ""
+    found = dict(stats(stage.say("a", b"stats")))
+    assert found["health"] == "ok"
+    assert "health_reason" not in found
+
+
 def test_many_queues_are_listed_in_slices_of_one_reply() -> None:
     stage = ServerHarness()
     stage.set_queue(durable=False)

@@ -9,7 +9,7 @@ from typing import cast
 
 from journal.files import Disk, Handle
 from journal.store import Sizes
-from kestrelpy.core import JournalLog
+from kestrelpy.core import Broker, JournalLog
 from kestrelpy.server.directory import DataDirectory, DirectoryWatch
 from tests.support.memory_disk import MemoryDisk
 from tests.support.running import running
@@ -31,8 +31,9 @@ class Watched:
             journal=SimpleNamespace(active=self.active)
         ))  # fmt: skip
         self.lost, self.displaced = list[str](), list[str]()
+        broker = cast(Broker, SimpleNamespace(no_new_queue=""))
         self.watch = DirectoryWatch(
-            self.directory, lambda most: [], self.lost.append,
+            self.directory, broker, lambda most: [], self.lost.append,
             lambda target, path: self.displaced.append(path),
         )  # fmt: skip
 
@@ -97,8 +98,7 @@ async def test_the_first_put_of_a_queue_is_refused_where_its_segment_would_leave
     """It was held until there was room, for as long as that took."""
     async with running(tmp_path, config='[server]\nmin_disk_free = "100000GiB"\n') as server:
         assert server.daemon is not None
-        directory = server.daemon.directory
-        while not directory.refusal:
+        while not server.daemon.broker.no_new_queue:
             await asyncio.sleep(0)
         client = await server.client()
         for name in (b"a", b"a", b"b", b"c/declare"):
