@@ -18,6 +18,11 @@ from journal.engine.postgres.errors import reason
 CONNECT_SECONDS: Final = 2
 # A peer that answers no packet for so long is gone: the wait for its answer ends.
 SILENCE_MS: Final = 3000
+# The same at the server: else it keeps a connection whose client is cut off for two hours.
+_OPTIONS: Final = (
+    "-c statement_timeout=0 -c lock_timeout=0 -c tcp_keepalives_idle=1 "
+    f"-c tcp_keepalives_interval=1 -c tcp_keepalives_count=3 -c tcp_user_timeout={SILENCE_MS}"
+)
 # For statements that need not wait for a standby, which may not be there.
 LOCALLY: Final = "SET synchronous_commit = local"
 
@@ -31,7 +36,7 @@ def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
         conninfo, autocommit=True, connect_timeout=CONNECT_SECONDS,
         application_name="kestrelpy", keepalives_idle=1, keepalives_interval=1,
         keepalives_count=2, tcp_user_timeout=SILENCE_MS,
-        options="-c statement_timeout=0 -c lock_timeout=0",
+        options=_OPTIONS,
     )  # fmt: skip
 
 

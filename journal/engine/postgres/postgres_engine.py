@@ -79,6 +79,13 @@ ON CONFLICT (id) DO UPDATE SET
     beat = excluded.beat, released = false
 WHERE s.epoch = %(seen)s AND s.seq = coalesce(%(seq)s, s.seq)
 RETURNING epoch, seq"""
+# A statement whose end has not come: its client sleeps, or is cut off. It holds the row for as long
+# as that lasts. One that waits for a standby is left alone.
+_FREE: Final = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND application_name = 'kestrelpy'
+    AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL AND wait_event = 'ClientRead'
+    AND state_change < clock_timestamp() - interval '500 milliseconds'"""
 _SETTLE: Final = """
 UPDATE kestrelpy.slice SET beat = clock_timestamp() WHERE id = %s AND epoch = %s RETURNING seq"""
 _RELEASE: Final = """
@@ -145,6 +152,7 @@ class PostgresEngine:
             "slice": number, "member": member.name, "address": member.address, "seen": seen,
             "seq": seq,
         }  # fmt: skip
+        self._look(_FREE, {})
         rows = self._ask(self._committing, _CLAIM, values)
         if not rows:
             raise Fenced(number, seen, "another process claimed the slice, or its owner committed")

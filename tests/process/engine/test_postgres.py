@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from journal.engine import Claim, Create, Delete, EngineAway, Fenced, Op, Write
@@ -17,6 +18,10 @@ from kestrelpy.examples.fleet.postgres_server import folder_of_servers
 from tests.support.memory_engine import claimed
 
 SECONDS = 60.0
+HALF_SENT = (
+    "SELECT pid FROM pg_stat_activity WHERE state = 'active' AND wait_event = 'ClientRead' "
+    "AND state_change < clock_timestamp() - interval '1 second'"
+)
 COMMITTING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 
 
@@ -55,25 +60,32 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-class Committing(threading.Thread):
-    """A commit on a thread, and what became of it."""
+class Doing(threading.Thread):
+    """Something on a thread, and what became of it."""
 
-    def __init__(self, engine: PostgresEngine, at: Claim, ops: list[Op]) -> None:
+    def __init__(self, act: Callable[[], object]) -> None:
         super().__init__(daemon=True)
-        self.engine, self.at, self.ops = engine, at, ops
+        self.act = act
         self.error: Exception | None = None
         self.start()
 
     def run(self) -> None:
         try:
-            self.engine.commit(self.at, self.ops)
+            self.act()
         except Exception as error:
             self.error = error
 
-    def ended(self) -> Exception | None:
-        self.join(SECONDS)
+    def ended(self, seconds: float = SECONDS) -> Exception | None:
+        self.join(seconds)
         assert not self.is_alive()
         return self.error
+
+
+class Committing(Doing):
+    """A commit on a thread."""
+
+    def __init__(self, engine: PostgresEngine, at: Claim, ops: list[Op]) -> None:
+        super().__init__(lambda: engine.commit(at, ops))
 
 
 # -- waits for the standby ------------------------------------------------------------------------
@@ -122,6 +134,37 @@ def test_a_list_of_standbys_that_is_emptied_acknowledges_nothing(
         shared.standby.signal(signal.SIGCONT)
     engine.commit(at, ops)
     assert engine.owners()[at.slice].seq == 1
+
+
+# -- claims --------------------------------------------------------------------------------------
+
+
+def test_a_claim_waits_for_no_owner_that_sleeps_in_the_middle_of_a_commit(
+    engine: PostgresEngine, shared: Cluster, at: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep, wake = threading.Event(), threading.Event()
+    sync = psycopg.Pipeline.sync
+
+    def sleeps(pipeline: psycopg.Pipeline) -> None:
+        asleep.set()
+        wake.wait(SECONDS)
+        sync(pipeline)
+
+    monkeypatch.setattr(psycopg.Pipeline, "sync", sleeps)
+    commit = Committing(engine, at, [Create(1, "a", 0)])
+    assert asleep.wait(SECONDS)
+    until(lambda: shared.primary.ask(HALF_SENT))  # it has the row of the slice, and keeps it
+    monkeypatch.undo()
+    other = PostgresEngine(shared.address)
+    claiming = Doing(lambda: claimed(other, "b", at.slice))
+    try:
+        assert claiming.ended(SECONDS / 4) is None
+    finally:
+        wake.set()
+    assert isinstance(commit.ended(), EngineAway)
+    with pytest.raises(Fenced):
+        engine.commit(at, [Create(1, "a", 0)])
+    other.close()
 
 
 # -- settings -----------------------------------------------------------------------------------

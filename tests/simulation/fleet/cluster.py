@@ -405,6 +405,9 @@ class SimCursor(SimPipeline):
         text = query.decode() if isinstance(query, bytes) else query
         if connection.is_closed:
             raise psycopg.OperationalError("the connection is closed")
+        if text.lstrip().startswith("SELECT pg_terminate_backend"):
+            self._rows = []  # each statement arrives whole, so that none is left half done
+            return self
         outcome = connection.network.ask(connection, text, values)
         if outcome.error:
             connection.is_closed = True
