@@ -20,19 +20,22 @@ from pymemcache.client.base import Client
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 PORT_SECONDS = 10.0
+LOOPBACK = "127.0.0.1"
 _TAKEN = "Address already in use"
-_HTTP_LISTENER = re.compile(r"http on 127\.0\.0\.1:(\d+)")
-_LISTENER = re.compile(r"memcache on 127\.0\.0\.1:(\d+)")
+_HTTP_LISTENER = re.compile(r"http on [0-9.]+:(\d+)")
+_LISTENER = re.compile(r"memcache on [0-9.]+:(\d+)")
 
 
 class DaemonProcess:
     """`kestrelpy serve` on `data_dir`. Start it again after a kill: it listens on the same port."""
 
     def __init__(
-        self, data_dir: Path, *, config: str = "", port: int = 0, http_port: str = "off"
-    ) -> None:
+        self, data_dir: Path, *, config: str = "", port: int = 0, http_port: str = "off",
+        host: str = LOOPBACK,
+    ) -> None:  # fmt: skip
         """`http_port` is "0" for any free port."""
         self.data_dir = data_dir
+        self.host = host
         self.http_port = http_port
         self.port = port
         self.ready_line = ""
@@ -73,6 +76,8 @@ class DaemonProcess:
             "--data-dir", str(self.data_dir), "--port", str(self.port),
             "--http-port", self.http_port,
         ]  # fmt: skip
+        if self.host != LOOPBACK:
+            command += ["--host", self.host]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
@@ -117,13 +122,13 @@ class DaemonProcess:
     def client(self, timeout: float = 10.0) -> Client:
         """A pymemcache client on one connection, told not to use noreply."""
         return Client(
-            ("127.0.0.1", self.port), timeout=timeout, connect_timeout=timeout,
+            (self.host, self.port), timeout=timeout, connect_timeout=timeout,
             default_noreply=False,
         )  # fmt: skip
 
     def socket(self, timeout: float = 10.0) -> socket.socket:
         """A raw connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout)
+        return socket.create_connection((self.host, self.port), timeout)
 
     def __enter__(self) -> Self:
         return self.start() if self._process is None else self

@@ -54,7 +54,7 @@ class Cluster:
     @property
     def address(self) -> str:
         """The address of all of them, for who wants the primary, as libpq takes it."""
-        hosts = ",".join(f"127.0.0.1:{port}" for port in sorted(each.port for each in self.servers))
+        hosts = ",".join(sorted(f"{each.host}:{each.port}" for each in self.servers))
         return f"postgresql://kestrel@{hosts}/postgres?target_session_attrs=read-write"
 
     def start(self) -> None:

@@ -39,15 +39,16 @@ def programs(folder: Path) -> Path:
 
 
 class PostgresServer:
-    """One server on a loopback port of its own."""
+    """One server on a port of its own: of loopback, or of the host's address that is named."""
 
-    def __init__(self, folder: Path, name: str = "one") -> None:
+    def __init__(self, folder: Path, name: str = "one", host: str = "127.0.0.1") -> None:
         self.folder = folder / name
+        self.host = host
         self.data = self.folder / "data"
         self.name = name
         self.port = _free_port()
         self.settings = {
-            "listen_addresses": "127.0.0.1", "port": str(self.port),
+            "listen_addresses": host, "port": str(self.port),
             "unix_socket_directories": "", "lc_messages": "C", "max_connections": "60",
             "shared_buffers": "32MB", "wal_retrieve_retry_interval": "100ms",
         }  # fmt: skip
@@ -68,7 +69,7 @@ class PostgresServer:
     @property
     def address(self) -> str:
         """The address of its database, as libpq takes it."""
-        return f"postgresql://kestrel@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://kestrel@{self.host}:{self.port}/postgres"
 
     def make(self) -> None:
         """Make an empty database."""
@@ -94,7 +95,7 @@ class PostgresServer:
         self.ask("SELECT pg_promote()")
 
     def _conninfo(self, primary: PostgresServer) -> str:
-        return f"host=127.0.0.1 port={primary.port} user=kestrel application_name={self.name}"
+        return f"host={primary.host} port={primary.port} user=kestrel application_name={self.name}"
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
