@@ -1,7 +1,8 @@
 """Write down which seed finds each planted mistake: `python -m tests.simulation.find_seeds`.
 
 A table of seeds lets the tests begin where a mistake was found before. It is written anew when the
-daemon or the simulation has changed so much that the tests search for minutes.
+daemon or the simulation has changed so much that the tests search for minutes. A seed that still
+finds its mistake stays.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ProcessPoolExecutor
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 
 from tests.simulation.plan import has_http
@@ -38,10 +39,12 @@ def is_found(name: str, seed: int) -> bool:
 
 
 def find(name: str) -> int | None:
-    """Return the first seed that finds it; None if no run does. A mistake of HTTP is searched for
-    in as many runs with clients of HTTP."""
-    seeds = filter(has_http, count()) if name in HTTP else count()
-    return next((seed for seed in islice(seeds, SEEDS_MAX) if is_found(name, seed)), None)
+    """Return the seed of the table if it finds the mistake, else the first that does; None if no
+    run does. A mistake of HTTP is searched for in as many runs with clients of HTTP."""
+    known = known_seeds().get(name)
+    seeds = islice(filter(has_http, count()) if name in HTTP else count(), SEEDS_MAX)
+    first = () if known is None else (known,)
+    return next((seed for seed in chain(first, seeds) if is_found(name, seed)), None)
 
 
 if __name__ == "__main__":
