@@ -17,7 +17,7 @@ import io
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from journal.errors import Unreachable
@@ -123,6 +123,12 @@ class Files(Protocol):
 
     def open(self, path: str) -> Handle:
         """An existing file, for writing."""
+
+    def sync_later(
+        self, handles: Sequence[Handle], done: Callable[[OSError | None], None]
+    ) -> bool:
+        """Sync these files without a thread of the caller; `done` is called when that is over, by
+        any thread. False where only `Handle.sync` can: then nothing was begun."""
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Up to `size` bytes from `offset`; -1: to the end."""
@@ -383,6 +389,11 @@ class Disk:
     def open(self, path: str) -> Handle:
         self._checked(path)
         return DiskHandle(path, self._open(path, os.O_RDWR))
+
+    def sync_later(
+        self, handles: Sequence[Handle], done: Callable[[OSError | None], None]
+    ) -> bool:
+        return False
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         # Nothing is read twice: no buffer is filled.

@@ -24,6 +24,8 @@ from journal.engine.engine import PIECE_BYTES, Claim, Engine, EngineAway, Fenced
 PAUSE_SECONDS: Final = 0.1  # between two attempts while the engine is away
 T = TypeVar("T")
 _Group = tuple[int, int, tuple[Op, ...]]  # its ticket, its bytes, its operations
+Hear = Callable[[OSError | None], None]
+_Hearer = tuple[int, Hear]  # the ticket that it waits for
 
 
 class Outbox:
@@ -88,6 +90,8 @@ class Commits:
         self._settled = threading.Condition(self._lock)  # a commit is over
         self._outbox = Outbox()
         self._committed = 0
+        self._asked = 0  # somebody waits for the groups up to this ticket
+        self._hearers: list[_Hearer] = []
         self._is_late = False  # the last commit took long: the next one is to say that we live
         self.failure: OSError | None = None
         self.trouble = ""  # why the engine does not commit now
@@ -115,8 +119,6 @@ class Commits:
         with self._lock:
             if self.failure is not None:
                 raise _again(self.failure)
-            if not self._outbox:
-                self._changed.notify()
             return self._outbox.add(ops)
 
     def is_committed(self, ticket: int) -> bool:
@@ -129,10 +131,31 @@ class Commits:
             while ticket > self._committed and self.failure is None:
                 self._commit_next()
         with self._lock:
+            self._ask_for(ticket)
             while ticket > self._committed and self.failure is None:
                 self._settled.wait()
             if ticket > self._committed and self.failure is not None:
                 raise _again(self.failure)
+
+    def tell(self, ticket: int, hear: Hear) -> bool:
+        """Have `hear` called, on any thread and soon, when the engine has this group, or with what
+        has ended the commits. False: there is no thread that could."""
+        with self._lock:
+            if self._thread is None:
+                return False
+            if ticket > self._committed and self.failure is None:
+                self._hearers.append((ticket, hear))
+                self._ask_for(ticket)
+                return True
+            failure = self.failure if ticket > self._committed else None
+        hear(_again(failure) if failure is not None else None)
+        return True
+
+    def _ask_for(self, ticket: int) -> None:
+        """Have this group committed soon: what nobody waits for may gather."""
+        if ticket > max(self._asked, self._committed):
+            self._asked = ticket
+            self._changed.notify()
 
     def patiently(self, call: Callable[[], T]) -> T:
         """Return what a read of the engine returns, when the engine is there again. Blocks; raises
@@ -162,7 +185,7 @@ class Commits:
     def _run(self) -> None:
         while self.failure is None:
             with self._lock:
-                if not (self._outbox or self._stop.is_set() or self._is_late):
+                if not (self._asked > self._committed or self._stop.is_set() or self._is_late):
                     self._changed.wait(self._beat_s)
                 if not self._outbox and self._stop.is_set():
                     return
@@ -181,6 +204,7 @@ class Commits:
             with self._lock:
                 self.failure = failure
                 self._settled.notify_all()
+            self._tell_hearers()
             if not isinstance(error, OSError):
                 raise
             return
@@ -188,6 +212,20 @@ class Commits:
             self._committed = max(self._committed, ticket)
             self.commits += 1
             self._settled.notify_all()
+        self._tell_hearers()
+
+    def _tell_hearers(self) -> None:
+        """Tell those whose group the engine has; after a failure all others as well."""
+        with self._lock:
+            upto, failure = self._committed, self.failure
+            told, self._hearers = self._hearers, []
+            if failure is None:
+                self._hearers = [each for each in told if each[0] > upto]
+        for ticket, hear in told:
+            if ticket <= upto:
+                hear(None)
+            elif failure is not None:
+                hear(_again(failure))
 
     def _settle(self, ops: list[Op]) -> None:
         """Commit these; raise Fenced, or EngineAway when this process is about to end."""

@@ -18,7 +18,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -208,6 +208,17 @@ class EngineFiles:
         if not self._is_ours(path):
             return self._outside.open(path)
         return EngineHandle(self, path, self._names.file(path))
+
+    def sync_later(
+        self, handles: Sequence[Handle], done: Callable[[OSError | None], None]
+    ) -> bool:
+        """Groups keep their order over all files: the last one has come when all have."""
+        ticket = 0
+        for handle in handles:
+            if not isinstance(handle, EngineHandle):
+                return False
+            ticket = max(ticket, handle.file.ticket)
+        return self.owned.tell(ticket, done)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         if not self._is_ours(path):

@@ -20,7 +20,7 @@ from journal.files import Handle
 
 @dataclass(slots=True)
 class SyncJob:
-    """The files of one sync, in order. `run` blocks and belongs on a thread."""
+    """The files of one sync, in order. `run` blocks and belongs on a thread; `close` is its end."""
 
     handles: list[Handle]
     sealed: list[Handle]
@@ -31,8 +31,12 @@ class SyncJob:
             for handle in self.handles:
                 handle.sync()
         finally:
-            for handle in self.sealed:
-                handle.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close the files that are not written to any more."""
+        for handle in self.sealed:
+            handle.close()
 
 
 class GroupCommit:

@@ -19,7 +19,7 @@ import copy
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from random import Random
@@ -356,6 +356,11 @@ class MemoryDisk:
     def open(self, path: str) -> MemoryHandle:
         self._step("open", path)
         return MemoryHandle(self, path, self._file(path))
+
+    def sync_later(
+        self, handles: Sequence[object], done: Callable[[OSError | None], None]
+    ) -> bool:
+        return False
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         self._step("read", path)

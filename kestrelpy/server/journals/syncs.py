@@ -5,6 +5,7 @@
              `finished`, file by file ◀── [x][x][x]        one list of results for all threads
 
 A journal may be synced in the turn instead (`sync_in_turn`): then the loop itself is the thread.
+An engine needs none of these threads: it tells of all the files that a commit has at once.
 
 The threads share both lists: a file that hangs holds up itself alone while another thread is there,
 and the loop is told once for many results.
@@ -46,13 +47,31 @@ REPORTED_MAX: Final = 128
 class Sync:
     """One sync of one journal. A thread owns it from `start` until it is a result."""
 
-    __slots__ = ("error", "job", "target", "took_s")
+    __slots__ = ("_began", "error", "job", "target", "took_s")
 
     def __init__(self, target: JournalLog, job: SyncJob) -> None:
         self.target = target
         self.job = job
-        self.took_s = 0.0
+        self.took_s = self._began = 0.0
         self.error: OSError | None = None
+
+    def begin(self, ended: Callable[[Sync], None]) -> bool:
+        """Sync its files without a thread of ours: `ended` is called when that is over, by any
+        thread. False: only `run` can."""
+        if self.target.is_local:
+            return False
+
+        def done(error: OSError | None) -> None:
+            self.error = error
+            self.took_s = clock.elapsed() - self._began
+            try:
+                self.job.close()
+            except OSError as failed:
+                self.error = error or failed
+            ended(self)
+
+        self._began = clock.elapsed()
+        return self.target.journal.files.sync_later(self.job.handles, done)
 
     def run(self) -> None:
         """Sync its files. Blocks; an error is kept."""
@@ -96,7 +115,7 @@ class Syncs:
         if self._added:
             added, self._added = self._added, []
             here = any(sync.target.sync_in_turn for sync in added) and self._sync_here(added)
-            self._todo.extend(added)
+            self._todo.extend([sync for sync in added if not sync.begin(self._ended)])
             self._wake()
             if here:
                 self._end(here)
@@ -131,6 +150,11 @@ class Syncs:
             self._calls.put(False)
 
     # -- on a thread ------------------------------------------------------------------------
+
+    def _ended(self, sync: Sync) -> None:
+        """A sync is over that none of our threads made."""
+        self._results.append(sync)
+        self._tell()
 
     def _work(self) -> None:
         while self._calls.get():

@@ -191,6 +191,7 @@ def test_while_a_commit_is_in_flight_the_next_one_gathers() -> None:
     engine = SlowEngine()
     commits = commits_of(engine, beat_s=60.0)
     tickets = [commits.add(Create(1, "a", 0))]
+    assert commits.tell(tickets[0], lambda _: None)
     assert engine.began.acquire(timeout=30)
     tickets += [commits.add(Write(1, at, b"x")) for at in range(100)]
 
@@ -204,6 +205,84 @@ def test_while_a_commit_is_in_flight_the_next_one_gathers() -> None:
     assert [len(each) for each in engine.commits] == [1, 100]
     engine.go.release(9)
     commits.close()
+
+
+def test_what_nobody_waits_for_gathers_until_somebody_does() -> None:
+    engine = SlowEngine()
+    commits = commits_of(engine, beat_s=60.0)
+    commits.add(Create(1, "a", 0))
+    last = [commits.add(Write(1, at, b"x")) for at in range(9)][-1]
+    assert not engine.began.acquire(timeout=0.01)
+    engine.go.release(9)
+    commits.wait(last)
+
+    assert [len(each) for each in engine.commits] == [10]
+    commits.close()
+
+
+class Ear:
+    """Hears what was told, by which thread."""
+
+    def __init__(self) -> None:
+        self.told: dict[int, OSError | None] = {}
+        self.threads: set[str] = set()
+        self.rang = threading.Semaphore(0)
+
+    def of(self, ticket: int) -> Callable[[OSError | None], None]:
+        def hear(error: OSError | None) -> None:
+            assert ticket not in self.told
+            self.told[ticket] = error
+            self.threads.add(threading.current_thread().name)
+            self.rang.release()
+
+        return hear
+
+
+def test_all_that_a_commit_has_are_told_by_its_thread_and_no_others() -> None:
+    engine, ear = SlowEngine(), Ear()
+    commits = commits_of(engine, beat_s=60.0)
+    first, second = commits.add(Create(1, "a", 0)), commits.add(Write(1, 0, b"x"))
+    for ticket in (second, first):
+        assert commits.tell(ticket, ear.of(ticket))
+    assert engine.began.acquire(timeout=30)
+    third = commits.add(Write(1, 1, b"y"))
+    assert commits.tell(third, ear.of(third))
+    assert not ear.told, "nothing is committed"
+    engine.go.release()
+    assert ear.rang.acquire(timeout=30)
+    assert ear.rang.acquire(timeout=30)
+    assert ear.told == {second: None, first: None}
+    engine.go.release(9)
+    assert ear.rang.acquire(timeout=30)
+    assert ear.threads == {"kestrelpy-commit"}
+
+    assert commits.tell(first, ear.of(0)), "it is committed long since"
+    assert ear.told[0] is None
+    commits.close()
+
+
+def test_all_that_wait_are_told_that_another_has_claimed_the_slice() -> None:
+    engine, ear = SlowEngine(), Ear()
+    commits = commits_of(engine, beat_s=60.0)
+    engine.go.release(9)
+    tickets = [commits.add(Create(1, "a", 0))]
+    commits.wait(tickets[0])
+    claimed(engine, "b")
+    tickets += [commits.add(Write(1, at, b"x")) for at in range(3)]
+    for ticket in tickets:
+        commits.tell(ticket, ear.of(ticket))
+    for _ in tickets:
+        assert ear.rang.acquire(timeout=30)
+    assert commits.tell(99, ear.of(99)), "it comes too late"
+
+    assert ear.told.pop(tickets[0]) is None
+    assert all(error is not None and error.errno == errno.ESTALE for error in ear.told.values())
+    assert len(ear.told) == 4
+
+
+def test_without_a_thread_nobody_is_told() -> None:
+    commits = commits_of(MemoryEngine())
+    assert not commits.tell(commits.add(Create(1, "a", 0)), lambda _: None)
 
 
 def test_a_thread_beats_while_nothing_is_committed() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from random import Random
 
@@ -30,6 +31,40 @@ def contents(files: Files, folder: str) -> dict[str, bytes]:
         else:
             found[name] = files.read(path)
     return found
+
+
+# -- syncs without a thread -----------------------------------------------------------------------
+
+
+def test_a_sync_is_told_when_the_engine_has_all_of_its_files(tmp_path: Path) -> None:
+    engine, root = MemoryEngine(), str(tmp_path / "data")
+    over = threading.Event()
+    errors = list[OSError | None]()
+    with engine_files(engine, root, beat_s=60.0) as files:
+        handles = [files.create(f"{root}/{name}", b"", 10) for name in "ab"]
+        for handle in handles:
+            handle.write(0, b"x")
+        assert files.sync_later(handles, lambda error: (errors.append(error), over.set())[0])
+        assert over.wait(30)
+        assert errors == [None]
+        assert engine.contents(1) == {"a": b"x".ljust(10, b"\0"), "b": b"x".ljust(10, b"\0")}
+        outside = Disk().create(str(tmp_path / "outside"), b"", 1)
+        assert not files.sync_later([*handles, outside], errors.append), "no engine has that"
+        outside.close()
+    assert errors == [None]
+
+
+def test_without_a_thread_of_the_commits_no_sync_is_told(tmp_path: Path) -> None:
+    root = str(tmp_path / "data")
+    with engine_files(MemoryEngine(), root) as files:
+        handle = files.create(f"{root}/a", b"", 10)
+        assert not files.sync_later([handle], lambda _: None)
+
+
+def test_the_local_disk_has_each_file_synced_by_a_thread_of_the_caller(tmp_path: Path) -> None:
+    handle = Disk().create(str(tmp_path / "a"), b"", 1)
+    assert not Disk().sync_later([handle], lambda _: None)
+    handle.close()
 
 
 # -- takeover -----------------------------------------------------------------------------------

@@ -81,7 +81,9 @@ class Journals:
             self.errors[number] = error
 
         journal = SimpleNamespace(finish_sync=finish_sync, folder=str(number))
-        target = SimpleNamespace(number=number, journal=journal, sync_in_turn=in_turn)
+        target = SimpleNamespace(
+            number=number, journal=journal, sync_in_turn=in_turn, is_local=True
+        )
         self.syncs.add(cast(Any, target), SyncJob([file], []))
 
     def wait_for(self, count: int) -> None:
@@ -310,3 +312,78 @@ def test_a_turn_syncs_for_a_bounded_time(
     by_hand.syncs.start()
     assert len(by_hand.reported) in (4, 5)
     assert len(by_hand.syncs._todo) == 10 - len(by_hand.reported), "the others are for threads"
+
+
+class Engine:
+    """The files of an engine, which tells by itself, or leaves it to a thread."""
+
+    def __init__(self, tells: bool = True) -> None:
+        self.tells = tells
+        self.told: list[Callable[[OSError | None], None]] = []
+
+    def sync_later(self, handles: object, done: Callable[[OSError | None], None]) -> bool:
+        if self.tells:
+            self.told.append(done)
+        return self.tells
+
+
+class Sealed(File):
+    """A file that is closed once."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        super().__init__()
+        self.closed = 0
+        self._why = error
+
+    def close(self) -> None:
+        self.closed += 1
+        if self._why is not None:
+            raise self._why
+
+
+def add_on_engine(journals: Journals, number: int, engine: Engine, sealed: Sealed) -> None:
+    def finish_sync(error: OSError | None) -> None:
+        journals.errors[number] = error
+
+    journal = SimpleNamespace(finish_sync=finish_sync, folder=str(number), files=engine)
+    target = SimpleNamespace(number=number, journal=journal, sync_in_turn=False, is_local=False)
+    journals.syncs.add(cast(Any, target), SyncJob([sealed], [sealed]))
+
+
+FENCED = OSError(errno.ESTALE, "another process has claimed the slice")
+
+
+@pytest.mark.parametrize(("told", "closing", "found"), [
+    (None, None, None),
+    (FENCED, None, FENCED),
+    (None, OSError(errno.EIO, "no"), errno.EIO),
+    (FENCED, OSError(errno.EIO, "no"), FENCED),
+])  # fmt: skip
+def test_an_engine_tells_of_its_files_without_a_thread_of_ours(
+    by_hand: Journals, told: OSError | None, closing: OSError | None, found: OSError | int | None
+) -> None:
+    engine, sealed = Engine(), Sealed(closing)
+    add_on_engine(by_hand, 1, engine, sealed)
+    add_on_engine(by_hand, 2, engine, Sealed())
+    by_hand.syncs.start()
+    assert by_hand.syncs.in_flight == 2
+    assert not sealed.closed, "it is not over"
+    for done in engine.told:
+        done(told)
+    assert len(by_hand.loop.calls) == 1, "the loop is told once"
+    by_hand.loop.turn()
+
+    assert by_hand.reported == [1, 2]
+    assert sealed.closed == 1
+    assert sealed.syncs == by_hand.syncs._threads == by_hand.syncs.in_flight == 0
+    error = by_hand.errors[1]
+    assert (error.errno if isinstance(found, int) and error is not None else error) == found
+
+
+def test_an_engine_that_tells_nobody_is_waited_for_on_a_thread(journals: Journals) -> None:
+    sealed = Sealed()
+    add_on_engine(journals, 1, Engine(tells=False), sealed)
+    journals.syncs.start()
+    journals.wait_for(1)
+
+    assert (sealed.syncs, sealed.closed) == (1, 1)
