@@ -56,14 +56,17 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.engine.cache.CachedFile": {"number local": NAME, "size": ON_DISK, "present": CACHE,
                                         "ticket used": NUMBER},
     "journal.engine.commits.Commits": {"_beat_s": SETTING, "_claim": NUMBER, "_committed": NUMBER,
-                                       "sure_since_s": CLOCK, "commits": TOTAL, "_thread": WORKS},
+                                       "_asked": NUMBER, "sure_since_s": CLOCK, "commits": TOTAL,
+                                       "_thread": WORKS},
     "journal.engine.commits.Outbox": {"added": NUMBER},
     "journal.engine.engine_files.EngineFiles": {"_root _prefix": NAME, "_last": NUMBER,
                                                 "_locked": WORKS},
     "journal.engine.names.Names": {"root": NAME, "_folders": ON_DISK},
     "journal.engine.postgres.postgres_engine.PostgresEngine": {"_conninfo": NAME, "_name": NAME,
                                                                "_is_single": SETTING},
-    "journal.engine.postgres.postgres_engine._Line": {"_connection": WORKS},
+    "journal.engine.postgres.postgres_engine._Line": {
+        "_connection": WORKS, "_known": "the statements that it has prepared: there are few",
+    },
     "journal.engine.ranges.Ranges": {"_starts _ends bytes": CACHE},
     "journal.write.writer.Journal": {
         "has_rotated": "a segment was sealed: the next snapshot comes with the next write",
@@ -466,6 +469,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
     """,
 }
 _VALUES: Final[dict[str, str]] = {
+    "a statement, as a server takes it": """
+        journal.engine.postgres.round_trip._Statement
+    """,
     "why a server serves nobody now": """
         protocol.login.ClosedDoor
     """,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -25,6 +25,7 @@ from journal.engine.batch import Batch, batch_of
 from journal.engine.engine import Claim, EngineAway, Fenced, FileFacts, Member, Op, Owner
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
+from journal.engine.postgres.round_trip import round_trip
 from journal.engine.postgres.settings import (
     NO_STANDBY,
     STANDBY_NAMES,
@@ -169,11 +170,11 @@ class PostgresEngine:
         has_names = bool(batch.created or batch.renamed or batch.deleted)
         statement = _COMMITS[bool(batch.written), has_names]
         try:
-            rows = self._ask(self._committing, statement, _values(at, batch))
-        except EngineAway:
+            done = self._committing.commit(statement, _values(at, batch), not self._is_single)
+        except psycopg.Error as error:
             self._is_unsure = True
-            raise
-        if rows[0][0] == 0:
+            raise EngineAway(self._name, reason(error)) from None
+        if not done:
             # A statement whose connection was lost may be done later than the next one is sent:
             # then this commit is done, and the epoch is still ours.
             self._is_unsure = True
@@ -270,6 +271,7 @@ class _Line:
         self._connect = connect
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._warnings: list[str] = []
+        self._known = set[str]()  # the statements that this connection has prepared
         self._lock = threading.Lock()
 
     def ask(
@@ -281,20 +283,34 @@ class _Line:
         whether it still names a standby: a wait that ends because the list was emptied is answered
         as a success, and without a warning.
         """
+        with self._answering() as connection:
+            cursor = connection.cursor(binary=True)
+            if needs_standby:
+                return self._ask_both(connection, cursor, statement, values)
+            return cursor.execute(statement.encode(), values, prepare=True).fetchall()
+
+    def commit(self, statement: str, values: dict[str, Any], needs_standby: bool) -> bool:
+        """Return whether the statement was done, which it counts; raise as `ask` does."""
+        with self._answering() as connection:
+            count, named = round_trip(connection, statement, values, self._known, needs_standby)
+            if needs_standby:
+                self._refuse_none(named)
+            return bool(count)
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """Give the connection for one answer; raise psycopg.Error, also for a warning, and let go
+        of the connection then."""
         with self._lock:
             try:
                 if self._connection is None:
                     self._connection = self._connect()
                     self._connection.add_notice_handler(self._notice)
+                    self._known = set()
                 self._warnings.clear()
-                cursor = self._connection.cursor(binary=True)
-                if needs_standby:
-                    rows = self._ask_both(self._connection, cursor, statement, values)
-                else:
-                    rows = cursor.execute(statement.encode(), values, prepare=True).fetchall()
+                yield self._connection
                 if self._warnings:
                     raise psycopg.OperationalError(f"answered with a warning: {self._warnings[0]}")
-                return rows
             except BaseException:
                 self._drop()
                 raise
@@ -304,9 +320,8 @@ class _Line:
         """True if a connection was made, and is not known to be lost."""
         return self._connection is not None
 
-    @staticmethod
     def _ask_both(
-        connection: psycopg.Connection[Any], cursor: psycopg.Cursor[Any], statement: str,
+        self, connection: psycopg.Connection[Any], cursor: psycopg.Cursor[Any], statement: str,
         values: Any,
     ) -> list[tuple[Any, ...]]:  # fmt: skip
         with connection.pipeline() as pipeline, connection.cursor() as asking:
@@ -315,9 +330,13 @@ class _Line:
             asking.execute(STANDBY_NAMES, prepare=True)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             named = asking.fetchone()
-        if named is None or not named[0]:
-            raise UnsafeSettings(NO_STANDBY)
+        self._refuse_none(named[0] if named is not None else "")
         return rows
+
+    @staticmethod
+    def _refuse_none(named: str) -> None:
+        if not named:
+            raise UnsafeSettings(NO_STANDBY)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import psycopg
 
+from journal.engine.postgres.settings import STANDBY_NAMES
 from tests.simulation.fleet.fibers import Fibers, Moments
 from tests.simulation.fleet.statements import (
     Change,
@@ -422,3 +423,12 @@ class SimCursor(SimPipeline):
 
     def fetchone(self) -> tuple[Any, ...] | None:
         return self._rows[0] if self._rows else None
+
+
+def round_trip(
+    connection: SimConnection, text: str, values: Any, prepared: set[str], asks_standby: bool
+) -> tuple[int, str]:
+    """Stands for the engine's own: each statement is answered before the next is sent."""
+    (count,) = connection.execute(text, values).fetchall()[0]
+    named = connection.execute(STANDBY_NAMES).fetchone() if asks_standby else None
+    return count, named[0] if named else ""

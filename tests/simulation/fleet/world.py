@@ -38,7 +38,7 @@ from kestrelpy.server.directory import joining
 from tests.simulation.books import Thing
 from tests.simulation.clients import new_thing
 from tests.simulation.fleet.clients import FLEET_KINDS
-from tests.simulation.fleet.cluster import Cluster, Network, SimConnection
+from tests.simulation.fleet.cluster import Cluster, Network, SimConnection, round_trip
 from tests.simulation.fleet.fibers import Fibers, Moments, SimThreading
 from tests.simulation.fleet.promises import FleetBooks
 from tests.simulation.house import configuration, patched
@@ -550,6 +550,7 @@ def _replaced(world: FleetWorld) -> Iterator[None]:
             (cache, "threading", threads),
             (engine_files, "threading", threads),
             (postgres_engine, "threading", threads),
+            (postgres_engine, "round_trip", round_trip),
             (aside, "threading", threads),
             (psycopg, "connect", world.connect_engine),
             (joining, "FleetMember", partial(_member, world)),
