@@ -24,6 +24,10 @@ class Ranges:
         """Add the bytes from `start` to `end`; those that are there already stay."""
         if start >= end:
             return
+        if self._ends and self._starts[-1] <= start <= self._ends[-1]:  # as appending does
+            self.bytes += max(end - self._ends[-1], 0)
+            self._ends[-1] = max(end, self._ends[-1])
+            return
         first = bisect_left(self._ends, start)  # the first that ends at our start or later
         last = bisect_right(self._starts, end)  # the first that begins after our end
         if first < last:
