@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
+from bench import nats as peers
 from bench.figures import Figure
 from bench.loadgen import Load, LoadFailed, Result, run
 from bench.scenarios import Bench, Goals
@@ -93,6 +94,33 @@ def table(bench: Bench) -> list[Figure]:
     return [
         Figure(where, "put", median(puts), "x", at_least=Goals.fleet_table),
         Figure(where, "consume", median(takes), "x", at_least=Goals.fleet_table),
+    ]
+
+
+def nats(bench: Bench) -> list[Figure]:
+    """Beside a JetStream on three servers of NATS, each of which syncs each write."""
+    puts, takes = [], []
+    with (
+        _cluster() as cluster,
+        _member(bench, cluster) as port,
+        peers.cluster(cluster.folder, Load.queue) as theirs,
+    ):
+        for number in range(-1, bench.sizes.rounds):
+            ours = _load(bench, port, "memcache-set", 50)
+            stored = _load(bench, theirs, "nats-put", 50)
+            done = _load(bench, port, "memcache-consume", 50, ours.ops)
+            taken = _load(bench, theirs, "nats-consume", 50, stored.ops)
+            if number >= 0:
+                puts.append(ours.ops_per_s / stored.ops_per_s)
+                takes.append(done.ops_per_s / taken.ops_per_s)
+                bench.say(
+                    f"NATS: {stored.ops_per_s:,.0f} put/s, {taken.ops_per_s:,.0f} consumed/s; "
+                    f"ours: {ours.ops_per_s:,.0f}, {done.ops_per_s:,.0f}"
+                )
+    where = "over NATS JetStream R3, sync always, 50 connections"
+    return [
+        Figure(where, "put", median(puts), "x", at_least=Goals.fleet_peers),
+        Figure(where, "consume", median(takes), "x", at_least=Goals.fleet_peers),
     ]
 
 

@@ -24,6 +24,7 @@ from bench import (
     fleet,
     hung,
     loadgen,
+    nats,
     pages,
     pipes,
     stalls_http,
@@ -90,7 +91,7 @@ DISK: dict[str, Scenario] = {
 }  # fmt: skip
 FLEET: dict[str, Scenario] = {
     "sets": fleet.sets, "wide": fleet.wide, "consume": fleet.consume, "table": fleet.table,
-    "takeover": fleet.takeover,
+    "nats": fleet.nats, "takeover": fleet.takeover,
 }  # fmt: skip
 SCENARIOS = FLEET | DISK | WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
@@ -128,7 +129,7 @@ def lacking(name: str) -> str | None:
     if name in SPARK:
         return tables.missing()
     if name in FLEET:
-        return fleet.missing()
+        return fleet.missing() or (nats.missing() if name == "nats" else None)
     if name in DISK:
         return disk.missing(name)
     return hung.missing() if name == "hung" else None

@@ -21,6 +21,9 @@
  *   redis-consume      LMOVE Q P RIGHT LEFT, then LREM P -1 body           $body, :1   ($-1 = empty)
  *   beanstalk-put      put 0 0 3600 N                                      INSERTED
  *   beanstalk-consume  reserve-with-timeout 0, then delete ID              RESERVED, DELETED
+ *   nats-put           PUB Q, to a stream                                  MSG with its "seq"
+ *   nats-consume       PUB $JS.API.CONSUMER.MSG.NEXT.Q.Q, then +ACK        MSG with the body; MSG
+ *                      with a reply: the server says when that is kept     (HMSG 404 = empty)
  *
  *   body = seed(8 hex) ' ' connection(5) ' ' number(10) ' ' filler made from the seed
  *
@@ -67,19 +70,21 @@ enum {
     EVENTS = 256,
     TICK_MS = 50,
     CONNECT_TIMEOUT_S = 5,
+    MAX_INFO = 1 << 16, /* what a server of NATS says of itself */
 };
 
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
 typedef enum {
     MEMCACHE_SET, MEMCACHE_SPREAD, MEMCACHE_NAMED, MEMCACHE_CONSUME, MEMCACHE_RETURN,
-    MEMCACHE_HANDOFF, MEMCACHE_GET, REDIS_PUSH, REDIS_CONSUME, BEANSTALK_PUT, BEANSTALK_CONSUME, DIALECTS
+    MEMCACHE_HANDOFF, MEMCACHE_GET, REDIS_PUSH, REDIS_CONSUME, BEANSTALK_PUT, BEANSTALK_CONSUME,
+    NATS_PUT, NATS_CONSUME, DIALECTS
 } dialect_t;
 
 static const char *const DIALECT_NAMES[DIALECTS] = {
     "memcache-set", "memcache-spread", "memcache-named", "memcache-consume", "memcache-return",
     "memcache-handoff", "memcache-get",
-    "redis-push", "redis-consume", "beanstalk-put", "beanstalk-consume",
+    "redis-push", "redis-consume", "beanstalk-put", "beanstalk-consume", "nats-put", "nats-consume",
 };
 
 static struct {
@@ -116,7 +121,7 @@ typedef struct {
     unsigned head, waiting;
     char *in, *out;
     size_t in_from, in_to, out_from, out_to;
-    char *fetch, *forget; /* redis: LMOVE whole, LREM up to the body */
+    char *fetch, *forget; /* redis: LMOVE whole, LREM up to the body; nats: NEXT, where ACKs answer */
     size_t fetch_bytes, forget_bytes;
 } connection;
 
@@ -287,6 +292,10 @@ static bool begin_item(connection *c, uint64_t now) {
         if (want.dialect == MEMCACHE_SPREAD)
             digits(template_ + template_name, 5, (uint64_t)c->number);
         /* fall through */
+    case NATS_PUT:
+        if (want.dialect == NATS_PUT)
+            digits(template_ + template_name, 5, (uint64_t)c->number);
+        /* fall through */
     case MEMCACHE_SET:
     case REDIS_PUSH:
     case BEANSTALK_PUT:
@@ -314,6 +323,7 @@ static bool begin_item(connection *c, uint64_t now) {
         ask(c, GET, now);
         break;
     case REDIS_CONSUME:
+    case NATS_CONSUME:
         put(c, c->fetch, c->fetch_bytes);
         ask(c, MOVE, now);
         break;
@@ -385,8 +395,67 @@ static size_t value_reply(const char *asked, const char *p, size_t line, size_t 
     return block(line, bytes, p, n, "\r\nEND\r\n");
 }
 
+/* The next word of a line, and how long it is; 0 at its end. */
+static size_t word_at(const char **p, const char *eol) {
+    while (*p < eol && **p == ' ') ++*p;
+    const char *end = *p;
+    while (end < eol && *end != ' ' && *end != '\r') end++;
+    return (size_t)(end - *p);
+}
+
+/* What a server of NATS sends by itself: no answer. */
+static bool is_unasked(connection *c, const char *p, size_t line) {
+    if (starts(p, line, "PING")) put(c, "PONG\r\n", 6);
+    return starts(p, line, "PING") || starts(p, line, "PONG") || starts(p, line, "INFO ");
+}
+
+/* [H]MSG <subject> <sid> [reply] [bytes of headers] <bytes>, and so many bytes. */
+static size_t nats_answer(connection *c, const char *p, size_t n, uint64_t now) {
+    const char *eol = memchr(p, '\n', n), *words[6], *at = p, *reply;
+    size_t sizes[6], count = 0, line, bytes, used;
+    if (!eol) return 0;
+    line = (size_t)(eol - p) + 1;
+    if (is_unasked(c, p, line)) return line;
+    bool headed = starts(p, line, "HMSG ");
+    if (!headed && !starts(p, line, "MSG ")) unexpected(p, line, "MSG");
+    if (!c->waiting) unexpected(p, line, "silence, as nothing was asked");
+    for (; count < 6 && (sizes[count] = word_at(&at, eol)); at += sizes[count++]) words[count] = at;
+    if (count < 4) unexpected(p, line, "MSG");
+    bytes = number_at(words[count - 1], eol);
+    used = block(line, bytes, p, n, "\r\n");
+    if (!used) return 0;
+    request r = c->ring[c->head];
+    bool acks = false;
+    if (r.kind == MOVE && headed) {
+        if (!memmem(p + line, bytes, " 404", 4)) unexpected(p + line, bytes, "an item, or 404");
+        item_missing();
+    } else if (r.kind == MOVE) {
+        reply = words[3];
+        if (count != 5) unexpected(p, line, "an item with a reply");
+        check_body(p + line, bytes);
+        put(c, "PUB ", 4);
+        put(c, reply, sizes[3]);
+        put(c, c->forget, c->forget_bytes);
+        acks = true;
+    } else {
+        if (r.kind == STORE && !memmem(p + line, bytes, "\"seq\":", 6))
+            unexpected(p + line, bytes, "its number in the stream");
+        if (r.kind == REMOVE && bytes) unexpected(p + line, bytes, "nothing but that it is kept");
+        item_done(&r, now);
+    }
+    c->head = (c->head + 1) % ((unsigned)want.in_flight + 1);
+    c->waiting--;
+    last_reply_ns = now;
+    if (acks)
+        ask(c, REMOVE, r.begun_ns);
+    else if (!begin_item(c, now) && !c->waiting)
+        rest(c, now);
+    return used;
+}
+
 /* Take one whole reply from p; says how many bytes it was, 0 when more must come first. */
 static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
+    if (want.dialect == NATS_PUT || want.dialect == NATS_CONSUME) return nats_answer(c, p, n, now);
     const char *eol = memchr(p, '\n', n);
     if (!eol) return 0;
     if (!c->waiting) unexpected(p, n, "silence, as nothing was asked");
@@ -577,6 +646,28 @@ static char *redis_text(size_t *bytes, const char *format, ...) {
     return text;
 }
 
+/* One line, however long: what a server of NATS says of itself. */
+static void hear_line(const connection *c) {
+    char byte = 0;
+    for (size_t n = 0; byte != '\n'; n++)
+        if (n == MAX_INFO || recv(c->fd, &byte, 1, 0) != 1)
+            fail("connection %d closed before the start", c->number);
+}
+
+static void greet_nats(connection *c) {
+    const char *q = want.queue;
+    char inbox[64], text[512];
+    hear_line(c);
+    snprintf(inbox, sizeof inbox, "_INBOX.%08x.%05d", want.seed, c->number);
+    snprintf(text, sizeof text,
+             "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"name\":\"loadgen\"}\r\n"
+             "SUB %s 1\r\nPING\r\n", inbox);
+    say(c, text, "PONG");
+    c->fetch = redis_text(&c->fetch_bytes,
+        "PUB $JS.API.CONSUMER.MSG.NEXT.%s.%s %s 26\r\n{\"batch\":1,\"no_wait\":true}\r\n", q, q, inbox);
+    c->forget = redis_text(&c->forget_bytes, " %s 4\r\n+ACK\r\n", inbox);
+}
+
 static void open_connection(connection *c, int number) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)want.port)};
     inet_pton(AF_INET, want.host, &to.sin_addr);
@@ -613,7 +704,8 @@ static void open_connection(connection *c, int number) {
                  want.dialect == BEANSTALK_PUT ? "use" : "watch", want.queue);
         say(c, line, want.dialect == BEANSTALK_PUT ? "USING" : "WATCHING");
         if (want.dialect == BEANSTALK_CONSUME) say(c, "ignore default\r\n", "WATCHING");
-    }
+    } else if (want.dialect == NATS_PUT || want.dialect == NATS_CONSUME)
+        greet_nats(c);
 
     fcntl(c->fd, F_SETFL, fcntl(c->fd, F_GETFL) | O_NONBLOCK);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
@@ -629,7 +721,11 @@ static void make_texts(void) {
             "*3\r\n$5\r\nLPUSH\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(q), q, n, filler);
     else if (want.dialect == BEANSTALK_PUT)
         template_ = redis_text(&template_bytes, "put 0 0 3600 %zu\r\n%s\r\n", n, filler);
-    else if (want.dialect == MEMCACHE_NAMED) {
+    else if (want.dialect == NATS_PUT) {
+        template_ = redis_text(&template_bytes, "PUB %s _INBOX.%08x.%05d %zu\r\n%s\r\n", q, want.seed, 0,
+                               n, filler);
+        template_name = 4 + strlen(q) + 1 + 16;
+    } else if (want.dialect == MEMCACHE_NAMED) {
         template_ = redis_text(&template_bytes, "set %s%08x-%010d 0 0 %zu\r\n%s\r\n", q, want.seed, 0,
                                n, filler);
         template_name = 4 + strlen(q) + 9;
@@ -741,6 +837,7 @@ int main(int argc, char **argv) {
     setrlimit(RLIMIT_NOFILE, &files);
 
     in_room = out_room = (size_t)(want.in_flight + 1) * (want.body_bytes + REQUEST_ROOM);
+    if (want.dialect == NATS_PUT || want.dialect == NATS_CONSUME) in_room += MAX_INFO;
     connections = calloc((size_t)want.connections, sizeof *connections);
     seen = calloc(MAX_ITEMS / 8, 1);
     epoll_fd = epoll_create1(0);

@@ -150,6 +150,7 @@ class Goals:
     fleet_wide = 1.5
     fleet_consume = 0.6
     fleet_table = 2.0
+    fleet_peers = 1.0
     fleet_takeover_s = 2.0  # beyond `takeover`
     fleet_release_s = 0.5
     one_ratio = 0.7

@@ -3,10 +3,12 @@
 The one rule: nothing here is timed. Daemons that are not installed are skipped with their reason.
 """
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,6 +186,68 @@ def test_an_item_that_comes_twice_ends_the_run(binary: Path, tmp_path: Path) -> 
 def test_what_cannot_be_run_is_refused_with_a_reason(wrong: Load, said: str, binary: Path) -> None:
     with pytest.raises(LoadFailed, match=said):
         loadgen.run(binary, wrong)
+
+
+class FakeNats(threading.Thread):
+    """One stream of a server of NATS, for one connection after the other; it asks PING as well."""
+
+    def __init__(self, kept: bytes = b'{"stream":"bench","seq":7}') -> None:
+        super().__init__(daemon=True)
+        self.kept = kept
+        self.items: list[bytes] = []
+        self.acks: list[bytes] = []
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.door.getsockname()[1]
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with self.door.accept()[0] as client, client.makefile("rwb") as lines:
+                    self._serve(lines)
+
+    def _serve(self, lines: Any) -> None:
+        lines.write(b"INFO " + b"x" * 2000 + b"\r\n")
+        lines.flush()
+        for line in lines:
+            words = line.split()
+            if words[0] == b"PING":
+                lines.write(b"PONG\r\nINFO {}\r\nPING\r\n")
+            elif words[0] == b"PUB":
+                body = lines.read(int(words[-1]) + 2)[:-2]
+                lines.write(self._answer(words[1], words[2], body))
+            lines.flush()
+
+    def _answer(self, subject: bytes, inbox: bytes, body: bytes) -> bytes:
+        if subject == b"bench":
+            self.items.append(body)
+            return b"MSG %s 1 %d\r\n%s\r\n" % (inbox, len(self.kept), self.kept)
+        if subject.startswith(b"$JS.ACK"):
+            self.acks.append(subject + b" " + body)
+            return b"MSG %s 1 0\r\n\r\n" % inbox
+        assert subject == b"$JS.API.CONSUMER.MSG.NEXT.bench.bench"
+        if not self.items:
+            return b"HMSG %s 1 28 28\r\nNATS/1.0 404 No Messages\r\n\r\n\r\n" % inbox
+        item = self.items.pop(0)
+        return b"MSG bench 1 $JS.ACK.%d %d\r\n%s\r\n" % (len(self.items), len(item), item)
+
+
+def test_what_nats_kept_is_fetched_and_confirmed_once(binary: Path) -> None:
+    server = FakeNats()
+    load = Load("nats-put", server.port, ops=5)
+    stored = loadgen.run(binary, load)
+    consumed = loadgen.run(binary, replace(load, dialect="nats-consume", ops=9))
+
+    assert (stored.ops, consumed.ops, consumed.requests, consumed.empty) == (5, 5, 11, 1)
+    assert server.acks == [b"$JS.ACK.%d +ACK" % left for left in (4, 3, 2, 1, 0)]
+    server.door.close()
+
+
+def test_what_nats_did_not_keep_ends_the_run(binary: Path) -> None:
+    server = FakeNats(b'{"error":{"code":503}}')
+    with pytest.raises(LoadFailed, match="its number in the stream"):
+        loadgen.run(binary, Load("nats-put", server.port, ops=5))
+    server.door.close()
 
 
 # ---- servers and turns ----------------------------------------------------------------------
