@@ -21,6 +21,8 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.fleet.member import FleetMember
 from tests.simulation.plants import Around, around
 
+_MORE_LOOKS: Final = 50  # some 25 ms of a slow standby
+
 
 def _in_statements(old: str, new: str) -> Any:
     """Say something else in every statement of a commit that says this."""
@@ -139,6 +141,8 @@ def sure_since_the_last_attempt() -> Any:
 def claimed_though_the_owner_has_committed() -> Any:
     def make(real: Around) -> Around:
         def claim(engine: PostgresEngine, number: int, member: Any, seen: int, *_: Any) -> Any:
+            for _ in range(_MORE_LOOKS):  # time passes since it was seen that nobody owns it
+                engine.owners()
             return real(engine, number, member, seen)
 
         return claim
