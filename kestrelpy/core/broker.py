@@ -100,7 +100,7 @@ class Broker(Lifecycle):
             ):
                 # The pause or the limit may have held this waiter up, and a peek behind it may
                 # have waited for its turn alone.
-                queue.files.alarm.need(AT_ONCE_MS)
+                queue.reader.alarm.need(AT_ONCE_MS)
 
     def _time_out(self, waiter: Waiter, now_ms: int) -> None:
         if waiter.done:
@@ -192,7 +192,8 @@ class Broker(Lifecycle):
                 steps -= thing.tick(now_ms, steps)
                 if thing.reader.outgoing:
                     self.moves.send(thing)
-                for child in thing.children.values():
+                rung, thing.rung = thing.rung, []
+                for child in rung:
                     if child.outgoing:
                         self.moves.send(ChildQueue.of(child))
                 if thing.policy.max_queue_age_ms is not None and thing.children:
@@ -219,6 +220,8 @@ class Broker(Lifecycle):
         for queue in self.logged:
             queue.catch_up()
             for reader in queue.readers:
-                queue.alarm.need(reader.next_due())
+                reader.alarm.need(reader.next_due())
+            if queue.children:
+                queue.alarm.need(queue.idle_sweep.next_due())
             if queue.unseen is not None:
                 queue.alarm.need(queue.unseen.due.next_due(offset_ms))

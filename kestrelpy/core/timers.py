@@ -7,7 +7,7 @@ heap, so memory follows the number of live entries.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -123,3 +123,20 @@ class Alarm(Generic[T]):
         """Never ring again: the thing is gone, and the alarm has no reference to it any more."""
         self.silence()
         self._thing = None
+
+
+class PartAlarm(Alarm[T]):
+    """The alarm of one part, in timers that the whole has for its parts: the alarm of the whole
+    rings no later, and the whole then finds the parts that are due without a look at the others.
+    """
+
+    __slots__ = ("_whole",)
+
+    def __init__(self, timers: Timers[T], part: T, whole: Alarm[Any]) -> None:
+        super().__init__(timers, part)
+        self._whole = whole
+
+    def need(self, due_ms: int | None) -> None:
+        """Ring at `due_ms` at the latest, and let the whole ring then."""
+        super().need(due_ms)
+        self._whole.need(due_ms)

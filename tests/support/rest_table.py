@@ -148,6 +148,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.dead_letters.DeadLetters": {"_order": NUMBER},
     "core.index.delayed.Delays": {},
     "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
+    "core.queue.recount.Recount": {"due_ms": CLOCK},
     "core.queue.idle_sweep.IdleSweep": {
         "_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER,
     },

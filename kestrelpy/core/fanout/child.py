@@ -25,7 +25,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription import Needs, Placed, Subscription
-from kestrelpy.core.timers import NEVER_MS, Alarm
+from kestrelpy.core.timers import Alarm, PartAlarm, Timers
 
 # The log names a child after this time in which no client asked it for an item.
 ABANDONED_MS: Final = 24 * 60 * 60 * 1000
@@ -39,6 +39,7 @@ class Parent(Needs, Protocol):
     policy: Policy
     clock: ClockOffset
     alarm: Alarm[Any]
+    child_timers: Timers[Child]
     memory: Memory
     unseen: Unseen | None
     eager: list[Child]
@@ -56,9 +57,6 @@ class Parent(Needs, Protocol):
     @property
     def next_number(self) -> int:
         """The number that the queue gives next."""
-
-    def next_look(self) -> int:
-        """Return when to look at the children, on the monotonic clock; NEVER_MS: never."""
 
     def need_look(self, unix_ms: int) -> None:
         """Look at the children at `unix_ms` at the latest."""
@@ -82,8 +80,8 @@ class Child(Subscription):
         own = parent.reader
         super().__init__(
             parent.name + b"+" + part, parent.policy, parent.log,
-            parent.clock, own.to_resume, parent.alarm, parent.memory, own.to_read, number,
-            own.tokens,
+            parent.clock, own.to_resume, PartAlarm(parent.child_timers, self, parent.alarm),
+            parent.memory, own.to_read, number, own.tokens,
         )  # fmt: skip
         self.needs = self.parent = parent
         self.part = part
@@ -102,12 +100,6 @@ class Child(Subscription):
         """True if the child must be given each item as it comes."""
         policy = self.policy
         return self.waiters.count > 0 or policy.bounded or self.log.read_ahead is None
-
-    def next_due(self) -> int | None:
-        due, look_ms = super().next_due(), self.parent.next_look()
-        if look_ms == NEVER_MS:
-            return due
-        return look_ms if due is None else min(due, look_ms)
 
     def left(self, expires_ms: int) -> None:
         self.parent.need_look(expires_ms)

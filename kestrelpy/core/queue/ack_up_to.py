@@ -105,7 +105,7 @@ class AckUpTo:
         spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}
         unix_ms = now_ms + reader.clock.offset_ms
         draft = records.confirmed_up_to(marker, spared, reader.live_bytes, unix_ms)
-        lsn = reader.log.append_recounted(reader.own(draft), queue.files.needed_now)
+        lsn = queue.files.append_lessening(reader.own(draft), now_ms)
         if reader.waiters:
             reader.serve(now_ms)  # a key, or a lease, may be free
         return lsn

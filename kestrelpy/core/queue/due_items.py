@@ -35,14 +35,15 @@ class DueItems:
         self._idle_sweep = idle
         self._is_needed = is_needed
 
-    def release_due(self, now_ms: int, steps: int) -> int:
-        """Release due items, in order of due time, until `steps` steps are taken; return the steps.
+    def release_due(self, readers: list[Subscription], now_ms: int, steps: int) -> int:
+        """Release due items of `readers` and of all together, in order of due time, until `steps`
+        steps are taken; return the steps.
 
         Each item takes a step, and one more for each child that is given it now.
         """
         queue = self._queue
         offset_ms, taken, heap = queue.clock.offset_ms, 0, list[tuple[int, int, int]]()
-        sources: list[tuple[Subscription | None, Delays]] = [(r, r.delays) for r in queue.readers]
+        sources: list[tuple[Subscription | None, Delays]] = [(r, r.delays) for r in readers]
         if queue.unseen is not None:
             sources.append((None, queue.unseen.due))
         for at, (_, delays) in enumerate(sources):

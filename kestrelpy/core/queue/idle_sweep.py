@@ -23,6 +23,8 @@ from kestrelpy.core.timers import NEVER_MS
 
 # Children that one tick looks at; the next tick goes on with the others.
 LOOKS_MAX: Final = 16
+# Children with work to do in one tick: each takes some 20 µs, and a step of its items more.
+RUNG_MAX: Final = 64
 # The least time from the beginning of one round to the next.
 LOOK_MS: Final = 1000
 _SECONDS_MAX: Final = (1 << 32) - 1
@@ -102,16 +104,38 @@ class IdleSweep:
             return NEVER_MS
         return max(self.due_ms - self._queue.clock.offset_ms, self._looked_ms + LOOK_MS)
 
-    def look(self, now_ms: int) -> None:
-        """If a round is due, let a few children catch up; the queue's tick goes on from there."""
+    def ringing(self, now_ms: int) -> list[Child]:
+        """Return children with work to do, about RUNG_MAX at most, and silence their alarms. The
+        others are not looked at: there may be thousands."""
+        found = dict.fromkeys(self.look(now_ms))
+        while len(found) < RUNG_MAX:
+            child = self._queue.child_timers.pop_due(now_ms)
+            if child is None:
+                break
+            found[child] = None
+        for child in found:
+            child.alarm.silence()
+        return [*found]
+
+    def ring_again(self, rung: list[Child], now_ms: int) -> None:
+        """Set the alarms of these children, after their work of this tick."""
+        for child in rung:
+            if (due_ms := child.next_due()) is not None:
+                child.alarm.need(max(due_ms, now_ms + 1))  # other due work comes first
+
+    def look(self, now_ms: int) -> list[Child]:
+        """If a round is due, let a few children catch up, and return them; the queue's tick goes on
+        from there."""
         if not self.round and self.next_due() <= now_ms:
             self.due_ms, self._looked_ms = NEVER_MS, now_ms
             self.round = [*self._queue.children.values()]
             ages = [child.policy.max_age_ms for child in self.round]
             self.age_ms = min((age for age in ages if age is not None), default=0)
-        for child in self.round[:LOOKS_MAX]:
+        some = self.round[:LOOKS_MAX]
+        for child in some:
             child.catch_up()
         del self.round[:LOOKS_MAX]
         unseen, children = self._queue.unseen, self._queue.children
         if not self.round and unseen and children:
             unseen.forget(min(child.taken for child in children.values()))
+        return some

@@ -38,10 +38,11 @@ from kestrelpy.core.queue.due_items import DueItems
 from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.record_reserve import RecordReserve
+from kestrelpy.core.queue.recount import Recount
 from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import Placed, Subscription
-from kestrelpy.core.timers import Timers
+from kestrelpy.core.timers import NEVER_MS, Timers
 from kestrelpy.errors import NoRoomYet, ServerError
 
 # `put` returns one of these, and no record, when it stores nothing: there is no room, the id was
@@ -61,7 +62,7 @@ _AGE_CHECK_MS_MAX: Final = 60_000
 class Queue(QueueState):
     """A queue with a log of its own."""
 
-    __slots__ = ("due", "fanout", "idle_sweep", "reserve", "retention")
+    __slots__ = ("due", "fanout", "idle_sweep", "recount", "reserve", "retention")
 
     def __init__(
         self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
@@ -78,6 +79,7 @@ class Queue(QueueState):
         self.due = DueItems(self, self.fanout, self.idle_sweep, self.is_needed)
         self.retention = Retention(self)
         self.reserve = RecordReserve(self)
+        self.recount = Recount(self, self.needed_now)
 
     # -- storing ----------------------------------------------------------------------------
 
@@ -356,7 +358,7 @@ class Queue(QueueState):
     def is_needed(self, id_: int) -> bool:
         """True if any subscription still needs this item."""
         is_for_all = self.unseen is None or not self.unseen.is_passed(id_)
-        for child in self.children.values():
+        for child in reversed(self.children.values()):  # those that are looked at first end first
             if (is_for_all and id_ > child.taken) or id_ in child.live:
                 return True
         return id_ in self.reader.live
@@ -369,6 +371,10 @@ class Queue(QueueState):
         self.reserve.forget()  # many items may have gone
         return IdSet.union([reader.live for reader in self.readers])
 
+    def append_lessening(self, draft: RawDraft, now_ms: int) -> int:
+        """Append a record after which some items may not be needed any more; return its lsn."""
+        return self.recount.append(draft, now_ms)
+
     def know_unreadable(self, ids: IdSet) -> None:
         """Note these items, which the log does not give any more, for all who need them; the caller
         reports them."""
@@ -376,10 +382,6 @@ class Queue(QueueState):
         for reader in self.readers:
             if (lost := ids.both(reader.live)).count:
                 reader.know_unreadable(lost)
-
-    def next_look(self) -> int:
-        """Return when to look at the children, on the monotonic clock; NEVER_MS: never."""
-        return self.idle_sweep.next_due()
 
     def need_look(self, unix_ms: int) -> None:
         """Look at the children at `unix_ms` at the latest."""
@@ -506,20 +508,22 @@ class Queue(QueueState):
         self.alarm.silence()
         if self.retained is not None:
             self.retention.look(now_ms)
-        self.idle_sweep.look(now_ms)
-        taken = 0
-        for reader in self.readers:  # an item that is due and past its expiry is not released
+        self.rung = rung = self.idle_sweep.ringing(now_ms)
+        readers, taken = [self.reader, *rung], 0
+        for reader in readers:  # an item that is due and past its expiry is not released
             if reader.ends.entry_count:
                 taken += reader.sweep(now_ms, max(steps - taken, 0))
-        taken += self.due.release_due(now_ms, max(steps - taken, 0))
-        for reader in self.readers:
+        taken += self.due.release_due(readers, now_ms, max(steps - taken, 0))
+        for reader in readers:
             taken += reader.tick(now_ms, max(steps - taken, 0))
+        self.idle_sweep.ring_again(rung, now_ms)
+        self.recount.look(now_ms)
         self.dedupe.sweep(self.policy, self.log, now_ms)
         due = self.next_due(now_ms)
         if due is not None and due <= now_ms:
             due = now_ms + 1  # more is due than `steps` allow: other due work comes first
         self.alarm.need(due)
-        return taken
+        return taken + len(rung)
 
     def release(self, id_: int, size: int, now_ms: int) -> int:
         """Make a delayed item available; return the record to wait for."""
@@ -541,12 +545,15 @@ class Queue(QueueState):
 
     def next_due(self, now_ms: int) -> int | None:
         """Return when `tick` has something to do; None: nothing."""
-        dues = [due for due in (r.next_due() for r in self.readers) if due is not None]
+        dues = [self.reader.next_due(), self.child_timers.next_due(), self.recount.due_ms]
+        if self.children:
+            dues.append(self.idle_sweep.next_due())
         if self.unseen is not None and self.unseen.due.count:
             dues.append(self.unseen.due.next_due(self.clock.offset_ms) or 0)
         if (readable := self.retained) is not None and readable.look_ms is not None:
             dues.append(readable.look_ms)
-        due = min(dues, default=None)
+        first = min(each for each in dues if each is not None)
+        due = first if first < NEVER_MS else None
         self.dedupe.begin_sweeping(self.policy, now_ms)
         if self.dedupe.due_ms != NOT_DUE:
             due = self.dedupe.due_ms if due is None else min(due, self.dedupe.due_ms)

@@ -27,6 +27,7 @@ class QueueState:
 
     __slots__ = (
         "alarm",
+        "child_timers",
         "children",
         "clock",
         "created_ms",
@@ -52,6 +53,7 @@ class QueueState:
         "reader",
         "readers_named",
         "retained",
+        "rung",
         "server_id",
         "stays",
         "total_items",
@@ -79,7 +81,9 @@ class QueueState:
         self.retained: RetainedIds | None = None  # the items that stay in the log; None: live ones
         self.memory = memory
         self.children: dict[bytes, Child] = {}  # by their names after the `+`
+        self.child_timers: Timers[Child] = Timers()  # when children have work to do
         self.eager: list[Child] = []  # the children that are given each item as it comes
+        self.rung: list[Child] = []  # the children that the last tick looked at
         self.unseen: Unseen | None = None  # numbers the lazy ones have not seen; None: no child yet
         self.readers_named = 0  # the highest number that a child was given
         self.put_bytes = 0  # of the items put for all, since there are children

@@ -224,6 +224,7 @@ class Lifecycle(Registry):
         """Register a child, with the clients that wait for it."""
         child = child_queue.child
         child.name = child_queue.files.name + b"+" + child.part
+        child.alarm.need(child.next_due())
         if child_queue.name in self.queues:
             return  # this one, or a tombstone's: then it waits until that has gone
         self.queues[child_queue.name] = child_queue
@@ -235,6 +236,7 @@ class Lifecycle(Registry):
             child_queue.child.waiters = waiting
         child_queue.child.outbox.send_on(child_queue.child.dead.deaths)
         child.follow()
+        child.alarm.need(child.next_due())
         if child.policy.max_age_ms is not None:
             child.look_up_all(child.restored)
         if child_queue.child.ready.beyond or child_queue.child.delays.count:
@@ -282,9 +284,8 @@ class Lifecycle(Registry):
         if not queue.children:
             queue.reader.needs = None
         unix_ms = now_ms + queue.clock.offset_ms
-        lsn = queue.log.append_recounted(
-            named(child.number, child.part, child.floor, STOPS, unix_ms), queue.needed_now
-        )
+        draft = named(child.number, child.part, child.floor, STOPS, unix_ms)
+        lsn = queue.append_lessening(draft, now_ms)
         if queue.is_tombstone:
             queue.alarm.need(AT_ONCE_MS)  # it goes after its last child
             self._free_name(child_queue, now_ms)
@@ -361,8 +362,8 @@ class Lifecycle(Registry):
 
         The children of a tombstone that a later queue has replaced go when they are empty.
         """
-        for child_queue in ChildQueue.all_of(queue):
-            if child_queue.reader.live or not queue.is_replaced:
+        for child_queue in ChildQueue.all_of(queue) if queue.is_replaced else ():
+            if child_queue.reader.live:
                 continue
             self._drop(child_queue)
             del queue.children[child_queue.child.part]

@@ -40,6 +40,7 @@ class Spare:
         queue.alarm.end()
         queue.idle_sweep, queue.fanout, queue.due = spare.idle_sweep, spare.fanout, spare.due
         queue.retention, queue.reserve = spare.retention, spare.reserve
+        queue.recount = spare.recount
         self.relieve(queue.reader)
         for child in queue.children.values():
             self.stand_in_for_child(child)
@@ -50,6 +51,7 @@ class Spare:
     def stand_in_for_child(self, child: Child) -> None:
         """Stand in for the parts of a child that is gone."""
         child.queue = None
+        child.alarm.end()
         self.relieve(child)
 
     def relieve(self, reader: Subscription) -> None:

@@ -60,6 +60,9 @@ class Needs(Protocol):
     def needed_now(self) -> IdSet:
         """Return all items that any subscription needs, as a set that does not change later."""
 
+    def append_lessening(self, draft: RawDraft, now_ms: int) -> int:
+        """Append a record after which some items may not be needed any more; return its lsn."""
+
 
 class SubscriptionState:
     """The data of a subscription. Its verbs are in `Subscription` and in the parts it consists of.

@@ -541,10 +541,10 @@ class Subscription(SubscriptionState):
         self.tidy()
         self.counters.flushes += 1
         stay, needs = IdSet.union([spared, dead.ids]), self.needs
-        return self.log.append_recounted(
-            self.own(records.flushed(last_id, ids, size, now_ms + self.clock.offset_ms)),
-            needs.needed_now if needs is not None else lambda: stay,
-        )
+        draft = self.own(records.flushed(last_id, ids, size, now_ms + self.clock.offset_ms))
+        if needs is not None:
+            return needs.append_lessening(draft, now_ms)
+        return self.log.append_recounted(draft, lambda: stay)
 
     def make_room(self, size: int, now_ms: int) -> bool:
         """True if there is room for `size` bytes, after dropping the oldest if that is allowed.

@@ -191,7 +191,8 @@ class DataDirectory:
             broker.moves.in_flight.settle_all(queue, now_ms)
         found.queues = sum(queue.child is None for queue in broker.queues.values())
         for queue in broker.logged:
-            queue.due.release_due(now_ms, _DUE_FIRST)  # one that has expired shows when it is read
+            # One that has expired shows when it is read.
+            queue.due.release_due(queue.readers, now_ms, _DUE_FIRST)
         for named in broker.queues.values():
             self._read_first(named, unix_ms)
             found.items += len(named.reader.live)

@@ -24,12 +24,12 @@ from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.subscription.key_gate import KeyGate
 from kestrelpy.core.subscription.ready_line import ReadyLine
 from kestrelpy.core.subscription.subscription import Subscription
-from kestrelpy.core.timers import Alarm
+from kestrelpy.core.timers import Alarm, PartAlarm
 from tests.support.server_harness import ServerHarness
 
 WATCHED = {
-    Alarm, Child, ChildQueue, Item, Journal, JournalLog, KeyGate, Lease, MemoryLog, Queue, Ready,
-    ReadyLine, Retention, Store, Subscription, Waiter,
+    Alarm, Child, ChildQueue, Item, Journal, JournalLog, KeyGate, Lease, MemoryLog, PartAlarm,
+    Queue, Ready, ReadyLine, Retention, Store, Subscription, Waiter,
 }  # fmt: skip
 
 

@@ -1,0 +1,63 @@
+"""When the log counts anew what the subscriptions of a queue with many children need.
+
+    a flush, a removed child, a step of `upto` ──▶ few children: counted with the record itself
+                                                └▶ many: counted once for all such records of a
+                                                   while, with a record of its own
+
+A count looks at every child. So with thousands of children that are removed one after the other,
+each removal looked at all that were left.
+
+One rule: between such a record and the count, items that nobody needs count as needed: their
+segments stay a little longer, and no segment goes too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from journal.format import RawDraft
+from journal.sets import IdSet
+from kestrelpy.core.log import records
+from kestrelpy.core.queue.record_reserve import FEW_CHILDREN
+from kestrelpy.core.queue.state import QueueState
+from kestrelpy.core.timers import NEVER_MS
+
+# A count takes a microsecond for each child. With one such wait for this number of children it
+# takes a hundredth of the time.
+CHILDREN_A_MS: Final = 10
+
+
+class Recount:
+    """The counts of one queue; `due_ms` is when the next one is due, NEVER_MS: none is."""
+
+    __slots__ = ("_needed", "_queue", "due_ms")
+
+    def __init__(self, queue: QueueState, needed: Callable[[], IdSet]) -> None:
+        """`needed` returns the items that any subscription needs, as a set that stays as it is."""
+        self._queue = queue
+        self._needed = needed
+        self.due_ms = NEVER_MS
+
+    def append(self, draft: RawDraft, now_ms: int) -> int:
+        """Append a record after which some items may not be needed any more; return its lsn."""
+        queue = self._queue
+        children = len(queue.children)
+        if children <= FEW_CHILDREN or queue.log.failure is not None:
+            self.due_ms = NEVER_MS
+            return queue.log.append_recounted(draft, self._needed)
+        if self.due_ms == NEVER_MS:
+            self.due_ms = now_ms + children // CHILDREN_A_MS
+            queue.alarm.need(self.due_ms)
+        return queue.log.append(draft)
+
+    def look(self, now_ms: int) -> None:
+        """Count if it is due. Any record will do: this one repeats the limit of the tokens, which
+        holds already. `RecordReserve` has room for it: the record before counts there for more."""
+        if self.due_ms <= now_ms:
+            self.due_ms = NEVER_MS
+            queue = self._queue
+            if queue.log.failure is None:
+                unix_ms = now_ms + queue.clock.offset_ms
+                draft = records.tokens(queue.reader.tokens_below, unix_ms)
+                queue.log.append_recounted(draft, self._needed)
