@@ -265,13 +265,20 @@ class Call:
         self._grant, self._is_admitted = grant, not is_open
         self.user = grant.name if grant is not None else None
 
-    def revoke(self) -> None:
-        """End the request if a reload took the rights for it."""
+    def bar(self) -> bool:
+        """Note whether a reload took the rights for the request; if so, return True, and its wait
+        is not served any more."""
         logins = self.host.logins
         if self._is_admitted and logins.are_needed:
             self._is_revoked = self._grant is None or not logins.is_current(self._grant)
-            if self._is_revoked:
-                self._wake()
+            waiter = self._waiter
+            if self._is_revoked and waiter is not None and waiter.line is not None:
+                waiter.line.finish(waiter)
+        return self._is_revoked
+
+    def refuse(self) -> None:
+        """Let a request that is barred answer so."""
+        self._wake()
 
     def check(self) -> None:
         """Raise HttpError 401 if the sender has lost its rights: nothing more is handed out. What

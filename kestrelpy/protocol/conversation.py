@@ -74,8 +74,8 @@ class Conversation:
         "_again", "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_suggests_ms",
         "_transfer", "_waiting_room",
         "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
-        "is_behind", "is_touched", "last_command_ms", "owes", "parser", "paused", "replies",
-        "set_handler", "shell", "stream", "wants_bytes",
+        "is_barred", "is_behind", "is_touched", "last_command_ms", "owes", "parser", "paused",
+        "replies", "set_handler", "shell", "stream", "wants_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +97,7 @@ class Conversation:
         self.stream: Iterator[bytes] | None = None
         self.closing = False
         self.commands = 0  # so far
+        self.is_barred = False  # True if its rights are gone, and what is under way is to end
         self.is_behind = False  # True if bytes have come in that are not executed yet
         self.has_overrun = False  # True if it used up its share the last time
         self.paused = False
@@ -148,6 +149,8 @@ class Conversation:
     def go_on(self, now_ms: int, until: float = math.inf) -> None:
         """Produce the next part of a long reply, or execute more of the commands that have come
         in."""
+        if self.is_barred:
+            self.revoke(now_ms)
         if self.stream is None:
             self.run(now_ms, until)
             return
@@ -171,7 +174,7 @@ class Conversation:
         `until` is a moment of `Host.elapsed`: the commands after it wait for the next turn. At
         least one command is executed.
         """
-        parser, gate = self.parser, self._stands_before()
+        parser, gate = self.parser, self._stands_before(now_ms)
         left = SHARE_COMMANDS
         self.is_behind = self.has_overrun = False
         has_more = parser.buffered > 0 or self._again is not None
@@ -226,8 +229,10 @@ class Conversation:
             except Refused as refused:
                 self.refuse(refused, command.noreply)
 
-    def _stands_before(self) -> LoginGate | ClosedDoor | None:
-        """Return what admits each command now, if anything does."""
+    def _stands_before(self, now_ms: int) -> LoginGate | ClosedDoor | None:
+        """Return what admits each command now, if anything does. What is barred ends before."""
+        if self.is_barred:
+            self.revoke(now_ms)
         logins = self._logins
         needs_login = logins is not None and logins.are_needed
         if self.host.closed:
@@ -366,13 +371,26 @@ class Conversation:
         self.get_handler.hang_up(now_ms)
         self._give_back(now_ms)
 
-    def revoke(self, now_ms: int) -> bool:
-        """End what is under way if a reload took the rights for it; return True if it did so.
-
-        Leases are given back, waits end without an item. The client may log in again.
+    def bar(self) -> bool:
+        """Return True if a reload took the rights for what is under way: a wait is not served any
+        more, and everything ends before the client is handed anything, by `revoke` at the latest.
         """
         if self._gate is None or not self._gate.is_revoked:
             return False
+        self.is_barred = True
+        waiter = self.get_handler.waiter
+        if waiter is not None and waiter.line is not None:
+            waiter.line.finish(waiter)
+        return True
+
+    def revoke(self, now_ms: int) -> bool:
+        """End what is under way if it is barred; return True if it was.
+
+        Leases are given back, waits end without an item. The client may log in again.
+        """
+        if not self.is_barred:
+            return False
+        self.is_barred = False
         is_answered = self.get_handler.is_taken  # by a plain get that waited: it is confirmed
         self._leave_room()  # its request is executed again, and refused
         is_parked = self.is_waiting or self.stream is not None
@@ -438,6 +456,8 @@ class Conversation:
 
     def resume(self, waiter: Waiter, now_ms: int) -> None:
         """Answer a wait that is over; the commands that came meanwhile are executed by `go_on`."""
+        if self.is_barred:
+            self.revoke(now_ms)
         if self.replies.form is not None:
             self.replies.form.unix_ms = now_ms + self.broker.clock.offset_ms
         if self.get_handler.end_wait(waiter):

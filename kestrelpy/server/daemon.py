@@ -35,6 +35,7 @@ from kestrelpy.server.connections import (
     ConnectionMemory,
     ConnectionSweep,
     Listeners,
+    Revocation,
 )
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory import (
@@ -519,7 +520,11 @@ class Daemon:
         while not reload.take():
             await wrap(reload.check)()
         self._limit()
-        self._revoke()
+        revocation = Revocation(self.turn.touch)
+        revocation.bar((each.conversation for each in self._connections), self._http.calls())
+        while not revocation.go_on(clock.now_ms()):
+            self.turn.schedule()
+            await asyncio.sleep(0)
         self.tls.renew(tls_files)
         self._share_files()
         self.broker.queues_max = config.server.max_queues
@@ -559,15 +564,6 @@ class Daemon:
         self.logins.put_in_force(self.config)
         self.memory.change_limit(self.config.server.max_connection_memory_bytes)
         self.committer.reserve_bytes = self.directory.reserve_bytes = self.min_disk_free_bytes
-
-    def _revoke(self) -> None:
-        """End what is under way for clients that have no right to it any more."""
-        now_ms = clock.now_ms()
-        for connection in self._connections:
-            talk = connection.conversation
-            if talk is not None and talk.revoke(now_ms):
-                self.turn.touch(talk)
-        self._http.revoke()
 
     def _wake(self, caller: Caller) -> None:
         self.turn.touch(caller)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kestrelpy.server.connections import CannotListen
+from kestrelpy.server.connections import CannotListen, Revocable
 
 if TYPE_CHECKING:
     from kestrelpy.http import Door, HttpConnection, HttpHost
@@ -78,11 +78,9 @@ class HttpDoor:
                 return True
         return False
 
-    def revoke(self) -> None:
-        """End the requests whose senders have no right to them any more."""
-        for each in self.connected():
-            if each.call is not None:
-                each.call.revoke()
+    def calls(self) -> Iterator[Revocable]:
+        """Yield the requests under way."""
+        return (each.call for each in self.connected() if each.call is not None)
 
     def close(self) -> None:
         """Take no new connections, and let the others answer what is under way."""

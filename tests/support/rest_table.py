@@ -225,6 +225,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "core.index.disk_refs.DiskRefs": {},
     "core.timers.Alarm": {"at_ms": CLOCK},
+    "core.timers.PartAlarm": {},
     "core.timers.Entry": {"due_ms number": CLOCK},
     "core.timers.Timers": {
         "_number": NUMBER,
@@ -395,6 +396,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.subscription_state.ReaderState journal.format.checkpoint.Checkpoint
         core.index.delayed._Entries server.journals.journal_jobs.Pause
         server.reloading.Enforcement server.reloading.Reload server.reloading._Known
+        server.connections.revocation.Revocation
         server.journals.syncs.Sync
     """,
     _OF_AN_ITEM: """
@@ -539,6 +541,7 @@ _VALUES: Final[dict[str, str]] = {
         protocol.login.Login protocol.login.LoginPort
         protocol.parse.requests.Requests protocol.parse.requests.Script protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.Holder
+        server.connections.revocation.Revocable
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,
     "what people did last, bounded; an entry lets go what it rested on": """

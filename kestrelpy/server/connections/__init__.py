@@ -3,6 +3,10 @@
 from kestrelpy.server.connections.connection import Connection
 from kestrelpy.server.connections.listeners import CannotListen, Listeners
 from kestrelpy.server.connections.memory import ConnectionMemory
+from kestrelpy.server.connections.revocation import Revocable, Revocation
 from kestrelpy.server.connections.sweep import ConnectionSweep
 
-__all__ = ["CannotListen", "Connection", "ConnectionMemory", "ConnectionSweep", "Listeners"]
+__all__ = [
+    "CannotListen", "Connection", "ConnectionMemory", "ConnectionSweep", "Listeners", "Revocable",
+    "Revocation",
+]  # fmt: skip

@@ -158,6 +158,7 @@ def test_a_right_that_is_taken_ends_the_wait_without_an_item(
     stage.client("anna").take()
     users.is_there = False
 
+    assert talk.bar()
     assert talk.revoke(stage.now_ms)
 
     assert waiting(stage)

@@ -9,15 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.format.kinds import Kind
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Want
-from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.child_queue import ChildQueue
-from kestrelpy.core.queue.record_reserve import FEW_CHILDREN
 from kestrelpy.core.subscription.subscription import ABORTED
 from tests.support.core_harness import NAME, CoreHarness
 from tests.support.steps import Work
@@ -58,13 +55,6 @@ def ticks(q: CoreHarness, ms: int = 0) -> None:
     q.now_ms += ms
     while (due := q.broker.next_due()) is not None and due <= q.now_ms:
         q.broker.tick(q.now_ms)
-
-
-def counts(q: CoreHarness) -> list[int]:
-    """How many items were needed, for each count in the log."""
-    log = q.queue.log
-    assert isinstance(log, JournalLog)
-    return [needed.count for needed in log.journal._flushed]
 
 
 Act = Callable[[], object]
@@ -161,39 +151,3 @@ def test_leases_of_many_children_that_end_at_once_take_several_ticks() -> None:
 
     few, many = cost(100), cost(MANY)
     assert many < few * 1.2
-
-
-def test_many_removed_children_are_counted_once() -> None:
-    q = made(MANY)
-    before, counted = len(q.records), len(counts(q))
-    for number in range(100):
-        q.broker.remove_child(child(q, b"jobs+%d" % number).child, q.now_ms)
-    ticks(q, MANY)
-    assert [record.kind for record in q.records][before:] == [Kind.READER] * 100 + [Kind.TOKENS]
-    assert counts(q)[counted:] == [2]
-    ticks(q, MANY)
-    assert len(q.records) == before + 101
-
-
-def test_with_few_children_each_removal_is_counted_with_its_record() -> None:
-    q = made(FEW_CHILDREN)
-    before = len(q.records)
-    q.broker.remove_child(child(q).child, q.now_ms)
-    ticks(q, MANY)
-    assert [record.kind for record in q.records][before:] == [Kind.READER]
-    assert counts(q) == [2]
-
-
-def test_a_count_of_a_deleted_queue_is_made_when_its_children_are_few() -> None:
-    q = made(FEW_CHILDREN + 2)
-    queue = q.queue
-    q.broker.delete(NAME, q.now_ms)
-    q.broker.remove_child(child(q).child, q.now_ms)
-    assert queue.recount.due_ms > q.now_ms
-    for number in range(1, FEW_CHILDREN + 2):
-        q.broker.remove_child(child(q, b"jobs+%d" % number).child, q.now_ms)
-    ticks(q, MANY)
-    assert queue in q.broker.deleted
-    log = queue.log
-    assert isinstance(log, JournalLog)
-    assert log.journal._flushed[-1].count == 0

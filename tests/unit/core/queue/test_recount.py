@@ -1,0 +1,52 @@
+"""With many children the log counts once for many records what the subscriptions need."""
+
+from __future__ import annotations
+
+from journal.format.kinds import Kind
+from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.record_reserve import FEW_CHILDREN
+from tests.support.core_harness import NAME, CoreHarness
+from tests.unit.core.fanout.test_many_children import MANY, child, made, ticks
+
+
+def counts(q: CoreHarness) -> list[int]:
+    """How many items were needed, for each count in the log."""
+    log = q.queue.log
+    assert isinstance(log, JournalLog)
+    return [needed.count for needed in log.journal._flushed]
+
+
+def test_many_removed_children_are_counted_once() -> None:
+    q = made(MANY)
+    before, counted = len(q.records), len(counts(q))
+    for number in range(100):
+        q.broker.remove_child(child(q, b"jobs+%d" % number).child, q.now_ms)
+    ticks(q, MANY)
+    assert [record.kind for record in q.records][before:] == [Kind.READER] * 100 + [Kind.TOKENS]
+    assert counts(q)[counted:] == [2]
+    ticks(q, MANY)
+    assert len(q.records) == before + 101
+
+
+def test_with_few_children_each_removal_is_counted_with_its_record() -> None:
+    q = made(FEW_CHILDREN)
+    before = len(q.records)
+    q.broker.remove_child(child(q).child, q.now_ms)
+    ticks(q, MANY)
+    assert [record.kind for record in q.records][before:] == [Kind.READER]
+    assert counts(q) == [2]
+
+
+def test_a_count_of_a_deleted_queue_is_made_when_its_children_are_few() -> None:
+    q = made(FEW_CHILDREN + 2)
+    queue = q.queue
+    q.broker.delete(NAME, q.now_ms)
+    q.broker.remove_child(child(q).child, q.now_ms)
+    assert queue.recount.due_ms > q.now_ms
+    for number in range(1, FEW_CHILDREN + 2):
+        q.broker.remove_child(child(q, b"jobs+%d" % number).child, q.now_ms)
+    ticks(q, MANY)
+    assert queue in q.broker.deleted
+    log = queue.log
+    assert isinstance(log, JournalLog)
+    assert log.journal._flushed[-1].count == 0
