@@ -178,15 +178,23 @@ class Maintenance:
         if job.is_over:
             self.snapshots.pop(0)
         if self.snapshots[-1:] == [job.snapshot.lsn]:
+            self.note_covered()
             return []  # nothing was written since the newest: it stands in that one's file
         self.snapshots.append(job.snapshot.lsn)
         outdated = []
         if len(self.snapshots) > SNAPSHOTS_KEPT:
             outdated.append(self._path(self.snapshots.pop(0)))
+        self.note_covered()
         self._forgotten = [(chunk, left - 1) for chunk, left in self._forgotten]
         outdated += [self._chunk_path(chunk) for chunk, left in self._forgotten if left <= 0]
         self._forgotten = [(chunk, left) for chunk, left in self._forgotten if left > 0]
         return outdated
+
+    def note_covered(self) -> None:
+        """Note up to where two snapshots cover the log."""
+        is_covered = len(self.snapshots) == SNAPSHOTS_KEPT
+        self._journal.segment_list.covered_lsn = self.snapshots[0] if is_covered else 0
+        self._journal.preallocation.count_again()
 
     def _forget(self, memory: Memory, time_ms: int) -> None:
         """Let go the chunks whose entries are all forgotten, once no snapshot lists them."""

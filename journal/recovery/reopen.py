@@ -63,6 +63,7 @@ def recovered_journal(
     )  # fmt: skip
     store = Store(journal)
     store.maintenance.snapshots = sorted(recovery.snapshot_lsns)
+    store.maintenance.note_covered()
     spans = _spans(recovery)
     journal.segments = [
         Segment(

@@ -145,8 +145,9 @@ class SnapshotJob:
 
     def _write(self, files: Files, pause: Callable[[], None]) -> None:
         snapshot = self.snapshot
-        # KNOWN FLAW: on a disk without even room for the chunk (`min_disk_free` keeps some) no
-        # snapshot is written, and no segment goes, until there is.
+        # On a disk without even room for the chunk (`min_disk_free` keeps some) no snapshot is
+        # written, and no segment goes, until there is: the confirms have room without
+        # (`Preallocation.count_sealed`).
         if not self.batch.is_empty and self.chunk is None:  # else it was written by a first attempt
             first = max((chunk.last for chunk in snapshot.chunks), default=0) + 1
             first = min(first, snapshot.lsn)  # what is left of what a lost one knew is no later

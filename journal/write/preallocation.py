@@ -8,7 +8,8 @@ the next one cannot be prepared; the room left is then for confirms.
 One rule: an item is accepted while there is room for the confirms of all items of any one segment.
 When these are written the segment is empty, and its own file is the room for the next confirms. So
 the disk gets it back only if what is left has that room without it: another program may take it at
-once. (`room` counts what is accepted and not written yet.)
+once. (`room` counts what is accepted and not written yet.) Of segments that stay until snapshots
+cover them, all confirms have room.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Preallocation:
     """The prepared segments of one journal. `number` is the highest that any segment ever had."""
 
     __slots__ = (
-        "_failed", "_has_folder", "_journal", "_need_more", "_need_most", "count_leases",
+        "_failed", "_has_folder", "_holds", "_journal", "_need_more", "_need_most", "count_leases",
         "is_short", "is_under_way", "number", "passed_over", "recycled", "room", "shrinks",
         "waiting",
     )  # fmt: skip
@@ -110,6 +111,7 @@ class Preallocation:
         # Room for the confirms of live items in sealed segments: of the segment with most, and
         # what the others need beyond the room they give back.
         self._need_most = self._need_more = 0
+        self._holds = False  # ids are remembered: see `count_sealed`
         # The nack of a lease by token is written even on a full disk: else a restart would restore
         # the lease, and its token would be good again.
         self.count_leases: Callable[[], int] = int
@@ -174,8 +176,10 @@ class Preallocation:
         return usable_bytes(active.capacity) - active.at + sum(s.capacity for s in self.waiting)
 
     def _needed(self, active: Segment) -> int:
-        confirms = CONFIRM_BYTES * active.live
-        needed = max(confirms, self._need_most) + CONFIRM_BYTES * self.count_leases()
+        confirms, leases = CONFIRM_BYTES * active.live, CONFIRM_BYTES * self.count_leases()
+        if self._holds:
+            return confirms + self._need_most + self._need_more + leases
+        needed = max(confirms, self._need_most) + leases
         return needed + max(confirms - self._given(active.capacity), 0) + self._need_more
 
     def _given(self, capacity: int) -> int:
@@ -185,8 +189,10 @@ class Preallocation:
 
     def count(self) -> None:
         """Count anew the room that new items may take. Nothing is pending."""
-        active = self._journal.active
+        active, segment_list = self._journal.active, self._journal.segment_list
         if active is not None:
+            if self._holds != segment_list.remembers():
+                self.count_sealed([s for s in segment_list.segments if s is not active])
             self.room.recount(active, self._needed(active))
 
     def _largest(self) -> int:
@@ -333,10 +339,42 @@ class Preallocation:
         self.count_sealed(self._journal.segment_list.segments)
 
     def count_sealed(self, segments: list[Segment]) -> None:
-        """Count the room that the confirms of live items in these sealed segments need."""
-        needs = [(CONFIRM_BYTES * s.live, self._given(s.capacity)) for s in segments if s.live]
-        self._need_most = max((need for need, _ in needs), default=0)
-        self._need_more = sum(max(need - given, 0) for need, given in needs)
+        """Count the room that the confirms of live items in these sealed segments need.
+
+        While ids are remembered a segment stays until two snapshots cover it, and on a full disk
+        there may be no room for these, nor for a file of the ids: its file is no room for confirms.
+        """
+        self._count_sealed(segments, self._journal.segment_list.remembers())
+
+    def _count_sealed(self, segments: list[Segment], holds: bool) -> None:
+        self._holds, covered = holds, self._journal.segment_list.covered_lsn
+        most = more = 0
+        for segment in segments:
+            need = CONFIRM_BYTES * segment.live
+            if holds and segment.lsn_last > covered:
+                more += need
+            elif need:
+                most = max(most, need)
+                more += max(need - self._given(segment.capacity), 0)
+        self._need_most, self._need_more = most, more
+
+    def begin_to_hold(self) -> bool:
+        """Take the room of the confirms that need it once ids are remembered; return False if there
+        is not so much: the next segment is to have it."""
+        active = self._journal.active
+        if self._holds or active is None:
+            return True
+        before = self._need_most, self._need_more, self._needed(active)
+        segments = self._journal.segment_list.segments
+        self._count_sealed([s for s in segments if s is not active], True)
+        more = max(self._needed(active) - before[2], 0)
+        if more > max(self.room.free, 0):
+            self._holds = False
+            self._need_most, self._need_more = before[:2]
+            self.room.ask(more)
+            return False
+        self.room.free -= more
+        return True
 
     def count_again(self) -> None:
         """Count both anew: sealed segments are gone, or another one stands for them."""

@@ -91,10 +91,14 @@ class Room:
             return True  # the first segment is made for the first record
         if self._fits(frame):
             return True
+        self.ask(frame)
+        return False
+
+    def ask(self, frame: int) -> None:
+        """Note that a record of this size and its confirm found no room."""
         self._asked_least = min(self._asked_least, frame) if self.asked else frame
         self.asked += frame + self.put_bytes
         self.asked_most = max(self.asked_most, frame)
-        return False
 
     def _fits(self, frame: int) -> bool:
         """True if the record of an item fits; the rest of a segment before it is lost."""

@@ -39,8 +39,8 @@ class SegmentList:
     """Segments with records. The last one is being written."""
 
     __slots__ = (
-        "_at_hand", "_held_below", "_standing", "busy", "first_open", "gone", "replaced",
-        "retention", "revived_lsn", "segments",
+        "_at_hand", "_held_below", "_standing", "busy", "covered_lsn", "first_open", "gone",
+        "remembers", "replaced", "retention", "revived_lsn", "segments",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -52,6 +52,9 @@ class SegmentList:
         self._standing: dict[tuple[int, int, object], tuple[int, RawDraft]] = {}
         # The lsn of the first put whose origin is open.
         self.first_open: Callable[[], int] = lambda: NONE_OPEN
+        # True if ids or versions are remembered: a segment goes once two snapshots cover it.
+        self.remembers: Callable[[], bool] = lambda: False
+        self.covered_lsn = 0  # up to here two snapshots cover the log
         self.retention = Retention()
         self.revived_lsn = 0  # of the last record by which done items are needed again
         self.gone: list[tuple[int, int]] = []  # first and last item of those that are not there now

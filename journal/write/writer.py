@@ -475,6 +475,7 @@ class Journal:
         checkpoint = Checkpoint(b"")
         self.checkpoint = lambda: checkpoint
         self.segment_list.first_open = lambda: NONE_OPEN
+        self.segment_list.remembers = lambda: False
         self.preallocation.end()
 
     def write_all(self, time_ms: int, pause: Callable[[], None] = lambda: None) -> None:

@@ -180,6 +180,14 @@ class JournalLog:
         self.mark()
         return False
 
+    def may_remember(self) -> bool:
+        """True if there is room for the confirms that need their own once ids or versions are
+        remembered: ask before the first one. Otherwise the next segment is prepared."""
+        if self._journal.preallocation.begin_to_hold():
+            return True
+        self.mark()
+        return False
+
     def has_lease_room(self) -> bool:
         """True if the record of a lease by token may be appended now, and that of its end."""
         return self.has_room(_LEASE_BYTES)
@@ -269,17 +277,19 @@ class JournalLog:
 
     def attached(
         self, reserve: Callable[[], int], first_open: Callable[[], int],
-        gone: Callable[[int, int], None],
+        remembers: Callable[[], bool], gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         """Connect the log to its queue.
 
         `reserve` returns the number of records that must find room in any case (nacks of leases by
-        token, ...), `first_open` the lsn of the first put with an open origin. The log calls `gone`
-        with the first and last item of a segment that is removed or rewritten.
+        token, ...), `first_open` the lsn of the first put with an open origin, `remembers` whether
+        there are remembered ids or versions. The log calls `gone` with the first and last item of a
+        segment that is removed or rewritten.
         """
         self._gone = gone
         self._journal.preallocation.count_leases = reserve
-        self._journal.segment_list.first_open = first_open
+        segment_list = self._journal.segment_list
+        segment_list.first_open, segment_list.remembers = first_open, remembers
 
     def end(self) -> None:
         """Refer to the queue no longer: it is gone, with its files."""

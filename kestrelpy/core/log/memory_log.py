@@ -55,6 +55,9 @@ class MemoryLog:
     def end_waiting_room(self) -> list[object]:
         return []
 
+    def may_remember(self) -> bool:
+        return True
+
     def has_lease_room(self) -> bool:
         return True
 
@@ -84,7 +87,7 @@ class MemoryLog:
 
     def attached(
         self, reserve: Callable[[], int], first_open: Callable[[], int],
-        gone: Callable[[int, int], None],
+        remembers: Callable[[], bool], gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         """Has no effect in memory."""
 

@@ -45,6 +45,10 @@ class DedupeWindow:
         self.ids = Ids(self.fresh)
         self.versions = Versions(self.fresh)
 
+    def holds(self) -> bool:
+        """Return True if any id or version is remembered."""
+        return not self.is_empty
+
     @property
     def is_empty(self) -> bool:
         """True if nothing is remembered."""

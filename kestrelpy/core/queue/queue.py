@@ -92,10 +92,9 @@ class Queue(QueueState):
 
         Return NOT_STORED when the queue is full; DUPLICATE, REUSED, EXISTS or NOT_FOUND when its id
         was seen before, or the version of its key is not the one that `expects` names.
-
-        `key` is canonical; `nominal` is the run time of the schedule that puts the item; `header`
-        is the item header: an origin in it is open from then on. Raise ServerError when the item is
-        too large or the journal failed, ClientError when it would expire before it is due.
+        `key` is canonical; `nominal` is the run time of the schedule that puts the item; an origin
+        in its `header` is open from then on. Raise ServerError when it is too large or the journal
+        failed, ClientError when it would expire before it is due.
         """
         log, policy, size, unix_ms = self.log, self.policy, len(body), now_ms + self.clock.offset_ms
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
@@ -106,6 +105,8 @@ class Queue(QueueState):
             expires_ms = self.reader.expiry(expires_ms, delay, unix_ms)
         written = self.dedupe.versions.of(key, policy, unix_ms) if key else NEVER
         is_known = key != NO_KEY or (header is not None and bool(header.id))
+        if is_known and self.dedupe.is_empty and not log.may_remember():
+            raise NoRoomYet(log.waiting_room, self.name)
         if is_known and (expects is not None or header is not None):
             refusal = self._refusal(header, key, body, written, expects, unix_ms)
             if refusal:
@@ -136,8 +137,7 @@ class Queue(QueueState):
         if passes_on:
             self.fanout.forward(item, now_ms)
             return item.lsn
-        reader = self.reader
-        reader.ready_line.add(item)
+        (reader := self.reader).ready_line.add(item)
         if reader.waiters.count:
             reader.serve(now_ms)
         if self.children:
@@ -476,7 +476,7 @@ class Queue(QueueState):
         self.know(log.identity or self.server_id)
         if not log.identity:
             self.dedupe.fresh.keep_nothing()
-        log.attached(self.reserve.count, self._first_open, self.retention.lose)
+        log.attached(self.reserve.count, self._first_open, self.dedupe.holds, self.retention.lose)
         self._tell_log(readable)
 
     def know(self, secret: bytes) -> None:

@@ -187,21 +187,30 @@ def is_at_rest(disk: SmallDisk) -> bool:
     return disk.free_bytes == before
 
 
-@pytest.mark.parametrize("leave_bytes", [0, 70_000, 300_000])
+@pytest.mark.parametrize(
+    ("leave_bytes", "has_ids"), [(0, False), (70_000, True), (300_000, False), (300_000, True)]
+)
 def test_all_of_a_burst_is_confirmed_that_was_accepted_while_the_disk_became_full(
-    daemon: DaemonProcess, disk: SmallDisk, leave_bytes: int
+    daemon: DaemonProcess, disk: SmallDisk, leave_bytes: int, has_ids: bool
 ) -> None:
-    """Eight workers, each with more small items than the room for the confirms of all."""
+    """Eight workers, each with more small items than the room for the confirms of all.
+
+    With ids a segment stays until snapshots cover it, and there may be no room for any.
+    """
     bursts, sets = 30, 300
     with connect(daemon) as raw:
         store_small(raw, 1000)
         disk.fill(leave_bytes)
 
-        def store_bursts() -> int:
+        def store_bursts(worker: int) -> int:
             with connect(daemon) as own:
                 stored = 0
-                for _ in range(bursts):
-                    own.send(b"set jobs 0 0 1\r\n0\r\n" * sets)
+                for burst in range(bursts):
+                    ids = (b"%d.%d.%d" % (worker, burst, at) for at in range(sets))
+                    own.send(b"".join(
+                        b"set jobs%b 0 0 1\r\n0\r\n" % (b"/id=" + each if has_ids else b"")
+                        for each in ids
+                    ))  # fmt: skip
                     answers = [own.line() for _ in range(sets)]
                     stored += answers.count(b"STORED")
                     if any(map(is_full, answers)):
@@ -209,7 +218,7 @@ def test_all_of_a_burst_is_confirmed_that_was_accepted_while_the_disk_became_ful
                 raise AssertionError("a full disk refused nothing")
 
         with ThreadPoolExecutor(8) as workers:
-            stored = sum(f.result() for f in [workers.submit(store_bursts) for _ in range(8)])
+            stored = sum(f.result() for f in [workers.submit(store_bursts, n) for n in range(8)])
         disk.fill()
         assert drain(raw, b"jobs", disk) == [0] * (1000 + stored)
 

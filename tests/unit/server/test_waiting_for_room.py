@@ -302,3 +302,23 @@ def test_a_get_that_waits_for_memory_and_then_for_room_gets_its_item(
     assert list(waiting_room) == [talk]
     assert next(steps, None) is None
     assert tries == 2
+
+
+def test_the_first_id_waits_for_room_for_the_confirms_of_earlier_items() -> None:
+    """From then on no earlier segment is room for them, until snapshots cover it."""
+    stage = ServerHarness(sizes=SIZES)
+    assert stage.say("first", b"set jobs 0 0 1", b"x") == b"STORED\r\n"
+    journal = log_of(stage).journal
+    while len(journal.segments) < 3:
+        assert stage.say("first", b"set jobs 0 0 1", b"x") == b"STORED\r\n"
+    stage.writes = False
+    while journal.room.free > 3000:
+        stage.queue("jobs").put(b"x", 0, 0, stage.now_ms)
+
+    assert stage.say("a", b"set jobs/id=1 0 0 1", b"x") == b""
+    stage.say("b", b"set jobs 0 0 1", b"x")
+    assert waiting(stage, "a"), "the other has room"
+    go_on(stage)
+    assert stage.client("a").take() == stage.client("b").take() == b"STORED\r\n"
+    assert stage.say("c", b"set jobs/id=1 0 0 1", b"x") == b"STORED\r\n"
+    assert stage.queue("jobs").reader.counters.duplicates == 1

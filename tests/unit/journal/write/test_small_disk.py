@@ -14,13 +14,15 @@ import pytest
 
 from journal.compaction import CompactionJob
 from journal.compaction.retire import recycled_path, retire
-from journal.sets import IdCounts, IdSet
-from journal.snapshot import SnapshotJob, State
+from journal.sets import ID, IdCounts, IdSet
+from journal.snapshot import Fresh, Memory, SnapshotJob, State
+from journal.store import NONE_OPEN
 from journal.write.segment_file import PreallocationJob, Segment, Sizes
 from tests.support.journals import TIME_MS, fresh
 from tests.support.memory_disk import MemoryDisk, MemoryHandle
 
 TURNS_MAX = 60  # that a confirm waits
+TURNS_ENDLESS = 1 << 30
 
 
 class SmallDisk(MemoryDisk):
@@ -43,7 +45,8 @@ class SmallDisk(MemoryDisk):
 class Shell:
     """The journal and its jobs; each with the turn in which it ends."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, remembers: bool = False) -> None:
+        """With `remembers` the queue remembers an id of each item from some turn on."""
         self.random = random = Random(seed)
         least = random.choice((8, 16, 16)) << 10
         sizes = Sizes(least, least * random.choice((1, 2, 4)), random.choice((4 << 10, 1 << 20)))
@@ -53,6 +56,12 @@ class Shell:
         self.writer = fresh(self.disk, sizes)
         self.journal = self.writer.journal
         self.has_snapshots, self.compacts = random.random() < 0.7, random.random() < 0.5
+        self.fresh, self.ids = Fresh(), 0
+        self.remembers_from = random.choice((0, 20, 50)) if remembers else TURNS_ENDLESS
+        if remembers:
+            segments = self.journal.segment_list
+            segments.remembers = lambda: self.ids > 0
+            segments.first_open = lambda: 0 if self.ids else NONE_OPEN
         self.turns = 0
         self.no_room = False
         self.preparing: tuple[int, PreallocationJob] | None = None
@@ -69,7 +78,8 @@ class Shell:
         live = IdSet()
         for item in sorted(self.writer.queue.live):
             live.add(item)
-        return State(self.writer.queue.checkpoint(), live, 0, IdCounts(), [])
+        memory = Memory(self.fresh, [], 0, None, None) if self.ids else None
+        return State(self.writer.queue.checkpoint(), live, 0, IdCounts(), [], memory=memory)
 
     def turn(self) -> None:
         self.turns += 1
@@ -162,7 +172,13 @@ class Shell:
         """Put an item as a queue does, if it has room."""
         if self.no_room or not self.journal.room.has(size):
             return False
+        remembers = self.turns >= self.remembers_from
+        if remembers and not self.ids and not self.journal.preallocation.begin_to_hold():
+            return False
         self.writer.put(bytes(size))
+        if remembers:
+            self.ids += 1
+            self.fresh.add_id(self.ids.to_bytes(ID.size, "little"))
         return True
 
     def confirm(self) -> None:
@@ -204,9 +220,11 @@ class Shell:
             assert waited < TURNS_MAX, f"confirms wait; {len(live)} items are left"
 
 
-@pytest.mark.parametrize("seed", [*range(30), 1432])
-def test_whatever_was_accepted_is_confirmed_on_the_full_disk(seed: int) -> None:
-    shell = Shell(seed)
+@pytest.mark.parametrize("remembers", [False, True])
+@pytest.mark.parametrize("seed", [*range(30), 125, 239, 1432])
+def test_whatever_was_accepted_is_confirmed_on_the_full_disk(seed: int, remembers: bool) -> None:
+    """With remembered ids there may be no room for their file, and so for no snapshot."""
+    shell = Shell(seed, remembers)
     often = shell.random.choice((0.02, 0.1, 0.5, 1))
     shell.become_full(often)
     shell.disk.fill()
