@@ -86,12 +86,7 @@ class DaemonProcess:
         killer.start()
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.lines.append(line)
-            found = _LISTENER.search(line)
-            if found:
-                self.port = int(found[1])
-            if http := _HTTP_LISTENER.search(line):
-                self.http_port = http[1]
+            self._note(line)
             if line.startswith(("ready", "standby")):  # it serves, or it waits
                 self.ready_line = line
                 break
@@ -104,7 +99,16 @@ class DaemonProcess:
 
     def _drain(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        self.lines.extend(process.stdout)
+        for line in process.stdout:
+            self._note(line)
+
+    def _note(self, line: str) -> None:
+        """A member of a fleet that goes on as a standby listens anew: on other ports, if on 0."""
+        self.lines.append(line)
+        if found := _LISTENER.search(line):
+            self.port = int(found[1])
+        if http := _HTTP_LISTENER.search(line):
+            self.http_port = http[1]
 
     def kill(self) -> None:
         """`kill -9`, and wait until it is gone."""
