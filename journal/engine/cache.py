@@ -5,6 +5,7 @@
 
 The cache promises nothing: it is not synced, and whoever claims the slice begins with an empty one,
 in a folder of its own: a thread of an earlier claim in this process may still write to its own.
+A file whose bytes the local disk refuses is elsewhere: from then on the engine alone has them.
 
 One rule: a byte that this process has written is never replaced by one that was fetched.
 """
@@ -28,6 +29,7 @@ FETCH_BYTES: Final = 64 << 10
 _LOOKS: Final = 16
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 Fetch = Callable[[int, int], bytes]  # an offset and a size
 
@@ -35,8 +37,8 @@ Fetch = Callable[[int, int], bytes]  # an offset and a size
 class CachedFile:
     """One file of the slice: its number, its length, and the bytes that are here."""
 
-    __slots__ = ("fetching", "is_gone", "local", "lock", "number", "present", "size", "ticket",
-                 "used", "writers")  # fmt: skip
+    __slots__ = ("fetching", "is_elsewhere", "is_gone", "local", "lock", "number", "present",
+                 "size", "ticket", "used", "writers")  # fmt: skip
 
     def __init__(self, number: int, local: str, size: int) -> None:
         self.number = number
@@ -49,6 +51,7 @@ class CachedFile:
         self.writers = 0  # open handles
         self.used = 0  # when it was read last, by the cache's count
         self.is_gone = False
+        self.is_elsewhere = False  # the local disk has refused some of its bytes
 
 
 class Cache:
@@ -64,6 +67,8 @@ class Cache:
         self._grown_bytes = 0  # since somebody looked what may go
         self._evicting = threading.Lock()
         self.here = ""  # the folder of this claim; "": it has not begun
+        self.refusals = 0  # of the local disk
+        self.refusal = ""  # the last one
 
     def begin(self) -> None:
         """Begin with an empty folder. Blocks; raises OSError."""
@@ -79,40 +84,55 @@ class Cache:
         return file
 
     def make(self, number: int, data: bytes, size: int) -> CachedFile:
-        """Add a file that is made now: all of it is here."""
+        """Add a file that is made now: all of it is here, or elsewhere."""
         file = self.add(number, max(size, len(data)))
-        descriptor = os.open(file.local, _FLAGS | os.O_TRUNC, _FILE_MODE)
         try:
-            os.ftruncate(descriptor, file.size)
-            _write(descriptor, 0, data)
-        finally:
-            os.close(descriptor)
+            _make(file, data)
+        except OSError as error:
+            self._refused(file, error)
+            return file
         file.present.add(0, file.size)
         self._grown_bytes += file.size
         return file
 
     def open(self, file: CachedFile) -> int:
-        """Return a descriptor to write to this file."""
-        descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
+        """Return a descriptor to write to this file; -1: it is elsewhere."""
+        descriptor = -1
+        if not file.is_elsewhere:
+            try:
+                descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
+            except OSError as error:
+                self._refused(file, error)
         with file.lock:
             file.writers += 1
         return descriptor
 
     def close(self, file: CachedFile, descriptor: int) -> None:
         """Close a descriptor from `open`."""
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
         with file.lock:
             file.writers -= 1
 
     def write(self, file: CachedFile, descriptor: int, offset: int, data: bytes) -> None:
-        """Write bytes here: they reach the page cache alone."""
+        """Write bytes here: they reach the page cache alone. They wait for a commit already: where
+        the local disk refuses them, a read gets them from the engine."""
+        end = offset + len(data)
+        refused: OSError | None = None
         with file.lock:
-            _write(descriptor, offset, data)
-            end = offset + len(data)
-            if offset > file.size:
-                file.present.add(file.size, offset)  # a hole: zeros, also where it is kept
+            if not file.is_elsewhere:
+                try:
+                    _write(descriptor, offset, data)
+                except OSError as error:
+                    refused = error
+                    self._note_refused(file, error)
+                else:
+                    if offset > file.size:
+                        file.present.add(file.size, offset)  # a hole: zeros, also where it is kept
+                    file.present.add(offset, end)
             file.size = max(file.size, end)
-            file.present.add(offset, end)
+        if refused is not None:
+            self._make_room(refused)
 
     def read(self, file: CachedFile, offset: int, size: int, fetch: Fetch) -> bytes:
         """Return up to `size` bytes, fetched where they are not here. Blocks; raises OSError."""
@@ -122,21 +142,79 @@ class Cache:
         if offset >= end:
             return b""
         with file.lock:
-            if not file.present.missing(offset, end):
-                return _read(file.local, offset, end)
-        with file.fetching:
-            for start, stop in _widened(file.present.missing(offset, end), file.size):
-                self._fill(file, start, fetch(start, stop - start))
-            with file.lock:
-                data = _read(file.local, offset, end)
-        self._evict()
+            if not file.present.missing(offset, end) and not file.is_elsewhere:
+                data = self._read(file, offset, end)
+                if data is not None:
+                    return data
+        if not file.is_elsewhere:
+            with file.fetching:
+                data = self._read_and_keep(file, offset, end, fetch)
+            self._evict(self._bytes_max)
+            if data is not None:
+                return data
+        data = fetch(offset, end - offset)
+        if file.is_gone:
+            raise _removed(file)
         return data
+
+    def _read_and_keep(
+        self, file: CachedFile, offset: int, end: int, fetch: Fetch
+    ) -> bytes | None:
+        """Fetch what is not here, and keep it; None: the local disk refuses."""
+        for start, stop in _widened(file.present.missing(offset, end), file.size):
+            fetched = fetch(start, stop - start)
+            try:
+                self._fill(file, start, fetched)
+            except OSError as error:
+                if file.is_gone:
+                    raise
+                self._refused(file, error)
+                return None
+        with file.lock:
+            return self._read(file, offset, end)
+
+    def _read(self, file: CachedFile, offset: int, end: int) -> bytes | None:
+        """Return bytes that are here; None: they cannot be read. With the file's lock."""
+        if file.is_gone:
+            raise _removed(file)
+        if file.is_elsewhere:
+            return None
+        try:
+            data = _read(file.local, offset, end)
+        except OSError as error:
+            self._note_refused(file, error)
+            return None
+        if len(data) < end - offset:
+            self._note_refused(file, OSError(errno.EIO, "it was cut short", file.local))
+            return None
+        return data
+
+    def _refused(self, file: CachedFile, error: OSError) -> None:
+        """The local disk does not take or give bytes of this file. Without the file's lock."""
+        with file.lock:
+            self._note_refused(file, error)
+        self._make_room(error)
+
+    def _make_room(self, error: OSError) -> None:
+        """Let all go that the engine has, if the local disk is full."""
+        if error.errno in _FULL:
+            self._evict(0)
+
+    def _note_refused(self, file: CachedFile, error: OSError) -> None:
+        """The engine alone has this file from now on. With its lock."""
+        self.refusals += 1
+        self.refusal = f"{file.local}: {error.strerror or error}"
+        file.is_elsewhere = True
+        with contextlib.suppress(OSError):
+            _unlink(file)
 
     def _fill(self, file: CachedFile, start: int, data: bytes) -> None:
         """Keep these bytes, but for those that were written here meanwhile."""
         with file.lock:
             if file.is_gone:
-                raise FileNotFoundError(errno.ENOENT, "it was removed", file.local)
+                raise _removed(file)
+            if file.is_elsewhere:
+                return
             descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
             try:
                 for begin, stop in file.present.missing(start, start + len(data)):
@@ -153,9 +231,9 @@ class Cache:
             file.is_gone = True
             _unlink(file)
 
-    def _evict(self) -> None:
+    def _evict(self, bytes_max: int) -> None:
         """Let the files that were read longest ago go, until the others fit."""
-        if self._grown_bytes < self._bytes_max // _LOOKS or not self._evicting.acquire(False):
+        if self._grown_bytes < bytes_max // _LOOKS or not self._evicting.acquire(False):
             return
         try:
             self._grown_bytes = 0
@@ -163,7 +241,7 @@ class Cache:
             by_use = sorted(here, key=lambda each: each.used)
             total = sum(each.present.bytes for each in by_use)
             for file in by_use:
-                if total <= self._bytes_max:
+                if total <= bytes_max:
                     return
                 total -= self._drop(file)
         finally:
@@ -182,6 +260,19 @@ class Cache:
                 return dropped
         finally:
             file.fetching.release()
+
+
+def _make(file: CachedFile, data: bytes) -> None:
+    descriptor = os.open(file.local, _FLAGS | os.O_TRUNC, _FILE_MODE)
+    try:
+        os.ftruncate(descriptor, file.size)
+        _write(descriptor, 0, data)
+    finally:
+        os.close(descriptor)
+
+
+def _removed(file: CachedFile) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "it was removed", file.local)
 
 
 def _unlink(file: CachedFile) -> None:

@@ -42,7 +42,7 @@ OUTBOX_BYTES_MAX: Final = 64 << 20
 class EngineHandle:
     """A file of the slice, open for writing at offsets."""
 
-    __slots__ = ("_cache", "_commits", "_descriptor", "_files", "file", "path")
+    __slots__ = ("_cache", "_commits", "_descriptor", "_files", "_is_open", "file", "path")
 
     def __init__(self, files: EngineFiles, path: str, file: CachedFile) -> None:
         self.path = path
@@ -51,6 +51,7 @@ class EngineHandle:
         self._cache = files.cache
         self._commits = files.owned
         self._descriptor = files.cache.open(file)
+        self._is_open = True
 
     @property
     def is_in_place(self) -> bool:
@@ -58,20 +59,21 @@ class EngineHandle:
 
     def write(self, offset: int, data: bytes) -> None:
         self._check_open()
-        self._cache.write(self.file, self._descriptor, offset, data)
+        # First, so that whoever does not find them here knows for which commit to wait.
         self._files.append(self.file, offset, data)
+        self._cache.write(self.file, self._descriptor, offset, data)
 
     def sync(self) -> None:
         self._check_open()
         self._commits.wait(self.file.ticket)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
+        if self._is_open:
             self._cache.close(self.file, self._descriptor)
-            self._descriptor = -1
+            self._is_open = False
 
     def _check_open(self) -> None:
-        if self._descriptor < 0:
+        if not self._is_open:
             raise OSError(errno.EBADF, "the handle is closed", self.path)
 
 
@@ -361,6 +363,8 @@ class EngineFiles:
 
     def _fetch(self, file: CachedFile, offset: int, size: int) -> bytes:
         read = self._engine.read
+        if file.is_elsewhere:  # what waits for a commit is nowhere else
+            self.owned.wait(file.ticket)
         return self.owned.patiently(lambda: read(self.owned.claim, file.number, offset, size))
 
     def _is_committed(self, ticket: int) -> bool:

@@ -224,6 +224,11 @@ class FleetMember:
         return f"the engine does not answer: {why}"
 
     @property
+    def refusals(self) -> tuple[int, str]:
+        """How often the local disk has refused what is cached there, and the last reason."""
+        return self.files.cache.refusals, self.files.cache.refusal
+
+    @property
     def is_fenced(self) -> bool:
         """True if this process owned the slice, and owns it no more."""
         return self.files.commits is not None and self.files.commits.failure is not None

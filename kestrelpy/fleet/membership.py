@@ -24,6 +24,7 @@ log = logging.getLogger("kestrelpy.fleet")
 ASKED: Final = "asked to release the data"
 HEED_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 0.02
+REFUSALS_SECONDS: Final = 60.0  # between two lines on the disk of the cache
 RELEASE_SECONDS: Final = 5.0
 
 
@@ -44,6 +45,7 @@ class Membership:
         self._close, self._say, self._end = close, say, end
         self._said = ""
         self._was_asked = False  # to release the data
+        self._refusals, self._refusals_next_s = 0, 0.0  # of the cache's disk: those that were said
         self.is_told_to_end = False
 
     @property
@@ -110,14 +112,23 @@ class Membership:
                 log.warning("%s", trouble or "the engine answers again")
 
     async def _watch_operator(self) -> None:
-        """End this life of the process when an operator asks it to release the data."""
+        """End this life of the process when an operator asks it to release the data; say what the
+        disk of its cache refuses."""
         member = self._member
         while member is not None and not member.is_fenced:
             await asyncio.sleep(HEED_SECONDS)
+            self._say_refusals(member, asyncio.get_running_loop().time())
             if await run_aside(member.is_asked_to_release, None):
                 self._was_asked = True
                 self._end(ASKED)
                 return
+
+    def _say_refusals(self, member: FleetMember, now_s: float) -> None:
+        """Log now and then that the local disk refuses: that costs time, and nothing else."""
+        count, reason = member.refusals
+        if count > self._refusals and now_s >= self._refusals_next_s:
+            self._refusals, self._refusals_next_s = count, now_s + REFUSALS_SECONDS
+            log.warning("%s: what the cache has no room for is read from the engine", reason)
 
     async def release(self) -> None:
         """Let another process claim the data at once."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,3 +132,105 @@ def _unasked(offset: int, size: int) -> bytes:
     raise AssertionError("it is here")
 
 
+
+
+class Refusing:
+    """A local disk that refuses the next calls of a kind."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.refused: set[str] = set()
+        for name in ("open", "pwrite", "pread", "ftruncate"):
+            monkeypatch.setattr(f"journal.engine.cache.os.{name}", self._around(name))
+
+    def _around(self, name: str) -> Callable[..., Any]:
+        real = getattr(os, name)
+
+        def call(*words: Any) -> Any:
+            if name in self.refused:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*words)
+
+        return call
+
+
+@pytest.mark.parametrize("name", ["open", "pwrite", "ftruncate"])
+def test_a_file_that_the_local_disk_refuses_is_read_from_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)
+    disk.refused = {name}
+    file = cache.make(1, CONTENT, SIZE)
+    descriptor = cache.open(file)
+    disk.refused.clear()
+    cache.write(file, descriptor, SIZE, b"more")
+
+    assert file.is_elsewhere and file.size == SIZE + 4
+    assert cache.read(file, 10, 20, store.fetch) == CONTENT[10:30]
+    assert store.asked == [(10, 20)]
+    assert cache.refusals == 1
+    cache.close(file, descriptor)
+
+
+def test_bytes_over_which_the_local_disk_refuses_to_write_are_those_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, store, disk = cache_of(tmp_path), Store(b"new" + CONTENT[3:]), Refusing(monkeypatch)
+    file = cache.make(1, CONTENT, SIZE)
+    descriptor = cache.open(file)
+    disk.refused = {"pwrite"}
+    cache.write(file, descriptor, 0, b"new")
+    disk.refused.clear()
+    cache.write(file, descriptor, 3, CONTENT[3:4])
+
+    assert cache.read(file, 0, 10, store.fetch) == b"new" + CONTENT[3:10]
+    cache.close(file, descriptor)
+
+
+@pytest.mark.parametrize("name", ["open", "pwrite", "pread"])
+def test_what_is_fetched_and_cannot_be_kept_is_returned_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)
+    file = cache.add(1, SIZE)
+    disk.refused = {name}
+
+    assert cache.read(file, 0, 10, store.fetch) == CONTENT[:10]
+    assert cache.read(file, 0, -1, store.fetch) == CONTENT
+
+
+@pytest.mark.parametrize("how", ["removed", "cut short"])
+def test_a_cached_file_that_somebody_took_is_read_from_the_engine(
+    tmp_path: Path, how: str
+) -> None:
+    cache, store = cache_of(tmp_path), Store()
+    file = cache.make(1, CONTENT, SIZE)
+    if how == "removed":
+        os.unlink(file.local)
+    else:
+        os.truncate(file.local, 100)
+
+    assert cache.read(file, 0, -1, store.fetch) == CONTENT
+
+
+def test_a_full_disk_lets_all_go_that_the_engine_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, disk = cache_of(tmp_path, committed=7), Refusing(monkeypatch)
+    here = [cache.make(number, CONTENT, SIZE) for number in (1, 2)]
+    here[1].ticket = 8
+    disk.refused = {"pwrite"}
+    cache.make(3, CONTENT, SIZE)
+
+    assert [each.present.bytes for each in here] == [0, SIZE]
+
+
+def test_a_file_that_was_removed_is_not_fetched_though_it_is_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)
+    disk.refused = {"open"}
+    file = cache.make(1, CONTENT, SIZE)
+    cache.forget(file)
+
+    with pytest.raises(FileNotFoundError):
+        cache.read(file, 0, 10, store.fetch)

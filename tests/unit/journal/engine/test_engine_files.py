@@ -8,14 +8,16 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.engine import Create, EngineAway, EngineFiles, Fenced
+from journal.engine import Create, EngineAway, EngineFiles, Fenced, cache
 from journal.engine.engine import PIECE_BYTES
 from journal.files import Disk, Files, FolderChanged, Handle, is_shortage
 from tests.support.memory_engine import Fate, MemoryEngine, engine_files
@@ -258,17 +260,36 @@ def _run(files: EngineFiles, root: str, step: tuple[object, ...], handles: dict[
     return True
 
 
+def _refusing(refusals: list[bool]) -> Callable[[int, int, bytes], None]:
+    """Return a local disk that takes a half of what it refuses."""
+
+    def write(descriptor: int, offset: int, data: bytes) -> None:
+        is_refused = bool(refusals and refusals.pop())
+        os.pwrite(descriptor, data[: len(data) // 2] if is_refused else data, offset)
+        if is_refused:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return write
+
+
 @settings(max_examples=200, deadline=None)
-@given(steps, st.lists(st.sampled_from(["", "done", "not done"]), max_size=8), st.booleans())
+@given(
+    steps, st.lists(st.sampled_from(["", "done", "not done"]), max_size=8), st.booleans(),
+    st.lists(st.booleans(), max_size=20),
+)  # fmt: skip
 def test_the_next_owner_finds_a_prefix_that_has_all_that_was_promised(
     tmp_path_factory: pytest.TempPathFactory,
     todo: list[tuple[object, ...]],
     fates: list[Fate],
     is_evicting: bool,
+    refusals: list[bool],
 ) -> None:
     root = str(tmp_path_factory.mktemp("engine") / "data")
     engine = MemoryEngine(lambda: fates.pop() if fates else "")
-    with engine_files(engine, root, cache_bytes=0 if is_evicting else 1 << 20) as files:
+    with (
+        engine_files(engine, root, cache_bytes=0 if is_evicting else 1 << 20) as files,
+        mock.patch.object(cache, "_write", _refusing(refusals)),
+    ):
         handles, model = dict[str, Handle](), dict[str, bytes]()
         states, promised = [dict(model)], 0
         for step in todo:
