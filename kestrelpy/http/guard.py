@@ -81,10 +81,13 @@ class Guard:
         began = False
         needs_data = scope["path"] not in _BEHIND_NO_DOOR
         closed = self._host.closed if needs_data else ""
+        may_answer = self._host.may_answer if needs_data and not closed else None
+        if may_answer is not None:  # what is sent goes out at once, as on the memcache port
+            connection.transport.set_write_buffer_limits(high=0)
 
         async def answer(message: MutableMapping[str, Any]) -> None:
             nonlocal began
-            while needs_data and not closed and not self._host.may_answer():
+            while may_answer is not None and not may_answer():
                 await asyncio.sleep(HELD_SECONDS)
             if message["type"] == "http.response.start":
                 began = call.has_begun = True

@@ -56,7 +56,8 @@ class HttpHost(Site, Protocol):
     damage: DamageFound
     is_leaving: bool
     owner_address: str  # of the member of a fleet that serves instead; "": this one, or unknown
-    may_answer: Callable[[], bool]  # False: nobody knows whether the data is still ours
+    # False: nobody knows whether the data is still ours. None: nobody else can own it.
+    may_answer: Callable[[], bool] | None
 
     @property
     def default_project(self) -> str | None:

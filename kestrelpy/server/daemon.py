@@ -134,7 +134,8 @@ class Daemon:
         self.files_gone, self.earlier_files_gone = going.gate, going.earlier_files_gone
         self.turn = turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
         self.membership = Membership(member, self._close_door, say, self.shutdown)
-        turn.may_answer = self.may_answer = self.membership.may_answer
+        self.may_answer = self.membership.may_answer if self.membership.is_fleet else None
+        turn.may_answer = self.may_answer
         self.deletions.turn = turn
         self.committer = turn.committer = Committer(
             self._files, loop, turn.synced, turn.segment_ready, turn.shortage

@@ -94,7 +94,9 @@ class Turn:
         self.schedules: Schedules | None = None
         self._deferred_reads: OrderedDict[Subscription, None] = OrderedDict()  # for later turns
         self.shares = Shares(clock.elapsed)
-        self.may_answer: Callable[[], bool] = lambda: True
+        # None: nobody else can own the data. Otherwise it is asked before each caller's replies.
+        self.may_answer: Callable[[], bool] | None = None
+        self.is_refusing = False  # True while refusals alone are sent
         self._to_resume: deque[Waiter] = deque()  # ended waits that are not answered yet
 
     def now_ms(self) -> int:
@@ -159,7 +161,7 @@ class Turn:
         if broker.to_read or self._deferred_reads:
             self._schedule_reads()
         dirty = len(self._dirty)
-        if self.may_answer():
+        if self.may_answer is None or self.may_answer():
             self._flush_output(now_ms)
         else:
             self._flush_refused(now_ms)
@@ -385,16 +387,26 @@ class Turn:
             is_held = isinstance(caller, Conversation) and (caller.owes or not caller.host.closed)
             (owing if is_held else free).append(caller)
         self._touched = free
+        self.is_refusing = True
         self._flush_output(now_ms)
+        self.is_refusing = False
         self._touched += owing
         self._loop.call_later(HELD_SECONDS, self.schedule)
 
     def _flush_output(self, now_ms: int) -> None:
-        """Let each caller send what has become true; a connection does so with one write."""
+        """Let each caller send what has become true; a connection does so with one write.
+
+        If this process was stopped on the way, the others wait until the data is known to be ours.
+        """
         self.shares.renew()
         touched = self._touched
         self._touched = []
-        for caller in touched:
+        may_answer = None if self.is_refusing else self.may_answer
+        for at, caller in enumerate(touched):
+            if may_answer is not None and not may_answer():
+                self._touched += touched[at:]
+                self.schedule()
+                return
             try:
                 if isinstance(caller, Conversation):  # as in `touch`
                     caller.is_touched = False

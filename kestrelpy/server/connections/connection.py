@@ -90,7 +90,10 @@ class Connection(asyncio.Protocol):
         # uvloop's transports have the methods of asyncio.Transport without being one.
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        # In a fleet each write goes out at once, and not at the end of the loop's turn: this
+        # process may be stopped between.
+        is_fleet = self._turn.may_answer is not None
+        transport.set_write_buffer_limits(high=0 if is_fleet else WRITE_HIGH_BYTES)
         peer = transport.get_extra_info("peername")
         name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "unix"
         sock = transport.get_extra_info("socket")
@@ -193,6 +196,10 @@ class Connection(asyncio.Protocol):
             has_more = conversation.has_more
             self._turn.schedule()  # the work begun by it continues in turns
         if data:
+            may_answer = None if self._turn.is_refusing else self._turn.may_answer
+            if may_answer is not None and not may_answer():
+                transport.abort()  # stopped just now: nobody knows whether the data is still ours
+                return
             self._counters.bytes_written += len(data)
             self._unsent_bytes += len(data)
             transport.write(data)

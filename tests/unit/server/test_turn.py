@@ -522,3 +522,42 @@ def test_a_new_segment_has_a_turn_that_writes_to_it(life: DiskHarness) -> None:
     turn.segment_ready(life.log)
     assert life.dirty == [life.log]
     assert len(loop.soon) == 1
+
+
+def test_a_member_that_is_stopped_while_it_answers_sends_nothing_when_it_wakes(
+    life: DiskHarness,
+) -> None:
+    """As if it fell asleep behind the first answer of a turn: those behind it wait."""
+    life.commit()
+    life.dirty.clear()
+    turn, loop = turn_of(life)
+    callers = [Mock(is_touched=False) for _ in range(3)]
+    for caller in callers:
+        turn.touch(caller)
+    answers = iter([True, True, False])  # of the turn, the first caller, the second one
+    turn.may_answer = lambda: next(answers)
+    loop.soon.pop()[0]()
+    assert [each.flush.called for each in callers] == [True, False, False]
+
+    turn.may_answer = lambda: True
+    loop.soon.pop()[0]()
+    assert [each.flush.call_count for each in callers] == [1, 1, 1]
+
+
+async def test_a_member_that_is_stopped_before_it_sends_hangs_up_instead(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        client = await server.client()
+        await client.ask(b"set jobs 0 0 1\r\na\r\n")
+        assert server.daemon is not None
+        server.daemon.turn.may_answer = lambda: False
+        client.writer.write(b"get jobs/open\r\n")
+        (connection,) = server.daemon._connections
+        async with asyncio.timeout(20):
+            while connection.conversation is None or not connection.conversation.holder.leases:
+                await asyncio.sleep(0.001)
+        connection.flush_output(server.daemon.now_ms())  # as behind a turn that had been allowed to
+        assert await client.closed()
+        server.daemon.turn.may_answer = None
+
+        other = await server.client()
+        assert await other.ask(b"get jobs/open\r\n") == b"VALUE jobs/open 0 1\r\n"
