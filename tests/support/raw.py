@@ -46,6 +46,10 @@ class Raw:
     def values(self, key: bytes) -> list[tuple[int, bytes]]:
         """What `gets` of this key answers: the number and the body of each VALUE."""
         self.send(b"gets " + key + b"\r\n")
+        return self.read_values(key)
+
+    def read_values(self, key: bytes) -> list[tuple[int, bytes]]:
+        """What the next answer to a `gets` of this key has."""
         found = []
         while (line := self.line()) != b"END":
             word, echo, _, size, number, *_ = line.split(b" ")

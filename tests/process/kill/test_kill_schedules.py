@@ -23,9 +23,9 @@ ROUNDS = 8
 CONFIG = '[schedules.tick]\ncron = "* * * * * *"\nqueue = "jobs"\ncatch_up = "all"\n'
 
 
-def epochs_put(data: Path) -> list[int]:
+def epochs_put(data: Path, queue: str = "jobs") -> list[int]:
     """The times that the journal has puts for, in its order."""
-    (folder,) = (each for each in data.iterdir() if each.name.startswith("jobs."))
+    (folder,) = (each for each in data.iterdir() if each.name.startswith(f"{queue}."))
     metas = [
         decode_meta(record.meta)
         for record in JournalView(Disk(), str(folder), False).records()
