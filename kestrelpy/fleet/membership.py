@@ -54,6 +54,11 @@ class Membership:
         return self._member is not None
 
     @property
+    def gate(self) -> Callable[[], bool] | None:
+        """What is asked before anything is sent; None: nobody else can own the data."""
+        return self.may_answer if self.is_fleet else None
+
+    @property
     def is_fenced(self) -> bool:
         """True if this process owned the data, and owns it no more."""
         return self._member is not None and self._member.is_fenced

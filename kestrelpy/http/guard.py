@@ -81,9 +81,7 @@ class Guard:
         began = False
         needs_data = scope["path"] not in _BEHIND_NO_DOOR
         closed = self._host.closed if needs_data else ""
-        may_answer = self._host.may_answer if needs_data and not closed else None
-        if may_answer is not None:  # what is sent goes out at once, as on the memcache port
-            connection.transport.set_write_buffer_limits(high=0)
+        may_answer = self._gate(connection) if needs_data and not closed else None
 
         async def answer(message: MutableMapping[str, Any]) -> None:
             nonlocal began
@@ -137,6 +135,14 @@ class Guard:
             raise Rejected(503, why)
         address, port = self._host.owner_address, scope["server"][1]
         await _send(send, 503, *standby_page(why, address, scope["scheme"], port))
+
+    def _gate(self, connection: HttpConnection) -> Callable[[], bool] | None:
+        """Return what is asked before anything is sent, which then goes out at once, as on the
+        memcache port; None without a fleet."""
+        may_answer = self._host.may_answer
+        if may_answer is not None:
+            connection.transport.set_write_buffer_limits(high=0)
+        return may_answer
 
     # -- checks -----------------------------------------------------------------------------
 

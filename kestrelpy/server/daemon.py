@@ -134,8 +134,7 @@ class Daemon:
         self.files_gone, self.earlier_files_gone = going.gate, going.earlier_files_gone
         self.turn = turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
         self.membership = Membership(member, self._close_door, say, self.shutdown)
-        self.may_answer = self.membership.may_answer if self.membership.is_fleet else None
-        turn.may_answer = self.may_answer
+        turn.may_answer = self.may_answer = self.membership.gate
         self.deletions.turn = turn
         self.committer = turn.committer = Committer(
             self._files, loop, turn.synced, turn.segment_ready, turn.shortage
