@@ -320,8 +320,8 @@ class KeyGate:
         self.whole, self.whole_bytes = {}, 0
         self._state.keep_held_keys(spared)
         if self.in_flight:
-            for lease in self._state.leases:
-                item = lease.item
-                if item.key and not lease.dead:
-                    self.keys.hold(item.id, item.key)
+            leases = self._state.leases.all()
+            self.keys.hold_all(
+                {lease.item.id: lease.item.key for lease in leases if not lease.dead}
+            )
         self._count()

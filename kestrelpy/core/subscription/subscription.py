@@ -39,6 +39,8 @@ from kestrelpy.core.timers import Alarm
 _LOOK_ITEMS: Final = 1023
 # Observers told in one turn: each then looks for the new items, which takes 20 to 50 us.
 WOKEN_OBSERVERS_MAX: Final = 128
+# Waiters served in one step: thousands may be when a queue is resumed, or `max_leased` is raised.
+SERVED_MAX: Final = 250
 _SOON_MS: Final = 1
 _NO_LIMIT: Final = (1 << 63) - 1
 # Items dropped for one put: after a limit is lowered by a million, many puts share the work.
@@ -422,11 +424,13 @@ class Subscription(SubscriptionState):
         self._serving = True
         waiters, to_resume = self.waiters, self.to_resume
         for dead in (False, True):
-            waiter = waiters.first(dead)
-            while waiter is not None and self._hand_to(waiter, now_ms):
+            waiter, left = waiters.first(dead), SERVED_MAX
+            while left and waiter is not None and self._hand_to(waiter, now_ms):
                 waiters.finish(waiter)
                 to_resume.append(waiter)
-                waiter = waiters.first(dead)
+                waiter, left = waiters.first(dead), left - 1
+            if not left:
+                self.alarm.need(now_ms + _SOON_MS)
         if waiters.observers_at_most:
             self._wake_observers(now_ms)
         self._serving = False
@@ -521,19 +525,16 @@ class Subscription(SubscriptionState):
     # -- many items at once -----------------------------------------------------------------
 
     def flush(self, last_id: int, now_ms: int) -> int:
-        """Remove everything ready or delayed; leased and dead items stay. Return the record to
-        wait for.
-
-        One record covers any number of items; so it names those that stay. The flush replaces
-        whole structures: it looks only at items that connections hold one by one.
+        """Remove everything ready or delayed; return the record to wait for. Leased and dead items
+        stay, and the record names them. The flush replaces whole structures: it looks only at items
+        that connections hold one by one.
         """
         leases, dead, trash = self.leases, self.dead, self.residency.trash
         items = [lease.item for lease in leases.without_token() if not lease.dead]
         held = IdSet.of(item.id for item in items)
         spared = IdSet.union([leases.token_ids, held])
         size = leases.token_bytes + sum(item.size for item in items) + dead.bytes
-        ids = [id_ for id_ in leases.entries if id_ not in dead.deaths]
-        ids += held
+        ids = [*(id_ for id_ in leases.entries if id_ not in dead.deaths), *held]
         self._apply_flushed(spared, last_id, size)
         self.ready_line.clear()
         self.delays.clear(trash)

@@ -173,6 +173,40 @@ def leased(q: CoreHarness, items: int = ITEMS) -> None:
         q.open()
 
 
+def test_a_resumed_queue_serves_thousands_of_waiters_in_several_ticks() -> None:
+    q = make_queue(lease_ms=None)
+    q.put(b"x")
+    q.pause()
+    filled(q)
+    waiters = [q.wait(f"{number}", 60_000) for number in range(ITEMS)]
+
+    with Work() as counted:
+        q.pause(False)
+    steps = [counted.steps]
+    while q.broker.next_due() is not None and not waiters[-1].done:
+        q.now_ms += 1
+        with Work() as counted:
+            q.broker.tick(q.now_ms)
+        steps.append(counted.steps)
+        q.read_back()
+    assert [each.lease.item.id for each in waiters if each.lease] == [*range(1, ITEMS + 1)]
+    assert max(steps) < SLICE * LINES / 2
+
+
+def test_a_flush_looks_briefly_at_leases_with_keys() -> None:
+    q = make_queue(lease_ms=None)
+    for number in range(ITEMS):
+        q.put(b"x", key=str(number))
+        q.open()
+    q.put(b"late", key="7")
+    with Work() as counted:
+        q.flush()
+    assert counted.steps < ITEMS * 15
+    q.put(b"later", key="7")
+    q.put(b"other", key="other")
+    assert q.open().item.body == b"other", "7 is leased still"
+
+
 UPTO: dict[str, Callable[[CoreHarness, int], None]] = {
     "leased": leased,
     "blocked by one key": lambda q, items: blocked(q, 1, items),
