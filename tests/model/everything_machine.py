@@ -5,7 +5,6 @@ One rule: a rule that happened says so by `met`; what the state does not allow i
 
 from __future__ import annotations
 
-import sys
 from typing import ClassVar, Final
 
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from tests.model.everything_stage import (
     values,
 )
 from tests.model.everything_waits import Wait
+from tests.support.machines import has_failed
 
 WHO = ("anna", "bert", "cleo")
 PATIENT = ("anna", "dora", "emil", "finn")  # these may wait
@@ -298,7 +298,7 @@ class EverythingMachine(RuleBasedStateMachine):
         if not hasattr(self, "play"):
             return
         try:
-            if sys.exc_info()[0] is None:  # nothing was wrong so far
+            if not has_failed():  # nothing was wrong so far
                 self.play.look()
                 differ(self.play, "newest")
                 self.met.example(self.seen)

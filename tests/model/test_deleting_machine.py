@@ -24,7 +24,7 @@ from kestrelpy.core.queue.child_queue import AnyQueue, ChildQueue
 from kestrelpy.core.subscription.subscription import Subscription
 from tests.model.deleting_model import Books, Deletion, End, Event, Line, Place, Stand, family_of
 from tests.support.end_of_life import end
-from tests.support.machines import run, run_for_long
+from tests.support.machines import has_failed, run, run_for_long
 from tests.support.memory_disk import Fate, PowerCut
 from tests.support.soak import Soak
 from tests.support.tidying import take_snapshot
@@ -435,7 +435,7 @@ class DeletingMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All that must be there can be fetched, and nothing is left of what was deleted."""
-        if not hasattr(self, "books"):
+        if not hasattr(self, "books") or has_failed():
             return
         self.go()
         self.look(End.REST)

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from tests.support.end_of_life import end
-from tests.support.machines import run_for_long
+from tests.support.machines import has_failed, run_for_long
 from tests.support.soak import Soak
 from tests.support.transfer_harness import MARK, TransferHarness, unmarked
 
@@ -318,7 +318,7 @@ class HandoffMachine(RuleBasedStateMachine):
         assert self.items.keys() <= there, f"lost: {self.items.keys() - there}"
 
     def teardown(self) -> None:
-        if hasattr(self, "town"):
+        if hasattr(self, "town") and not has_failed():
             end(self.town)
 
 

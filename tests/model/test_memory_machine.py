@@ -25,9 +25,9 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from kestrelpy.core.subscription.where import Where
-from tests.support.disk_harness import WALL_MS, DiskHarness
+from tests.support.disk_harness import NAME, WALL_MS, DiskHarness
 from tests.support.end_of_life import end_life
-from tests.support.machines import run, run_for_long
+from tests.support.machines import has_failed, run, run_for_long
 from tests.support.soak import Soak
 
 WHO = st.sampled_from(["anna", "bert"])
@@ -83,9 +83,10 @@ class MemoryMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "patch"):
             try:
-                self.everything_comes_in_the_same_order()
-                for life in self.lives:
-                    end_life(life)
+                if not has_failed():
+                    self.everything_comes_in_the_same_order()
+                    for life in self.lives:
+                        end_life(life)
             finally:
                 self.patch.undo()
                 for life in self.lives:
@@ -319,6 +320,17 @@ def check(reader: Subscription) -> None:
     if not reader.live:
         assert reader.live_bytes == 0
     assert reader.residency.allowed >= 0
+
+
+def test_a_rule_that_fails_is_reported_and_not_what_is_missing_after_it() -> None:
+    machine = MemoryMachine()
+    machine.begin(400, None, None, None, 512, False)
+    with pytest.raises(AssertionError, match="the start has failed"):
+        try:
+            del machine.small.broker.queues[NAME]
+            raise AssertionError("the start has failed")
+        finally:
+            machine.teardown()
 
 
 @pytest.mark.slow

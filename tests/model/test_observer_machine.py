@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
 from tests.support.little_memory import little_memory
-from tests.support.machines import run, run_for_long, values
+from tests.support.machines import has_failed, run, run_for_long, values
 from tests.support.server_harness import ServerHarness
 from tests.support.soak import Soak
 
@@ -272,7 +272,8 @@ class ObserverMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "patch"):
             try:
-                end(self.stage)
+                if not has_failed():
+                    end(self.stage)
             finally:
                 self.patch.undo()
 

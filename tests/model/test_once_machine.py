@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from journal.snapshot import dedupe_merge as merging
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
+from tests.support.machines import has_failed
 from tests.support.tidying import take_snapshot
 from tests.support.transfer_harness import TransferHarness
 
@@ -216,7 +217,8 @@ class OnceMachine(RuleBasedStateMachine):
         self.worlds = differing(worlds)
 
     def teardown(self) -> None:
-        end(self.town)
+        if not has_failed():
+            end(self.town)
 
 
 @pytest.mark.slow

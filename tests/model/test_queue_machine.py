@@ -30,7 +30,7 @@ from tests.model.queue_model import QueueModel, Thing, Wait
 from tests.support.compiled import attributes_of
 from tests.support.core_harness import NAME, CoreHarness, dead_in_order, standing
 from tests.support.end_of_life import end_in_hand
-from tests.support.machines import run, run_for_long
+from tests.support.machines import has_failed, run, run_for_long
 from tests.support.soak import Soak
 
 SNAPSHOTS_KEPT = 12
@@ -520,7 +520,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert found == {name: self.model.counts[name] for name in names}
 
     def teardown(self) -> None:
-        if hasattr(self, "q"):
+        if hasattr(self, "q") and not has_failed():
             for waiter in self.waiters.values():
                 self.q.broker.give_up(waiter)
             end_in_hand(self.q)

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
-from tests.support.machines import run_for_long
+from tests.support.machines import has_failed, run_for_long
 from tests.support.server_harness import ServerHarness
 from tests.support.soak import Soak
 from tests.support.tidying import tidy
@@ -344,7 +344,7 @@ class ReadersMachine(RuleBasedStateMachine):
             self.every_segment_counts_what_somebody_needs()
 
     def teardown(self) -> None:
-        if hasattr(self, "world"):
+        if hasattr(self, "world") and not has_failed():
             self.every_reader_is_as_the_model()
             self.every_segment_counts_what_somebody_needs()
             end(self.stage)
