@@ -376,12 +376,15 @@ class Disk:
         if self.links(fresh) > 1 or room < len(data):
             self.rename(fresh, old)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        descriptor = self._open(fresh, os.O_RDWR)
-        handle = DiskHandle(fresh, descriptor)
+        handle = DiskHandle(fresh, descriptor := self._open(fresh, os.O_RDWR))
         try:
             handle.write(0, data)
             os.ftruncate(descriptor, len(data))
             handle.sync()  # the new length is data as well
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove(fresh)  # it is neither of both: others can have its room
+            raise
         finally:
             handle.close()
         self.rename(fresh, path)

@@ -35,6 +35,7 @@ from journal.write import Journal, Segment
 
 # The older one is there in case the newer one is damaged.
 SNAPSHOTS_KEPT: Final = 2
+NEVER: Final = 1 << 62
 
 
 class Maintenance:
@@ -44,8 +45,8 @@ class Maintenance:
     """
 
     __slots__ = (
-        "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased", "_tried_lsn", "chunks",
-        "is_asked", "lost_chunks", "snapshots",
+        "_begun_at", "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased",
+        "_refused_at", "_tried_lsn", "chunks", "is_asked", "lost_chunks", "snapshots",
     )  # fmt: skip
 
     def __init__(self, journal: Journal) -> None:
@@ -53,6 +54,8 @@ class Maintenance:
         self._begun_lsn = 0  # of the snapshot being written; 0: none is
         self._tried_lsn = 0  # of the last one that was begun
         self._leased = 0  # leases in the latest one
+        self._begun_at = 0  # the last segment that was prepared when the latest one was begun
+        self._refused_at = NEVER  # the same, if that could not be written
         self.is_asked = False  # something may go, once snapshots say so
         self.snapshots: list[int] = []
         self.chunks: list[Chunk] = []  # of ids and versions, in the order of their records
@@ -72,6 +75,7 @@ class Maintenance:
         segments = len(journal.segments) if journal.has_rotated else 0
         return (
             self.is_asked or is_due(records, self._leased, segments) or self._holds_room
+            or self._refused_at < journal.preallocation.prepared  # there is room again
         ) and not self._misses_items
 
     @property
@@ -129,7 +133,8 @@ class Maintenance:
         assert active is not None and not journal.has_pending
         self._begun_lsn = self._tried_lsn = journal.commit.lsn_written
         journal.has_rotated = False
-        self.is_asked = False
+        self.is_asked, self._refused_at = False, NEVER
+        self._begun_at = journal.preallocation.prepared
         self._leased = len(state.leased)
         segments = [
             SegmentState(s.number, s.item_first, s.item_last, s.live, s.live_bytes)
@@ -170,6 +175,10 @@ class Maintenance:
         """Note that the snapshot is on disk, or was not written. Return paths that are outdated."""
         self._begun_lsn = 0
         if not done:
+            self._refused_at = self._begun_at
+            if job.is_lost:
+                self.snapshots.pop(0)
+                self.note_covered()
             if job.memory is not None:
                 job.memory.fresh.give_back(job.batch)
             return []

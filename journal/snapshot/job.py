@@ -108,7 +108,8 @@ class State:
 class SnapshotJob:
     """One snapshot to be written. It replaces `outdated`; on a full disk it takes its room.
 
-    `is_over` becomes True if it was written over that one.
+    `is_over` becomes True if it was written over that one, `is_lost` if that one is gone, and
+    nothing stands in its place.
 
     `batch` has the ids and versions since the last snapshot: a chunk, written before the snapshot
     that lists it.
@@ -124,6 +125,7 @@ class SnapshotJob:
     batch: Batch = field(default_factory=Batch)
     chunk: Chunk | None = None
     is_over: bool = False
+    is_lost: bool = False
 
     def run(self, files: Files, pause: Callable[[], None] = lambda: None) -> None:
         """Write the snapshot; it is on disk, with its name, on return. Blocks; raises OSError.
@@ -162,8 +164,23 @@ class SnapshotJob:
         except OSError as error:
             if error.errno != errno.ENOSPC or not self.outdated:
                 raise
-            files.create_over(self.outdated, path, data)
+            try:
+                files.create_over(self.outdated, path, data)
+            except OSError:
+                self.is_lost = _is_gone(files, self.outdated)
+                raise
             self.is_over = True
+
+
+def _is_gone(files: Files, path: str) -> bool:
+    """True if there is surely no such file."""
+    try:
+        files.size(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _free(pile: Pile, pause: Callable[[], None]) -> None:

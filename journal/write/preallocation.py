@@ -91,8 +91,8 @@ class Preallocation:
 
     __slots__ = (
         "_failed", "_has_folder", "_holds", "_journal", "_need_more", "_need_most", "count_leases",
-        "is_short", "is_under_way", "number", "passed_over", "recycled", "room", "shrinks",
-        "waiting",
+        "is_short", "is_under_way", "number", "passed_over", "prepared", "recycled", "room",
+        "shrinks", "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Log, number: int) -> None:
@@ -100,6 +100,7 @@ class Preallocation:
         self.number = number
         self.is_under_way = False
         self.is_short = False  # the last one could not be prepared
+        self.prepared = 0  # the number of the last segment for which the disk had room
         self._failed = 0  # its number, for the next attempt: a number left out looks like a loss
         self._has_folder = False  # this process has made sure that the folder is on disk
         self.waiting: deque[Segment] = deque()
@@ -244,6 +245,8 @@ class Preallocation:
         self.is_under_way = self.is_short = False
         self._has_folder = True
         header = job.header
+        if not job.recycle:
+            self.prepared = header.segment
         self.waiting.append(
             Segment(
                 header.segment, job.path, header.capacity, handle, recycled=bool(job.recycle)

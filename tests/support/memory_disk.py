@@ -346,9 +346,13 @@ class MemoryDisk:
         if self.links(fresh) > 1 or -(-len(file.shown) // 4096) * 4096 < len(data):
             self.rename(fresh, old)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        self._step("create_over", path)
-        file.write(0, data)
-        self._step("create_over:sync", path)
+        try:
+            self._step("create_over", path)
+            file.write(0, data)
+            self._step("create_over:sync", path)
+        except OSError:
+            self.remove(fresh)
+            raise
         file.sync(ok=True)
         del file.base[len(data) :], file.shown[len(data) :]
         self.rename(fresh, path)

@@ -223,6 +223,32 @@ def test_all_of_a_burst_is_confirmed_that_was_accepted_while_the_disk_became_ful
         assert drain(raw, b"jobs", disk) == [0] * (1000 + stored)
 
 
+def test_a_snapshot_that_the_disk_has_no_room_for_loses_nothing_and_is_written_once_it_has(
+    daemon: DaemonProcess, disk: SmallDisk
+) -> None:
+    """It is as large as several segments: each delayed item is an entry."""
+    delayed = 3000
+    with connect(daemon) as raw:
+        for _ in range(delayed // 500):
+            raw.ask(b"set jobs/delay=1h 0 0 1\r\n0\r\n" * 500, b"STORED\r\n" * 500)
+        disk.fill(150_000)
+        refused, _ = store_until_refused(raw, b"jobs", 0)
+        wait_until(lambda: any("no snapshot" in line for line in daemon.lines), "it is named")
+        disk.fill()
+    daemon.kill()
+    daemon.start()
+    with connect(daemon) as raw:
+        assert drain(raw, b"jobs", disk) == list(range(refused))
+        assert raw.stats()["queue_jobs_delayed"] == str(delayed)
+        assert not list(disk.folder.glob("data/jobs.*/*.new"))
+        disk.make_room()
+        before = set(disk.folder.glob("data/jobs.*/*.snapshot"))
+        wait_until(
+            lambda: store(raw, b"jobs", 0) == b"STORED"
+            and set(disk.folder.glob("data/jobs.*/*.snapshot")) != before, "a snapshot",
+        )  # fmt: skip
+
+
 def test_storing_resumes_by_itself_when_there_is_room_again(
     daemon: DaemonProcess, disk: SmallDisk
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 from dataclasses import replace
 from random import Random
@@ -186,6 +187,53 @@ def test_a_full_disk_asks_for_the_snapshot_that_lets_a_finished_segment_go(count
     assert maintenance.wants_snapshot
     maintenance.snapshots[0], journal.has_rotated = journal.segments[-2].lsn_last, False
     assert not maintenance.wants_snapshot, "nothing is held back"
+
+
+@pytest.mark.parametrize("verb", ["create_over", "create_over:sync"])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_that_is_lost_while_another_is_written_over_it_counts_no_more(
+    count: int, error: int, verb: str
+) -> None:
+    """A file system that copies on write may have no room for that either."""
+    life = with_snapshots(count)
+    maintenance, before = life.log.store.maintenance, lsns_on_disk(life)
+    life.disk.faults = [*full(), Fault(verb, "*.snapshot*", error=error)]
+    confirm(life, 1)
+    snapshot_of(life)
+    assert lsns_on_disk(life) == before[1:] == maintenance.snapshots
+    assert not [name for name in life.disk.names(life.directory.folder(life.jobs)) if "new" in name]
+    assert life.log.journal.segment_list.covered_lsn == 0
+
+    confirm(life, 1)
+    life.commit()
+    items = len(life.reader.live)
+    life.kill()
+    assert len(life.reader.live) == items
+    life.disk.faults = []
+    for _ in range(2):
+        confirm(life, 1)
+        snapshot_of(life)
+    assert lsns_on_disk(life) == life.log.store.maintenance.snapshots
+    assert len(lsns_on_disk(life)) == SNAPSHOTS_KEPT
+
+
+def test_one_that_found_no_room_is_tried_again_when_a_segment_finds_some() -> None:
+    life = with_snapshots(2)
+    maintenance, journal = life.log.store.maintenance, life.log.journal
+    confirm(life, 1)
+    job = maintenance.begin_snapshot(life.log.state(), life.unix_ms)
+    maintenance.finish_snapshot(job, done=False)
+    assert not maintenance.wants_snapshot
+    for recycle, wants in (("a.recycled", False), ("", True)):
+        segment = journal.begin_preallocation(life.unix_ms)
+        segment = dataclasses.replace(segment, recycle="")
+        handle = segment.prepare(life.disk)
+        journal.finish_preallocation(dataclasses.replace(segment, recycle=recycle), handle)
+        assert maintenance.wants_snapshot is wants
+    job = maintenance.begin_snapshot(life.log.state(), life.unix_ms)
+    maintenance.finish_snapshot(job, done=True)
+    assert not maintenance.wants_snapshot
 
 
 def test_on_a_full_disk_the_only_one_stays_where_the_log_needs_it() -> None:
