@@ -22,6 +22,7 @@ _BY_CLASS: Final[dict[type[psycopg.Error], str]] = {
     errors.UndefinedTable: f"the tables of kestrelpy are not there; {HOW_TO_INIT}",
     errors.UndefinedColumn: f"the tables are of another kestrelpy; {HOW_TO_INIT}",
     errors.InsufficientPrivilege: f"{{}}; {HOW_TO_GRANT}",
+    errors.DiskFull: "{}: the disk of the server is full; with room it goes on by itself",
     errors.ReadOnlySqlTransaction: (
         "this server is a standby, or takes no writes; name the primary as well, and add "
         "?target_session_attrs=read-write"
@@ -34,9 +35,17 @@ _BY_WORDS: Final = (
     ("no pg_hba.conf entry", "the server's pg_hba.conf must allow this role from this machine"),
     ("session is read-only", "no server of these takes writes now: wait for a failover, or start "
      "the primary"),
+    ("certificate verify failed", "sslrootcert must name the file of the authority that has signed "
+     "the server's certificate"),
+    ("does not match host name", "name the server as its certificate does"),
+    ("root certificate file", "sslrootcert must name the file of the authority that has signed the "
+     "server's certificate"),
+    ("does not support SSL", "turn ssl on in the server, or ask for less with sslmode"),
     ("resolve host", "is the name right?"),
     ("Connection refused", "is the server running, and is the port right?"),
 )  # fmt: skip
+# Where the server's or the driver's own advice begins, in place of which ours stands.
+_ADVICE: Final = (" Is the server running", " LINE 1:", " HINT:", " Either provide the file")
 
 
 def reason(error: psycopg.Error) -> str:
@@ -60,4 +69,6 @@ def reason(error: psycopg.Error) -> str:
 def _one_line(error: psycopg.Error) -> str:
     words = " ".join(str(error).split()) or type(error).__name__
     words = words.removeprefix("connection failed: ")
-    return words.partition(" Is the server running")[0].partition(" LINE 1:")[0]
+    for advice in _ADVICE:
+        words = words.partition(advice)[0]
+    return words

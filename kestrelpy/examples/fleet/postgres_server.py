@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+import weakref
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,7 +47,9 @@ class PostgresServer:
         self.host = host
         self.data = self.folder / "data"
         self.name = name
-        self.port = _free_port()
+        held = _held_port()
+        self.port: int = held.getsockname()[1]
+        weakref.finalize(self, held.close)
         self.settings = {
             "listen_addresses": host, "port": str(self.port),
             "unix_socket_directories": "", "lc_messages": "C", "max_connections": "60",
@@ -208,8 +211,10 @@ def _environment() -> dict[str, str]:
     return {**kept, "LC_ALL": "C", "TZ": "UTC"}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _held_port() -> socket.socket:
+    """Take a port that no other process gets while this socket is open. A server may listen on it,
+    now and after a restart."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held

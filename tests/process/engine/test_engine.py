@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 
@@ -263,3 +264,53 @@ def test_of_two_claimers_one_wins_each_time(engine: Engine, number: int) -> None
     assert sorted(won[0] + won[1]) == list(range(1, RACES + 1))
     if rivals[1] is not engine:
         rivals[1].close()
+
+
+@pytest.mark.soak
+def test_of_eight_claimers_one_wins_each_of_a_thousand_races(server: PostgresServer) -> None:
+    """Each winner commits at once, and so does the one before it, which is an owner no more."""
+    number = 77_000
+    rivals = [PostgresEngine(server.address, is_single=True) for _ in range(8)]
+    start = threading.Barrier(len(rivals))
+    won: list[list[Claim]] = [[] for _ in rivals]
+    wrong: list[object] = []
+
+    def race(at: int) -> None:
+        mine: Claim | None = None
+        for seen in range(1000):
+            start.wait(60)
+            former, mine = mine, None
+            with contextlib.suppress(Fenced):
+                mine = rivals[at].claim(number, Member(str(at)), seen)
+            start.wait(60)
+            if mine is not None:
+                won[at].append(mine)
+                rivals[at].commit(mine, [Create(mine.epoch, str(mine.epoch), 0)])
+                mine = mine.after()
+            if former is not None:
+                try:
+                    rivals[at].commit(former, [Create(-seen, "late", 0)])
+                    wrong.append(former)
+                except Fenced:
+                    pass
+
+    def guarded(at: int) -> None:
+        try:
+            race(at)
+        except BaseException as error:
+            wrong.append(error)
+            start.abort()
+
+    threads = [threading.Thread(target=guarded, args=(at,)) for at in range(len(rivals))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(600)
+    assert wrong == []
+    claims = sorted(claim for each in won for claim in each)
+    assert [claim.epoch for claim in claims] == list(range(1, 1001))
+    files = rivals[0].files(claims[-1].after())
+    assert sorted(each.file for each in files) == list(range(1, 1001))
+    print([len(each) for each in won])
+    for each in rivals:
+        each.close()
