@@ -54,7 +54,7 @@ def row_of(queue: AnyQueue, now_ms: int) -> Row:
     is_own = disk is not None and queue.child is None  # a child's journal is its parent's
     disk_use = queue.log.disk_use() if is_own else NOTHING
     return [
-        queue.total_items, counters.opened, counters.redelivered, counters.confirmed,
+        _stored(queue), counters.opened, counters.redelivered, counters.confirmed,
         counters.cancelled, counters.lease_expired, counters.expired, counters.discarded,
         counters.dead, counters.duplicates, counters.gaps,
         ready.count, reader.delays.count, len(reader.leases), len(reader.dead),
@@ -63,6 +63,15 @@ def row_of(queue: AnyQueue, now_ms: int) -> Row:
         len(disk.journal.segments) if disk is not None and is_own else 0,
         disk_use.total, *disk_use, age_ms,
     ]  # fmt: skip
+
+
+def _stored(queue: AnyQueue) -> int:
+    """Return how many items were ever stored; without those that a crash may take away, since the
+    number would fall."""
+    last, safe = queue.last_number, queue.log.item_stored
+    if not 0 <= safe < last:
+        return queue.total_items
+    return queue.total_items - queue.reader.live.count_between(safe + 1, last)
 
 
 def _activity(row: Row) -> int:

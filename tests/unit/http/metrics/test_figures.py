@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from kestrelpy.http.metrics import figures
@@ -70,6 +72,55 @@ def test_the_others_have_no_counter_which_could_fall() -> None:
     server.say("a", b"delete c")
     server.say("a", b"delete d")
     assert walk(server, walks).others is None
+
+
+def test_an_item_counts_as_stored_once_no_crash_takes_it_away() -> None:
+    server, walks = ServerHarness(), Walks()
+    put(server, "a", 2)
+    server.say("a", b"set a/delay=1s 0 0 1", b"x")
+    server.writes = False
+    put(server, "a", 3)
+    server.pass_time(1000)  # the delayed item is ready now: that is no item more
+    assert stored(walk(server, walks)) == {"a": 3}
+    for name in list(server.clients):
+        server.hang_up(name)
+    server.kill()
+    assert stored(walk(server, Walks())) == {"a": 3}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_counter_falls_while_queues_move_go_and_come_and_the_server_restarts(
+    seed: int
+) -> None:
+    """But those of a queue that is made anew, and of the process at its start."""
+    random, server, walks = Random(seed), ServerHarness(), Walks()
+    names = [f"q{number}" for number in range(6)]
+    before = dict[tuple[str, str], float]()
+    for _ in range(150):
+        name = random.choice(names)
+        deed = random.choice(("put", "put", "put", "get", "scrape", "scrape", "delete", "end"))
+        if deed == "put":
+            put(server, name, random.randrange(1, 9))
+        elif deed == "get":
+            for _ in range(3):
+                server.say("a", b"get %b" % name.encode())
+        elif deed == "delete" and random.random() < 0.3:
+            server.say("a", b"delete %b" % name.encode())
+            before = {key: value for key, value in before.items() if key[1] != name}
+        elif deed == "end" and random.random() < 0.3:
+            random.choice((server.restart, server.kill, server.cut_power))()
+            walks = Walks()
+            lasting = "kestrelpy_items_stored_total"
+            before = {key: value for key, value in before.items() if key[0] == lasting}
+        shown = {
+            (sample.name, sample.labels["queue"]): sample.value
+            for family in queue_families(walk(server, walks)) if family.type == "counter"
+            for sample in family.samples
+        }
+        assert OTHERS not in {queue for _, queue in shown}
+        for key, value in shown.items():
+            assert value >= before.get(key, 0), (key, seed)
+        before |= shown
 
 
 def test_the_sums_of_histograms_do_not_fall_when_a_queue_is_deleted() -> None:
