@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -14,6 +15,7 @@ import psycopg
 from journal.engine.address import name_of, why_no_address
 from journal.engine.engine import EngineAway
 from journal.engine.postgres.errors import reason
+from journal.engine.postgres.watched import WatchedConnection
 
 CONNECT_SECONDS: Final = 2
 # A peer that answers no packet for so long is gone: the wait for its answer ends.
@@ -23,6 +25,11 @@ _OPTIONS: Final = (
     "-c statement_timeout=0 -c lock_timeout=0 -c tcp_keepalives_idle=1 "
     f"-c tcp_keepalives_interval=1 -c tcp_keepalives_count=3 -c tcp_user_timeout={SILENCE_MS}"
 )
+_HOW: Final[dict[str, Any]] = {
+    "autocommit": True, "connect_timeout": CONNECT_SECONDS, "application_name": "kestrelpy",
+    "keepalives_idle": 1, "keepalives_interval": 1, "keepalives_count": 2,
+    "tcp_user_timeout": SILENCE_MS, "options": _OPTIONS,
+}  # fmt: skip
 # For statements that need not wait for a standby, which may not be there.
 LOCALLY: Final = "SET synchronous_commit = local"
 
@@ -32,12 +39,9 @@ def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
     why = why_no_address(conninfo)
     if why:
         raise psycopg.OperationalError(why)
-    return psycopg.connect(
-        conninfo, autocommit=True, connect_timeout=CONNECT_SECONDS,
-        application_name="kestrelpy", keepalives_idle=1, keepalives_interval=1,
-        keepalives_count=2, tcp_user_timeout=SILENCE_MS,
-        options=_OPTIONS,
-    )  # fmt: skip
+    connection = WatchedConnection.connect(conninfo, **_HOW)
+    connection.connect_again = partial(psycopg.Connection.connect, conninfo, **_HOW)
+    return connection
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from journal.engine import Claim, Create, Delete, EngineAway, Fenced, Op, Write
-from journal.engine.postgres import PostgresEngine
+from journal.engine.postgres import PostgresEngine, watched
+from journal.engine.postgres.watched import WatchedConnection
 from kestrelpy.examples.fleet.cluster import Cluster
 from kestrelpy.examples.fleet.postgres_server import folder_of_servers
 from tests.support.memory_engine import claimed
@@ -269,6 +270,53 @@ def test_what_was_acknowledged_outlives_the_primary_and_its_failover(
     for each in (engine, other, late):
         each.close()
     servers.stop()
+
+
+def test_a_primary_that_sleeps_is_left_when_another_one_was_promoted(folder: Path) -> None:
+    servers = Cluster(folder)
+    servers.start()
+    engine = PostgresEngine(servers.address)
+    at = claimed(engine, "a", 1)
+    asleep, new, third = servers.servers
+    asleep.signal(signal.SIGSTOP)
+    try:
+        commit = Committing(engine, at, [Create(1, "a", 0)])
+        looking = Doing(engine.owners)
+        new.set("synchronous_standby_names", third.name)
+        new.promote()
+        third.follow(new)
+        assert "another server is the primary now" in str(commit.ended(SECONDS / 3))
+        assert looking.ended(SECONDS / 3) is None
+        engine.commit(at, [Create(1, "a", 0)])
+        assert engine.owners()[1].seq == at.seq + 1
+    finally:
+        asleep.signal(signal.SIGCONT)
+        servers.stop()
+        engine.close()
+
+
+def test_a_primary_that_waits_for_its_standby_is_not_left(
+    shared: Cluster, engine: PostgresEngine, at: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = threading.Semaphore(0)
+    look = WatchedConnection._is_elsewhere
+
+    def counted(connection: WatchedConnection) -> bool:
+        found = look(connection)
+        looks.release()
+        return found
+
+    monkeypatch.setattr(watched, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(WatchedConnection, "_is_elsewhere", counted)
+    shared.standby.signal(signal.SIGSTOP)
+    try:
+        commit = Committing(engine, at, [Create(1, "a", 0)])
+        for _ in range(2):
+            assert looks.acquire(timeout=SECONDS)
+        assert commit.is_alive()
+    finally:
+        shared.standby.signal(signal.SIGCONT)
+    assert commit.ended() is None
 
 
 def test_a_standby_that_has_died_is_started_again(shared: Cluster, engine: PostgresEngine) -> None:

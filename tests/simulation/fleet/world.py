@@ -24,10 +24,9 @@ from random import Random
 from typing import Any, Final
 from unittest import mock
 
-import psycopg
-
 from journal.engine import Engine, EngineFiles, Member, cache, commits, engine_files
 from journal.engine.postgres import postgres_engine
+from journal.engine.postgres.watched import WatchedConnection
 from journal.errors import JournalError
 from journal.files import Disk, Lock
 from kestrelpy import aside
@@ -552,7 +551,7 @@ def _replaced(world: FleetWorld) -> Iterator[None]:
             (postgres_engine, "threading", threads),
             (postgres_engine, "round_trip", round_trip),
             (aside, "threading", threads),
-            (psycopg, "connect", world.connect_engine),
+            (WatchedConnection, "connect", world.connect_engine),
             (joining, "FleetMember", partial(_member, world)),
             (joining, "CACHE_BYTES", _CACHE_BYTES),
             (joining, "Disk", CacheDisk),
