@@ -76,12 +76,12 @@ def consume(bench: Bench) -> list[Figure]:
 def table(bench: Bench) -> list[Figure]:
     """Beside a table that is used as a queue, with `SKIP LOCKED`, on the same servers."""
     puts, takes = [], []
-    with _cluster() as cluster, _member(bench, cluster) as port:
+    with three_servers() as cluster, owning_member(bench, cluster) as port:
         cluster.primary.ask(TABLE)
         for number in range(-1, bench.sizes.rounds):
-            ours = _load(bench, port, "memcache-set", 50)
+            ours = load(bench, port, "memcache-set", 50)
             theirs = _pgbench(bench, cluster, PUT)
-            done = _load(bench, port, "memcache-consume", 50, ours.ops)
+            done = load(bench, port, "memcache-consume", 50, ours.ops)
             taken = _pgbench(bench, cluster, TAKE)
             if number >= 0:
                 puts.append(ours.ops_per_s / theirs)
@@ -101,15 +101,15 @@ def nats(bench: Bench) -> list[Figure]:
     """Beside a JetStream on three servers of NATS, each of which syncs each write."""
     puts, takes = [], []
     with (
-        _cluster() as cluster,
-        _member(bench, cluster) as port,
+        three_servers() as cluster,
+        owning_member(bench, cluster) as port,
         peers.cluster(cluster.folder, Load.queue) as theirs,
     ):
         for number in range(-1, bench.sizes.rounds):
-            ours = _load(bench, port, "memcache-set", 50)
-            stored = _load(bench, theirs, "nats-put", 50)
-            done = _load(bench, port, "memcache-consume", 50, ours.ops)
-            taken = _load(bench, theirs, "nats-consume", 50, stored.ops)
+            ours = load(bench, port, "memcache-set", 50)
+            stored = load(bench, theirs, "nats-put", 50)
+            done = load(bench, port, "memcache-consume", 50, ours.ops)
+            taken = load(bench, theirs, "nats-consume", 50, stored.ops)
             if number >= 0:
                 puts.append(ours.ops_per_s / stored.ops_per_s)
                 takes.append(done.ops_per_s / taken.ops_per_s)
@@ -136,7 +136,7 @@ def takeover(bench: Bench) -> list[Figure]:
         Trial(folder, bench.say, f"{TAKEOVER_S:g}s") as trial,
     ):
         owner = _owner(trial)
-        _load(bench, owner.address[1], "memcache-set", 50, items, BACKLOG_BYTES)
+        load(bench, owner.address[1], "memcache-set", 50, items, BACKLOG_BYTES)
         for _ in range(bench.sizes.rounds):
             for number, seconds in took.items():
                 seconds.append(_end_owner(trial, number))
@@ -161,15 +161,15 @@ def _beside_local(
     """
     pairs = []
     with (
-        _cluster() as cluster,
-        _member(bench, cluster) as port,
+        three_servers() as cluster,
+        owning_member(bench, cluster) as port,
         started(Kestrelpy(python=bench.python), cluster.folder, local) as beside,
     ):
         for number in range(-1, bench.sizes.rounds):  # the first one does not count
             found = []
             for each in (port, beside):
-                result = _load(bench, each, dialect, connections)
-                found.append(_load(bench, each, then, connections, result.ops) if then else result)
+                result = load(bench, each, dialect, connections)
+                found.append(load(bench, each, then, connections, result.ops) if then else result)
             if number >= 0:
                 pairs.append((found[0], found[1]))
                 bench.say(
@@ -187,7 +187,7 @@ def _over(where: str, what: str, pairs: list[tuple[Result, Result]], goal: float
 
 
 @contextlib.contextmanager
-def _cluster() -> Iterator["Cluster"]:
+def three_servers() -> Iterator["Cluster"]:
     from kestrelpy.examples.fleet.cluster import Cluster  # noqa: PLC0415
     from kestrelpy.examples.fleet.postgres_server import folder_of_servers  # noqa: PLC0415
 
@@ -201,14 +201,14 @@ def _cluster() -> Iterator["Cluster"]:
 
 
 @contextlib.contextmanager
-def _member(bench: Bench, cluster: "Cluster") -> Iterator[int]:
+def owning_member(bench: Bench, cluster: "Cluster") -> Iterator[int]:
     """The port of a member that owns the data of these servers."""
     engine = {"KESTRELPY_FLEET_ENGINE": cluster.address}
     with started(Kestrelpy(python=bench.python), cluster.folder, engine) as port:
         yield port
 
 
-def _load(
+def load(
     bench: Bench, port: int, dialect: str, connections: int, ops: int | None = None,
     body_bytes: int = 100,
 ) -> Result:  # fmt: skip

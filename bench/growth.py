@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from bench import (
     attackers,
     disk,
     fleet,
+    fleet_growth,
     hung,
     loadgen,
     nats,
@@ -91,7 +93,7 @@ DISK: dict[str, Scenario] = {
 }  # fmt: skip
 FLEET: dict[str, Scenario] = {
     "sets": fleet.sets, "wide": fleet.wide, "consume": fleet.consume, "table": fleet.table,
-    "nats": fleet.nats, "takeover": fleet.takeover,
+    "nats": fleet.nats, "takeover": fleet.takeover, "growth": fleet_growth.growth,
 }  # fmt: skip
 SCENARIOS = FLEET | DISK | WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
@@ -117,6 +119,7 @@ def arguments(name: str, words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--python", default=sys.executable, help="what kestrelpy runs on")
     parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join(SETS[name])}")
+    parser.add_argument("--minutes", type=float, help="of `growth`; default: 10, quick half a one")
     wanted = parser.parse_args(words)
     unknown = set(wanted.only.split(",") if wanted.only else ()) - set(SETS[name])
     if unknown:
@@ -169,6 +172,8 @@ def main(set_name: str, words: Sequence[str]) -> int:
         say(str(failure))
         return 1
     sizes = QUICK if wanted.quick else FULL
+    if wanted.minutes is not None:
+        sizes = replace(sizes, growth_seconds=wanted.minutes * 60)
     wanted.dir.mkdir(parents=True, exist_ok=True)
     data = Path(tempfile.mkdtemp(prefix="data-", dir=wanted.dir))
     began = time.monotonic()

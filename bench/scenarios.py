@@ -48,22 +48,23 @@ class Sizes:
     web_seconds: float  # of each turn of a setter
     spark_batches: int  # of one item each
     spread_queues: int  # written at once
+    growth_seconds: float  # of sets and confirms on a fleet
 
 
 FULL = Sizes(
     "full", 10_000_000, 1_000_000, 5, 3.0, 1_000_000, 1_000_000, "1MiB", 10_000, 50_000, 10.0,
     600_000, 2_000_000, 300_000, 3_000_000, 100_000, 31, 10_000,
     100_000, 100_000, 1_000_000, 30.0, 10_000_000, 1_000_000, 2_000_000, 1_000_000,
-    10.0, 120_000, 1.0, 9, 200, 5.0, 40, 1000,
+    10.0, 120_000, 1.0, 9, 200, 5.0, 40, 1000, 600.0,
 )  # fmt: skip
 QUICK = Sizes("quick", 300_000, 20_000, 5, 0.5, 50_000, 50_000, "256KiB", 500, 3_000, 3.0,
               100_000, 300_000, 50_000, 150_000, 20_000, 11, 2_000, 20_000, 20_000,
               50_000, 5.0, 300_000, 50_000, 200_000, 200_000,
-              3.0, 30_000, 0.1, 5, 50, 2.0, 15, 1000)  # fmt: skip
+              3.0, 30_000, 0.1, 5, 50, 2.0, 15, 1000, 30.0)  # fmt: skip
 # For the tests of the bench itself.
 TINY = Sizes("tiny", 3000, 300, 1, 0.05, 2000, 2000, "64KiB", 20, 50, 0.5,
              500, 500, 500, 900, 300, 1, 100, 200, 200, 600, 0.5, 1000, 500, 600,
-             500, 0.2, 2000, 0.005, 1, 2, 0.2, 3, 20)  # fmt: skip
+             500, 0.2, 2000, 0.005, 1, 2, 0.2, 3, 20, 0.5)  # fmt: skip
 
 
 class Goals:
@@ -153,6 +154,7 @@ class Goals:
     fleet_peers = 1.0
     fleet_takeover_s = 2.0  # beyond `takeover`
     fleet_release_s = 0.5
+    fleet_tables_mib = 256.0  # beyond three times the live bytes
     one_ratio = 0.7
     in_turn_ratio = 0.95
 
