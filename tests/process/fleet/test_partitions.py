@@ -252,7 +252,7 @@ def test_a_copy_that_is_promoted_while_it_is_cut_off_has_all(hosts: Hosts, ways:
 
 
 @cases(
-    Case("members", "owner>waiting waiting>owner", is_short=True),
+    Case("members", "owner>waiting waiting>owner"),
     Case("waiting-and-engine", "waiting>engine engine>waiting"),
     Case("waiting-one-way", "engine>waiting"),
 )
