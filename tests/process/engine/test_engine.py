@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 
@@ -19,6 +20,7 @@ from journal.engine import (
     Rename,
     Write,
 )
+from journal.engine.engine import PIECE_BYTES
 from journal.engine.postgres import PostgresEngine, make_tables
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.support.memory_engine import MemoryEngine, claimed
@@ -138,6 +140,23 @@ def test_large_writes_are_read_in_any_piece(engine: Engine, number: int) -> None
     assert engine.files(at) == [FileFacts(1, "a", len(data))]
     for offset, size in ((0, len(data)), (7999, 2), (99_999, 2), (119_990, 8020), (16_000, 8000)):
         assert engine.read(at, 1, offset, size) == whole[offset : offset + size]
+
+
+@pytest.mark.parametrize("offset", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1])
+def test_a_read_over_several_pieces_is_what_was_written_last(
+    engine: Engine, number: int, offset: int
+) -> None:
+    size = 2 * PIECE_BYTES + 17
+    wanted = bytearray(os.urandom(size))
+    at = claim_of(engine, number)
+    engine.commit(at, [Create(1, "a", size), Write(1, 0, bytes(wanted))])
+    over = b"later" * 5000
+    wanted[PIECE_BYTES - 9 : PIECE_BYTES - 9 + len(over)] = over
+    engine.commit(at.after(), [Write(1, PIECE_BYTES - 9, over)])
+
+    at = at.after().after()
+    assert engine.read(at, 1, offset, size - offset) == wanted[offset:]
+    assert engine.read(at, 1, offset, 0) == b""
 
 
 def test_a_write_that_reaches_further_than_a_later_one_counts_for_the_size(
