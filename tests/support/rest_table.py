@@ -64,6 +64,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.engine.names.Names": {"root": NAME, "_folders": ON_DISK},
     "journal.engine.postgres.postgres_engine.PostgresEngine": {"_conninfo": NAME, "_name": NAME,
                                                                "_is_single": SETTING},
+    "journal.engine.postgres.watched.WatchedConnection": {"connect_again": NAME},
     "journal.engine.postgres.postgres_engine._Line": {
         "_connection": WORKS, "_known": "the statements that it has prepared: there are few",
     },

@@ -22,6 +22,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/process/fleet/test_doors.py: through the commands that read an engine",
     "journal.engine.postgres.tables":
         "tests/process/fleet/test_init.py: on a real server",
+    "journal.engine.postgres.watched":
+        "tests/process/engine/test_postgres.py: on real servers that sleep",
     "journal.format.subscription_state":
         "tests/unit/journal/snapshot/test_snapshot.py: its frames stand in snapshots alone",
     "journal.format.transfer":

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg import pq
 
+from journal.engine.postgres import watched
 from journal.engine.postgres.settings import STANDBY_NAMES
 
 _PARAMETER: Final = pattern(r"%\((\w+)\)[sb](?:::(\w+)\[\])?")
@@ -126,25 +127,26 @@ def round_trip(
     if asks_standby:
         server.send_query_prepared(_ASKING, None)
         server.pipeline_sync()
-    found = _answers(server, 1 + asks_standby)
+    found = _answers(connection, 1 + asks_standby)
     server.exit_pipeline_mode()
     prepared.update((text, STANDBY_NAMES) if asks_standby else (text,))
     named = (found[1] or b"").decode() if asks_standby else ""
     return int.from_bytes(found[0] or b"", "big"), named
 
 
-def _answers(server: pq.abc.PGconn, syncs: int) -> list[bytes | None]:
+def _answers(connection: psycopg.Connection[Any], syncs: int) -> list[bytes | None]:
     """Return the first value of each answer with rows, when so many transactions are over."""
+    server = connection.pgconn
     poll = select.poll()
     poll.register(server.socket, select.POLLIN | select.POLLOUT)
     while server.flush():
-        if poll.poll()[0][1] & ~select.POLLOUT:
+        if _wait(connection, poll) & ~select.POLLOUT:
             server.consume_input()
     poll.modify(server.socket, select.POLLIN)
     found: list[bytes | None] = []
     while syncs:
         while server.is_busy():
-            poll.poll()
+            _wait(connection, poll)
             server.consume_input()
         result = server.get_result()
         if result is None:  # the end of one answer
@@ -156,3 +158,10 @@ def _answers(server: pq.abc.PGconn, syncs: int) -> list[bytes | None]:
         elif result.status != pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)
     return found
+
+
+def _wait(connection: psycopg.Connection[Any], poll: select.poll) -> int:
+    """Return what has happened on the connection; raise psycopg.Error if it is to be left."""
+    while not (happened := poll.poll(watched.SILENT_SECONDS * 1000)):
+        watched.leave_if_elsewhere(connection)
+    return happened[0][1]

@@ -42,18 +42,24 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
                 if ready:
                     heard_s = time.monotonic()
                 elif time.monotonic() - heard_s > SILENT_SECONDS:
-                    if self._is_elsewhere():
-                        self.close()  # what is under way here is not waited for
-                        raise psycopg.OperationalError("another server is the primary now")
+                    leave_if_elsewhere(self)
                     heard_s = time.monotonic()
                 asks = gen.send(ready)
         except StopIteration as end:
             return end.value
 
-    def _is_elsewhere(self) -> bool:
+    def is_elsewhere(self) -> bool:
         """True if the server that takes writes now has no such session."""
         if self.connect_again is None:
             return False
         with contextlib.suppress(psycopg.Error), contextlib.closing(self.connect_again()) as other:
             return not other.execute(_KNOWS, (self.info.backend_pid,)).fetchall()
         return False
+
+
+def leave_if_elsewhere(connection: psycopg.Connection[Any]) -> None:
+    """Close a connection whose server is the primary no more, and raise OperationalError. Blocks;
+    call it when the server has said nothing for SILENT_SECONDS."""
+    if isinstance(connection, WatchedConnection) and connection.is_elsewhere():
+        connection.close()  # what is under way here is not waited for
+        raise psycopg.OperationalError("another server is the primary now")

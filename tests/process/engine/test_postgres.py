@@ -8,17 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from journal.engine import Claim, Create, Delete, EngineAway, Fenced, Op, Write
 from journal.engine.postgres import PostgresEngine, watched
+from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.watched import WatchedConnection
 from kestrelpy.examples.fleet.cluster import Cluster
 from kestrelpy.examples.fleet.postgres_server import folder_of_servers
 from tests.support.memory_engine import claimed
 
 SECONDS = 60.0
+HALF = "UPDATE kestrelpy.slice SET seq = seq + 1 WHERE id = $1"
 HALF_SENT = (
     "SELECT pid FROM pg_stat_activity WHERE state = 'active' AND wait_event = 'ClientRead' "
     "AND state_change < clock_timestamp() - interval '1 second'"
@@ -141,28 +142,22 @@ def test_a_list_of_standbys_that_is_emptied_acknowledges_nothing(
 
 
 def test_a_claim_waits_for_no_owner_that_sleeps_in_the_middle_of_a_commit(
-    engine: PostgresEngine, shared: Cluster, at: Claim, monkeypatch: pytest.MonkeyPatch
+    engine: PostgresEngine, shared: Cluster, at: Claim
 ) -> None:
-    asleep, wake = threading.Event(), threading.Event()
-    sync = psycopg.Pipeline.sync
-
-    def sleeps(pipeline: psycopg.Pipeline) -> None:
-        asleep.set()
-        wake.wait(SECONDS)
-        sync(pipeline)
-
-    monkeypatch.setattr(psycopg.Pipeline, "sync", sleeps)
-    commit = Committing(engine, at, [Create(1, "a", 0)])
-    assert asleep.wait(SECONDS)
+    half = connect(shared.address)
+    server = half.pgconn
+    server.enter_pipeline_mode()
+    server.send_query_params(HALF.encode(), [str(at.slice).encode()])
+    server.send_flush_request()
+    server.flush()  # and its end does not come
     until(lambda: shared.primary.ask(HALF_SENT))  # it has the row of the slice, and keeps it
-    monkeypatch.undo()
     other = PostgresEngine(shared.address)
     claiming = Doing(lambda: claimed(other, "b", at.slice))
     try:
         assert claiming.ended(SECONDS / 4) is None
+        assert not shared.primary.ask(HALF_SENT)
     finally:
-        wake.set()
-    assert isinstance(commit.ended(), EngineAway)
+        half.close()
     with pytest.raises(Fenced):
         engine.commit(at, [Create(1, "a", 0)])
     other.close()
@@ -299,7 +294,7 @@ def test_a_primary_that_waits_for_its_standby_is_not_left(
     shared: Cluster, engine: PostgresEngine, at: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = threading.Semaphore(0)
-    look = WatchedConnection._is_elsewhere
+    look = WatchedConnection.is_elsewhere
 
     def counted(connection: WatchedConnection) -> bool:
         found = look(connection)
@@ -307,7 +302,7 @@ def test_a_primary_that_waits_for_its_standby_is_not_left(
         return found
 
     monkeypatch.setattr(watched, "SILENT_SECONDS", 0.1)
-    monkeypatch.setattr(WatchedConnection, "_is_elsewhere", counted)
+    monkeypatch.setattr(WatchedConnection, "is_elsewhere", counted)
     shared.standby.signal(signal.SIGSTOP)
     try:
         commit = Committing(engine, at, [Create(1, "a", 0)])
