@@ -78,7 +78,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.write.segment_list.SegmentList": {
         "segments": INSIDE,
         "_standing": "one record for each kind, reader and schedule",
-        "revived_lsn _held_below": NUMBER,
+        "revived_lsn _held_below covered_lsn": NUMBER,
     },
     "journal.write.retention.Retention": {
         "ms bytes_most": SETTING,
@@ -98,7 +98,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "counts item_first item_last place_first place_last time_min time_max": ON_DISK,
     },
     "journal.write.preallocation.Preallocation": {
-        "number _failed": NUMBER, "_has_folder": ON_DISK,
+        "number _failed prepared": NUMBER, "_has_folder": ON_DISK,
+        "_holds": "if ids were remembered when the room was counted last",
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
         "shrinks": "the journal was idle: until its next segment is prepared",
@@ -110,7 +111,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "journal.compaction.maintenance.Maintenance": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
-        "_tried_lsn": NUMBER,
+        "_tried_lsn _begun_at _refused_at": NUMBER,
         "is_asked": "something may go: the next snapshot comes with the next write",
         "_leased": LAST,
     },
