@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from typing import Any
 
 from journal.engine.postgres import make_tables
 from kestrelpy.examples.fleet.cluster import Cluster
-from kestrelpy.examples.fleet.postgres_server import SECONDS, USER, PostgresServer, _free_port
+from kestrelpy.examples.fleet.postgres_server import SECONDS, USER, PostgresServer
 from tests.support.fleet_load import until
 
 WANTED = "patroni[psycopg3,etcd3]>=4,<5"
@@ -61,6 +62,14 @@ postgresql:
 """
 
 
+def free_port() -> int:
+    """Return a port that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def why_no_patroni() -> str:
     """Return why Patroni cannot run here; "": it can."""
     if shutil.which("etcd") is None:
@@ -75,7 +84,7 @@ class PatroniNode(PostgresServer):
 
     def __init__(self, folder: Path, name: str, etcd_port: int, patroni: Path) -> None:
         super().__init__(folder, name)
-        self.rest = _free_port()
+        self.rest = free_port()
         self._etcd_port = etcd_port
         self._patroni = patroni
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -133,7 +142,7 @@ class PatroniCluster(Cluster):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, ())
         self._etcd: subprocess.Popen[bytes] | None = None
-        self._etcd_port = _free_port()
+        self._etcd_port = free_port()
         patroni = _installed(folder)
         self.nodes = [
             PatroniNode(folder, name, self._etcd_port, patroni) for name in ("n1", "n2", "n3")
@@ -142,7 +151,7 @@ class PatroniCluster(Cluster):
 
     def start(self) -> None:
         """Start all of it; return when one leads, with a standby that each commit waits for."""
-        client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd_port, _free_port()))
+        client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd_port, free_port()))
         with (self.folder / "etcd.log").open("ab") as log:
             self._etcd = subprocess.Popen([
                 "etcd", "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", client,

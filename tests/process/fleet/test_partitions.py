@@ -149,7 +149,6 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
             made = Hosts(network, cluster, tmp_path_factory.mktemp("members"))
             for name in made.members:
                 made.start(name)
-                print("T", name, time.monotonic(), made.members[name].lines)
             yield made
             for member in made.members.values():
                 assert member.stop() == 0

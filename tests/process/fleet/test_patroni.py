@@ -22,10 +22,16 @@ import pytest
 from journal.engine import Claim, Create, EngineAway, Member, Op, Write
 from journal.engine.postgres import PostgresEngine
 from journal.engine.postgres.postgres_engine import _SETTLE
-from kestrelpy.examples.fleet.postgres_server import _free_port, folder_of_servers
+from kestrelpy.examples.fleet.postgres_server import folder_of_servers
 from tests.support.daemon import DaemonProcess
 from tests.support.fleet_load import FleetLoad, until
-from tests.support.patroni import TTL_SECONDS, PatroniCluster, PatroniNode, why_no_patroni
+from tests.support.patroni import (
+    TTL_SECONDS,
+    PatroniCluster,
+    PatroniNode,
+    free_port,
+    why_no_patroni,
+)
 
 WHY_NOT = why_no_patroni()
 pytestmark = [
@@ -121,7 +127,7 @@ class PatroniFleet:
         self.cluster = cluster
         self.outcomes = Counter[str]()
         self.members = {
-            name: DaemonProcess(folder / name, port=_free_port(), config=(
+            name: DaemonProcess(folder / name, port=free_port(), config=(
                 f'[fleet]\nengine = "{cluster.address}"\nname = "{name}"\n'
                 f'patroni = "http://127.0.0.1:{cluster.nodes[0].rest}"\n'
             ))
