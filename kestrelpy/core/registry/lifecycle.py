@@ -112,12 +112,13 @@ class Lifecycle(Registry):
         if queue.log.no_room:
             raise ServerError(queue.log.no_room)
         self.tombstones.remove(queue)
-        deleted = queue.reader
+        deleted, before = queue.reader, queue.declared
         queue.make_again(declared, self.policy_of(queue.name, declared), now_ms)
         self._spare.relieve(deleted)
         self.counters.queue_creates += 1
         self.adopt(queue, now_ms)
-        for child_queue in ChildQueue.all_of(queue):  # what was declared before holds no more
+        # What was declared before holds no more. There may be thousands of children.
+        for child_queue in ChildQueue.all_of(queue) if declared != before else ():
             policy = self.policy_of(child_queue.name, child_queue.declared)
             child_queue.set_policy(policy, now_ms)
         return queue
@@ -224,9 +225,12 @@ class Lifecycle(Registry):
         """Register a child, with the clients that wait for it."""
         child = child_queue.child
         child.name = child_queue.files.name + b"+" + child.part
+        there = self.queues.get(child.name)
+        if there is child_queue:
+            return  # its queue is made again
         child.alarm.need(child.next_due())
-        if child_queue.name in self.queues:
-            return  # this one, or a tombstone's: then it waits until that has gone
+        if there is not None:
+            return  # a tombstone's: it waits until that has gone
         self.queues[child_queue.name] = child_queue
         child_queue.child.asked_ms = now_ms
         child_queue.child.resume(now_ms)

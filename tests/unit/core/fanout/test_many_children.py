@@ -134,6 +134,20 @@ def test_one_of_many_children_costs_what_one_of_few_costs(
     assert many < few + LINES
 
 
+def test_a_deleted_queue_that_is_made_again_has_a_brief_look_at_its_children() -> None:
+    def cost(children: int) -> int:
+        q = made(children)
+        q.broker.delete(NAME, q.now_ms)
+        ticks(q)
+        with Work() as counted:
+            q.broker.create(NAME, q.now_ms)
+            ticks(q)
+        return counted.steps
+
+    few, many = cost(FEW), cost(MANY)
+    assert many < few + (MANY - FEW) * 15
+
+
 def test_leases_of_many_children_that_end_at_once_take_several_ticks() -> None:
     def cost(children: int) -> int:
         q, steps = made(children), list[int]()
