@@ -42,6 +42,7 @@ FLOORS = {
     "kestrelpy.dial": 1,
     "kestrelpy.durations": 1,
     "kestrelpy.keepalive": 1,
+    "kestrelpy.write_at_once": 1,
     "kestrelpy.kestrel": 1,
     "kestrelpy.errors": 2,
     "kestrelpy.message_keys": 2,

@@ -25,6 +25,7 @@ from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.door import App, HttpConnection, Receive, Scope, Send
 from kestrelpy.http.page import standby_page
 from kestrelpy.http.ports import HttpHost
+from kestrelpy.write_at_once import write_at_once
 
 log = logging.getLogger("kestrelpy.http")
 
@@ -141,7 +142,7 @@ class Guard:
         memcache port; None without a fleet."""
         may_answer = self._host.may_answer
         if may_answer is not None:
-            connection.transport.set_write_buffer_limits(high=0)
+            write_at_once(connection.transport)
         return may_answer
 
     # -- checks -----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, LoginPort, W
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
+from kestrelpy.write_at_once import write_at_once
 
 # Bytes taken in while the conversation is blocked or has used up its share; above that the socket
 # is not read.
@@ -90,10 +91,9 @@ class Connection(asyncio.Protocol):
         # uvloop's transports have the methods of asyncio.Transport without being one.
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
-        # In a fleet each write goes out at once, and not at the end of the loop's turn: this
-        # process may be stopped between.
-        is_fleet = self._turn.may_answer is not None
-        transport.set_write_buffer_limits(high=0 if is_fleet else WRITE_HIGH_BYTES)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        if self._turn.may_answer is not None:  # in a fleet this process may be stopped meanwhile
+            write_at_once(transport)
         peer = transport.get_extra_info("peername")
         name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "unix"
         sock = transport.get_extra_info("socket")

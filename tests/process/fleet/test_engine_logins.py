@@ -7,6 +7,7 @@ The server from the wheel has no TLS: a front before it does, as a proxy of a pr
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import ssl
 import struct
@@ -185,3 +186,30 @@ def test_a_server_without_tls_is_named_where_tls_is_asked_for(
         pytest.raises(EngineAway, match=r"does not support SSL.*: turn ssl on in the server"),
     ):
         engine.owners()
+
+
+def test_a_member_answers_its_clients_over_tls(server: PostgresServer, tmp_path: Path) -> None:
+    certificate(tmp_path, "server")
+    made = f'tls_cert = "{tmp_path}/server.pem"\ntls_key = "{tmp_path}/server.key"\n'
+    fleet = f'[fleet]\nengine = "{server.address}"\nsingle = true\nname = "tls"\ntakeover = "2s"\n'
+    context = ssl.create_default_context(cafile=tmp_path / "server.pem")
+    member = DaemonProcess(tmp_path / "a", config=f"[server]\n{made}{fleet}", http_port="0")
+    with member, closing(member.socket()) as plain:
+        outside = context.wrap_socket(plain, server_hostname="127.0.0.1")
+        large = b"x" * 500_000
+        for _ in range(3):
+            outside.sendall(b"set tls 0 0 %d\r\n%b\r\nget tls\r\n" % (len(large), large))
+            answer = b""
+            while not answer.endswith(b"END\r\n"):
+                data = outside.recv(1 << 16)
+                assert data, answer[:100]
+                answer += data
+            assert answer == b"STORED\r\nVALUE tls 0 %d\r\n%b\r\nEND\r\n" % (len(large), large)
+        port = int(member.http_port)
+        web = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+        for _ in range(3):
+            web.request("POST", "/queues/tls/items", body=b"x")
+            got = web.getresponse()
+            assert (got.status, got.read()[:1]) == (201, b"{")
+        web.close()
+        assert member.stop() == 0
