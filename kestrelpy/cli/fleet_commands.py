@@ -105,17 +105,34 @@ Second = Annotated[
 
 @fleet.command("import")
 def fleet_import(
-    folder: First, address: Second = None, config: ConfigFile = None, single: Single = False
+    folder: Annotated[
+        str | None,
+        typer.Argument(metavar="DIR", help="A data directory.", show_default=False),
+    ] = None,
+    address: Second = None,
+    config: ConfigFile = None,
+    single: Single = False,
+    give_up: Annotated[
+        bool,
+        typer.Option(
+            "--give-up",
+            help="Without DIR: remove what an import that ended halfway has brought.",
+        ),
+    ] = False,
 ) -> None:
     """Move a data directory into an engine, compared and verified.
 
     No daemon may use the directory or the engine's data, and the engine must have none. After an
-    end halfway, run it again: it goes on. Nothing is served before all of it is there. DIR stays as
-    it is.
+    end halfway, run it again: it goes on; or give it up. Nothing is served before all of it is
+    there. DIR stays as it is.
     """
     from kestrelpy.cli import fleet_moves as tools
 
-    tools.move_in(*tools.sorted_out((folder, address), config, single))
+    words = (folder, address)
+    if give_up:
+        tools.give_up(tools.engine_alone(words, config, single))
+    else:
+        tools.move_in(*tools.sorted_out(words, config, single))
 
 
 @fleet.command("export")

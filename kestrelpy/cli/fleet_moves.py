@@ -32,7 +32,16 @@ from kestrelpy.cli.fleet import EngineAt, engine_at
 from kestrelpy.cli.journal import watch
 from kestrelpy.cli.place import postgres
 from kestrelpy.cli.screen import size
-from kestrelpy.fleet import Moved, MoveIn, MoveOut, SliceNotEmpty, SliceOwned, claim_idle
+from kestrelpy.fleet import (
+    SLICE,
+    Moved,
+    MoveIn,
+    MoveOut,
+    SliceNotEmpty,
+    SliceOwned,
+    claim_idle,
+    remove_import,
+)
 from kestrelpy.server import NAME as SERVER_ID
 
 if TYPE_CHECKING:
@@ -42,9 +51,18 @@ _BEATS: Final = 4  # in `takeover`, as those of a daemon
 _CACHE_BYTES: Final = 1 << 30
 _PATIENCE_SECONDS: Final = 30.0
 _CALL_SECONDS: Final = 10.0  # longer than an attempt takes
+Words = tuple[str | None, str | None]  # of a command line, in either order
 
 
-def sorted_out(words: tuple[str, str | None], config: Path | None, is_single: bool) -> tuple[
+def engine_alone(words: Words, config: Path | None, is_single: bool) -> EngineAt:
+    """Return the engine of a command line that names no folder."""
+    named = [each for each in words if each is not None]
+    if len(named) > 1 or not all(map(is_address, named)):
+        raise CommandError("--give-up takes the engine alone, and no DIR: that stays as it is")
+    return engine_at(named[0] if named else None, config, is_single)
+
+
+def sorted_out(words: Words, config: Path | None, is_single: bool) -> tuple[
     str, EngineAt
 ]:  # fmt: skip
     """Return the folder and the engine of a command line, which may come in either order."""
@@ -77,6 +95,23 @@ def move_in(folder: str, at: EngineAt) -> None:
         except SliceNotEmpty:
             raise CommandError(f"{place}: it has queues already; nothing was moved") from None
     _say(moved, folder, place)
+
+
+def give_up(at: EngineAt) -> None:
+    """Remove what an import has brought that ended halfway, and let members claim the slice; raise
+    CommandError."""
+    place = slice_name(at.address)
+    with _sentences(at.name), ExitStack() as closing:
+        owner = postgres().look(at.address).owners.get(SLICE)
+        if owner is None or not owner.is_importing:
+            raise CommandError(f"{place}: no data directory is being moved in; nothing was done")
+        engine, commits = _claimed(at, "fleet import --give-up", closing, may_resume=True)
+        if not engine.owners()[SLICE].is_importing:  # it has ended just now
+            commits.close()
+            engine.release(commits.claim)
+            raise CommandError(f"{place}: the import has ended; nothing was done")
+        removed = remove_import(engine, commits)
+    print(f"{place}: removed {_counted(removed, 'file')}; it is empty, and any member may claim it")
 
 
 def move_out(folder: str, at: EngineAt) -> None:

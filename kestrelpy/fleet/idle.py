@@ -36,7 +36,8 @@ def claim_idle(
         if owner is not None and owner.is_importing and not may_resume:
             raise SliceOwned(
                 f"a data directory is being moved in by {owner.member.name}; if that was "
-                "interrupted, `kestrelpy fleet import` goes on with it"
+                "interrupted, `kestrelpy fleet import` goes on with it, and with "
+                "--give-up removes it"
             )
         if owner is not None and not owner.has_released:
             if before is not None and seen.since_s == now_s:

@@ -93,7 +93,8 @@ class Standby(NamedTuple):
         if self.owner.is_importing:
             return (
                 "standby: a data directory is being moved in; if that was interrupted, "
-                "`kestrelpy fleet import` goes on with it"
+                "`kestrelpy fleet import` goes on with it, and with "
+                "--give-up removes it"
             )
         if self.owner.has_released:
             return f"standby: nobody owns the data: {self.owner.member.name} has released it"

@@ -40,6 +40,7 @@ from kestrelpy.fleet.folder_files import files_below
 _EPOCH_BITS: Final = 32
 _OWN: Final = ("lock", "sync-probe")  # of the process that owns the folder
 _REMOVED: Final = "~removed"
+_REMOVED_AT_ONCE: Final = 100
 _CACHE: Final = "cache-"  # what a member of a fleet keeps of an engine
 
 
@@ -90,6 +91,18 @@ def refuse_damage(files: Files, folder: str) -> int:
                 f"{report.damages[0].sentence()}; `kestrelpy journal repair` sets that aside"
             )
     return len(journals)
+
+
+def remove_import(engine: ImportingEngine, commits: Commits) -> int:
+    """Remove all that is in a slice that is marked, and the mark with it; return how many files
+    there were. Before the import it had no queues. Raise OSError."""
+    found = commits.patiently(lambda: engine.files(commits.claim))
+    for at in range(0, len(found), _REMOVED_AT_ONCE):
+        some = found[at : at + _REMOVED_AT_ONCE]
+        commits.wait(commits.add(*(Delete(each.file) for each in some)))
+    commits.close()
+    engine.end_import(commits.claim)
+    return len(found)
 
 
 class SliceNotEmpty(Exception):

@@ -174,3 +174,29 @@ def test_an_engine_that_goes_away_meanwhile_ends_the_command_with_a_sentence(
     monkeypatch.setattr(fleet_moves, "watch", lambda doing: lambda done, total: None)
     fleet_moves.move_in(str(data), at)
     assert server.ask("SELECT importing, released FROM kestrelpy.slice") == [(False, True)]
+
+
+def test_an_import_that_is_given_up_leaves_an_empty_slice(
+    server: PostgresServer, command: Command, data: Path, tmp_path: Path
+) -> None:
+    said = words(server)
+    for given, says in (
+        ((server.address,), "no data directory is being moved in; nothing was done"),
+        ((str(data),), "--give-up takes the engine alone, and no DIR"),
+        ((str(data), server.address), "--give-up takes the engine alone, and no DIR"),
+    ):
+        ended = command("fleet", "import", "--give-up", *given, **said)
+        assert ended.is_sentence(2) and says in ended.err, ended
+
+    moving = command.start("fleet", "import", str(data), **said)
+    until(lambda: server.ask("SELECT 1 FROM kestrelpy.extent LIMIT 1"))
+    moving.kill()
+    moving.communicate()
+    ended = command("fleet", "import", "--give-up", **said)
+    assert ended.code == 0, ended
+    assert ended.out.decode().endswith("it is empty, and any member may claim it\n"), ended
+    for table in ("file", "extent"):
+        assert server.ask(f"SELECT count(*) FROM kestrelpy.{table}") == [(0,)]
+    with member(server, tmp_path / "a") as daemon:
+        assert daemon.ready_line.startswith("ready")
+        assert daemon.stop() == 0
