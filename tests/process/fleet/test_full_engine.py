@@ -29,8 +29,8 @@ def until(condition: Callable[[], object], member: DaemonProcess) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("what", ["tables", pytest.param("all", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("what", ["tables", "all"])
 def test_a_full_disk_of_the_database_loses_nothing_and_goes_on_with_the_room(
     tmp_path: Path, what: str
 ) -> None:

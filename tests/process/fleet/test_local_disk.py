@@ -14,7 +14,7 @@ from tests.support.daemon import DaemonProcess
 from tests.support.faults import small_disk
 
 DISK_BYTES = 2 << 20
-ITEMS = 1500
+ITEMS = 700
 BODY_BYTES = 4000
 CONFIG = """
 [fleet]
