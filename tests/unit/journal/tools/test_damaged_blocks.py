@@ -85,6 +85,9 @@ def made(recycled: bool, snapshot: bool) -> Made:
         for _ in range(count):
             item = h.jobs.next_number
             bodies[item] = b"item %d " % item * 30
+            if not h.log.has_room(2 * len(bodies[item])):  # as a connection that waits
+                h.commit()
+                h.settle()
             h.jobs.put(bodies[item], 0, 0, h.now_ms, header=ItemHeader(id=b"%d" % item))
             h.commit()
         h.settle()
