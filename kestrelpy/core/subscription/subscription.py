@@ -534,7 +534,7 @@ class Subscription(SubscriptionState):
         held = IdSet.of(item.id for item in items)
         spared = IdSet.union([leases.token_ids, held])
         size = leases.token_bytes + sum(item.size for item in items) + dead.bytes
-        ids = [*(id_ for id_ in leases.entries if id_ not in dead.deaths), *held]
+        ids = [id_ for id_ in leases.entries if id_ not in dead.deaths] + [*held]
         self._apply_flushed(spared, last_id, size)
         self.ready_line.clear()
         self.delays.clear(trash)

@@ -78,9 +78,11 @@ def disk_full_in_ms(free: Sequence[float | None], step_ms: int, kept: int = 0) -
 def lines_of(server: Iterable[Line], troubles: Mapping[bytes, Iterable[Trouble]]) -> list[Line]:
     """Return what is wrong, the worst first, LINES_MAX at most; the last one counts the rest.
 
-    `server` are the lines of the server as a whole.
+    `server` are the lines of the server as a whole. While a queue's disk is full it alone is named:
+    that new queues are refused follows.
     """
-    found = list(server)
+    codes = {each.code for some in troubles.values() for each in some}
+    found = [each for each in server if each.code != "no_new_queue" or "disk_full" not in codes]
     of_queues = [
         (LEVELS.index(each.level), each.since_ms, name, each)
         for name, some in troubles.items() for each in some

@@ -56,6 +56,16 @@ def test_refused_new_queues_are_bad_as_long_as_it_lasts_and_no_folder_is_shown()
     assert not lines.lines
 
 
+def test_a_queue_with_a_full_disk_stands_for_new_ones_too() -> None:
+    server = seen(WELL._replace(no_new_queue="the disk is full"))
+    full = Trouble("bad", "disk_full", "its disk is full", "journal", 3)
+    for troubles, codes in (
+        ({b"jobs": [full]}, ["disk_full"]),
+        ({b"jobs": [trouble("warn", 3)]}, ["no_new_queue", "paused"]),
+    ):
+        assert [line.code for line in lines_of(server, troubles)] == codes
+
+
 def test_more_than_fit_are_counted() -> None:
     troubles = {b"q%03d" % number: [trouble("warn", number)] for number in range(100)}
     lines = lines_of(seen(ServerState("quiescent", True, None)), troubles)
