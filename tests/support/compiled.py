@@ -30,6 +30,7 @@ PURE_ONLY: Final[dict[str, str]] = {
     "tests/process/kill/test_kill_spark": _NO_SPARK,
     "tests/simulation/fleet/test_fleet_simulation.py::test_a_planted_mistake": _NOT_HEARD,
     "tests/simulation/test_checker.py::test_a_planted_mistake": _NOT_HEARD,
+    "tests/unit/core/fanout/test_many_children.py::test_one_of_many": _NO_CALLS,
     "tests/unit/core/index/test_key_locks.py::test_finding_the_oldest_looks": _NO_CALLS,
     "tests/unit/core/subscription/test_bounded_work.py": _NO_CALLS,
     "tests/unit/core/subscription/test_flush.py::test_a_deletion_makes_no_calls": _NO_CALLS,
