@@ -107,7 +107,7 @@ def server_lines(server: ServerState) -> list[Line]:
     if server.is_leaving:
         found.append(Line("bad", "draining", "the server stops", "#/journal", None))
     if server.no_new_queue:
-        text = f"new queues are refused: {without_paths(server.no_new_queue)}"
+        text = without_paths(server.no_new_queue)
         found.append(Line("bad", "no_new_queue", text, "#/journal", None))
     if server.mode == "readonly":
         text = "the server is read-only: nothing new is stored"

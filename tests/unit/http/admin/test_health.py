@@ -50,7 +50,7 @@ _WELL = [
 ]  # fmt: skip
 _UNWELL = [
     (200, True, None, _WHY), ("no_new_queue", _WHY, []), ("no_new_queue", _WHY),
-    ("no_new_queue", _WHY), _WHY, [f"new queues are refused: {_WHY}"],
+    ("no_new_queue", _WHY), _WHY, [_WHY],
     f'{{reason="{_WHY}"}} 0.0',
 ]  # fmt: skip
 

@@ -50,7 +50,7 @@ def test_refused_new_queues_are_bad_as_long_as_it_lasts_and_no_folder_is_shown()
     lines, why = ServerLines(), "no new queue is made: this process may make no file in /srv/data"
     for now_ms in (5, 6):
         lines.look(WELL._replace(no_new_queue=why), now_ms)
-        text = "new queues are refused: no new queue is made: this process may make no file in "
+        text = "no new queue is made: this process may make no file in "
         assert lines.lines == [Line("bad", "no_new_queue", f"{text}.../data", "#/journal", 5)]
     lines.look(WELL, 7)
     assert not lines.lines
