@@ -8,11 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from kestrelpy.access import Grant, Role
+from kestrelpy.core.index.waiters import Want
 from kestrelpy.errors import NoRoomYet, ServerError
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.memory import HttpMemory, Share
 from kestrelpy.operations import PAUSE, Gate, Rests
+from tests.support.server_harness import ServerHarness
 
 
 def call() -> Call:
@@ -136,3 +139,22 @@ async def test_who_loses_the_right_while_waiting_for_room_stores_nothing(has_beg
             await task
     assert acts == 1
     assert not waiting
+
+
+async def test_a_wait_whose_rights_are_gone_takes_no_item_before_it_is_refused() -> None:
+    stage = ServerHarness()
+    assert b"END" in stage.say("other", b"get jobs")
+    host: Any = SimpleNamespace(
+        broker=stage.broker, now_ms=lambda: stage.now_ms,
+        turn=SimpleNamespace(schedule=lambda: None),
+        logins=SimpleNamespace(are_needed=True, is_current=lambda grant: False),
+    )  # fmt: skip
+    one = Call(host, "http test", Share(HttpMemory(lambda: 1 << 20)))
+    one.admit(Grant("anna", Role.ADMIN, "*"), is_open=False)
+    task = await begun(one.wait(Want.OPEN, b"jobs", stage.now_ms + 60_000, lease_ms=60_000))
+    assert one.bar()
+    stage.store(b"second")
+    assert b"second" in stage.say("other", b"get jobs/open")
+    one.refuse()
+    with pytest.raises(HttpError, match="may do that no more"):
+        await task
