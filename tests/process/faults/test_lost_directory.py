@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def ask(server: DaemonProcess, line: bytes) -> bytes:
         sock.sendall(line)
         sock.settimeout(5)
         return sock.recv(1 << 16)
+
+
+def is_refused(server: DaemonProcess) -> bool:
+    """True if a put into `jobs` is answered with an error of the server."""
+    return ask(server, b"set jobs 0 0 1\r\nb\r\n").startswith(b"SERVER_ERROR")
 
 
 def http(server: DaemonProcess, path: str) -> tuple[int, dict[str, object]]:
@@ -151,8 +157,7 @@ def test_the_folder_of_one_queue_that_is_gone_fails_that_queue_alone(tmp_path: P
             [folder] = data.glob("jobs.*")
             change(folder)
 
-            wait_for(lambda server=server: ask(  # type: ignore[misc]
-                server, b"set jobs 0 0 1\r\nb\r\n").startswith(b"SERVER_ERROR"))
+            wait_for(partial(is_refused, server))
             assert b"under the server" in ask(server, b"get jobs\r\n")
             assert http(server, "/health")[1]["unwell"] == ["jobs"]
             assert ask(server, b"set other 0 0 1\r\nb\r\n") == b"STORED\r\n"
@@ -167,8 +172,7 @@ def test_a_file_that_is_cut_short_fails_its_queue_alone(tmp_path: Path) -> None:
             [segment] = data.glob("jobs.*/*.segment")
             os.truncate(segment, size)
 
-            wait_for(lambda server=server: ask(  # type: ignore[misc]
-                server, b"set jobs 0 0 1\r\nb\r\n").startswith(b"SERVER_ERROR"))
+            wait_for(partial(is_refused, server))
             assert b"cut short under the server" in ask(server, b"get jobs\r\n")
             assert http(server, "/health")[1]["unwell"] == ["jobs"]
             assert ask(server, b"set other 0 0 1\r\nb\r\n") == b"STORED\r\n"

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from tests.process.fleet.pair import Pair
@@ -365,12 +366,12 @@ class Load:
     def __init__(self, books: Books, seed: int) -> None:
         self.books = books
         makers: list[Callable[[int], Client]] = [
-            lambda n, queue=queue: Producer(books, n, seed, queue)  # type: ignore[misc]
+            partial(Producer, books, seed=seed, queue=queue)
             for queue in ("jobs", "jobs", "keyed", "keyed", "once")
         ]
         makers += [
-            lambda n, words=words: Worker(books, n, seed, *words)  # type: ignore[misc]
-            for words in (
+            partial(Worker, books, seed=seed, queue=queue, how=how)
+            for queue, how in (
                 ("jobs", "connection"), ("jobs", "one trip"), ("jobs", "token"), ("jobs", "token"),
                 ("keyed", "connection"), ("keyed", "connection"), ("keyed", "one trip"),
                 ("keyed", "token"), ("keyed", "token"), ("once", "connection"), ("once", "token"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +85,7 @@ class Hosts:
 
     def load(self) -> FleetLoad:
         return FleetLoad({
-            name: (lambda each=each: each.client(CLIENT_SECONDS))  # type: ignore[misc]
+            name: partial(each.client, CLIENT_SECONDS)
             for name, each in self.members.items()
         })  # fmt: skip
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -136,7 +137,7 @@ class PatroniFleet:
 
     def load(self) -> FleetLoad:
         return FleetLoad({
-            name: (lambda each=each: each.client(CLIENT_SECONDS))  # type: ignore[misc]
+            name: partial(each.client, CLIENT_SECONDS)
             for name, each in self.members.items()
         })  # fmt: skip
 
