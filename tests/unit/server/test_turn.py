@@ -144,6 +144,7 @@ async def test_with_sync_in_turn_no_thread_syncs_and_stored_waits_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.server.journals.syncs.SLOW_SECONDS", 3600.0)
+    monkeypatch.setattr("kestrelpy.server.journals.syncs.IN_TURN_SECONDS", 3600.0)
     disk = HeldDisk()
     threads: set[str] = set()
     is_noting: list[bool] = []

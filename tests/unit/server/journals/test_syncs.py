@@ -245,6 +245,13 @@ def test_an_error_at_one_report_leaves_the_others(
 # -- in the turn --------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes: a turn has time for each sync."""
+    monkeypatch.setattr(module.clock, "elapsed", lambda: 100.0)
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_sync_in_the_turn_is_reported_before_the_turn_goes_on(by_hand: Journals) -> None:
     file, other = File(), File()
     by_hand.add(1, file, in_turn=True)
@@ -259,6 +266,7 @@ def test_a_sync_in_the_turn_is_reported_before_the_turn_goes_on(by_hand: Journal
     assert file.syncs == 1
 
 
+@pytest.mark.usefixtures("at_once")
 def test_an_error_in_the_turn_is_the_error_of_its_file(by_hand: Journals) -> None:
     bad = File(OSError(errno.EIO, "Input/output error"))
     by_hand.add(1, bad, in_turn=True)
