@@ -3,7 +3,8 @@
     active [######......]  prepared [............]  ([...])   removed: a file to be used again
 
 While there is room, one segment is prepared before the active one is full. A full disk shows when
-the next one cannot be prepared; the room left is then for confirms.
+the next one cannot be prepared; the room left is then for confirms. Each further attempt asks for
+less, so that storing resumes with the room of a small one.
 
 One rule: an item is accepted while there is room for the confirms of all items of any one segment.
 When these are written the segment is empty, and its own file is the room for the next confirms. So
@@ -90,9 +91,9 @@ class Preallocation:
     """The prepared segments of one journal. `number` is the highest that any segment ever had."""
 
     __slots__ = (
-        "_failed", "_has_folder", "_holds", "_journal", "_need_more", "_need_most", "count_leases",
-        "is_short", "is_under_way", "number", "passed_over", "prepared", "recycled", "room",
-        "shrinks", "waiting",
+        "_failed", "_failed_bytes", "_has_folder", "_holds", "_journal", "_need_more", "_need_most",
+        "count_leases", "is_short", "is_under_way", "number", "passed_over", "prepared", "recycled",
+        "room", "shrinks", "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Log, number: int) -> None:
@@ -102,6 +103,7 @@ class Preallocation:
         self.is_short = False  # the last one could not be prepared
         self.prepared = 0  # the number of the last segment for which the disk had room
         self._failed = 0  # its number, for the next attempt: a number left out looks like a loss
+        self._failed_bytes = 0  # its size: the next attempt asks for less
         self._has_folder = False  # this process has made sure that the folder is on disk
         self.waiting: deque[Segment] = deque()
         self.room = Room(self.waiting, room_in(self._largest()))
@@ -225,6 +227,8 @@ class Preallocation:
             if not self.is_short:  # a burst may have begun: more is on its way
                 others = taken - least_capacity(first)
                 last = max(last, min(others * GROWTH, SMALL_BYTES // GROWTH))
+        if self._failed_bytes:
+            most = min(most, max(self._failed_bytes // GROWTH, journal.sizes.segment_min))
         capacity = max(journal.sizes.next_capacity(last, first, most), least)
         recycle = ""
         for path, size in self.recycled:
@@ -243,6 +247,7 @@ class Preallocation:
     def finish(self, job: PreallocationJob, handle: Handle) -> None:
         """Note that the prepared segment is on disk."""
         self.is_under_way = self.is_short = False
+        self._failed_bytes = 0
         self._has_folder = True
         header = job.header
         if not job.recycle:
@@ -264,6 +269,7 @@ class Preallocation:
         self._failed = job.header.segment
         if error is None or not is_shortage(error):
             self.is_short = True
+            self._failed_bytes = job.header.capacity
             self.room.forget_asked()  # they are refused, and a file for a confirm may be smaller
         elif job.recycle:
             self.recycled.append((job.recycle, job.header.capacity))

@@ -98,7 +98,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "counts item_first item_last place_first place_last time_min time_max": ON_DISK,
     },
     "journal.write.preallocation.Preallocation": {
-        "number _failed prepared": NUMBER, "_has_folder": ON_DISK,
+        "number _failed _failed_bytes prepared": NUMBER, "_has_folder": ON_DISK,
         "_holds": "if ids were remembered when the room was counted last",
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",

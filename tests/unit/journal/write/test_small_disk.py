@@ -23,6 +23,7 @@ from tests.support.memory_disk import MemoryDisk, MemoryHandle
 
 TURNS_MAX = 60  # that a confirm waits
 TURNS_ENDLESS = 1 << 30
+IDS_BYTES = 16 << 10  # for a file of ids, and the snapshots that name it
 
 
 class SmallDisk(MemoryDisk):
@@ -232,3 +233,27 @@ def test_whatever_was_accepted_is_confirmed_on_the_full_disk(seed: int, remember
         return  # the disk had no room for the first segment
     shell.drain(often)
     assert not shell.journal.has_pending
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+@pytest.mark.parametrize("seed", [*range(30), 125, 239, 1432])
+def test_storing_resumes_with_room_for_one_of_the_smallest_segments(
+    seed: int, remembers: bool
+) -> None:
+    """Not for one as large as the last: the queue itself may hold most of the disk."""
+    shell = Shell(seed, remembers)
+    shell.has_snapshots = True
+    shell.become_full(shell.random.choice((0.02, 0.1, 0.5, 1)))
+    shell.disk.fill()
+    if shell.journal.active is None:
+        return
+    shell.drain(0)
+    shell.disk.fill()
+    shell.disk.taken -= shell.journal.sizes.segment_min + IDS_BYTES
+    for _ in range(TURNS_MAX):
+        if shell.put(1):
+            break
+        shell.turn()
+    else:
+        pytest.fail("nothing is stored although there is room")
+    shell.drain(1)
