@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
-from bench import nats as peers
+from bench import nats as nats_servers
+from bench import rabbitmq as rabbitmq_servers
 from bench.figures import Figure
 from bench.loadgen import Load, LoadFailed, Result, run
 from bench.scenarios import Bench, Goals
@@ -99,25 +100,36 @@ def table(bench: Bench) -> list[Figure]:
 
 def nats(bench: Bench) -> list[Figure]:
     """Beside a JetStream on three servers of NATS, each of which syncs each write."""
+    bench.say(nats_servers.version())
+    with three_servers() as cluster, nats_servers.cluster(cluster.folder, Load.queue) as theirs:
+        return _beside_peer(bench, cluster, "NATS JetStream R3, sync always", "nats", theirs)
+
+
+def rabbitmq(bench: Bench) -> list[Figure]:
+    """Beside a quorum queue on three nodes of RabbitMQ."""
+    bench.say(f"RabbitMQ {rabbitmq_servers.version()}")
+    with three_servers() as cluster, rabbitmq_servers.cluster(cluster.folder) as theirs:
+        return _beside_peer(bench, cluster, "RabbitMQ, a quorum queue on three", "amqp", theirs)
+
+
+def _beside_peer(
+    bench: Bench, cluster: "Cluster", name: str, dialect: str, theirs: int
+) -> list[Figure]:
     puts, takes = [], []
-    with (
-        three_servers() as cluster,
-        owning_member(bench, cluster) as port,
-        peers.cluster(cluster.folder, Load.queue) as theirs,
-    ):
+    with owning_member(bench, cluster) as port:
         for number in range(-1, bench.sizes.rounds):
             ours = load(bench, port, "memcache-set", 50)
-            stored = load(bench, theirs, "nats-put", 50)
+            stored = load(bench, theirs, f"{dialect}-put", 50)
             done = load(bench, port, "memcache-consume", 50, ours.ops)
-            taken = load(bench, theirs, "nats-consume", 50, stored.ops)
+            taken = load(bench, theirs, f"{dialect}-consume", 50, stored.ops)
             if number >= 0:
                 puts.append(ours.ops_per_s / stored.ops_per_s)
                 takes.append(done.ops_per_s / taken.ops_per_s)
                 bench.say(
-                    f"NATS: {stored.ops_per_s:,.0f} put/s, {taken.ops_per_s:,.0f} consumed/s; "
+                    f"{name}: {stored.ops_per_s:,.0f} put/s, {taken.ops_per_s:,.0f} consumed/s; "
                     f"ours: {ours.ops_per_s:,.0f}, {done.ops_per_s:,.0f}"
                 )
-    where = "over NATS JetStream R3, sync always, 50 connections"
+    where = f"over {name}, 50 connections"
     return [
         Figure(where, "put", median(puts), "x", at_least=Goals.fleet_peers),
         Figure(where, "consume", median(takes), "x", at_least=Goals.fleet_peers),

