@@ -201,7 +201,7 @@ class Daemon:
             try:
                 if not self.membership.is_fleet:
                     await self._listen()
-            except BaseException:
+            except (Exception, asyncio.CancelledError):
                 await self.stop()
                 raise
             tune_interpreter()

@@ -55,7 +55,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 if remembers:
-                    self.said += data.decode().splitlines()
+                    self.said += data.decode("utf-8", "replace").splitlines()
                 target.sendall(data)
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_RDWR)

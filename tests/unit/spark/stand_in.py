@@ -75,6 +75,8 @@ class StandIn:
         with connection, connection.makefile("rb") as lines:
             try:
                 for line in lines:
+                    if not line.endswith(b"\n"):
+                        return  # the other side went in the middle of a request
                     request = line.decode("utf-8", "replace").strip()
                     self.requests.append(request)
                     answer = self._answer(request)
@@ -94,9 +96,11 @@ class StandIn:
             return f"STAT uptime 5\r\nSTAT server_id {self.server_id}\r\nEND\r\n".encode()
         if request == "stats markers":
             return self._markers()
-        _, key = request.split(" ")
-        name, peek, after, count, full = key.split("/")
-        assert (peek, full) == ("peek", "full")
+        verb, _, key = request.partition(" ")
+        parts = key.split("/")
+        if not (verb == "gets" and len(parts) == 5 and parts[1::3] == ["peek", "full"]):
+            return b"ERROR\r\n"  # somebody else: another test's client found this port
+        name, _, after, count, _ = parts
         if name not in self.queues:
             return b"END\r\n"
         return self._items(key, self.queues[name], int(after[6:]), int(count[2:]))
