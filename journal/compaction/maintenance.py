@@ -46,7 +46,8 @@ class Maintenance:
 
     __slots__ = (
         "_begun_at", "_begun_lsn", "_forgotten", "_is_merging", "_journal", "_leased",
-        "_refused_at", "_tried_lsn", "chunks", "is_asked", "lost_chunks", "snapshots",
+        "_refused_at", "_snapshot_bytes", "_tried_lsn", "chunks", "goes_on", "is_asked",
+        "lost_chunks", "snapshots",
     )  # fmt: skip
 
     def __init__(self, journal: Journal) -> None:
@@ -54,6 +55,8 @@ class Maintenance:
         self._begun_lsn = 0  # of the snapshot being written; 0: none is
         self._tried_lsn = 0  # of the last one that was begun
         self._leased = 0  # leases in the latest one
+        self.goes_on = 0, 0  # after the newest one: in this segment, at this offset
+        self._snapshot_bytes = 0  # of the newest one's file
         self._begun_at = 0  # the last segment that was prepared when the latest one was begun
         self._refused_at = NEVER  # the same, if that could not be written
         self.is_asked = False  # something may go, once snapshots say so
@@ -73,10 +76,24 @@ class Maintenance:
             return False
         records = commit.lsn_written - (self.snapshots[-1] if self.snapshots else 0)
         segments = len(journal.segments) if journal.has_rotated else 0
+        limit, is_long = journal.sizes.snapshot_bytes, False
+        if limit:
+            is_long, segments = self._bytes_after() >= max(limit, self._snapshot_bytes), 0
         return (
-            self.is_asked or is_due(records, self._leased, segments) or self._holds_room
+            self.is_asked or is_due(records, self._leased, segments) or is_long or self._holds_room
             or self._refused_at < journal.preallocation.prepared  # there is room again
         ) and not self._misses_items
+
+    def _bytes_after(self) -> int:
+        """Return how many bytes of segments a start would read, after the newest snapshot."""
+        journal, (number, offset) = self._journal, self.goes_on
+        newest = self.snapshots[-1] if self.snapshots else 0
+        found = 0
+        for segment in reversed(journal.segments):
+            found += journal.written_end(segment) - (offset if segment.number == number else 0)
+            if segment.lsn_first <= newest + 1:
+                break
+        return found
 
     @property
     def is_snapshotting(self) -> bool:
@@ -190,6 +207,8 @@ class Maintenance:
             self.note_covered()
             return []  # nothing was written since the newest: it stands in that one's file
         self.snapshots.append(job.snapshot.lsn)
+        self.goes_on = job.snapshot.segment, job.snapshot.offset
+        self._snapshot_bytes = job.file_bytes
         outdated = []
         if len(self.snapshots) > SNAPSHOTS_KEPT:
             outdated.append(self._path(self.snapshots.pop(0)))

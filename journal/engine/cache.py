@@ -29,6 +29,7 @@ FETCH_BYTES: Final = 64 << 10
 _LOOKS: Final = 16
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
+_NOWHERE: Final = 1 << 62
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 Fetch = Callable[[int, int], bytes]  # an offset and a size
@@ -38,13 +39,15 @@ class CachedFile:
     """One file of the slice: its number, its length, and the bytes that are here."""
 
     __slots__ = ("fetching", "is_elsewhere", "is_gone", "local", "lock", "number", "present",
-                 "size", "ticket", "used", "writers")  # fmt: skip
+                 "size", "ticket", "used", "writers", "zeros_from")  # fmt: skip
 
-    def __init__(self, number: int, local: str, size: int) -> None:
+    def __init__(self, number: int, local: str, size: int, end: int) -> None:
         self.number = number
         self.local = local  # where its bytes are
         self.size = size
         self.present = Ranges()
+        # The engine has zeros from here on, which nobody need fetch; they are not in `present` yet.
+        self.zeros_from = end if end < size else _NOWHERE
         self.lock = threading.Lock()
         self.fetching = threading.Lock()  # one thread at a time fetches
         self.ticket = 0  # of its last operation
@@ -73,19 +76,24 @@ class Cache:
     def begin(self) -> None:
         """Begin with an empty folder. Blocks; raises OSError."""
         os.makedirs(self.folder, _FOLDER_MODE, exist_ok=True)
-        for name in os.listdir(self.folder):
-            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)  # no lock file goes
+        self.clear()
         self.here = tempfile.mkdtemp(prefix="of-", dir=self.folder)
 
-    def add(self, number: int, size: int) -> CachedFile:
-        """Add a file of the slice; nothing of it is here."""
-        file = CachedFile(number, os.path.join(self.here, f"{number:016x}"), size)
+    def clear(self) -> None:
+        """Remove what earlier claims have left. Blocks; raises OSError."""
+        for name in os.listdir(self.folder):
+            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)  # no lock file goes
+
+    def add(self, number: int, size: int, end: int) -> CachedFile:
+        """Add a file of the slice, zeros from `end` on; nothing else of it is here."""
+        file = CachedFile(number, os.path.join(self.here, f"{number:016x}"), size, end)
         self._files[number] = file
         return file
 
     def make(self, number: int, data: bytes, size: int) -> CachedFile:
         """Add a file that is made now: all of it is here, or elsewhere."""
-        file = self.add(number, max(size, len(data)))
+        size = max(size, len(data))
+        file = self.add(number, size, size)
         try:
             _make(file, data)
         except OSError as error:
@@ -94,6 +102,17 @@ class Cache:
         file.present.add(0, file.size)
         self._grown_bytes += file.size
         return file
+
+    def keep(self, number: int, offset: int, data: bytes) -> None:
+        """Keep bytes that were fetched with those of other files."""
+        file = self._files.get(number)
+        if file is None or file.is_elsewhere:
+            return
+        try:
+            self._fill(file, offset, data)
+        except OSError as error:
+            if not file.is_gone:
+                self._refused(file, error)
 
     def open(self, file: CachedFile) -> int:
         """Return a descriptor to write to this file; -1: it is elsewhere."""
@@ -161,6 +180,14 @@ class Cache:
         self, file: CachedFile, offset: int, end: int, fetch: Fetch
     ) -> bytes | None:
         """Fetch what is not here, and keep it; None: the local disk refuses."""
+        if end > file.zeros_from:
+            try:
+                self._keep_zeros(file)
+            except OSError as error:
+                if file.is_gone:
+                    raise
+                self._refused(file, error)
+                return None
         for start, stop in _widened(file.present.missing(offset, end), file.size):
             fetched = fetch(start, stop - start)
             try:
@@ -207,6 +234,22 @@ class Cache:
         file.is_elsewhere = True
         with contextlib.suppress(OSError):
             _unlink(file)
+
+    def _keep_zeros(self, file: CachedFile) -> None:
+        """Keep the zeros at the end of a file as a hole, in which bytes may be written already."""
+        with file.lock:
+            if file.is_gone:
+                raise _removed(file)
+            if file.is_elsewhere or file.zeros_from >= file.size:
+                return
+            descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
+            try:
+                if os.fstat(descriptor).st_size < file.size:
+                    os.ftruncate(descriptor, file.size)
+            finally:
+                os.close(descriptor)
+            file.present.add(file.zeros_from, file.size)
+            file.zeros_from = _NOWHERE
 
     def _fill(self, file: CachedFile, start: int, data: bytes) -> None:
         """Keep these bytes, but for those that were written here meanwhile."""
@@ -277,6 +320,7 @@ def _removed(file: CachedFile) -> FileNotFoundError:
 
 def _unlink(file: CachedFile) -> None:
     file.present.clear()
+    file.zeros_from = _NOWHERE  # the engine may have more of it by now
     with contextlib.suppress(FileNotFoundError):
         os.unlink(file.local)
 

@@ -61,6 +61,15 @@ class FileFacts(NamedTuple):
     file: int
     path: str
     size: int  # bytes
+    end: int  # of what was written: from here on it has zeros
+
+
+class Piece(NamedTuple):
+    """Bytes of a file of a slice."""
+
+    file: int
+    offset: int
+    data: bytes
 
 
 class Member(NamedTuple):
@@ -141,6 +150,11 @@ class Engine(Protocol):
 
     def files(self, at: Claim) -> list[FileFacts]:
         """Return every file of the slice after the last commit. Raises Fenced or EngineAway."""
+
+    def edges(self, at: Claim, front: int, back: int) -> list[Piece]:
+        """Return the first `front` and the last `back` bytes of every file, as `read` does, all in
+        one answer: a takeover needs these of each. Bytes behind the size that a file was made with
+        are left out. Raises Fenced or EngineAway."""
 
     def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
         """Return `size` bytes of a file, zeros where none were written. They are at least as new

@@ -28,12 +28,15 @@ from journal.engine.engine import PIECE_BYTES, Create, Delete, Engine, Op, Renam
 from journal.engine.names import Names
 from journal.errors import DirectoryLocked
 from journal.files import FILE_MODE, FOLDER_MODE, SUFFIX_NEW, Files, FolderChanged, Handle, Lock
+from journal.format import FOOTER_SPACE_BYTES
 
 # An engine does not say how much room it has; what it cannot commit waits until it can.
 FREE_BYTES: Final = 1 << 60
 # The files of each owner have numbers of their own: none is ever used twice.
 _EPOCH_BITS: Final = 32
 LOCK_NAME: Final = "lock"
+# A start reads so much of each segment, and the footer, beside what it reads of the newest one.
+FRONT_BYTES: Final = 2048
 # Of what waits for a commit, in memory. Beyond it each journal keeps its records pending, as while
 # a disk is slow.
 OUTBOX_BYTES_MAX: Final = 64 << 20
@@ -121,6 +124,7 @@ class EngineFiles:
             return
         self._outside.make_folder(self.cache.folder)
         self._cache_lock = self._outside.lock(os.path.join(self.cache.folder, LOCK_NAME))
+        self.cache.clear()  # now: at a claim clients wait for it
 
     def close(self) -> None:
         """Let other processes have the cache."""
@@ -136,7 +140,11 @@ class EngineFiles:
         for facts in commits.patiently(lambda: self._engine.files(commits.claim)):
             path = self._prefix + facts.path
             self._names.add_folder(os.path.dirname(path))
-            self._names.put(path, self.cache.add(facts.file, facts.size))
+            self._names.put(path, self.cache.add(facts.file, facts.size, facts.end))
+        for file, offset, data in commits.patiently(
+            lambda: self._engine.edges(commits.claim, FRONT_BYTES, FOOTER_SPACE_BYTES)
+        ):
+            self.cache.keep(file, offset, data)
         self.commits = commits
 
     @property

@@ -30,6 +30,7 @@ NO_RECORDS: Final = "zeros in place of records"
 NO_SEGMENT: Final = "no segment holds them"
 _RUNS_TOLD: Final = 8
 PAUSE_FRAMES: Final = 1000  # between two pauses, about a millisecond of work
+PAUSE_BYTES: Final = 1 << 20  # or so many, which an engine sends in some milliseconds
 _PUT: Final = int(Kind.PUT)
 
 
@@ -115,7 +116,7 @@ class BodyCheck:
         read = partial(read_around, files, segment.path)
         cursor = Cursor(read, segment.journal, segment.number, FILE_HEADER_BYTES, segment.capacity)
         holes: list[tuple[int, int]] = []
-        at, count = FILE_HEADER_BYTES, 0
+        at, count, paused_at = FILE_HEADER_BYTES, 0, 0
         while at + HEADER_BYTES <= stop:
             try:
                 record = cursor.next()
@@ -138,7 +139,8 @@ class BodyCheck:
             if record.kind not in (Kind.BATCH, Kind.CHECKPOINT):
                 lsn = record.lsn + 1
             count += 1
-            if not count % PAUSE_FRAMES:
+            if not count % PAUSE_FRAMES or at - paused_at >= PAUSE_BYTES:
+                paused_at = at
                 pause()
         self._open(segment, holes, put, item_behind)
         behind = segment.lsn_limit or segment.lsn_last + 1

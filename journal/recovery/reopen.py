@@ -63,6 +63,8 @@ def recovered_journal(
     )  # fmt: skip
     store = Store(journal)
     store.maintenance.snapshots = sorted(recovery.snapshot_lsns)
+    if recovery.snapshot is not None:
+        store.maintenance.goes_on = recovery.snapshot.segment, recovery.snapshot.offset
     store.maintenance.note_covered()
     spans = _spans(recovery)
     journal.segments = [

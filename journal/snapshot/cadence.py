@@ -2,8 +2,11 @@
 
     records after the newest snapshot  ≥ RECORDS_MAX, and ≥ the leases by token that it has    due
     a segment was sealed               and the journal has more than SEGMENTS_MIN of them      due
+      on an engine instead: bytes after it ≥ `Sizes.snapshot_bytes`, and ≥ those of its file   due
 
-One rule: the cadence counts records and segments, never time: an idle queue has no new snapshot.
+On an engine a start reads each byte over the network; a local disk gives a segment at once.
+
+One rule: the cadence counts records and bytes, never time: an idle queue has no new snapshot.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ SEGMENTS_MIN: Final = 2
 
 
 def is_due(records: int, leased: int, segments: int) -> bool:
-    """True if a snapshot is due.
+    """True if a snapshot is due, by the records or the segments.
 
     `records` are those after the newest snapshot, `leased` its leases by token: each is a record
     of the snapshot, so with many leases it comes after as many records. `segments`: those of a

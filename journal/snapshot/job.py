@@ -126,6 +126,7 @@ class SnapshotJob:
     chunk: Chunk | None = None
     is_over: bool = False
     is_lost: bool = False
+    file_bytes: int = 0  # as it was written
 
     def run(self, files: Files, pause: Callable[[], None] = lambda: None) -> None:
         """Write the snapshot; it is on disk, with its name, on return. Blocks; raises OSError.
@@ -158,6 +159,7 @@ class SnapshotJob:
             )
             snapshot.chunks = [*snapshot.chunks, self.chunk]
         data = self.snapshot.encode(self.short_identity, self.identity, self.time_ms, pause)
+        self.file_bytes = len(data)
         path = os.path.join(self.folder, snapshot_name(self.snapshot.lsn))
         try:
             files.create(path, data, len(data)).close()

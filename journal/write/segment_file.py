@@ -55,11 +55,15 @@ assert FOOTER_SPACE_BYTES == SECTOR_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Segment sizes and the most bytes one `write` hands to the disk."""
+    """Segment sizes and the most bytes one `write` hands to the disk.
+
+    `snapshot_bytes`: a snapshot is due after so many bytes; 0: after the segments that were sealed.
+    """
 
     segment_min: int = 64 << 10
     segment_max: int = 64 << 20
     batch_max: int = 4 << 20
+    snapshot_bytes: int = 0
 
     @property
     def recycled_min(self) -> int:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
@@ -255,11 +255,15 @@ class Daemon:
             self.server_id = self.directory.server_id
             self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
+            measure = wrap(self.directory.measure_sync)
+            measuring: Awaitable[float] | None = None
+            if self.membership.is_fleet:  # several commits, none of which recovery needs
+                measuring = asyncio.ensure_future(measure())
             found = await wrap(self.directory.recover)(
                 self.broker, self._dirty, now_ms, now_ms + self.broker.clock.offset_ms
             )
             refuse_at_start(self.policies, self.broker)
-            return found, await wrap(self.directory.measure_sync)()
+            return found, await (measuring or measure())
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
             raise StartError(why_not_opened(error, path)) from error

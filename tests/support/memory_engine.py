@@ -25,6 +25,7 @@ from journal.engine import (
     Member,
     Op,
     Owner,
+    Piece,
     Rename,
     Write,
 )
@@ -38,6 +39,8 @@ Fate = Literal["", "not done", "done"]
 class _File:
     path: str
     data: bytearray
+    made_bytes: int
+    end: int = 0  # of what was written
 
 
 @dataclass
@@ -109,7 +112,20 @@ class MemoryEngine:
     def files(self, at: Claim) -> list[FileFacts]:
         self._answer()
         files = self._owned(at).files
-        return [FileFacts(number, file.path, len(file.data)) for number, file in files.items()]
+        return [
+            FileFacts(number, file.path, len(file.data), file.end) for number, file in files.items()
+        ]
+
+    def edges(self, at: Claim, front: int, back: int) -> list[Piece]:
+        self._answer()
+        found = list[Piece]()
+        for number, file in self._owned(at).files.items():
+            first = min(front, file.made_bytes)
+            found.append(Piece(number, 0, bytes(file.data[:first])))
+            begin = file.made_bytes - back
+            if begin >= first:
+                found.append(Piece(number, begin, bytes(file.data[begin : begin + back])))
+        return found
 
     def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
         self._answer()
@@ -165,11 +181,12 @@ class MemoryEngine:
 def _apply(files: dict[int, _File], op: Op) -> None:
     if isinstance(op, Create):
         assert op.file not in files, "a number is used once"
-        files[op.file] = _File(op.path, bytearray(op.size))
+        files[op.file] = _File(op.path, bytearray(op.size), op.size)
     elif isinstance(op, Rename):
         files[op.file].path = op.path
     elif isinstance(op, Write):
         data = files[op.file].data
+        files[op.file].end = max(files[op.file].end, op.offset + len(op.data))
         if len(data) < op.offset:
             data.extend(bytes(op.offset - len(data)))
         data[op.offset : op.offset + len(op.data)] = op.data

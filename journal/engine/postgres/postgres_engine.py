@@ -31,6 +31,7 @@ from journal.engine.engine import (
     Member,
     Op,
     Owner,
+    Piece,
 )
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
@@ -120,13 +121,28 @@ ON CONFLICT (name, address) DO UPDATE SET takeover = excluded.takeover, beat = e
 RETURNING 1"""
 # An extent that reaches furthest begins less than one extent before the last one.
 _FILES: Final = """
-SELECT s.epoch, s.seq, f.id, f.path, greatest(f.size, (
+SELECT s.epoch, s.seq, f.id, f.path, f.size, coalesce((
     SELECT max(e.pos + octet_length(e.data)) FROM kestrelpy.extent e
     WHERE e.slice = f.slice AND e.file = f.id AND e.pos > (
         SELECT l.pos FROM kestrelpy.extent l WHERE l.slice = f.slice AND l.file = f.id
-        ORDER BY l.pos DESC LIMIT 1) - %(extent)s))
+        ORDER BY l.pos DESC LIMIT 1) - %(extent)s), 0)
 FROM kestrelpy.slice s LEFT JOIN kestrelpy.file f ON f.slice = s.id
 WHERE s.id = %(slice)s"""
+# The extents that have some of the first or the last bytes of their file.
+_EDGES: Final = """
+SELECT s.epoch, s.seq, x.file, x.size, x.pos, x.data
+FROM kestrelpy.slice s LEFT JOIN (
+    SELECT f.slice, f.size, e.* FROM kestrelpy.file f CROSS JOIN LATERAL (
+        SELECT e.file, e.pos, e.seq AS made, e.n, e.data FROM kestrelpy.extent e
+        WHERE e.slice = f.slice AND e.file = f.id AND e.pos < %(front)s
+        UNION ALL
+        SELECT e.file, e.pos, e.seq, e.n, e.data FROM kestrelpy.extent e
+        WHERE e.slice = f.slice AND e.file = f.id AND e.pos >= %(front)s AND e.pos < f.size
+            AND e.pos > f.size - %(back)s - %(extent)s
+            AND e.pos + octet_length(e.data) > f.size - %(back)s
+    ) e
+) x ON x.slice = s.id
+WHERE s.id = %(slice)s ORDER BY x.file, x.made, x.n"""
 _READ: Final = """
 SELECT s.epoch, s.seq, e.pos, e.data
 FROM kestrelpy.slice s LEFT JOIN kestrelpy.extent e
@@ -154,6 +170,7 @@ class PostgresEngine:
         self._committing = _Line(self._connect)
         self._reading = _Line(self._connect_to_read)
         self._is_unsure = False  # the outcome of the last commit is not known
+        self._is_waiting = False  # a connection is ready for a claim that has not come
 
     def claim(
         self, number: int, member: Member, seen: int, seq: int | None = None
@@ -163,6 +180,7 @@ class PostgresEngine:
             "seq": seq,
         }  # fmt: skip
         self._look(_FREE, {})
+        self._is_waiting = False
         rows = self._ask(self._committing, _CLAIM, values)
         if not rows:
             raise Fenced(number, seen, "another process claimed the slice, or its owner committed")
@@ -207,6 +225,11 @@ class PostgresEngine:
         self._check(at, rows)
         return _facts(rows)
 
+    def edges(self, at: Claim, front: int, back: int) -> list[Piece]:
+        rows = self._look(_EDGES, _of_files(at) | {"front": front, "back": back})
+        self._check(at, rows)
+        return [*_edges(rows, front, back)]
+
     def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
         return b"".join(
             self._read_piece(at, file, begin, count) for begin, count in _pieces(offset, size)
@@ -223,6 +246,11 @@ class PostgresEngine:
     def note(self, member: Member, takeover_s: float) -> None:
         values = {"member": member.name, "address": member.address, "takeover": takeover_s}
         self._look(_NOTE, values)
+        if not self._committing.is_open:
+            # Now: at a claim clients wait for it. What is wrong with it, the claim says.
+            with contextlib.suppress(psycopg.Error):
+                self._committing.open()
+                self._is_waiting = True
 
     def close(self) -> None:
         self._committing.close()
@@ -241,6 +269,8 @@ class PostgresEngine:
         return connection
 
     def _connect_to_read(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._is_waiting:
+            self._committing.close()  # most likely it is lost as well, and nobody has heard of it
         connection = self._connect()
         connection.execute(_WAITS_FOR_NOBODY)
         return connection
@@ -329,6 +359,11 @@ class _Line:
                 self._drop()
                 raise
 
+    def open(self) -> None:
+        """Make the connection, if there is none; raise psycopg.Error."""
+        with self._answering():
+            pass
+
     @property
     def is_open(self) -> bool:
         """True if a connection was made, and is not known to be lost."""
@@ -405,7 +440,32 @@ def _of_files(at: Claim) -> dict[str, int]:
 
 
 def _facts(rows: list[tuple[Any, ...]]) -> list[FileFacts]:
-    return [FileFacts(*row[2:]) for row in rows if row[2] is not None]
+    return [
+        FileFacts(file, path, max(size, end), end)
+        for *_, file, path, size, end in rows if file is not None
+    ]
+
+
+def edges_of(
+    connection: psycopg.Connection[tuple[Any, ...]], at: Claim, front: int, back: int
+) -> list[Piece]:
+    """Return the edges of every file as this connection sees them; raise psycopg.Error."""
+    cursor = connection.cursor(binary=True)
+    rows = cursor.execute(_EDGES, _of_files(at) | {"front": front, "back": back}).fetchall()
+    return [*_edges(rows, front, back)]
+
+
+def _edges(rows: list[tuple[Any, ...]], front: int, back: int) -> Iterator[Piece]:
+    """Yield the edges of each file, of its extents that have some of these bytes."""
+    of_file = dict[tuple[int, int], list[tuple[Any, ...]]]()
+    for *_, file, size, begin, data in rows:
+        if file is not None:
+            of_file.setdefault((file, size), []).append((begin, data))
+    for (file, size), extents in of_file.items():
+        first = min(front, size)
+        yield Piece(file, 0, _bytes(extents, 0, first))
+        if size - back >= first:
+            yield Piece(file, size - back, _bytes(extents, size - back, back))
 
 
 def _of_read(at: Claim, file: int, offset: int, size: int) -> dict[str, int]:

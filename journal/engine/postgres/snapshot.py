@@ -14,10 +14,10 @@ from typing import Any, Final, NoReturn
 import psycopg
 
 from journal.engine.address import name_of
-from journal.engine.engine import Claim, FileFacts, Member, Op, Owner
+from journal.engine.engine import Claim, FileFacts, Member, Op, Owner, Piece
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.errors import reason
-from journal.engine.postgres.postgres_engine import facts_of, owners_of, read_of
+from journal.engine.postgres.postgres_engine import edges_of, facts_of, owners_of, read_of
 from journal.engine.postgres.settings import refuse_other_tables
 
 _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -53,6 +53,10 @@ class PostgresSnapshot:
     def files(self, at: Claim) -> list[FileFacts]:
         with self._raising() as connection:
             return facts_of(connection, at)
+
+    def edges(self, at: Claim, front: int, back: int) -> list[Piece]:
+        with self._raising() as connection:
+            return edges_of(connection, at, front, back)
 
     def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
         with self._raising() as connection:

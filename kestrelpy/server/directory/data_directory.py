@@ -43,7 +43,8 @@ from kestrelpy.server.directory.token_file import TokenFile
 REMOVED_SUFFIX: Final = "~removed"
 _SYNC_PROBES: Final = 3
 # So many bytes of segments that a start would not read are checked before the first answer, in all
-# queues together: it takes some tenths of a second. The rest is checked while the daemon serves.
+# queues together: it takes some tenths of a second. The rest is checked while the daemon serves. Of
+# an engine all is: there each byte comes over the network.
 _CHECKED_FIRST_BYTES: Final = 64 << 20
 _DUE_FIRST: Final = 64  # items of a queue, due meanwhile, that are released before the first answer
 
@@ -78,7 +79,7 @@ class DataDirectory:
         self._damaged_id = ""  # a sentence on the damaged file of the id
         self.tokens = TokenFile(self.patient, path)
         self._lock: Lock | None = None
-        self._bytes_to_check = _CHECKED_FIRST_BYTES
+        self._bytes_to_check = _CHECKED_FIRST_BYTES if files.is_local else 0
         self._tombstones: list[Queue] = []  # the broker's deleted queues whose folders stay
 
     def lock(self) -> None:

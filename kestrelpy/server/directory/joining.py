@@ -6,6 +6,7 @@ One rule: what an address has as a secret is never said.
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import Final
 
 from journal.engine import EngineFiles, Member, slice_name
@@ -17,6 +18,10 @@ from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.exposure import Unservable
 
 CACHE_BYTES: Final = 1 << 30  # of the local disk, for what was read from the engine
+# A takeover reads the records of a queue after its newest snapshot, and has all of the newest
+# segment in memory: so many bytes take a tenth of a second.
+SNAPSHOT_BYTES: Final = 8 << 20
+SEGMENT_BYTES_MAX: Final = 8 << 20
 
 
 def data_path(config: Config) -> str:
@@ -30,6 +35,9 @@ def directory_of(config: Config, files: Files) -> DataDirectory:
     """Return the data directory that the configuration names; nothing is opened yet."""
     journal = config.journal
     sizes = Sizes(journal.segment_min_bytes, journal.segment_max_bytes, journal.batch_max_bytes)
+    if config.fleet.engine is not None:
+        most = max(min(sizes.segment_max, SEGMENT_BYTES_MAX), sizes.segment_min)
+        sizes = replace(sizes, segment_max=most, snapshot_bytes=SNAPSHOT_BYTES)
     return DataDirectory(files, data_path(config), sizes)
 
 

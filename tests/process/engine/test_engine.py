@@ -17,6 +17,7 @@ from journal.engine import (
     Fenced,
     FileFacts,
     Member,
+    Piece,
     Rename,
     Write,
 )
@@ -123,7 +124,7 @@ def test_the_files_of_a_slice_are_as_the_last_commit_left_them(
     engine.commit(at, [Write(1, 2, b"AD12"), Write(1, 5, b"!"), Delete(3), Rename(2, "d/b")])
     at = at.after()
 
-    assert sorted(engine.files(at)) == [FileFacts(1, "a", 10), FileFacts(2, "d/b", 8)]
+    assert sorted(engine.files(at)) == [FileFacts(1, "a", 10, 6), FileFacts(2, "d/b", 8, 8)]
     assert engine.read(at, 1, 0, 10) == b"heAD1!\0\0\0\0"
     assert engine.read(at, 1, 3, 2) == b"D1"
     assert engine.read(at, 2, 0, 8) == b"\0\0\0\0\0far"
@@ -137,9 +138,52 @@ def test_large_writes_are_read_in_any_piece(engine: Engine, number: int) -> None
     at = at.after()
     whole = data[:100_000] + b"x" * 20_000 + data[120_000:]
 
-    assert engine.files(at) == [FileFacts(1, "a", len(data))]
+    assert engine.files(at) == [FileFacts(1, "a", len(data), len(data))]
     for offset, size in ((0, len(data)), (7999, 2), (99_999, 2), (119_990, 8020), (16_000, 8000)):
         assert engine.read(at, 1, offset, size) == whole[offset : offset + size]
+
+
+EDGE = 100
+
+
+@pytest.mark.parametrize(("made", "ops"), [
+    (0, []),
+    (50, [Write(1, 0, b"x" * 50)]),
+    (2 * EDGE, [Write(1, 0, b"x" * 200)]),
+    (2 * EDGE - 1, [Write(1, 0, b"x" * 199)]),
+    (30_000, []),
+    (30_000, [Write(1, 0, bytes(range(250)) * 120)]),
+    (30_000, [Write(1, 0, b"x" * 99), Write(1, 98, b"yy"), Write(1, 29_899, b"zz")]),
+    (30_000, [Write(1, 29_950, b"later"), Write(1, 29_940, b"over what was written" * 2)]),
+    (30_000, [Write(1, 22_000, b"x" * 7900), Write(1, 22_001, b"y" * 7900)]),
+    (10, [Write(1, 0, b"x" * 30_000)]),  # more than it was made for
+], ids=str)  # fmt: skip
+def test_the_edges_of_a_file_are_what_a_read_of_them_gives(
+    engine: Engine, number: int, made: int, ops: list[Write]
+) -> None:
+    at = claim_of(engine, number)
+    engine.commit(at, [Create(1, "a", made), Create(2, "b", 10), Write(2, 0, b"beside it")])
+    for op in ops:
+        at = at.after()
+        engine.commit(at, [op])
+    at = at.after()
+
+    found = [each for each in engine.edges(at, EDGE, EDGE) if each.file == 1]
+    for file, offset, data in found:
+        assert data == engine.read(at, file, offset, len(data))
+    if made and ops:
+        assert (found[0].offset, len(found[0].data)) == (0, min(made, EDGE))
+    if made >= 2 * EDGE and ops:
+        assert [(each.offset, len(each.data)) for each in found[1:]] == [(made - EDGE, EDGE)]
+    assert Piece(2, 0, b"beside it\0") in engine.edges(at, EDGE, EDGE)
+
+
+def test_a_claim_that_was_lost_gets_no_edges(engine: Engine, number: int) -> None:
+    at = claim_of(engine, number)
+    claim_of(engine, number, "b")
+
+    with pytest.raises(Fenced):
+        engine.edges(at, EDGE, EDGE)
 
 
 @pytest.mark.parametrize("offset", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1])
@@ -166,7 +210,7 @@ def test_a_write_that_reaches_further_than_a_later_one_counts_for_the_size(
     engine.commit(at, [Create(1, "a", 0), Write(1, 100, b"x" * 7000)])
     engine.commit(at.after(), [Write(1, 200, b"y")])
 
-    assert engine.files(at.after().after()) == [FileFacts(1, "a", 7100)]
+    assert engine.files(at.after().after()) == [FileFacts(1, "a", 7100, 7100)]
 
 
 def test_a_commit_that_is_asked_for_again_is_done_once(engine: Engine, number: int) -> None:

@@ -107,10 +107,10 @@ def _files(text: str, values: Mapping[str, Any], tables: Tables, now_us: int) ->
     if row is None:
         return Effect([])
     found = [
-        (row.epoch, row.seq, number, file.path, max(file.size, _end(tables, number)))
+        (row.epoch, row.seq, number, file.path, file.size, _end(tables, number))
         for number, file in tables.files.items()
     ]
-    return Effect(found or [(row.epoch, row.seq, None, None, None)])
+    return Effect(found or [(row.epoch, row.seq, None, None, None, 0)])
 
 
 def _read(text: str, values: Mapping[str, Any], tables: Tables, now_us: int) -> Effect:
@@ -123,6 +123,19 @@ def _read(text: str, values: Mapping[str, Any], tables: Tables, now_us: int) -> 
         if values["first"] < pos < values["end"]
     ]
     return Effect(found or [(row.epoch, row.seq, None, None)])
+
+
+def _edges(text: str, values: Mapping[str, Any], tables: Tables, now_us: int) -> Effect:
+    row = tables.slices.get(values["slice"])
+    if row is None:
+        return Effect([])
+    found = [
+        (row.epoch, row.seq, number, file.size, pos, data)
+        for number, file in sorted(tables.files.items())
+        for _, _, pos, data in sorted(tables.extents.get(number, ()))
+        if pos < values["front"] or pos < file.size < pos + len(data) + values["back"]
+    ]
+    return Effect(found or [(row.epoch, row.seq, None, None, None, None)])
 
 
 def _end(tables: Tables, number: int) -> int:
@@ -268,6 +281,7 @@ _KNOWN: Final[Mapping[str, Callable[[str, Any, Tables, int], Effect]]] = {
     "UPDATE kestrelpy.slice": _of_row,
     "SELECT id, member": _owners,
     "SELECT s.epoch, s.seq, f.id": _files,
+    "SELECT s.epoch, s.seq, x.file": _edges,
     "SELECT s.epoch, s.seq, e.pos": _read,
     "SELECT seq FROM kestrelpy.slice": _seq,
     "SELECT number FROM kestrelpy.version": _version,

@@ -78,6 +78,56 @@ def test_a_snapshot_is_due_when_there_are_segments_that_it_could_let_go() -> Non
     assert {wants for count, wants in seen if count > 2} == {True}
 
 
+def test_on_an_engine_a_snapshot_is_due_after_a_number_of_bytes() -> None:
+    disk = MemoryDisk()
+    writer = fresh(disk, replace(TINY, snapshot_bytes=20_000))
+    maintenance = writer.store.maintenance
+    for _ in range(2):
+        put = 0
+        while not maintenance.wants_snapshot:
+            writer.put_all(b"x" * 300)
+            put += 1
+            assert put < 100
+        assert 15_000 < put * 400 < 30_000, "over several segments, which are counted as well"
+        assert len(writer.journal.segments) > 2
+        take_one(writer, disk)
+        assert not maintenance.wants_snapshot
+
+
+def test_a_long_snapshot_comes_after_as_many_bytes_of_records() -> None:
+    writer = fresh(MemoryDisk(), replace(TINY, snapshot_bytes=2000))
+    maintenance = writer.store.maintenance
+    writer.put_all(b"x" * 300)
+    job = maintenance.begin_snapshot(state_of(writer), TIME_MS)
+    job.file_bytes = 50_000
+    writer.sync()
+    maintenance.finish_snapshot(job, True)
+    put = 0
+    while not maintenance.wants_snapshot:
+        writer.put_all(b"x" * 300)
+        put += 1
+    assert 30_000 < put * 400 < 60_000
+
+
+def test_the_bytes_after_a_snapshot_count_over_a_restart() -> None:
+    sizes = replace(ROOMY, snapshot_bytes=10_000)
+    life = DiskHarness(Policy(), sizes)
+
+    def put(count: int) -> None:
+        for _ in range(count):
+            life.put(b"x" * 300)
+            life.write()
+        life.sync()
+
+    put(30)
+    snapshot_of(life)
+    put(20)
+    life = DiskHarness(life.policy, sizes, life.disk.crash_clone(Random(0), "kept"))
+    assert not life.log.store.maintenance.wants_snapshot
+    put(10)
+    assert life.log.store.maintenance.wants_snapshot
+
+
 def test_one_at_a_time_and_another_try_after_one_that_failed() -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)

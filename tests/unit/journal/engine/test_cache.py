@@ -36,7 +36,7 @@ def cache_of(tmp_path: Path, bytes_max: int = 1 << 30, committed: int = 1 << 30)
 
 def test_a_small_read_fetches_what_lies_around_it_once(tmp_path: Path) -> None:
     cache, store = cache_of(tmp_path), Store()
-    file = cache.add(1, SIZE)
+    file = cache.add(1, SIZE, SIZE)
 
     assert cache.read(file, 100, 10, store.fetch) == CONTENT[100:110]
     assert cache.read(file, 2000, 10, store.fetch) == CONTENT[2000:2010]
@@ -47,9 +47,81 @@ def test_a_small_read_fetches_what_lies_around_it_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_zeros_at_the_end_of_a_file_are_not_fetched(tmp_path: Path) -> None:
+    cache, store = cache_of(tmp_path), Store()
+    file = cache.add(1, SIZE, 100)
+
+    assert cache.read(file, 50, SIZE, store.fetch) == CONTENT[50:100] + bytes(SIZE - 100)
+    assert cache.read(file, SIZE - 10, 20, store.fetch) == bytes(10)
+    assert store.asked == [(0, FETCH_BYTES)]
+
+
+def test_bytes_written_where_zeros_were_stay(tmp_path: Path) -> None:
+    cache, store = cache_of(tmp_path), Store()
+    file = cache.add(1, SIZE, 100)
+    descriptor = cache.open(file)
+    cache.write(file, descriptor, 200, b"new")
+
+    assert cache.read(file, 100, 200, store.fetch) == bytes(100) + b"new" + bytes(97)
+    cache.write(file, descriptor, SIZE, b"longer")
+    cache.close(file, descriptor)
+    assert cache.read(file, SIZE - 1, 10, store.fetch) == b"\0longer"
+    assert store.asked == []
+
+
+def test_what_was_written_over_zeros_and_let_go_is_fetched(tmp_path: Path) -> None:
+    content = b"x" * 100 + b"new".ljust(SIZE - 100, b"\0")
+    cache, store = cache_of(tmp_path, bytes_max=0), Store(content)
+    file, other = cache.add(1, SIZE, 100), cache.add(2, SIZE, SIZE)
+    descriptor = cache.open(file)
+    cache.write(file, descriptor, 100, b"new")
+    cache.close(file, descriptor)
+    cache.read(other, 0, -1, store.fetch)
+    assert file.present.bytes == 0, "it was let go"
+
+    assert cache.read(file, 90, 20, store.fetch) == b"x" * 10 + b"new" + bytes(7)
+
+
+@pytest.mark.parametrize("name", ["open", "pwrite", "pread"])
+def test_zeros_that_the_disk_refuses_are_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    cache, disk = cache_of(tmp_path), Refusing(monkeypatch)
+    store = Store(CONTENT[:100] + bytes(SIZE - 100))
+    file = cache.add(1, SIZE, 100)
+    disk.refused = {name}
+
+    assert cache.read(file, 50, 100, store.fetch) == store.content[50:150]
+    assert cache.read(file, SIZE - 5, 5, store.fetch) == bytes(5)
+
+
+def test_what_was_fetched_for_many_files_is_here(tmp_path: Path) -> None:
+    cache, store = cache_of(tmp_path), Store()
+    file = cache.add(1, SIZE, SIZE)
+    cache.keep(1, 0, CONTENT[:50])
+    cache.keep(1, SIZE - 7, CONTENT[-7:])
+    cache.keep(2, 0, b"of a file that is gone")
+
+    assert cache.read(file, 0, 50, store.fetch) == CONTENT[:50]
+    assert cache.read(file, SIZE - 7, 7, store.fetch) == CONTENT[-7:]
+    assert store.asked == []
+
+
+def test_what_cannot_be_kept_of_many_files_is_fetched_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)
+    file = cache.add(1, SIZE, SIZE)
+    disk.refused = {"pwrite"}
+    cache.keep(1, 0, CONTENT[:50])
+    cache.keep(1, SIZE - 7, CONTENT[-7:])
+
+    assert cache.read(file, 0, 50, store.fetch) == CONTENT[:50]
+
+
 def test_a_read_behind_the_end_gives_what_there_is(tmp_path: Path) -> None:
     cache, store = cache_of(tmp_path), Store()
-    file = cache.add(1, 100)
+    file = cache.add(1, 100, 100)
 
     assert cache.read(file, 90, 100, store.fetch) == CONTENT[90:100]
     assert cache.read(file, 100, 1, store.fetch) == b""
@@ -58,7 +130,7 @@ def test_a_read_behind_the_end_gives_what_there_is(tmp_path: Path) -> None:
 
 def test_what_was_written_is_not_replaced_by_what_is_fetched(tmp_path: Path) -> None:
     cache, store = cache_of(tmp_path), Store()
-    file = cache.add(1, SIZE)
+    file = cache.add(1, SIZE, SIZE)
     descriptor = cache.open(file)
     cache.write(file, descriptor, 50, b"written")
 
@@ -73,7 +145,7 @@ def test_what_was_written_is_not_replaced_by_what_is_fetched(tmp_path: Path) -> 
 
 def test_between_the_old_end_and_a_write_behind_it_there_are_zeros(tmp_path: Path) -> None:
     cache, store = cache_of(tmp_path), Store(b"ab")
-    file = cache.add(1, 2)
+    file = cache.add(1, 2, 2)
     descriptor = cache.open(file)
     cache.write(file, descriptor, 4, b"c")
 
@@ -83,7 +155,7 @@ def test_between_the_old_end_and_a_write_behind_it_there_are_zeros(tmp_path: Pat
 
 def test_files_read_longest_ago_go_first(tmp_path: Path) -> None:
     cache, store = cache_of(tmp_path, bytes_max=2 * SIZE), Store()
-    files = [cache.add(number, SIZE) for number in range(3)]
+    files = [cache.add(number, SIZE, SIZE) for number in range(3)]
     for at in (0, 1, 0, 2):
         assert cache.read(files[at], 0, -1, store.fetch) == CONTENT
 
@@ -100,7 +172,7 @@ def test_a_file_stays_while(tmp_path: Path, why: str) -> None:
         cache.open(kept)
     else:
         kept.ticket = 8
-    others = [cache.add(number, SIZE) for number in (2, 3)]
+    others = [cache.add(number, SIZE, SIZE) for number in (2, 3)]
     for each in others:
         cache.read(each, 0, -1, store.fetch)
 
@@ -109,7 +181,7 @@ def test_a_file_stays_while(tmp_path: Path, why: str) -> None:
 
 def test_a_file_that_is_deleted_is_gone_also_for_a_read_under_way(tmp_path: Path) -> None:
     cache, store = cache_of(tmp_path), Store()
-    file = cache.add(1, SIZE)
+    file = cache.add(1, SIZE, SIZE)
 
     def deleted_meanwhile(offset: int, size: int) -> bytes:
         cache.forget(file)
@@ -191,7 +263,7 @@ def test_what_is_fetched_and_cannot_be_kept_is_returned_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)
-    file = cache.add(1, SIZE)
+    file = cache.add(1, SIZE, SIZE)
     disk.refused = {name}
 
     assert cache.read(file, 0, 10, store.fetch) == CONTENT[:10]

@@ -18,8 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journal.engine import Create, EngineAway, EngineFiles, Fenced, cache
+from journal.engine.cache import FETCH_BYTES
 from journal.engine.engine import PIECE_BYTES
 from journal.files import Disk, Files, FolderChanged, Handle, is_shortage
+from journal.recovery import Recovery
+from journal.sets.id_counts import IdCounts
+from journal.sets.id_set import IdSet
+from journal.snapshot.job import State
+from journal.write.segment_file import Sizes
+from tests.support import journals
 from tests.support.memory_engine import Fate, MemoryEngine, engine_files
 
 
@@ -33,6 +40,35 @@ def contents(files: Files, folder: str) -> dict[str, bytes]:
         else:
             found[name] = files.read(path)
     return found
+
+
+# -- takeovers ------------------------------------------------------------------------------------
+
+
+def test_a_takeover_reads_little_of_a_long_journal(tmp_path: Path) -> None:
+    engine, root = MemoryEngine(), str(tmp_path / "data")
+    folder = f"{root}/jobs.1"
+    sizes = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
+    with engine_files(engine, root) as files:
+        writer = journals.fresh(files, sizes, folder)
+        for _ in range(90):
+            writer.put_all(b"x" * 10_000)
+        live = IdSet.of(sorted(writer.queue.live))
+        state = State(writer.queue.checkpoint(), live, len(live), IdCounts(), [])
+        job = writer.store.maintenance.begin_snapshot(state, journals.TIME_MS)
+        writer.sync()
+        job.run(files)
+        writer.put_all(b"y" * 100)
+        assert len(writer.journal.segments) > 10
+    with engine_files(engine, root, "b") as files:
+        recovery = Recovery(files, folder)
+        kept = [record.item for record in recovery.records()]
+
+    assert kept == [91]
+    assert recovery.damages == []
+    assert len([each for each in recovery.segments if each.settled]) > 10
+    assert len(engine.reads) <= 3, "the snapshot, and what follows it in the newest segment"
+    assert sum(size for *_, size in engine.reads) < 2 * FETCH_BYTES
 
 
 # -- syncs without a thread -----------------------------------------------------------------------

@@ -37,6 +37,19 @@ def test_zeros_in_a_settled_segment_are_named_with_the_items_put_there() -> None
     assert (damage.id_first, damage.id_last) == (8, 8)
 
 
+@pytest.mark.parametrize(("most", "wanted"), [(1 << 20, False), (1, True)])
+def test_a_check_pauses_after_a_number_of_bytes(
+    monkeypatch: pytest.MonkeyPatch, most: int, wanted: bool
+) -> None:
+    monkeypatch.setattr("journal.recovery.bodies.PAUSE_BYTES", most)
+    disk = laid().disk
+    recovery = Recovery(disk, FOLDER)
+    list(recovery.records())
+    pauses = list[bool]()
+    recovery.bodies(IdSet.of(LIVE)).run(disk, pause=lambda: pauses.append(True))
+    assert bool(pauses) is wanted
+
+
 def test_an_item_that_no_segment_holds_is_named() -> None:
     bodies = checked(laid().disk, 3)
     assert [*bodies.unreadable] == [3]
