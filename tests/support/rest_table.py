@@ -378,6 +378,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
         journal.engine.batch.Batch journal.engine.engine.Create journal.engine.engine.Delete
         journal.engine.engine.Rename journal.engine.engine.Write journal.engine.engine.FileFacts
+        journal.engine.engine.Piece
         server.queue_deletion._Removal server.directory.removed.Removed
         journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne journal.read.lookup.Found
         journal.read.lookup.ReadSome
