@@ -71,7 +71,7 @@ soak: $(VENV)/.installed-test ## TIME=30m search for examples that no run has se
 sweep: $(VENV)/.installed-test ## flip every bit of every file, try all of bench: two hours
 	$(PYTEST) -n $(JOBS) -m sweep -o timeout=0 $(ARGS)
 
-mutants: $(VENV)/.installed-test $(VENV)/.installed-mutants ## N=300 small changes: do the tests notice?
+mutants: $(VENV)/.installed-test $(VENV)/.installed-mutants ## N=300 small changes (ARGS=--subtle: subtle ones): do the tests notice?
 	$(PY) -m tests.faults.mutants -n $(or $(N),300) --seed $(or $(SEED),1) $(ARGS)
 
 clean: ## take .venv and what tools left behind away; data stays

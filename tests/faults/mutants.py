@@ -1,9 +1,12 @@
 """Do the tests notice small changes? Make mutants of the source, and list those that survive.
 
-    python -m tests.faults.mutants [-n N] [--seed S] [--jobs 2] [--again] [--only PATH]
+    python -m tests.faults.mutants [-n N] [--seed S] [--jobs 2] [--again] [--only PATH] [--subtle]
 
     draw N places of the source by the seed -> for each, in a copy: change it, run the tests that
     belong to its module, put it back -> list the survivors
+
+The changes are the nearest other operators (mutations.py), or with `--subtle` the mistakes that a
+good engineer makes (subtle.py).
 
 The tests of a module are, in two runs: those of its name and those of its folder that import it;
 then the rest of its folder, the machines, the transcripts and some lives of the simulation. The
@@ -31,14 +34,16 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from tests.faults import subtle
+from tests.faults.mutation import Mutation, difference
 from tests.faults.planted import Proof
 from tests.faults.runs import (
     ALL,
@@ -53,10 +58,8 @@ from tests.faults.runs import (
     stop,
 )
 
-if TYPE_CHECKING:
-    from tests.faults.mutations import Mutation
-
 ROOMS: Final = ("journal", "kestrelpy/core", "kestrelpy/protocol", "kestrelpy/server")
+SUBTLE_ROOMS: Final = (*ROOMS, "kestrelpy/http", "kestrelpy/client", "kestrelpy/kombu")
 EQUIVALENTS: Final = ROOT / "tests/faults/equivalent_mutants.toml"
 RESULTS: Final = ROOT / "build/mutants.jsonl"
 # Together some seconds; which lives they are is nothing but their number.
@@ -118,33 +121,55 @@ def equivalents(text: str) -> dict[tuple[str, str, str], str]:
     return {(each["file"], each["old"], each["new"]): each["reason"] for each in listed}
 
 
+class Changes(Protocol):
+    """What makes mutants: `mutations` or `subtle`."""
+
+    def mutations(self, path: str, text: str) -> list[Mutation]: ...
+
+    def mutated(self, text: str, mutation: Mutation) -> str | None: ...
+
+    def drawn(
+        self, found: Iterable[Mutation], texts: dict[str, str], seed: int
+    ) -> list[Mutation]: ...
+
+
+def nearest() -> Changes:
+    """Return the changes to the nearest other operator: the extra `mutants` brings them."""
+    from tests.faults import mutations  # noqa: PLC0415
+
+    return mutations
+
+
 def sample(
-    texts: Mapping[str, str], count: int, seed: int, judged: Mapping[tuple[str, str, str], str]
+    texts: Mapping[str, str],
+    count: int,
+    seed: int,
+    judged: Mapping[tuple[str, str, str], str],
+    changes: Changes,
 ) -> list[Mutant]:
     """Return so many mutants: the same ones for the same seed and sources, more go on with more."""
-    return list(_first(count, mutants(texts, seed, judged)))
+    return list(_first(count, mutants(texts, seed, judged, changes)))
 
 
 def mutants(
-    texts: Mapping[str, str], seed: int, judged: Mapping[tuple[str, str, str], str]
+    texts: Mapping[str, str],
+    seed: int,
+    judged: Mapping[tuple[str, str, str], str],
+    changes: Changes,
 ) -> Iterator[Mutant]:
-    """Yield a mutant for each place, in the seed's order, without those judged equivalent."""
-    from tests.faults import mutations as changes  # noqa: PLC0415  # the extra `mutants` brings it
-
+    """Yield mutants in the seed's order, without those judged equivalent."""
     found = [each for path, text in texts.items() for each in changes.mutations(path, text)]
     for mutation in changes.drawn(found, dict(texts), seed):
-        mutant = _made(mutation, texts[mutation.path])
+        mutant = _made(mutation, texts[mutation.path], changes)
         if mutant is not None and (mutant.path, mutant.old, mutant.new) not in judged:
             yield mutant
 
 
-def _made(mutation: Mutation, text: str) -> Mutant | None:
-    from tests.faults import mutations as changes  # noqa: PLC0415
-
+def _made(mutation: Mutation, text: str, changes: Changes) -> Mutant | None:
     changed = changes.mutated(text, mutation)
     if changed is None:
         return None
-    line, old, new = changes.difference(text, changed)
+    line, old, new = difference(text, changed)
     id_ = hashlib.sha256(f"{mutation.path}\n{changed}".encode()).hexdigest()[:16]
     return Mutant(id_, mutation.path, line, old, new, changed)
 
@@ -332,11 +357,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=JOBS_MAX, choices=range(1, JOBS_MAX + 1))
     parser.add_argument("--again", action="store_true", help="try survivors again")
     parser.add_argument("--only", default="", metavar="PATH", help="modules whose path begins so")
+    parser.add_argument("--subtle", action="store_true", help="the mistakes of good engineers")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--dir", type=Path, help="where the copies are made")
     wanted = parser.parse_args(words)
-    texts = {path: text for path, text in sources().items() if path.startswith(wanted.only)}
-    chosen = sample(texts, wanted.n, wanted.seed, equivalents(EQUIVALENTS.read_text()))
+    rooms = SUBTLE_ROOMS if wanted.subtle else ROOMS
+    listed = sources(rooms=rooms).items()
+    texts = {path: text for path, text in listed if path.startswith(wanted.only)}
+    changes = subtle if wanted.subtle else nearest()
+    chosen = sample(texts, wanted.n, wanted.seed, equivalents(EQUIVALENTS.read_text()), changes)
     book = Book(wanted.results)
     todo = book.open(chosen, again=wanted.again)
     _say(f"{len(chosen)} mutants of {len(texts)} modules, {len(todo)} to be tried")

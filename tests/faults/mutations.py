@@ -18,10 +18,8 @@ One rule: nothing here runs a test.
 from __future__ import annotations
 
 import ast
-import difflib
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -30,6 +28,8 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.operator import Example, Operator
 from cosmic_ray.operators.provider import OperatorProvider
 from parso import parse
+
+from tests.faults.mutation import Mutation, rank
 
 _NEAR_BINARY: Final = (
     "Add_Sub", "Sub_Add", "Mul_FloorDiv", "FloorDiv_Mul", "Div_Mul", "Mod_FloorDiv",
@@ -84,18 +84,6 @@ def _is_no_log(code: str) -> bool:
     return not code.startswith((*_LOGGERS, "super().__init__"))
 
 
-@dataclass(frozen=True, order=True)
-class Mutation:
-    """The operator's change number `occurrence` in a file; of one place it is number `variant`."""
-
-    path: str
-    line: int
-    column: int
-    operator: str
-    variant: int
-    occurrence: int
-
-
 @cache
 def operators() -> dict[str, Operator]:
     """Return every operator that is used, by its name."""
@@ -136,42 +124,20 @@ def mutated(text: str, mutation: Mutation) -> str | None:
     return str(changed)
 
 
-def difference(old: str, new: str) -> tuple[int, str, str]:
-    """Return the number of the first line that differs, and the lines before and after."""
-    was, now = old.splitlines(), new.splitlines()
-    blocks = difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
-    parts = [each for each in blocks if each[0] != "equal"]
-    first, last = parts[0], parts[-1]
-    before, after = was[first[1] : last[2]], now[first[3] : last[4]]
-    return first[1] + 1, _stripped(before), _stripped(after)
-
-
 def drawn(found: Iterable[Mutation], texts: dict[str, str], seed: int) -> list[Mutation]:
     """Return one change for each place, in an order that looks random and is the seed's."""
     lines = {path: text.splitlines() for path, text in texts.items()}
     ranked: dict[tuple[str, int, int], tuple[str, Mutation]] = {}
     for each in found:
-        rank = _rank(each, lines[each.path], seed)
+        hashed = rank(each, lines[each.path], seed)
         place = each.path, each.line, each.column
-        ranked[place] = min(ranked.get(place, (rank, each)), (rank, each))
+        ranked[place] = min(ranked.get(place, (hashed, each)), (hashed, each))
     # A place with many changes would come earlier by the least of their ranks.
     order = {
-        place: hashlib.sha256(f"{rank} {seed}".encode()).hexdigest()
-        for place, (rank, _) in ranked.items()
+        place: hashlib.sha256(f"{hashed} {seed}".encode()).hexdigest()
+        for place, (hashed, _) in ranked.items()
     }
     return [ranked[place][1] for place in sorted(ranked, key=order.__getitem__)]
-
-
-def _rank(mutation: Mutation, lines: list[str], seed: int) -> str:
-    line = lines[mutation.line - 1]
-    same = sum(each == line for each in lines[: mutation.line - 1])
-    column = mutation.column - len(line) + len(line.lstrip())
-    told = seed, mutation.path, line.strip(), same, column, mutation.operator, mutation.variant
-    return hashlib.sha256(repr(told).encode()).hexdigest()
-
-
-def _stripped(lines: list[str]) -> str:
-    return "\n".join(line.strip() for line in lines)
 
 
 _Range = tuple[tuple[int, int], tuple[int, int], str | None]

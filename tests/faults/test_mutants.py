@@ -57,26 +57,26 @@ def changed_lines(text: str) -> set[str]:
 
 
 def test_the_same_seed_draws_the_same_mutants_and_another_one_others() -> None:
-    first = sample(TEXTS, 8, 1, {})
+    first = sample(TEXTS, 8, 1, {}, changes)
 
-    assert told(sample(TEXTS, 8, 1, {})) == told(first)
-    assert told(sample(TEXTS, 8, 2, {})) != told(first)
+    assert told(sample(TEXTS, 8, 1, {}, changes)) == told(first)
+    assert told(sample(TEXTS, 8, 2, {}, changes)) != told(first)
 
 
 def test_a_larger_sample_begins_with_the_smaller_one() -> None:
-    assert told(sample(TEXTS, 9, 1, {}))[:4] == told(sample(TEXTS, 4, 1, {}))
+    assert told(sample(TEXTS, 9, 1, {}, changes))[:4] == told(sample(TEXTS, 4, 1, {}, changes))
 
 
 def test_lines_that_move_leave_the_order_as_it_is() -> None:
     moved = {path: "\n\nA = 1\n" + text for path, text in TEXTS.items()}
 
-    later = [each for each in told(sample(moved, 99, 1, {})) if each[1] != "A = 1"]
+    later = [each for each in told(sample(moved, 99, 1, {}, changes)) if each[1] != "A = 1"]
 
-    assert later == told(sample(TEXTS, 99, 1, {}))
+    assert later == told(sample(TEXTS, 99, 1, {}, changes))
 
 
 def test_a_sample_is_drawn_over_all_modules_and_no_place_comes_twice() -> None:
-    found = sample(TEXTS, 99, 1, {})
+    found = sample(TEXTS, 99, 1, {}, changes)
 
     assert {each.path for each in found} == set(TEXTS)
     assert len({each.id for each in found}) == len(found)
@@ -94,7 +94,7 @@ def test_what_no_test_can_notice_is_left_out() -> None:
 
 
 def test_a_mutant_says_what_was_and_what_is() -> None:
-    found = told(sample({"journal/house.py": HOUSE}, 99, 1, {}))
+    found = told(sample({"journal/house.py": HOUSE}, 99, 1, {}, changes))
 
     assert ("journal/house.py", "self.room.release(count)", "pass") in found
     assert {old for _, old, _ in found} == changed_lines(HOUSE)
@@ -103,7 +103,7 @@ def test_a_mutant_says_what_was_and_what_is() -> None:
 def test_a_call_that_is_left_out_leaves_a_program() -> None:
     text = "async def f(a):\n    await a.b()\n    del a[0]\n    a.c += 1; a.d()\n    return a\n"
 
-    found = {(each.old, each.new) for each in sample({"journal/f.py": text}, 99, 1, {})}
+    found = {(each.old, each.new) for each in sample({"journal/f.py": text}, 99, 1, {}, changes)}
 
     assert ("await a.b()", "pass") in found
     assert ("del a[0]", "pass") in found
@@ -111,10 +111,10 @@ def test_a_call_that_is_left_out_leaves_a_program() -> None:
 
 
 def test_a_mutant_that_is_judged_equivalent_makes_way_for_the_next() -> None:
-    first, second, third = sample(TEXTS, 3, 1, {})
+    first, second, third = sample(TEXTS, 3, 1, {}, changes)
     judged = {(second.path, second.old, second.new): "it is the same"}
 
-    found = sample(TEXTS, 2, 1, judged)
+    found = sample(TEXTS, 2, 1, judged, changes)
 
     assert told(found) == told([first, third])
 
@@ -148,7 +148,7 @@ def test_every_module_has_tests_to_be_tried_with(path: str) -> None:
 
 
 def test_a_second_run_goes_on_and_tries_survivors_only_when_told(tmp_path: Path) -> None:
-    done, alive, new = sample(TEXTS, 3, 1, {})
+    done, alive, new = sample(TEXTS, 3, 1, {}, changes)
     book = Book(tmp_path / "results" / "mutants.jsonl")
     book.add(Result(done.id, done.path, done.line, done.old, done.new, "tests/t.py::test_it", 1.0))
     book.add(Result(alive.id, alive.path, alive.line, alive.old, alive.new, SURVIVED, 3.0))
