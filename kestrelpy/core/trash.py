@@ -5,14 +5,15 @@
 
 Freeing a million items at once would block the loop for too long.
 
-One rule: nothing looks into the trash; every item in it has ended already.
+One rule: nothing looks into the trash; every item in it has ended already. (A pile that is
+`Passing` is no longer needed either once it is empty: its owner takes the rest out of it.)
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kestrelpy.core.timers import Alarm, Timers
 
@@ -22,7 +23,18 @@ FREED_MAX: Final = 1500
 SMALL: Final = 1000
 _SOON_MS: Final = 1
 
-Pile = dict[Any, Any] | OrderedDict[Any, Any] | deque[Any] | list[Any] | set[Any]
+
+
+class Passing(Protocol):
+    """A structure of which a part stays: `pop` takes an entry out and puts it where it belongs."""
+
+    def __len__(self) -> int: ...
+
+    def pop(self) -> object:
+        """Remove the next entry."""
+
+
+Pile = dict[Any, Any] | OrderedDict[Any, Any] | deque[Any] | list[Any] | set[Any] | Passing
 
 
 class Trash:

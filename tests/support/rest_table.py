@@ -407,6 +407,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
         journal.format.transfer.Origin journal.format.record.Record
         journal.format.item_header.ItemHeader core.item.Item core.index.key_locks.Row
+        core.index.key_locks._Before
         core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
         core.transfer.transfer.Transfer core.subscription.placed.Placed
         core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
@@ -537,6 +538,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.files.Files journal.files.Handle journal.files.Lock journal.snapshot.job.Pilable
         core.key_rule.KeyRule core.schedules.Times
         core.fanout.child.Parent core.subscription.state.Needs core.subscription.ready_line.Gate
+        core.trash.Passing
         operations.ports.Site operations.ports.ItemReader
         protocol.ports.Host protocol.ports.Room
         protocol.ports.Talk protocol.ports.Shell

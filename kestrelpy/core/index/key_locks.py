@@ -19,12 +19,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from journal.format import split
 from journal.sets import IdSet
-from kestrelpy.core.trash import Trash
+from kestrelpy.core.trash import SMALL, Trash
 
 _FIELDS: Final = 3  # of an item that waits in a row: id, place, bytes of its body
 _COMPACT_ABOVE: Final = 64 * _FIELDS
@@ -124,6 +124,46 @@ class Row:
             return -1
 
 
+class _Before:
+    """The rows from before a flush; the claims of the items in `stay` hold.
+
+    A look at a value takes its row out of here, and the trash takes out one after the other.
+    """
+
+    __slots__ = ("_locks", "_rows", "stay")
+
+    def __init__(self, locks: KeyLocks, rows: dict[bytes, int | Row], stay: IdSet) -> None:
+        self._locks = locks
+        self._rows = rows
+        self.stay = stay
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def pop(self) -> None:
+        """Take out the next row."""
+        self._pass(*self._rows.popitem())
+
+    def bring(self, value: bytes) -> None:
+        """Take out the row of this value, if it is here."""
+        row = self._rows.pop(value, None)
+        if row is not None:
+            self._pass(value, row)
+
+    def all(self) -> Iterator[tuple[bytes, int]]:
+        """Yield each value with its holder; 0: no item has it."""
+        for value, row in self._rows.items():
+            holder = row if isinstance(row, int) else row.holder
+            yield value, holder if holder in self.stay else 0
+
+    def _pass(self, value: bytes, row: int | Row) -> None:
+        holder = row if isinstance(row, int) else row.holder
+        if holder in self.stay:
+            self._locks._rows[value] = holder
+        if not self._rows:
+            self._locks._forget(self)
+
+
 class KeyLocks:
     """The claims of one subscription's items. `matches_any`: one common value is a match.
 
@@ -133,14 +173,16 @@ class KeyLocks:
     """
 
     __slots__ = (
-        "_copies", "_heads", "_more", "_rows", "blocked", "blocked_bytes", "blocked_values",
-        "matches_any", "moved",
+        "_before", "_copies", "_heads", "_more", "_rows", "blocked", "blocked_bytes",
+        "blocked_values", "matches_any", "moved",
     )  # fmt: skip
 
     def __init__(self, matches_any: bool = False) -> None:
         self.matches_any = matches_any
         # By value. A row that no item waits in is stored as the id of its holder alone.
         self._rows: dict[bytes, int | Row] = {}
+        # Rows from before a flush of many keys. A value is in one of them or in `_rows`.
+        self._before: list[_Before] = []
         self._more: dict[int, int] = {}  # items that wait for several values, and for how many
         # A heap of each row's first place with the row's value, and some outdated entries. None:
         # `oldest` has not been called yet.
@@ -153,13 +195,48 @@ class KeyLocks:
 
     def clear(self, trash: Trash) -> None:
         """Remove all claims."""
-        trash.take(self._rows, self._more)
-        self._rows, self._more, self._heads = {}, {}, None
+        trash.take(self._rows)
+        self._rows = {}
+        for before in self._before:
+            before.stay = IdSet()
+        self._before.clear()
+        self._block_none(trash)
+
+    def keep_only(self, stay: IdSet, trash: Trash) -> None:
+        """Remove all claims but those of the items `stay`, none of which is blocked.
+
+        It looks at no more than a few rows: `trash` passes the others on in slices, and until then
+        each one when its value is looked for.
+        """
+        for earlier in self._before:
+            earlier.stay = stay
+        before, self._rows = _Before(self, self._rows, stay), {}
+        while len(before) and len(before) <= SMALL:
+            before.pop()
+        if len(before):
+            self._before.append(before)
+            trash.take(before)
+        self._block_none(trash)
+
+    def _block_none(self, trash: Trash) -> None:
+        trash.take(self._more)
+        self._more, self._heads = {}, None
         self.blocked, self.moved = IdSet(), IdSet()
         self.blocked_bytes = self.blocked_values = 0
 
+    def _bring(self, values: tuple[bytes, ...]) -> None:
+        """Have the rows of these values among the others."""
+        for before in self._before[:]:
+            for value in values:
+                before.bring(value)
+
+    def _forget(self, before: _Before) -> None:
+        if before in self._before:
+            self._before.remove(before)
+
     def __len__(self) -> int:
-        return len(self._rows)
+        """Return the number of values, those included that a flush has freed not long ago."""
+        return len(self._rows) + sum(map(len, self._before))
 
     def values(self, key: bytes) -> tuple[bytes, ...]:
         """Return the values that an item with this key claims."""
@@ -167,6 +244,8 @@ class KeyLocks:
 
     def holder(self, value: bytes) -> int:
         """Return the item that is first for this value; 0: none is."""
+        if self._before:
+            self._bring((value,))
         row = self._rows.get(value, 0)
         return row if isinstance(row, int) else row.holder
 
@@ -181,6 +260,8 @@ class KeyLocks:
     def take(self, id_: int, key: bytes) -> bool:
         """Give an item its key, if it does not hold it already; False: another item holds it."""
         if not self.matches_any:
+            if self._before:
+                self._bring((key,))
             row = self._rows.setdefault(key, id_)
             return row == id_ or (not isinstance(row, int) and row.holder == id_)
         if self.blocker(id_, key) is not None:
@@ -210,6 +291,8 @@ class KeyLocks:
 
     def _stand(self, value: bytes, id_: int, place: int, body_bytes: int) -> bool:
         """Give an item the value, or add it to the value's row; True if it waits there."""
+        if self._before:
+            self._bring((value,))
         rows = self._rows
         row = rows.setdefault(value, id_)
         if isinstance(row, int):
@@ -233,18 +316,11 @@ class KeyLocks:
 
     def hold(self, id_: int, key: bytes) -> None:
         """Give an item those values of its key that no other item holds: it had them before."""
-        for value in self.values(key):
+        values = self.values(key)
+        if self._before:
+            self._bring(values)
+        for value in values:
             self._rows.setdefault(value, id_)
-
-    def hold_all(self, keys: dict[int, bytes]) -> None:
-        """`hold` for the only items that have claims, each with its key; empty: it has none. Of a
-        hundred thousand whose keys are single values each takes a tenth of a microsecond."""
-        if not self.matches_any and not self._rows:
-            self._rows = {key: id_ for id_, key in keys.items() if key}
-            return
-        for id_, key in keys.items():
-            if key:
-                self.hold(id_, key)
 
     def end(self, id_: int, key: bytes, body_bytes: int) -> list[Blocked]:
         """End the claims of an item; return the items that this unblocks, out of their rows."""
@@ -260,6 +336,7 @@ class KeyLocks:
         log has and that is dropped to make room, or by a way of `upto`.)
         """
         values = [value for value in self._rows if self._is_in(id_, value)]
+        values += [v for before in self._before for v, holder in before.all() if holder == id_]
         return self._end(id_, tuple(values), body_bytes)
 
     def leave(self, ids: IdSet) -> tuple[dict[int, int], list[Blocked]]:
@@ -325,6 +402,7 @@ class KeyLocks:
         """Return the items from `first` to `last` that are first for a value."""
         rows = self._rows.values()
         ids = {row if isinstance(row, int) else row.holder for row in rows}
+        ids |= {holder for before in self._before for _, holder in before.all()}
         return {id_ for id_ in ids if first <= id_ <= last}
 
     def rows(self) -> list[int | Row]:
@@ -337,10 +415,11 @@ class KeyLocks:
 
     def some(self, start: int, most: int) -> list[tuple[bytes, int, int]]:
         """Return values from this position on, `most` at most, each with the item that holds it
-        and the number of items that wait for it."""
+        (0: a flush has freed it) and the number of items that wait for it."""
+        rows = chain(self._rows.items(), *(before.all() for before in self._before))
         return [
             (value, row, 0) if isinstance(row, int) else (value, row.holder, len(row))
-            for value, row in islice(self._rows.items(), start, start + most)
+            for value, row in islice(rows, start, start + most)
         ]
 
     def oldest(self) -> tuple[Blocked, bytes] | None:
@@ -391,6 +470,8 @@ class KeyLocks:
         return row.holder == id_ or row._find(id_) >= 0
 
     def _end(self, id_: int, values: tuple[bytes, ...], body_bytes: int) -> list[Blocked]:
+        if self._before:
+            self._bring(values)
         rows, freed = self._rows, list[Blocked]()
         for value in values:
             row = rows.get(value)

@@ -25,6 +25,7 @@ from journal.format import (
     encode_meta,
     ended,
 )
+from journal.sets import IdSet
 from kestrelpy.core.item import Item
 
 _PUT: Final = int(Kind.PUT)
@@ -135,10 +136,10 @@ def cancelled(id_: int, body_bytes: int, unix_ms: int) -> RawDraft:
     return _CANCELLED, id_, 0, small, unix_ms, meta, b"", 0, 1
 
 
-def flushed(last_id: int, spared: Iterable[int], live_bytes: int, unix_ms: int) -> RawDraft:
+def flushed(last_id: int, spared: IdSet, live_bytes: int, unix_ms: int) -> RawDraft:
     """All items up to `last_id` are gone, except `spared` ones and dead letters, which have
     `live_bytes` of bodies."""
-    return _FLUSHED, last_id, live_bytes, 0, unix_ms, b"", packed(spared), 0, 0
+    return _FLUSHED, last_id, live_bytes, 0, unix_ms, b"", _bytes_of(spared.numbers()), 0, 0
 
 
 def confirmed_up_to(
@@ -166,7 +167,10 @@ def forgotten(scope: bytes, unix_ms: int) -> RawDraft:
 
 def packed(ids: Iterable[int]) -> bytes:
     """Return ids as the body of a record: u64 each, little-endian, rising."""
-    numbers = array("Q", sorted(ids))
+    return _bytes_of(array("Q", sorted(ids)))
+
+
+def _bytes_of(numbers: array[int]) -> bytes:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tobytes()

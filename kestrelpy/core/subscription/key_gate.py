@@ -316,12 +316,10 @@ class KeyGate:
         any more."""
         trash = self._state.residency.trash
         trash.take(self.whole)
-        self.keys.clear(trash)
+        if self.in_flight:
+            self.keys.keep_only(spared, trash)
+        else:
+            self.keys.clear(trash)
         self.whole, self.whole_bytes = {}, 0
         self._state.keep_held_keys(spared)
-        if self.in_flight:
-            leases = self._state.leases.all()
-            self.keys.hold_all(
-                {lease.item.id: lease.item.key for lease in leases if not lease.dead}
-            )
         self._count()

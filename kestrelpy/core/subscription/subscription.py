@@ -534,7 +534,6 @@ class Subscription(SubscriptionState):
         held = IdSet.of(item.id for item in items)
         spared = IdSet.union([leases.token_ids, held])
         size = leases.token_bytes + sum(item.size for item in items) + dead.bytes
-        ids = [id_ for id_ in leases.entries if id_ not in dead.deaths] + [*held]
         self._apply_flushed(spared, last_id, size)
         self.ready_line.clear()
         self.delays.clear(trash)
@@ -542,7 +541,7 @@ class Subscription(SubscriptionState):
         self.tidy()
         self.counters.flushes += 1
         stay, needs = IdSet.union([spared, dead.ids]), self.needs
-        draft = self.own(records.flushed(last_id, ids, size, now_ms + self.clock.offset_ms))
+        draft = self.own(records.flushed(last_id, spared, size, now_ms + self.clock.offset_ms))
         if needs is not None:
             return needs.append_lessening(draft, now_ms)
         return self.log.append_recounted(draft, lambda: stay)

@@ -40,7 +40,7 @@ def list_keys(queue: AnyQueue, after: int, most: int, *, only_blocked: bool) -> 
         some = locks.some(at, _PER_LOOK)
         for value, holder, waiting in some:
             at += 1
-            if only_blocked and not waiting:
+            if not holder or (only_blocked and not waiting):
                 continue
             lease = reader.leases.of(holder)
             state = reader.state_of(holder)[0]

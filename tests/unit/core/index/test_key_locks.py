@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from journal.format.key import join, text_of
+from journal.sets import IdSet
 from kestrelpy.core.index.key_locks import KeyLocks, Row
+from kestrelpy.core.timers import Timers
+from kestrelpy.core.trash import Trash
 from tests.support.calls import calls_of
 
 
@@ -263,6 +266,7 @@ class KeysMachine(RuleBasedStateMachine):
         self.claims: dict[int, bytes] = {}
         self.possible: set[int] = set()
         self.next_id = 1
+        self.trash = Trash(Timers())
         self.copies: list[tuple[list[int | Row], Waiting]] = []
 
     def meets(self, one: bytes, other: bytes) -> bool:
@@ -305,6 +309,15 @@ class KeysMachine(RuleBasedStateMachine):
         for id_ in gone:
             del self.claims[id_]
 
+    @rule(stay=st.sets(st.integers(0, 9)), trash=st.integers(0, 9))
+    def a_flush_spares_some(self, stay: set[int], trash: int) -> None:
+        spared = {id_ for nth, id_ in enumerate(sorted(self.possible)) if nth in stay}
+        self.keys.keep_only(IdSet.of(spared), self.trash)
+        self.claims = {id_: self.claims[id_] for id_ in spared}
+        self.possible = spared
+        for _ in range(trash):
+            self.trash.free(0)
+
     @rule()
     def a_copy_is_taken(self) -> None:
         rows = self.keys.rows()
@@ -323,7 +336,9 @@ class KeysMachine(RuleBasedStateMachine):
         for id_, mine in self.claims.items():
             assert (self.keys.blocker(id_, mine) is None) == (id_ in self.possible)
         values = {v for mine in self.claims.values() for v in self.keys.values(mine)}
-        assert len(self.keys) == len(values)
+        held = [value for value, holder, _ in self.keys.some(0, 99) if holder]
+        assert sorted(held) == sorted(values)
+        assert len(self.keys) == len(self.keys.some(0, 99))
         rivals = [sum(v in self.keys.values(m) for m in self.claims.values()) for v in values]
         assert self.keys.blocked_values == sum(count > 1 for count in rivals)
         oldest = self.keys.oldest()
@@ -336,7 +351,12 @@ class AnyMachine(KeysMachine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [KeysMachine, AnyMachine])
-def test_claims_are_as_the_spec_says(machine: type[KeysMachine]) -> None:
+def test_claims_are_as_the_spec_says(
+    machine: type[KeysMachine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.index.key_locks.SMALL", 1)
+    monkeypatch.setattr("kestrelpy.core.trash.SMALL", 1)
+    monkeypatch.setattr("kestrelpy.core.trash.FREED_MAX", 1)
     run_state_machine_as_test(
         machine,
         settings=settings(

@@ -10,6 +10,7 @@ from journal.format.kinds import Kind, Tag
 from journal.format.meta import DELIVERY_MAX, decode_meta, ended_bytes
 from journal.format.record import Draft, RawDraft
 from journal.format.schedule import Watermark
+from journal.sets import IdSet
 from kestrelpy.core.item import Item, bare_item
 from kestrelpy.core.log import records
 
@@ -93,7 +94,7 @@ def test_a_release_names_its_place_and_tokens_their_end() -> None:
 
 
 def test_a_flush_names_what_stays_rising_in_little_endian() -> None:
-    flushed = named(records.flushed(9, [300, 2, 1 << 40], 4, 1000))
+    flushed = named(records.flushed(9, IdSet.of([300, 2, 1 << 40]), 4, 1000))
     assert (flushed.kind, flushed.item, flushed.number) == (Kind.FLUSHED, 9, 4)
     assert flushed.body == struct.pack("<QQQ", 2, 300, 1 << 40)
-    assert named(records.flushed(9, [], 0, 1000)).body == b""
+    assert named(records.flushed(9, IdSet(), 0, 1000)).body == b""
