@@ -11,6 +11,7 @@ from bench.stalls import Operation, Stage
 LEASES = DEAD = 200_000
 MILLION = 1_000_000
 OBSERVERS = 5_000
+CHILDREN = 5_000
 BLOCKED = 300_000
 PARKED = 40_000
 BODY_BYTES = 32  # the least that the load generator makes
@@ -18,6 +19,7 @@ PASSING, PASSING_BYTES = 90_000, 1024
 SETS = 500
 IN_MEMORY = '[server]\nmax_memory = "2GiB"\n[queue_defaults]\nmax_memory = "1GiB"\n'
 MANY_FILES = "[server]\nmax_connections = 10000\n"
+MANY_CHILDREN = MANY_FILES + "max_queues = 20000\n"
 
 _crowd: list[Line] = []
 
@@ -73,6 +75,26 @@ def _tell(stage: Stage) -> None:
         with contextlib.suppress(OSError):
             line.close()
     _crowd.clear()
+
+
+def _waiting(stage: Stage) -> None:
+    """Children, each with a client that waits for its next item."""
+    stage.ask(b"set q 0 0 1\r\nx\r\n", b"STORED")
+    for number in range(stage.count(CHILDREN)):
+        line = stage.daemon.connect()
+        line.send(b"get q+c%04d/t=10m\r\n" % number)
+        _crowd.append(line)
+
+
+def _leases_with_keys(stage: Stage) -> None:
+    """So many items with keys of their own, each lent by a token of its own."""
+    count = stage.count(LEASES)
+    for first in range(0, count, SETS):
+        some = range(first, min(first + SETS, count))
+        stage.say([b"set q/key=N%d 0 0 1\r\nx\r\n" % n for n in some], b"STORED")
+        stage.line.send(b"gets q/open/lease=1h\r\n" * len(some))
+        for _ in range(3 * len(some)):
+            stage.line.line()
 
 
 def _million(stage: Stage) -> None:
@@ -136,6 +158,9 @@ def _sets(stage: Stage) -> None:
 
 OPERATIONS: dict[str, Operation] = {
     "flush-leases": Operation("flush beside {} leases by token", LEASES, _flush, begin=_leases),
+    "flush-keys": Operation(
+        "flush beside {} leases by token with keys", LEASES, _flush, begin=_leases_with_keys
+    ),
     "stats-open": Operation("stats q/open of {} leases", LEASES, _open, begin=_leases),
     "delete-leases": Operation(
         "delete of a queue with {} leases by token", LEASES, _delete, prepare=_leases
@@ -144,6 +169,10 @@ OPERATIONS: dict[str, Operation] = {
     "waiting-observers": Operation(
         "{} observers told by one set", OBSERVERS, _tell, prepare=_observers,
         config=MANY_FILES, is_fresh_each=True,
+    ),
+    "waiting-children": Operation(
+        "a set for {} children that a client waits for", CHILDREN, _tell, prepare=_waiting,
+        config=MANY_CHILDREN, is_fresh_each=True,
     ),
     "upto": Operation("upto over {}", MILLION, _upto, prepare=_million, is_fresh_each=True),
     "upto-memory": Operation(

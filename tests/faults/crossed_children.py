@@ -152,8 +152,8 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a deleted child is still given each item",
         "kestrelpy/core/registry/lifecycle.py",
-        "            child_queue.files.eager.remove(child)\n",
-        "            pass\n",
+        "        child_queue.files.eager.pop(child, None)\n",
+        "        pass\n",
         CHILDREN,
     ),
     Fault(

@@ -196,7 +196,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.queue.state.QueueState": {
         "name server_id generation": NAME,
         "declared passes_on is_tombstone is_replaced": SETTING,
-        "children eager": INSIDE,
+        "children eager lagging": INSIDE,
         "watermarks": "one time for each schedule",
         "readers_named next_number floor": NUMBER,
         "put_bytes total_items": TOTAL,

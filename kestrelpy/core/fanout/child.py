@@ -42,7 +42,8 @@ class Parent(Needs, Protocol):
     child_timers: Timers[Child]
     memory: Memory
     unseen: Unseen | None
-    eager: list[Child]
+    eager: dict[Child, None]
+    lagging: dict[Child, None]
     is_tombstone: bool
     put_bytes: int
 
@@ -98,8 +99,12 @@ class Child(Subscription):
     @property
     def wants_each(self) -> bool:
         """True if the child must be given each item as it comes."""
-        policy = self.policy
-        return self.waiters.count > 0 or policy.bounded or self.log.read_ahead is None
+        return self.waiters.count > 0 or self.is_strict
+
+    @property
+    def is_strict(self) -> bool:
+        """True if the child must be given each item in the step that puts it."""
+        return self.policy.bounded or self.log.read_ahead is None
 
     def left(self, expires_ms: int) -> None:
         self.parent.need_look(expires_ms)
@@ -114,10 +119,14 @@ class Child(Subscription):
         return super().open(holder, now_ms, dead, lease_ms, grace_ms)
 
     def follow(self) -> None:
-        eager = self.parent.eager
-        if self.wants_each and self not in eager:
+        lagging = self.parent.lagging
+        if lagging and self in lagging:
+            if not self.is_strict:
+                return  # its turn comes, and its waiters are served then
+            del lagging[self]
+        if self.wants_each and self not in self.parent.eager:
             self.catch_up()
-            eager.append(self)
+            self.parent.eager[self] = None
 
     # -- clients that ask for nothing --------------------------------------------------------
 
@@ -201,9 +210,16 @@ class Child(Subscription):
         self.catch_up()
         self.taken = number
 
-    def arrive(self, item: Item, now_ms: int) -> None:
+    def arrive_late(self, item: Item, now_ms: int, put_bytes: int) -> None:
+        """`arrive`, with an item after which others were put. Of all items up to it the bodies have
+        `put_bytes`."""
+        if item.id - 1 > self.taken:
+            self._take_in(item.id - 1, put_bytes - item.size)
+        self.arrive(item, now_ms, put_bytes)
+
+    def arrive(self, item: Item, now_ms: int, put_bytes: int) -> None:
         """Take in an item for all, put just now; a full child drops it, or another one."""
-        self.taken, self.seen_bytes = item.id, self.parent.put_bytes
+        self.taken, self.seen_bytes = item.id, put_bytes
         if not self._accepts(item, now_ms):
             return
         self.ready_line.add(self.bound(item))

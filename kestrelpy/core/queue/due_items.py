@@ -101,6 +101,7 @@ class DueItems:
         self._idle_sweep.released(id_)
         if owner is None and not self._is_needed(id_):
             return queue.log.lsn_appended
+        self._fanout.spread()
         at_once: list[Subscription] = [queue.reader, *queue.eager]
         if owner is not None and owner not in at_once:
             at_once.append(owner)

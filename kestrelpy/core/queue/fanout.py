@@ -3,11 +3,18 @@
     put ──▶ own ready list, and the children: lazy ones look later, the others are given it now
     put, due later ──▶ noted once for all; when it is due, one record makes it available in all
     a child's own set, a place, a hole ──▶ that number is noted: the children pass it
+    put, and hundreds of children have waiting clients ──▶ some children now, some at each tick
+
+A child whose turn comes later is lazy until then: whoever looks at it finds all its items.
 
 One rule: the children's view changes in the same step as the queue's numbers.
 """
 
 from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Final
 
 from journal.format import STOPS, TAKES, named
 from kestrelpy.core.fanout import UNSEEN_MAX
@@ -16,16 +23,28 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.log import records
 from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.state import QueueState
+from kestrelpy.core.timers import NEVER_MS
+
+AT_ONCE_MS: Final = 0  # due at the next tick
+# Children with waiting clients that one step gives an item: each takes some 20 µs, and its client's
+# answer as much again.
+GIVEN_MAX: Final = 100
+# Items that are kept in memory for children whose turn comes; they read any others back.
+_LATE_ITEMS_MAX: Final = 64
+_LATE_BYTES_MAX: Final = 1 << 20
 
 
 class FanOut:
     """The numbers of one queue, and the notes about them for its children."""
 
-    __slots__ = ("_idle_sweep", "_queue")
+    __slots__ = ("_idle_sweep", "_late", "_late_bytes", "_queue")
 
     def __init__(self, queue: QueueState, idle: IdleSweep) -> None:
         self._queue = queue
         self._idle_sweep = idle
+        # The latest items, each with the bytes of all that were put up to it.
+        self._late: deque[tuple[Item, int]] = deque()
+        self._late_bytes = 0
 
     def arrive(self, item: Item, now_ms: int) -> None:
         """Give an item, just put, to all children."""
@@ -33,12 +52,58 @@ class FanOut:
         queue.put_bytes += item.size
         if item.expires_ms or self._idle_sweep.age_ms:
             self._idle_sweep.note(item)
-        if not queue.eager:
-            return
-        for child in queue.eager[:]:
-            child.arrive(item, now_ms)
+        if len(queue.eager) > GIVEN_MAX:
+            self.spread()
+        if queue.lagging:
+            self._keep(item)
+        for child in [*queue.eager] if queue.eager else ():
+            child.arrive(item, now_ms, queue.put_bytes)
             if not child.wants_each:
-                queue.eager.remove(child)
+                del queue.eager[child]
+
+    def spread(self) -> None:
+        """Have children that are given each item only for their waiting clients wait for their
+        turn, all but GIVEN_MAX."""
+        queue = self._queue
+        if len(queue.eager) <= GIVEN_MAX:
+            return
+        waiting = [child for child in queue.eager if not child.is_strict]
+        for child in islice(waiting, GIVEN_MAX, None):
+            del queue.eager[child]
+            queue.lagging[child] = None
+        if queue.lagging:
+            queue.alarm.need(AT_ONCE_MS)
+
+    def _keep(self, item: Item) -> None:
+        """Keep an item for the children whose turn comes; an earlier one that is not kept any more
+        is read back."""
+        self._late.append((item, self._queue.put_bytes))
+        self._late_bytes += item.size
+        while len(self._late) > _LATE_ITEMS_MAX or self._late_bytes > _LATE_BYTES_MAX:
+            self._late_bytes -= self._late.popleft()[0].size
+
+    def go_on(self, now_ms: int) -> int:
+        """Give the latest items to the next children whose turn it is; return how many."""
+        lagging = self._queue.lagging
+        some = [*islice(lagging, GIVEN_MAX)]
+        for child in some:
+            if child not in lagging:
+                continue
+            del lagging[child]
+            for item, put_bytes in self._late:
+                if item.id > child.taken and child.wants_each:
+                    child.arrive_late(item, now_ms, put_bytes)
+            child.follow()
+            if child.waiters.count:
+                child.serve(now_ms)  # it may have taken in items that are in the log alone
+        if not lagging and self._late:
+            self._late.clear()
+            self._late_bytes = 0
+        return len(some)
+
+    def next_due(self) -> int:
+        """Return when `go_on` has something to do; NEVER_MS: nothing."""
+        return AT_ONCE_MS if self._queue.lagging else NEVER_MS
 
     def arrive_later(self, item: Item, delay: Delay, now_ms: int) -> None:
         """Give an item, just put, to all children when it is due."""
@@ -47,10 +112,11 @@ class FanOut:
         due_ms = delay.ms if delay.is_date else now_ms + delay.ms
         queue.unseen.due.add(item.id, item.size, due_ms, delay.is_date)
         queue.alarm.need(due_ms - queue.clock.offset_ms if delay.is_date else due_ms)
-        for child in queue.eager[:]:
+        self.spread()
+        for child in [*queue.eager]:
             child.arrive_later(item, delay, now_ms)
             if not child.wants_each:
-                queue.eager.remove(child)
+                del queue.eager[child]
         queue.unseen.delay(item.id, item.size)
         if item.expires_ms or self._idle_sweep.age_ms:
             self._idle_sweep.delay(item, delay.due_ms(item.stored_ms))

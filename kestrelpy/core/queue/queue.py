@@ -509,7 +509,7 @@ class Queue(QueueState):
         if self.retained is not None:
             self.retention.look(now_ms)
         self.rung = rung = self.idle_sweep.ringing(now_ms)
-        readers, taken = [self.reader, *rung], 0
+        readers, taken = [self.reader, *rung], self.fanout.go_on(now_ms)
         for reader in readers:  # an item that is due and past its expiry is not released
             if reader.ends.entry_count:
                 taken += reader.sweep(now_ms, max(steps - taken, 0))
@@ -547,7 +547,7 @@ class Queue(QueueState):
         """Return when `tick` has something to do; None: nothing."""
         dues = [self.reader.next_due(), self.child_timers.next_due(), self.recount.due_ms]
         if self.children:
-            dues.append(self.idle_sweep.next_due())
+            dues += self.idle_sweep.next_due(), self.fanout.next_due()
         if self.unseen is not None and self.unseen.due.count:
             dues.append(self.unseen.due.next_due(self.clock.offset_ms) or 0)
         if (readable := self.retained) is not None and readable.look_ms is not None:

@@ -41,6 +41,7 @@ class QueueState:
         "is_gone",
         "is_replaced",
         "is_tombstone",
+        "lagging",
         "log",
         "memory",
         "metadata",
@@ -82,7 +83,10 @@ class QueueState:
         self.memory = memory
         self.children: dict[bytes, Child] = {}  # by their names after the `+`
         self.child_timers: Timers[Child] = Timers()  # when children have work to do
-        self.eager: list[Child] = []  # the children that are given each item as it comes
+        # The children that are given each item as it comes; and those that get the latest items in
+        # one of the next ticks, since very many clients wait.
+        self.eager: dict[Child, None] = {}
+        self.lagging: dict[Child, None] = {}
         self.rung: list[Child] = []  # the children that the last tick looked at
         self.unseen: Unseen | None = None  # numbers the lazy ones have not seen; None: no child yet
         self.readers_named = 0  # the highest number that a child was given

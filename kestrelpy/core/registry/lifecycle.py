@@ -325,8 +325,8 @@ class Lifecycle(Registry):
         child_queue.deleted = True
         if self.queues.get(child_queue.name) is child_queue:
             del self.queues[child_queue.name]
-        if child in child_queue.files.eager:
-            child_queue.files.eager.remove(child)
+        child_queue.files.eager.pop(child, None)
+        child_queue.files.lagging.pop(child, None)
         child.stop()
         self.empty(child)
         self._spare.stand_in_for_child(child)

@@ -6,12 +6,13 @@ The figures are lines of Python, as in `test_bounded_work.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
-from kestrelpy.core.index.waiters import Want
+from kestrelpy.core.index.waiters import Waiter, Want
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.child_queue import ChildQueue
@@ -165,3 +166,155 @@ def test_leases_of_many_children_that_end_at_once_take_several_ticks() -> None:
 
     few, many = cost(100), cost(MANY)
     assert many < few * 1.2
+
+
+def waiting(q: CoreHarness, children: int) -> None:
+    """So many children, each with a client that waits for its next item."""
+    for number in range(children):
+        name = b"jobs+%d" % number
+        if name not in q.broker.queues:
+            q.broker.mention(name, q.now_ms)
+        holder = q.who(name.decode())
+        q.broker.wait(Want.TAKE, name, holder, False, name, q.now_ms + 60_000)
+
+
+def put_now(q: CoreHarness) -> None:
+    q.put(b"x")
+
+
+def put_later(q: CoreHarness) -> None:
+    q.put(b"x", delay=Delay(10))
+    q.now_ms += 10
+
+
+@pytest.mark.parametrize("put", [put_now, put_later])
+def test_an_item_reaches_waiting_clients_of_many_children_in_slices(
+    put: Callable[[CoreHarness], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.queue.fanout.GIVEN_MAX", 20)
+
+    def cost(children: int) -> int:
+        q, steps = CoreHarness(Policy(), queues_max=MANY + 10), list[int]()
+        q.broker.create(NAME, q.now_ms)
+        waiting(q, children)
+        with Work() as counted:
+            put(q)
+        steps.append(counted.steps)
+        answered = dict.fromkeys(each.name for each in q.broker.take_to_resume())
+        for _ in range(2 * children):
+            with Work() as counted:
+                q.broker.tick(q.now_ms)
+            steps.append(counted.steps)
+            q.read_back()
+            answered |= dict.fromkeys(each.name for each in q.broker.take_to_resume())
+            q.now_ms += 1
+        assert len(answered) == children
+        assert not q.queue.lagging
+        return max(steps)
+
+    few, many = cost(100), cost(MANY)
+    assert many < few * 1.3 + (MANY - 100) * 12  # to put off a child takes a few steps
+
+
+def test_a_look_at_a_child_whose_turn_comes_finds_all_its_items(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.queue.fanout.GIVEN_MAX", 1)
+    q = CoreHarness(Policy())
+    q.broker.create(NAME, q.now_ms)
+    waiting(q, 3)
+    q.put(b"one")
+    assert [*q.queue.lagging] == [child(q, b"jobs+1").child, child(q, b"jobs+2").child]
+    assert child(q, b"jobs+2").reader.ready.count == 1
+    assert q.queue.is_needed(1)
+    q.broker.remove_child(child(q, b"jobs+2").child, q.now_ms)
+    assert [each.name for each in q.broker.take_to_resume()] == [b"jobs+0", b"jobs+2"]
+    ticks(q)
+    (waiter,) = q.broker.take_to_resume()
+    assert waiter.lease is not None
+    assert (waiter.name, waiter.lease.item.body) == (b"jobs+1", b"one")
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_each_child_gets_each_item_once_in_order_whoever_waits(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients wait, give up and look; items come at once and later, children limited and not."""
+    monkeypatch.setattr("kestrelpy.core.queue.fanout.GIVEN_MAX", 1 + seed % 3)
+    monkeypatch.setattr("kestrelpy.core.queue.fanout._LATE_ITEMS_MAX", seed % 4)
+    random, q = Random(seed), CoreHarness(Policy(max_items=100 if seed % 5 == 0 else None))
+    q.broker.create(NAME, q.now_ms)
+    names = [b"jobs+%d" % number for number in range(8)]
+    for name in names:
+        q.broker.mention(name, q.now_ms)
+    got: dict[bytes, list[bytes]] = {name: [] for name in names}
+    own: dict[bytes, list[bytes]] = {name: [] for name in names}
+    waiters: list[Waiter] = []
+
+    def answers() -> None:
+        for each in q.broker.take_to_resume():
+            if each.lease is not None:
+                got[each.name].append(each.lease.item.body)
+
+    def fetch(name: bytes) -> None:
+        reader = child(q, name).reader
+        if reader.waiters.first() is None:
+            lease = reader.open(q.who("anna"), q.now_ms)
+            if lease is not None:
+                reader.confirm(lease, q.now_ms)
+                got[name].append(lease.item.body)
+
+    for number in range(150):
+        name, choice = random.choice(names), random.randrange(12)
+        if choice <= 4:
+            holder = q.who(name.decode())
+            waiters.append(
+                q.broker.wait(Want.TAKE, name, holder, False, name, q.now_ms + 60_000)
+            )
+        elif choice <= 6:
+            body = b"%d" % number
+            q.put(body, delay=Delay(random.choice((1, 5))) if random.random() < 0.2 else None)
+        elif choice == 7:
+            body = b"own %d" % number
+            child(q, name).put(body, 0, 0, q.now_ms)
+            own[name].append(body)
+        elif choice == 8:
+            fetch(name)
+        elif choice == 9:
+            (q.queue.state if random.random() < 0.5 else q.queue.catch_up)()
+        elif choice == 10 and waiters:
+            q.broker.give_up(waiters.pop(random.randrange(len(waiters))))
+        else:
+            q.now_ms += 1
+            q.broker.tick(q.now_ms)
+            if random.random() < 0.5:
+                q.read_back()
+        answers()
+    for waiter in waiters:
+        q.broker.give_up(waiter)
+    for _ in range(100):
+        q.now_ms += 1
+        q.broker.tick(q.now_ms)
+        q.read_back()
+        answers()
+    for name in names:
+        for _ in range(300):
+            fetch(name)
+            q.read_back()
+    assert not q.queue.lagging
+    for name in names:
+        mine = set(own[name])
+        assert sorted(body for body in got[name] if body in mine) == sorted(own[name])
+        everybody = [body for body in got[name] if body not in mine]
+        assert everybody == [body for body in got[names[0]] if body not in own[names[0]]]
+        assert len(everybody) == len({*everybody}) == q.queue.total_items
+
+
+@pytest.mark.parametrize("children", [FEW, MANY])
+def test_a_wait_on_one_of_many_children_looks_at_no_other(children: int) -> None:
+    q = CoreHarness(Policy(), queues_max=MANY + 10)
+    q.broker.create(NAME, q.now_ms)
+    waiting(q, children)
+    with Work() as counted:
+        q.broker.wait(Want.TAKE, FIRST, q.who("ben"), False, "ben", q.now_ms + 50)
+    assert counted.steps < LINES
