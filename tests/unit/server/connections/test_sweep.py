@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -11,8 +12,9 @@ from kestrelpy.core.fanout.child import ABANDONED_MS
 from kestrelpy.protocol.log_limit import LogLimit
 from kestrelpy.server import clock
 from kestrelpy.server.connections import sweep as sweep_module
+from kestrelpy.server.connections.connection import Connection
 from kestrelpy.server.connections.memory import ConnectionMemory
-from kestrelpy.server.connections.sweep import BODY_MS, TRIM_BYTES, ConnectionSweep
+from kestrelpy.server.connections.sweep import BODY_MS, CLOSED_MAX, TRIM_BYTES, ConnectionSweep
 from tests.support.running import running
 from tests.support.server_harness import ServerHarness
 
@@ -27,7 +29,7 @@ async def test_a_body_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
         while connection.conversation is None or not connection.conversation.parser.is_in_body:
             await asyncio.sleep(0.001)
 
-        server.daemon._sweep().close_idle(clock.now_ms(), None)
+        await server.daemon._sweep().close_idle(clock.now_ms(), None)
 
         assert await peer.ask(b"defghij\r\n") == b"STORED\r\n"
 
@@ -44,10 +46,40 @@ async def test_a_body_that_comes_no_further_ends_its_connection(tmp_path: Path) 
         ):
             await asyncio.sleep(0.001)
 
-        server.daemon._sweep().close_idle(clock.now_ms() + BODY_MS + 1, None)
+        await server.daemon._sweep().close_idle(clock.now_ms() + BODY_MS + 1, None)
 
         assert await peer.closed()
         assert await silent.ask(b"get jobs\r\n") == b"END\r\n"
+
+
+class Silent:
+    """A connection without a request for long, and its conversation."""
+
+    moved_ms = heard_ms = last_command_ms = 0
+    is_idle, is_in_body = True, False
+
+    def __init__(self, closed: list[Silent]) -> None:
+        self._closed = closed
+        self.conversation = self.parser = self.holder = self
+        self.name = "peer"
+
+    def abort(self) -> None:
+        self._closed.append(self)
+
+
+async def test_thousands_of_idle_connections_close_some_in_each_turn() -> None:
+    closed = list[Silent]()
+    silent = [Silent(closed) for _ in range(10 * CLOSED_MAX + 1)]
+    sweep = ConnectionSweep(
+        ServerHarness().broker, ConnectionMemory(0), cast("list[Connection]", silent),
+        lambda: None, LogLimit(),
+    )  # fmt: skip
+    sweeping, before = asyncio.ensure_future(sweep.close_idle(10_000, 1000)), 0
+    while not sweeping.done():
+        await asyncio.sleep(0)
+        assert len(closed) - before <= CLOSED_MAX
+        before = len(closed)
+    assert closed == silent
 
 
 async def test_memory_is_given_back_once_after_a_crowd_has_gone(
