@@ -84,11 +84,11 @@ def recovered_journal(
         try:
             outdated = _go_on_in_fresh(recovery, journal, time_ms)
         except OSError as error:
-            if error.errno != errno.ENOSPC or not _can_go_on(recovery):
+            if error.errno != errno.ENOSPC:
                 raise
             # It may have its name already, and would stand for all that is written from now on.
             files.remove(segment_path(folder, journal.preallocation.number))
-            at = _write_tail_again(recovery)
+            outdated, at = _go_on_without_room(recovery, journal, time_ms)
     if journal.active is None and journal.segments:
         active = journal.active = journal.segments[-1]
         active.at = at
@@ -151,13 +151,34 @@ def _keep_room(recovery: Recovery, sizes: Sizes) -> tuple[list[tuple[str, int]],
     return kept, unused
 
 
-def _go_on_in_fresh(recovery: Recovery, journal: Journal, time_ms: int) -> list[str]:
+def _go_on_without_room(
+    recovery: Recovery, journal: Journal, time_ms: int
+) -> tuple[list[str], int]:
+    """Write the tail on a full disk; return superfluous segments, and where the log goes on.
+
+    The prepared segments, and the rest of the last one, are the room for the confirms: the tail
+    takes none of it. Where its own place fails, or the last segment cannot go on, it takes a
+    prepared one.
+    """
+    try:
+        if _can_go_on(recovery):
+            return [], _write_tail_again(recovery)
+    except OSError:
+        if not recovery.preallocated:
+            raise
+    journal.preallocation.number -= 1
+    return _go_on_in_fresh(recovery, journal, time_ms, True), recovery.append_at
+
+
+def _go_on_in_fresh(
+    recovery: Recovery, journal: Journal, time_ms: int, takes_spare: bool = False
+) -> list[str]:
     """Write the tail into a fresh segment; return the segments that it makes superfluous."""
     journal.preallocation.number += 1
     opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
     fresh = write_fresh(
         recovery, journal.preallocation.number, journal.identity, journal.short_identity,
-        opening, journal.sizes.segment_min,
+        opening, journal.sizes.segment_min, takes_spare,
     )  # fmt: skip
     # What the disk did not give today it may give tomorrow: that stays.
     keep = {found.path for found in recovery.segments if found.unreadable}
@@ -242,10 +263,10 @@ def _piece(files: Files, damage: Damage, at: int) -> bytes:
 
 def write_fresh(
     recovery: Recovery, number: int, identity: bytes, short_identity: int,
-    opening: Draft, least_bytes: int,
+    opening: Draft, least_bytes: int, takes_spare: bool = False,
 ) -> Segment:  # fmt: skip
     """Write the records kept from after the last known sync to segment `number`; return it, on
-    disk.
+    disk. It `takes_spare` room, that of a prepared segment, if the disk has no other.
     """
     tail, time_ms = recovery.tail, opening.time_ms
     size = sum(r.end - r.offset for r in tail)
@@ -266,7 +287,8 @@ def write_fresh(
         handle = recovery.files.create(path, b"".join(pieces), capacity)
     except OSError as error:
         spare = max(recovery.preallocated, key=lambda s: s.capacity, default=None)
-        if error.errno != errno.ENOSPC or spare is None or spare.capacity < capacity:
+        is_full = error.errno == errno.ENOSPC and takes_spare
+        if not is_full or spare is None or spare.capacity < capacity:
             raise
         pieces[0] = replace(header, capacity=spare.capacity).encode()
         pieces.append(bytes(HEADER_BYTES))  # no frame of an earlier life follows

@@ -22,7 +22,7 @@ from typing import ClassVar, Final, Protocol, cast
 from journal.files import Handle, is_shortage
 from journal.format import RawDraft, SegmentHeader, segment_path, usable_bytes
 from journal.write.group_commit import GroupCommit
-from journal.write.room import CONFIRM_BYTES, Room, room_in
+from journal.write.room import CONFIRM_BYTES, PUT_BYTES, Room, room_in
 from journal.write.segment_file import (
     GROWTH,
     PreallocationJob,
@@ -92,8 +92,8 @@ class Preallocation:
 
     __slots__ = (
         "_failed", "_failed_bytes", "_has_folder", "_holds", "_journal", "_need_more", "_need_most",
-        "count_leases", "is_short", "is_under_way", "number", "passed_over", "prepared", "recycled",
-        "room", "shrinks", "waiting",
+        "_spread", "count_leases", "count_scattered", "count_workers", "is_short", "is_under_way",
+        "number", "passed_over", "prepared", "recycled", "room", "shrinks", "waiting",
     )  # fmt: skip
 
     def __init__(self, journal: Log, number: int) -> None:
@@ -115,14 +115,18 @@ class Preallocation:
         # what the others need beyond the room they give back.
         self._need_most = self._need_more = 0
         self._holds = False  # ids are remembered: see `count_sealed`
+        self._spread = 0  # how many segments may stay behind, each for an item that leaves late
         # The nack of a lease by token is written even on a full disk: else a restart would restore
         # the lease, and its token would be good again.
         self.count_leases: Callable[[], int] = int
+        # Further subscriptions that confirm each item, and items that are not in their order.
+        self.count_workers: Callable[[], int] = int
+        self.count_scattered: Callable[[], int] = int
 
     def end(self) -> None:
         """Refer to the journal no longer, which is not used any more."""
         self._journal = cast("Log", _Ended(self._journal))
-        self.count_leases = int
+        self.count_leases = self.count_workers = self.count_scattered = int
 
     @property
     def is_wanted(self) -> bool:
@@ -180,7 +184,7 @@ class Preallocation:
 
     def _needed(self, active: Segment) -> int:
         confirms, leases = CONFIRM_BYTES * active.live, CONFIRM_BYTES * self.count_leases()
-        if self._holds:
+        if self._holds or self._spread:
             return confirms + self._need_most + self._need_more + leases
         needed = max(confirms, self._need_most) + leases
         return needed + max(confirms - self._given(active.capacity), 0) + self._need_more
@@ -194,7 +198,8 @@ class Preallocation:
         """Count anew the room that new items may take. Nothing is pending."""
         active, segment_list = self._journal.active, self._journal.segment_list
         if active is not None:
-            if self._holds != segment_list.remembers():
+            self.room.put_bytes = PUT_BYTES + CONFIRM_BYTES * self.count_workers()
+            if self._holds != segment_list.remembers() or self._spread != self._spreads():
                 self.count_sealed([s for s in segment_list.segments if s is not active])
             self.room.recount(active, self._needed(active))
 
@@ -347,39 +352,52 @@ class Preallocation:
         self.room.left(self.waiting.popleft())
         self.count_sealed(self._journal.segment_list.segments)
 
+    def _spreads(self, more: int = 0) -> int:
+        """Return how many segments items that are not in their order may keep, with `more` such."""
+        return min(self.count_scattered() + more, len(self._journal.segment_list.segments))
+
     def count_sealed(self, segments: list[Segment]) -> None:
         """Count the room that the confirms of live items in these sealed segments need.
 
         While ids are remembered a segment stays until two snapshots cover it, and on a full disk
         there may be no room for these, nor for a file of the ids: its file is no room for confirms.
+        A segment also stays while a late item is in it, which was delayed for instance. Each such
+        item may be in another segment, and those with most confirms are taken for theirs.
         """
-        self._count_sealed(segments, self._journal.segment_list.remembers())
+        self._count_sealed(segments, self._journal.segment_list.remembers(), self._spreads())
 
-    def _count_sealed(self, segments: list[Segment], holds: bool) -> None:
-        self._holds, covered = holds, self._journal.segment_list.covered_lsn
-        most = more = 0
+    def _count_sealed(self, segments: list[Segment], holds: bool, spread: int) -> None:
+        self._holds, self._spread = holds, spread
+        covered, more = self._journal.segment_list.covered_lsn, 0
+        needs = list[tuple[int, int]]()
         for segment in segments:
             need = CONFIRM_BYTES * segment.live
             if holds and segment.lsn_last > covered:
                 more += need
             elif need:
-                most = max(most, need)
-                more += max(need - self._given(segment.capacity), 0)
-        self._need_most, self._need_more = most, more
+                needs.append((need, segment.capacity))
+        if spread:
+            needs.sort(reverse=True)
+            more += sum(need for need, _ in needs[:spread])
+            del needs[:spread]
+        self._need_most = max((need for need, _ in needs), default=0)
+        self._need_more = more + sum(max(n - self._given(size), 0) for n, size in needs)
 
-    def begin_to_hold(self) -> bool:
-        """Take the room of the confirms that need it once ids are remembered; return False if there
-        is not so much: the next segment is to have it."""
+    def begin_to_hold(self, scatters: bool = False) -> bool:
+        """Take the room of the confirms that need it once ids are remembered, or with one more item
+        that `scatters`; return False if there is not so much: the next segment is to have it."""
         active = self._journal.active
-        if self._holds or active is None:
+        holds = self._holds or not scatters
+        spread = max(self._spreads(int(scatters)), self._spread)
+        if active is None or (holds == self._holds and spread == self._spread):
             return True
-        before = self._need_most, self._need_more, self._needed(active)
+        before = self._holds, self._spread, self._need_most, self._need_more
+        needed = self._needed(active)
         segments = self._journal.segment_list.segments
-        self._count_sealed([s for s in segments if s is not active], True)
-        more = max(self._needed(active) - before[2], 0)
+        self._count_sealed([s for s in segments if s is not active], holds, spread)
+        more = max(self._needed(active) - needed, 0)
         if more > max(self.room.free, 0):
-            self._holds = False
-            self._need_most, self._need_more = before[:2]
+            self._holds, self._spread, self._need_most, self._need_more = before
             self.room.ask(more)
             return False
         self.room.free -= more

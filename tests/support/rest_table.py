@@ -99,7 +99,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "journal.write.preallocation.Preallocation": {
         "number _failed _failed_bytes prepared": NUMBER, "_has_folder": ON_DISK,
-        "_holds": "if ids were remembered when the room was counted last",
+        "_holds _spread": "if ids were remembered, or items late, when the room was counted last",
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
         "shrinks": "the journal was idle: until its next segment is prepared",
@@ -537,7 +537,8 @@ _VALUES: Final[dict[str, str]] = {
         journal.recovery.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
         journal.files.Files journal.files.Handle journal.files.Lock journal.snapshot.job.Pilable
         core.key_rule.KeyRule core.schedules.Times
-        core.fanout.child.Parent core.subscription.state.Needs core.subscription.ready_line.Gate
+        core.fanout.child.Parent core.log.memory_log.Reserve core.subscription.state.Needs
+        core.subscription.ready_line.Gate
         core.trash.Passing
         operations.ports.Site operations.ports.ItemReader
         protocol.ports.Host protocol.ports.Room

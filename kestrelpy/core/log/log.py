@@ -18,7 +18,7 @@ from journal.format import RawDraft
 from journal.sets import IdSet
 from journal.store import DiskUse, Journal, ReadAhead, State, Store
 from kestrelpy.core.log import records
-from kestrelpy.core.log.memory_log import MemoryLog
+from kestrelpy.core.log.memory_log import MemoryLog, Reserve
 
 _LEASE_BYTES: Final = 64  # the meta of its record
 
@@ -172,10 +172,11 @@ class JournalLog:
         self.no_room = next((why for why, _ in self._stalls.values()), "")
         self.is_short = bool(self._stalls) and all(short for _, short in self._stalls.values())
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, scatters: bool = False) -> bool:
         """True if an item with a body and a meta of `size` bytes may be appended now: there is room
-        for its confirm as well. Otherwise the next segment is prepared."""
-        if self._room.has(size):
+        for its confirm as well, and, if it `scatters` and leaves later than those after it, for the
+        confirms that need their own then. Otherwise the next segment is prepared."""
+        if self._room.has(size) and not (scatters and not self._may_scatter()):
             return True
         self.mark()
         return False
@@ -187,6 +188,9 @@ class JournalLog:
             return True
         self.mark()
         return False
+
+    def _may_scatter(self) -> bool:
+        return self._journal.preallocation.begin_to_hold(scatters=True)
 
     def has_lease_room(self) -> bool:
         """True if the record of a lease by token may be appended now, and that of its end."""
@@ -276,18 +280,20 @@ class JournalLog:
             self.mark()
 
     def attached(
-        self, reserve: Callable[[], int], first_open: Callable[[], int],
+        self, reserve: Reserve, first_open: Callable[[], int],
         remembers: Callable[[], bool], gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         """Connect the log to its queue.
 
-        `reserve` returns the number of records that must find room in any case (nacks of leases by
-        token, ...), `first_open` the lsn of the first put with an open origin, `remembers` whether
+        `reserve` counts the records that must find room in any case (nacks of leases by token,
+        ...), `first_open` the lsn of the first put with an open origin, `remembers` whether
         there are remembered ids or versions. The log calls `gone` with the first and last item of a
         segment that is removed or rewritten.
         """
         self._gone = gone
-        self._journal.preallocation.count_leases = reserve
+        preallocation = self._journal.preallocation
+        preallocation.count_leases, preallocation.count_workers = reserve.count, reserve.workers
+        preallocation.count_scattered = reserve.scattered
         segment_list = self._journal.segment_list
         segment_list.first_open, segment_list.remembers = first_open, remembers
 

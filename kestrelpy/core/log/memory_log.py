@@ -6,13 +6,26 @@ One rule: the log behaves like a journal that is always written and synced (`Jou
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from journal.format import RawDraft
 from journal.sets import IdSet
 from journal.store import NOTHING, DiskUse, ReadAhead
 
 _ALWAYS: Final = (1 << 63) - 1
+
+
+class Reserve(Protocol):
+    """The records of one queue that must find room on the disk."""
+
+    def count(self) -> int:
+        """Return how many records must find room, beside the confirms of one subscription."""
+
+    def workers(self) -> int:
+        """Return how many children confirm the items."""
+
+    def scattered(self) -> int:
+        """Return how many items may leave later than those after them: each may keep a segment."""
 
 
 class MemoryLog:
@@ -49,7 +62,7 @@ class MemoryLog:
     def set_sync(self, sync_ms: int) -> None:
         """Has no effect in memory."""
 
-    def has_room(self, size: int) -> bool:
+    def has_room(self, size: int, scatters: bool = False) -> bool:
         return True
 
     def end_waiting_room(self) -> list[object]:
@@ -86,7 +99,7 @@ class MemoryLog:
         """Has no effect in memory."""
 
     def attached(
-        self, reserve: Callable[[], int], first_open: Callable[[], int],
+        self, reserve: Reserve, first_open: Callable[[], int],
         remembers: Callable[[], bool], gone: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         """Has no effect in memory."""

@@ -99,7 +99,7 @@ class Queue(QueueState):
         log, policy, size, unix_ms = self.log, self.policy, len(body), now_ms + self.clock.offset_ms
         if log.failure is not None or log.no_room or size > policy.max_item_bytes:
             self.refuse_put(size)
-        if not log.has_room(size + records.meta_most(header, key)):
+        if not log.has_room(size + records.meta_most(header, key), delay is not None):
             raise NoRoomYet(log.waiting_room, self.name)
         if policy.max_age_ms is not None or delay is not None:
             expires_ms = self.reader.expiry(expires_ms, delay, unix_ms)
@@ -412,8 +412,7 @@ class Queue(QueueState):
         if policy.keys is not before.keys and self.reader.live:
             policy = replace(policy, keys=before.keys)
         self.reader.key_gate.keys.matches_any = policy.keys.matches_any
-        self.policy = policy
-        self.reader.policy = policy
+        self.policy = self.reader.policy = policy
         self.log.set_sync(policy.sync_ms)
         self._tell_log()
         if (before.retain_ms, before.retain_bytes) != (policy.retain_ms, policy.retain_bytes):
@@ -476,7 +475,7 @@ class Queue(QueueState):
         self.know(log.identity or self.server_id)
         if not log.identity:
             self.dedupe.fresh.keep_nothing()
-        log.attached(self.reserve.count, self._first_open, self.dedupe.holds, self.retention.lose)
+        log.attached(self.reserve, self._first_open, self.dedupe.holds, self.retention.lose)
         self._tell_log(readable)
 
     def know(self, secret: bytes) -> None:

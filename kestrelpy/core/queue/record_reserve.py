@@ -1,7 +1,7 @@
 """How many records of a queue must find room on the disk, whatever else is refused.
 
     nacks of leases by token, releases of delayed items, settlements of open origins, and, where
-    several subscriptions are at work, confirms
+    there are several subscriptions, confirms
 
 With many children a count takes milliseconds, and each write needs one. So the reserve uses the
 last count again and adds what may have come since: three for each record, and for each number that
@@ -57,6 +57,21 @@ class RecordReserve:
             self._is_known = True
         return self._count + more
 
+    def workers(self) -> int:
+        """Return how many children confirm the items, as of the last count."""
+        return self._at_work
+
+    def scattered(self) -> int:
+        """Return how many items have a place of their own: delayed ones, and those that came back
+        late. Of many children none is asked."""
+        queue = self._queue
+        reader = queue.reader
+        count = reader.out_of_order.count - reader.ready.blocked
+        if queue.children and len(queue.children) <= FEW_CHILDREN:
+            for child in queue.children.values():
+                count += child.out_of_order.count - child.ready.blocked
+        return max(count, 0)
+
     @property
     def more_at_most(self) -> int:
         """The most by which `count` may be above `exact`."""
@@ -67,7 +82,7 @@ class RecordReserve:
 
         Confirms that may come before they empty a segment are those of all subscriptions but the
         last one: its confirms free the room that they need. Children that no consumer took from do
-        not count.
+        not count; but while there is one, nobody else's confirms empty a segment.
         """
         queue = self._queue
         count = len(queue.reader.leases.entries) + queue.reader.delays.entry_count
@@ -79,6 +94,7 @@ class RecordReserve:
             return count
         last = queue.last_number
         confirms = most = len(queue.reader.live)
+        is_pinned = False
         for child in queue.children.values():
             count += len(child.leases.entries) + child.delays.entry_count
             if child.counters.opened:
@@ -86,4 +102,8 @@ class RecordReserve:
                 own = len(child.live) + last - child.taken
                 confirms += own
                 most = max(most, own)
+            else:
+                is_pinned = True
+        if is_pinned:
+            most = 0
         return count + confirms - most

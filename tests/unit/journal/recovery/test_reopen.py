@@ -133,8 +133,11 @@ def test_frames_of_an_earlier_life_of_a_spare_are_no_damage_behind_what_is_writt
         at += encode(older, 1, header.journal, 1, at, pieces)
     disk.damage(path_of(2), begins, b"".join(pieces))
     disk.faults.append(Fault("create", times=1000, error=errno.ENOSPC))
+    disk.faults.append(Fault("write", error=errno.EIO))  # the tail's own place
     again = start(disk)
     disk.faults.clear()
+    assert again.journal.active is not None
+    assert again.journal.active.number > 2
     assert "0000000002.segment" not in disk.names("/data/jobs.1"), "it is written over"
     again.put(b"after")
     again.commit()
@@ -142,6 +145,22 @@ def test_frames_of_an_earlier_life_of_a_spare_are_no_damage_behind_what_is_writt
     last = start(disk.kill_clone())
     assert bodies(last.records) == [*BODIES, b"after"]
     assert last.recovery.damages == []
+
+
+def test_after_a_kill_on_a_full_disk_the_confirms_have_the_room_that_they_had() -> None:
+    """The tail takes none of it: neither a prepared segment nor the rest of its own."""
+    disk = unclean()
+    disk.faults.append(Fault("create", times=1000, error=errno.ENOSPC))
+    for _ in range(3):
+        again = start(disk)
+        active, kept = again.journal.active, again.journal.preallocation.recycled
+        assert active is not None
+        assert active.number == 1
+        assert [size for _, size in kept] == [2048]
+        again.put(b"")
+        again.write()
+        disk = disk.kill_clone()
+        disk.faults.append(Fault("create", times=1000, error=errno.ENOSPC))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

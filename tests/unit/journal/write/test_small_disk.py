@@ -46,8 +46,9 @@ class SmallDisk(MemoryDisk):
 class Shell:
     """The journal and its jobs; each with the turn in which it ends."""
 
-    def __init__(self, seed: int, remembers: bool = False) -> None:
-        """With `remembers` the queue remembers an id of each item from some turn on."""
+    def __init__(self, seed: int, remembers: bool = False, late: bool = False) -> None:
+        """With `remembers` the queue remembers an id of each item from some turn on; some of the
+        items leave `late`, after all others."""
         self.random = random = Random(seed)
         least = random.choice((8, 16, 16)) << 10
         sizes = Sizes(least, least * random.choice((1, 2, 4)), random.choice((4 << 10, 1 << 20)))
@@ -63,6 +64,9 @@ class Shell:
             segments = self.journal.segment_list
             segments.remembers = lambda: self.ids > 0
             segments.first_open = lambda: 0 if self.ids else NONE_OPEN
+        self.late: set[int] = set()
+        self.late_part = random.choice((0.002, 0.02, 0.3)) if late else 0
+        self.journal.preallocation.count_scattered = lambda: len(self.late)
         self.turns = 0
         self.no_room = False
         self.preparing: tuple[int, PreallocationJob] | None = None
@@ -176,7 +180,12 @@ class Shell:
         remembers = self.turns >= self.remembers_from
         if remembers and not self.ids and not self.journal.preallocation.begin_to_hold():
             return False
+        is_late = self.random.random() < self.late_part
+        if is_late and not self.journal.preallocation.begin_to_hold(scatters=True):
+            return False
         self.writer.put(bytes(size))
+        if is_late:
+            self.late.add(self.writer.queue.next_item - 1)
         if remembers:
             self.ids += 1
             self.fresh.add_id(self.ids.to_bytes(ID.size, "little"))
@@ -184,8 +193,11 @@ class Shell:
 
     def confirm(self) -> None:
         """Confirm one of the first items, as a few workers do."""
-        first = sorted(self.writer.queue.live)[: self.random.choice((1, 1, 1, 2, 5))]
-        self.writer.done(first[-1])
+        live = self.writer.queue.live
+        first = sorted(live, key=lambda item: (item in self.late, item))
+        confirmed = first[: self.random.choice((1, 1, 1, 2, 5))][-1]
+        self.late.discard(confirmed)
+        self.writer.done(confirmed)
 
     def become_full(self, often: float) -> None:
         """Bursts, and confirms beside them, while other programs take what is free."""
@@ -221,11 +233,15 @@ class Shell:
             assert waited < TURNS_MAX, f"confirms wait; {len(live)} items are left"
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("remembers", [False, True])
 @pytest.mark.parametrize("seed", [*range(30), 125, 239, 1432])
-def test_whatever_was_accepted_is_confirmed_on_the_full_disk(seed: int, remembers: bool) -> None:
-    """With remembered ids there may be no room for their file, and so for no snapshot."""
-    shell = Shell(seed, remembers)
+def test_whatever_was_accepted_is_confirmed_on_the_full_disk(
+    seed: int, remembers: bool, late: bool
+) -> None:
+    """With remembered ids there may be no room for their file, and so for no snapshot. An item that
+    was delayed keeps its segment until it is confirmed, after those that came later."""
+    shell = Shell(seed, remembers, late)
     often = shell.random.choice((0.02, 0.1, 0.5, 1))
     shell.become_full(often)
     shell.disk.fill()
