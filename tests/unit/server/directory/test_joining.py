@@ -23,14 +23,14 @@ def test_without_a_fleet_the_data_is_in_a_folder() -> None:
     assert directory_of(config(), Disk()).path == "data"
 
 
-def test_an_engine_has_small_segments_and_a_snapshot_for_each() -> None:
+def test_an_engine_has_small_segments_and_snapshots_more_often() -> None:
     engine = {"engine": "postgresql://db1/kestrel"}
     for least, most, wanted in ((64, 65536, 8192), (64, 4096, 4096), (16384, 65536, 16384)):
         journal = {"segment_min": f"{least}KiB", "segment_max": f"{most}KiB"}
         read = Config.model_validate({"fleet": engine, "journal": journal})
         sizes = directory_of(read, Disk()).sizes
         assert (sizes.segment_min, sizes.segment_max) == (least << 10, wanted << 10)
-        assert sizes.snapshot_bytes == 8 << 20
+        assert sizes.snapshot_bytes == 4 << 20
     assert directory_of(config(), Disk()).sizes.segment_max == 64 << 20
     assert not directory_of(config(), Disk()).sizes.snapshot_bytes
 
