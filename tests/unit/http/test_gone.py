@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kestrelpy.http.guard import Guard
+from tests.support.at_a_wait import AtAWait
 from tests.support.http_client import Web, web
 from tests.support.zaqar import CLIENT
 
@@ -18,32 +18,6 @@ ROUNDS_MAX = 100
 # Bodies are read from the disk, which is one more thing to wait for.
 CONFIG = "[queue_defaults]\nmax_memory = 1\n"
 HEAD = f"Host: localhost\r\nClient-ID: {CLIENT}\r\nX-Project-ID: acme\r\n".encode()
-
-
-class Cut:
-    """A coroutine; when it is suspended for the nth time, the action follows."""
-
-    def __init__(self, steps: Awaitable[None], nth: int, action: Callable[[], None]) -> None:
-        self.count = 0
-        self._steps = steps
-        self._nth = nth
-        self._action = action
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        steps, said = self._steps.__await__(), None
-        while True:
-            try:
-                waits_for = next(steps) if said is None else steps.throw(said)
-            except StopIteration:
-                return
-            self.count += 1
-            if self.count == self._nth:
-                self._action()
-            said = None
-            try:
-                yield waits_for
-            except BaseException as error:
-                said = error
 
 
 STREAMED = "the figures"
@@ -87,14 +61,14 @@ async def test_a_client_that_is_gone_at_any_moment_leaves_nothing(
         await fill(server)
         await clean(server)
         for nth in range(1, ROUNDS_MAX):
-            cuts = list[Cut]()
+            cuts = list[AtAWait]()
 
             async def cut(
                 guard: Guard, scope: Any, receive: Any, send: Any,
-                nth: int = nth, cuts: list[Cut] = cuts,
+                nth: int = nth, cuts: list[AtAWait] = cuts,
             ) -> None:  # fmt: skip
                 steps = real(guard, scope, receive, send)
-                cuts.append(Cut(steps, nth, scope["connection"].transport.abort))
+                cuts.append(AtAWait(steps, nth, scope["connection"].transport.abort))
                 await cuts[0]
 
             monkeypatch.setattr(Guard, "__call__", cut)
