@@ -114,7 +114,7 @@ class Preallocation:
         # Room for the confirms of live items in sealed segments: of the segment with most, and
         # what the others need beyond the room they give back.
         self._need_most = self._need_more = 0
-        self._holds = False  # ids are remembered: see `count_sealed`
+        self._holds = False  # segments wait for two snapshots: see `count_sealed`
         self._spread = 0  # how many segments may stay behind, each for an item that leaves late
         # The nack of a lease by token is written even on a full disk: else a restart would restore
         # the lease, and its token would be good again.
@@ -199,7 +199,7 @@ class Preallocation:
         active, segment_list = self._journal.active, self._journal.segment_list
         if active is not None:
             self.room.put_bytes = PUT_BYTES + CONFIRM_BYTES * self.count_workers()
-            if self._holds != segment_list.remembers() or self._spread != self._spreads():
+            if self._holds != segment_list.holds or self._spread != self._spreads():
                 self.count_sealed([s for s in segment_list.segments if s is not active])
             self.room.recount(active, self._needed(active))
 
@@ -359,12 +359,13 @@ class Preallocation:
     def count_sealed(self, segments: list[Segment]) -> None:
         """Count the room that the confirms of live items in these sealed segments need.
 
-        While ids are remembered a segment stays until two snapshots cover it, and on a full disk
-        there may be no room for these, nor for a file of the ids: its file is no room for confirms.
+        While ids are remembered, or a child or an origin is in no two snapshots, a segment stays
+        until two cover it, and on a full disk there may be no room for these, nor for a file of the
+        ids: its file is no room for confirms.
         A segment also stays while a late item is in it, which was delayed for instance. Each such
         item may be in another segment, and those with most confirms are taken for theirs.
         """
-        self._count_sealed(segments, self._journal.segment_list.remembers(), self._spreads())
+        self._count_sealed(segments, self._journal.segment_list.holds, self._spreads())
 
     def _count_sealed(self, segments: list[Segment], holds: bool, spread: int) -> None:
         self._holds, self._spread = holds, spread

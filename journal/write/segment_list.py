@@ -60,6 +60,13 @@ class SegmentList:
         self.gone: list[tuple[int, int]] = []  # first and last item of those that are not there now
         self._held_below = 0  # what stands below this lsn keeps a segment from going; 0: nothing
 
+    @property
+    def holds(self) -> bool:
+        """True if no segment goes before two snapshots cover it."""
+        if self.remembers():
+            return True
+        return not self.covered_lsn and self.first_open() != NONE_OPEN
+
     def numbered(self, number: int) -> Segment | None:
         """Return the segment of that number, if it is there."""
         for segment in reversed(self.segments):

@@ -99,7 +99,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "journal.write.preallocation.Preallocation": {
         "number _failed _failed_bytes prepared": NUMBER, "_has_folder": ON_DISK,
-        "_holds _spread": "if ids were remembered, or items late, when the room was counted last",
+        "_holds _spread": "if segments waited, or items were late, when the room was counted",
         "waiting recycled": ON_DISK,
         "_need_most _need_more": "what the segment before needed, counted at each rotation",
         "shrinks": "the journal was idle: until its next segment is prepared",

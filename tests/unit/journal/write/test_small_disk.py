@@ -273,3 +273,15 @@ def test_storing_resumes_with_room_for_one_of_the_smallest_segments(
     else:
         pytest.fail("nothing is stored although there is room")
     shell.drain(1)
+
+
+@pytest.mark.parametrize("seed", [*range(30), 125, 239, 1432])
+def test_all_is_confirmed_while_no_snapshot_names_a_child_of_the_queue(seed: int) -> None:
+    """A start would not know the child without the first segment, which stays so long."""
+    shell = Shell(seed)
+    shell.has_snapshots = False
+    shell.journal.segment_list.first_open = lambda: 1
+    shell.become_full(shell.random.choice((0.02, 0.1, 0.5, 1)))
+    shell.disk.fill()
+    if shell.journal.active is not None:
+        shell.drain(1)
