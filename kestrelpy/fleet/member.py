@@ -80,6 +80,7 @@ class Standby(NamedTuple):
     owner: Owner | None
     trouble: str  # why the engine does not answer
     fault: str = ""  # why this process could not serve
+    since: str = ""  # when this process first saw this claim of the owner
 
     @property
     def sentence(self) -> str:
@@ -100,7 +101,8 @@ class Standby(NamedTuple):
             return f"standby: nobody owns the data: {self.owner.member.name} has released it"
         member = self.owner.member
         at = f" at {member.address}" if member.address else ""
-        return f"standby of {member.name}{at}: it owns the data, ask there"
+        since = f" since {self.since}" if self.since else ""
+        return f"standby of {member.name}{at}{since}: it owns the data, ask there"
 
     @property
     def owner_address(self) -> str:
@@ -116,6 +118,7 @@ class FleetMember:
     def __init__(
         self, engine: Engine, files: EngineFiles, member: Member, takeover_s: float,
         clock: Callable[[], float] = time.monotonic, is_threaded: bool = True,
+        wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         """Without a thread whoever waits commits, for tests that know no threads."""
         self.files = files
@@ -123,6 +126,8 @@ class FleetMember:
         self.takeover_s = takeover_s
         self._engine = engine
         self._clock = clock
+        self._wall = wall
+        self._standby_of = 0, ""  # the epoch that was seen last, and since when
         self._seen: Seen | None = None
         self._notes_next_s = clock()
         self._beat_s = takeover_s / BEATS if is_threaded else 0.0
@@ -147,16 +152,26 @@ class FleetMember:
             may = may_claim(seen, self.takeover_s, now_s, self.member)
             fault = self._prepare_cache(may)
             if fault or not may:  # who cannot serve takes nothing from those who can
-                return Standby(owner, "", fault)
+                return Standby(owner, "", fault, self._since(owner))
             # Not if the owner has committed since: it may be heard again by now.
             known = (owner.epoch, owner.seq) if owner else (0, None)
             claim = self._engine.claim(SLICE, self.member, *known)
             self._take_over(claim, now_s)
         except Fenced:
-            return Standby(owner, "")  # another standby was faster, or the owner lives
+            # Another standby was faster, or the owner lives.
+            return Standby(owner, "", since=self._since(owner))
         except EngineAway as error:
             return Standby(None, error.strerror or str(error))
         return None
+
+    def _since(self, owner: Owner | None) -> str:
+        """Return when this process first saw this claim, by its own clock; "": there is none."""
+        if owner is None:
+            return ""
+        if owner.epoch != self._standby_of[0]:
+            now = time.gmtime(self._wall())
+            self._standby_of = owner.epoch, time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
+        return self._standby_of[1]
 
     def _prepare_cache(self, begins: bool) -> str:
         """Keep others out of the cache, and begin with an empty one; return why that cannot be."""

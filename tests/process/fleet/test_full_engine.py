@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from pymemcache.exceptions import MemcacheError, MemcacheServerError
 from journal.engine.postgres import make_tables
 from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_servers
 from tests.support.daemon import DaemonProcess
-from tests.support.faults import small_disk
+from tests.support.faults import SmallDisk, small_disk
 
 SECONDS = 60.0
 DISK_BYTES = 128 << 20
@@ -29,11 +29,9 @@ def until(condition: Callable[[], object], member: DaemonProcess) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("what", ["tables", "all"])
-def test_a_full_disk_of_the_database_loses_nothing_and_goes_on_with_the_room(
-    tmp_path: Path, what: str
-) -> None:
+@contextmanager
+def small_engine(what: str) -> Iterator[tuple[PostgresServer, SmallDisk]]:
+    """A server that has little room for its tables, or for all."""
     with folder_of_servers() as folder, small_disk(folder / "one", DISK_BYTES) as disk:
         server = PostgresServer(folder)
         server.make()
@@ -45,6 +43,18 @@ def test_a_full_disk_of_the_database_loses_nothing_and_goes_on_with_the_room(
             (server.data / "pg_wal").symlink_to(folder / "wal")
         server.start()
         make_tables(server.address)
+        try:
+            yield server, disk
+        finally:
+            server.kill()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("what", ["tables", "all"])
+def test_a_full_disk_of_the_database_loses_nothing_and_goes_on_with_the_room(
+    tmp_path: Path, what: str
+) -> None:
+    with small_engine(what) as (server, disk):
         config = f'[fleet]\nengine = "{server.address}"\nsingle = true\ntakeover = "2s"\n'
         sent, acknowledged = list[str](), list[str]()
         with DaemonProcess(tmp_path / "a", config=config) as member:
@@ -82,4 +92,38 @@ def test_a_full_disk_of_the_database_loses_nothing_and_goes_on_with_the_room(
             assert len(found) == len(set(found)), "an item is there twice"
             assert set(acknowledged) <= set(found) <= set(sent)
             assert member.stop() == 0
-        server.kill()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("what", ["tables", "all"])
+def test_members_do_not_take_a_full_database_from_each_other(tmp_path: Path, what: str) -> None:
+    with small_engine(what) as (server, disk):
+        fleet = f'[fleet]\nengine = "{server.address}"\nsingle = true\ntakeover = "1s"\n'
+        with (
+            DaemonProcess(tmp_path / "a", config=f'{fleet}name = "a"\n') as owner,
+            DaemonProcess(tmp_path / "b", config=f'{fleet}name = "b"\n') as other,
+        ):
+            until(lambda: any("standby of a" in each for each in other.lines), other)
+            client = owner.client(timeout=10)
+            assert client.set("jobs", BODY)
+            disk.fill()
+            with pytest.raises(MemcacheServerError, match=FULL):
+                while True:
+                    client.set("jobs", BODY)
+            until_s = time.monotonic() + 5  # five times takeover
+            while time.monotonic() < until_s:
+                with suppress(MemcacheError, OSError):
+                    other.client(timeout=10).get("jobs")
+                time.sleep(0.1)
+            disk.make_room()
+            if server.has_ended:
+                server.start()
+
+            def goes_on() -> bool:
+                with suppress(MemcacheError, OSError):
+                    return bool(client.set("jobs", "after"))
+                return False
+
+            until(goes_on, owner)
+            assert server.ask("SELECT epoch FROM kestrelpy.slice") == [(1,)]
+            assert (owner.stop(), other.stop()) == (0, 0)

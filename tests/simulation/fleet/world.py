@@ -563,7 +563,8 @@ def _replaced(world: FleetWorld) -> Iterator[None]:
 def _member(
     world: FleetWorld, engine: Engine, files: EngineFiles, member: Member, takeover_s: float
 ) -> FleetMember:
-    return FleetMember(engine, files, member, takeover_s, world.running.clock)
+    clock = world.running.clock
+    return FleetMember(engine, files, member, takeover_s, clock, wall=clock)
 
 
 def run_fleet(seed: int) -> FleetOutcome:

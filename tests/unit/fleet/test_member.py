@@ -45,7 +45,9 @@ def engine() -> MemoryEngine:
 
 def member_of(engine: MemoryEngine, clock: Clock, tmp_path: Path, name: str) -> FleetMember:
     files = EngineFiles(engine, f"memory/{name}", str(tmp_path / name), 1 << 20, Disk())
-    return FleetMember(engine, files, Member(name), TAKEOVER_S, clock, is_threaded=False)
+    return FleetMember(
+        engine, files, Member(name), TAKEOVER_S, clock, is_threaded=False, wall=clock
+    )
 
 
 # -- when a standby claims ------------------------------------------------------------------------
@@ -86,8 +88,26 @@ def test_a_standby_names_the_owner_and_where_it_is_reached() -> None:
     assert Standby(Owner(Member("b"), 1, 0, 0, False), "").sentence == (
         "standby of b: it owns the data, ask there"
     )
+    assert Standby(owner(), "", since="2026-11-27T08:00:00Z").sentence == (
+        "standby of host-a at 10.0.0.1 since 2026-11-27T08:00:00Z: it owns the data, ask there"
+    )
     assert "nobody owns" in Standby(None, "").sentence
     assert Standby(None, "no route").sentence.endswith("the engine does not answer: no route")
+
+
+def test_a_standby_says_since_when_it_sees_this_owner(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a, b = (member_of(engine, clock, tmp_path, name) for name in "ab")
+    clock.now_s = 100.0
+    assert a.try_to_claim() is None
+    said = list[str]()
+    for _ in range(2):
+        standby = b.try_to_claim()
+        assert standby is not None
+        said.append(standby.sentence)
+        clock.now_s += 1.0
+    assert said == ["standby of a since 1970-01-01T00:01:40Z: it owns the data, ask there"] * 2
 
 
 # -- a takeover -----------------------------------------------------------------------------------
