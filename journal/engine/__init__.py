@@ -21,6 +21,7 @@ from journal.engine.engine import (
     Delete,
     Engine,
     EngineAway,
+    EngineFull,
     Fenced,
     FileFacts,
     Member,
@@ -34,6 +35,7 @@ from journal.engine.engine_files import EngineFiles
 
 __all__ = [
     "FORM", "PIECE_BYTES", "SLICE", "Claim", "Commits", "Create", "Delete", "Engine", "EngineAway",
-    "EngineFiles", "Fenced", "FileFacts", "Member", "Op", "Owner", "Piece", "Rename", "Write",
-    "is_address", "name_of", "slice_name", "split_slice", "why_no_address", "without_secret",
+    "EngineFiles", "EngineFull", "Fenced", "FileFacts", "Member", "Op", "Owner", "Piece", "Rename",
+    "Write", "is_address", "name_of", "slice_name", "split_slice", "why_no_address",
+    "without_secret",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
     add(ops) ──▶ [ waiting ] ──take──▶ [ in flight ] ──▶ committed up to ticket 41
        ticket 42                             │
                                              ├─ EngineAway: the same commit again, until it is known
+                                             ├─ EngineFull: a beat, then these operations again
                                              └─ Fenced: every waiter gets the error, for good
 
 A group of operations is in one commit; groups keep their order over all files, so that the engine
@@ -19,7 +20,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from journal.engine.engine import PIECE_BYTES, Claim, Engine, EngineAway, Fenced, Op, Write
+from journal.engine.engine import (
+    PIECE_BYTES,
+    Claim,
+    Engine,
+    EngineAway,
+    EngineFull,
+    Fenced,
+    Op,
+    Write,
+)
 
 PAUSE_SECONDS: Final = 0.1  # between two attempts while the engine is away
 T = TypeVar("T")
@@ -95,6 +105,7 @@ class Commits:
         self._is_late = False  # the last commit took long: the next one is to say that we live
         self.failure: OSError | None = None
         self.trouble = ""  # why the engine does not commit now
+        self.is_full = False  # it takes beats alone
         # When the last commit that was done was asked for first, by this process's own clock: it
         # may have been done then, and from then on others wait for the next one.
         self.sure_since_s = clock() if claimed_s is None else claimed_s
@@ -233,6 +244,13 @@ class Commits:
         while True:
             try:
                 self._engine.commit(self._claim, ops)
+            except EngineFull as error:
+                self.trouble, self.is_full = error.strerror or str(error), True
+                if self._stop.is_set():
+                    raise
+                self._beat_while_full()
+                self._pause(self._beat_s or PAUSE_SECONDS)
+                began = self._clock()
             except EngineAway as error:
                 self.trouble = error.strerror or str(error)
                 if self._stop.is_set():
@@ -240,9 +258,29 @@ class Commits:
                 self._pause(PAUSE_SECONDS)
             else:
                 self._claim = self._claim.after()
-                self.trouble = ""
+                self.trouble, self.is_full = "", False
                 self.sure_since_s = began
                 self._is_late = self._clock() - began >= self._beat_s
+                return
+
+
+    def _beat_while_full(self) -> None:
+        """Say that we live, or the others would claim what they have no room for either. Return
+        when it is known whether that was done: else its commit would be taken for that of the
+        operations. Raise as `_settle` does."""
+        began = self._clock()
+        while True:
+            try:
+                self._engine.commit(self._claim, ())
+            except EngineFull:
+                return
+            except EngineAway:
+                if self._stop.is_set():
+                    raise
+                self._pause(PAUSE_SECONDS)
+            else:
+                self._claim = self._claim.after()
+                self.sure_since_s = began
                 return
 
 

@@ -124,6 +124,11 @@ class EngineAway(Unreachable):
         super().__init__(errno.ENOTCONN, reason, engine)
 
 
+class EngineFull(EngineAway):
+    """The engine has no room for this commit, and it is known that it was not done. A commit
+    without operations may have room, under the same claim."""
+
+
 class Engine(Protocol):
     """A replicated store of slices. What it answered is on every disk that it promises."""
 
@@ -142,7 +147,8 @@ class Engine(Protocol):
         """Do all of this, durably, or nothing; without operations it is a beat.
 
         Raises Fenced, or EngineAway; then it may be called again with the same claim and the same
-        operations: they are done once, however often they are asked for.
+        operations: they are done once, however often they are asked for. Raises EngineFull where it
+        is known that nothing was done.
         """
 
     def release(self, at: Claim) -> None:

@@ -234,7 +234,7 @@ class FleetMember:
             return ""
         if commits.failure is not None:
             return f"{commits.failure.strerror}"
-        if self.is_sure():
+        if self.is_sure() and not commits.is_full:
             return ""
         why = commits.trouble or "it has not answered the last commit"
         return f"the engine does not answer: {why}"

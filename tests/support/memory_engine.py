@@ -20,6 +20,7 @@ from journal.engine import (
     Engine,
     EngineAway,
     EngineFiles,
+    EngineFull,
     Fenced,
     FileFacts,
     Member,
@@ -31,8 +32,8 @@ from journal.engine import (
 )
 from journal.files import Disk
 
-# What happens to a commit: the connection is lost before it is done, or after.
-Fate = Literal["", "not done", "done"]
+# What happens to a commit: the connection is lost before it is done, or after; there is no room.
+Fate = Literal["", "not done", "done", "full"]
 
 
 @dataclass
@@ -95,6 +96,8 @@ class MemoryEngine:
         found = self._owned(at)
         if found.seq == at.seq + 1:
             return  # it was done the first time
+        if fate == "full":
+            raise EngineFull("memory", "no room")
         if found.seq != at.seq:
             raise AssertionError(f"commit {at.seq} of a slice at {found.seq}")
         for op in ops:

@@ -26,6 +26,7 @@ from journal.engine.engine import (
     PIECE_BYTES,
     Claim,
     EngineAway,
+    EngineFull,
     Fenced,
     FileFacts,
     Member,
@@ -91,11 +92,13 @@ ON CONFLICT (id) DO UPDATE SET
 WHERE s.epoch = %(seen)s AND s.seq = coalesce(%(seq)s, s.seq)
 RETURNING epoch, seq"""
 # A statement whose end has not come: its client sleeps, or is cut off. It holds the row for as long
-# as that lasts. One that waits for a standby is left alone.
+# as that lasts. One that waits for a standby is left alone, and so is a transaction that stays open
+# between two statements: ours never do.
 _FREE: Final = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND usename = current_user AND application_name = 'kestrelpy'
     AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL AND wait_event = 'ClientRead'
+    AND state = 'active'
     AND state_change < clock_timestamp() - interval '500 milliseconds'"""
 _SETTLE: Final = """
 UPDATE kestrelpy.slice SET beat = clock_timestamp() WHERE id = %s AND epoch = %s RETURNING seq"""
@@ -198,6 +201,10 @@ class PostgresEngine:
         statement = _COMMITS[bool(batch.written), has_names]
         try:
             done = self._committing.commit(statement, _values(at, batch), not self._is_single)
+        except psycopg.errors.DiskFull as error:
+            # The server has said that all of it was undone: the question for the standbys, which
+            # comes behind it, writes nothing.
+            raise EngineFull(self._name, reason(error)) from None
         except psycopg.Error as error:
             self._is_unsure = True
             raise EngineAway(self._name, reason(error)) from None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from journal.engine import Claim, Create, Delete, EngineAway, Fenced, Op, Write
@@ -161,6 +163,25 @@ def test_a_claim_waits_for_no_owner_that_sleeps_in_the_middle_of_a_commit(
     with pytest.raises(Fenced):
         engine.commit(at, [Create(1, "a", 0)])
     other.close()
+
+
+def test_a_claim_leaves_the_transactions_of_other_programs_alone(
+    engine: PostgresEngine, shared: Cluster, at: Claim
+) -> None:
+    opened = "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction' AND " \
+        "state_change < clock_timestamp() - interval '1 second'"
+    with contextlib.ExitStack() as stack:
+        others = [
+            stack.enter_context(psycopg.connect(shared.address, application_name=name))
+            for name in ("report", "kestrelpy")
+        ]
+        for each in others:
+            each.execute("CREATE TEMP TABLE mine (x int)")
+        until(lambda: len(shared.primary.ask(opened)) == len(others))
+        claimed(engine, "b", at.slice)
+        for each in others:
+            each.execute("INSERT INTO mine VALUES (1)")
+            each.rollback()
 
 
 # -- settings -----------------------------------------------------------------------------------

@@ -73,6 +73,54 @@ def test_a_commit_of_unknown_outcome_is_made_once(fate: Fate) -> None:
     assert commits.trouble == ""
 
 
+FULL: tuple[tuple[Fate, ...], ...] = (
+    ("full",), ("full", "full"), ("full", "", "full"), ("full", "not done"), ("full", "done"),
+    ("full", "done", "done", "", "not done"), ("not done", "full"), ("full", "full", "done"),
+    ("full", "full", "done", "full", "done", "done"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fate", FULL)
+def test_what_a_full_engine_refused_is_done_once_behind_beats(fate: tuple[Fate, ...]) -> None:
+    engine = MemoryEngine(fates(*fate))
+    commits = commits_of(engine)
+
+    commits.wait(commits.add(Create(1, "a", 0), Write(1, 0, b"x")))
+    commits.wait(commits.add(Write(1, 1, b"y")))
+
+    assert engine.contents(1) == {"a": b"xy"}
+    assert [len(each) for each in engine.commits if each] == [2, 1]
+    assert commits.claim.seq == len(engine.commits)
+    assert (commits.trouble, commits.is_full) == ("", False)
+
+
+def test_the_owner_of_a_full_engine_lives_and_says_that_it_is_full() -> None:
+    now_s, seen = [0.0], list[tuple[str, bool, float, int]]()
+
+    def pause(_: float) -> None:
+        now_s[0] += 1
+        told = (commits.trouble, commits.is_full, commits.sure_since_s, commits.claim.seq)
+        seen.append(told)
+
+    engine = MemoryEngine(fates("full", "", "full", "", ""))
+    commits = Commits(engine, claimed(engine, "a"), clock=lambda: now_s[0], pause=pause)
+    commits.wait(commits.add(Create(1, "a", 0)))
+
+    assert seen == [("no room", True, 0.0, 1), ("no room", True, 1.0, 2)]
+    assert (commits.sure_since_s, commits.claim.seq) == (2.0, 3)
+
+
+def test_a_full_engine_that_another_process_claimed_takes_no_beat() -> None:
+    engine = MemoryEngine(fates("full"))
+    commits = commits_of(engine)
+    ticket = commits.add(Create(1, "a", 0))
+    claimed(engine, "b")
+
+    with pytest.raises(OSError) as raised:
+        commits.wait(ticket)
+    assert raised.value.errno == errno.ESTALE
+
+
 def test_while_the_engine_is_away_the_trouble_is_named_and_nothing_counts() -> None:
     engine = MemoryEngine()
     commits = commits_of(engine)
