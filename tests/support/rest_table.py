@@ -491,7 +491,8 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.postgres.snapshot.PostgresSnapshot
     """,
     "an error": """
-        journal.engine.engine.EngineAway journal.engine.engine.Fenced journal.errors.Unreachable
+        journal.engine.engine.EngineAway journal.engine.engine.EngineFull
+        journal.engine.engine.Fenced journal.errors.Unreachable
         journal.engine.postgres.settings.OtherTables
         journal.engine.postgres.settings.UnsafeSettings
         journal.engine.postgres.tables.Made
