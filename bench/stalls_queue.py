@@ -6,6 +6,7 @@ The one rule: as in `bench/stalls.py`: one operation, one entry.
 import contextlib
 
 from bench.daemon import Line
+from bench.servers import ServerFailed
 from bench.stalls import Operation, Stage
 
 LEASES = DEAD = 200_000
@@ -82,7 +83,9 @@ def _waiting(stage: Stage) -> None:
     stage.ask(b"set q 0 0 1\r\nx\r\n", b"STORED")
     for number in range(stage.count(CHILDREN)):
         line = stage.daemon.connect()
-        line.send(b"get q+c%04d/t=10m\r\n" % number)
+        line.send(b"get q+c%04d/peek\r\nget q+c%04d/t=10m\r\n" % (number, number))
+        if (said := line.line()) != b"END":
+            raise ServerFailed(f"get q+c{number:04}/peek: {said.decode(errors='replace')}")
         _crowd.append(line)
 
 

@@ -38,7 +38,7 @@ from kestrelpy.core.queue.due_items import DueItems
 from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.record_reserve import RecordReserve
-from kestrelpy.core.queue.recount import Recount
+from kestrelpy.core.queue.recount import ASKED_MAX, Recount
 from kestrelpy.core.queue.retention import Retention
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import Placed, Subscription
@@ -357,11 +357,11 @@ class Queue(QueueState):
 
     def is_needed(self, id_: int) -> bool:
         """True if any subscription still needs this item."""
-        is_for_all = self.unseen is None or not self.unseen.is_passed(id_)
-        for child in reversed(self.children.values()):  # those that are looked at first end first
-            if (is_for_all and id_ > child.taken) or id_ in child.live:
-                return True
-        return id_ in self.reader.live
+        return self.recount.is_needed(id_)
+
+    def may_be_needed(self, id_: int) -> bool:
+        """`is_needed`, or too many children would have to be asked: the log counts soon."""
+        return self.recount.is_needed(id_, ASKED_MAX)
 
     def needed_now(self) -> IdSet:
         """Return the items that any subscription needs now, as a set that stays as it is."""

@@ -54,8 +54,8 @@ _COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is e
 class Needs(Protocol):
     """The items that the subscriptions of one log need."""
 
-    def is_needed(self, id_: int) -> bool:
-        """True if any subscription still needs this item."""
+    def may_be_needed(self, id_: int) -> bool:
+        """True if any subscription may still need this item: if none does, the log counts soon."""
 
     def needed_now(self) -> IdSet:
         """Return all items that any subscription needs, as a set that does not change later."""
@@ -221,7 +221,7 @@ class SubscriptionState:
         kind, item, number, small, time_ms, meta, body, reader, put_lsn = draft
         if (needs := self.needs) is not None:
             reader = self.number
-            if put_lsn and needs.is_needed(item):
+            if put_lsn and needs.may_be_needed(item):
                 put_lsn = 0
         return kind, item, number, small, time_ms, meta, body, reader, put_lsn
 

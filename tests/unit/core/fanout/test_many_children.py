@@ -111,9 +111,17 @@ def wait_in_vain(q: CoreHarness) -> Act:
     return act
 
 
+def confirm_for_the_last(q: CoreHarness) -> Act:
+    for each in ChildQueue.all_of(q.queue):
+        each.flush(q.now_ms)
+    lease = q.queue.reader.open(q.who("anna"), q.now_ms)
+    assert lease is not None
+    return lambda: q.queue.reader.confirm(lease, q.now_ms)
+
+
 ACTS = [
-    remove, remove_of_a_deleted_queue, flush, confirm_up_to, let_a_lease_end, give_back_for_later,
-    wait_in_vain,
+    confirm_for_the_last, remove, remove_of_a_deleted_queue, flush, confirm_up_to, let_a_lease_end,
+    give_back_for_later, wait_in_vain,
 ]  # fmt: skip
 
 

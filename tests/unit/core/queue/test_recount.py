@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from journal.format.kinds import Kind
 from kestrelpy.core.log.log import JournalLog
+from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.record_reserve import FEW_CHILDREN
 from tests.support.core_harness import NAME, CoreHarness
 from tests.unit.core.fanout.test_many_children import MANY, child, made, ticks
@@ -50,3 +51,32 @@ def test_a_count_of_a_deleted_queue_is_made_when_its_children_are_few() -> None:
     log = queue.log
     assert isinstance(log, JournalLog)
     assert log.journal._flushed[-1].count == 0
+
+
+def test_the_last_confirm_of_an_item_among_many_children_is_counted_soon() -> None:
+    q = made(MANY)
+    queue = q.queue
+    for each in ChildQueue.all_of(queue):
+        each.flush(q.now_ms)
+    ticks(q, MANY)
+    leases = [queue.reader.open(q.who("anna"), q.now_ms) for _ in range(2)]
+    before, counted = len(q.records), len(counts(q))
+    for lease in leases:
+        assert lease is not None
+        queue.reader.confirm(lease, q.now_ms)
+        ticks(q)
+    assert not queue.is_needed(1)
+    assert counts(q)[counted:] == []
+    ticks(q, MANY)
+    assert [record.kind for record in q.records][before:] == [Kind.DONE] * 2 + [Kind.TOKENS]
+    assert counts(q)[counted:] == [0]
+
+
+def test_a_confirm_of_an_item_that_one_of_the_first_children_needs_is_not_counted() -> None:
+    q = made(MANY)
+    lease = q.queue.reader.open(q.who("anna"), q.now_ms)
+    assert lease is not None
+    before = len(q.records)
+    q.queue.reader.confirm(lease, q.now_ms)
+    ticks(q, MANY)
+    assert [record.kind for record in q.records][before:] == [Kind.DONE]

@@ -20,7 +20,7 @@ class Needed:
     def __init__(self, *ids: int) -> None:
         self._ids = ids
 
-    def is_needed(self, id_: int) -> bool:
+    def may_be_needed(self, id_: int) -> bool:
         return id_ in self._ids
 
     def needed_now(self) -> IdSet:
