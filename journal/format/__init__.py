@@ -34,7 +34,7 @@ from journal.format.kinds import (
     Tag,
     kinds_with,
 )
-from journal.format.lease import LeaseEntry, lease_entries
+from journal.format.lease import LeaseEntry, heard_ms, lease_entries
 from journal.format.meta import (
     DELIVERY_MAX,
     NUMBER_TAG,
@@ -128,12 +128,12 @@ __all__ = [
     "Origin", "PlacedEntry", "RawDraft", "ReaderState", "Record", "SegmentHeader", "Tag", "Tally",
     "Watermark", "ageless_of", "as_text", "attempts_of", "dead_of", "declared_by", "declared_draft",
     "decode", "decode_counts", "decode_meta", "delayed_entries", "encode", "encode_meta", "ended",
-    "ended_bytes", "flush_spared", "folder_name", "frame_bytes", "have_one_log", "in_words",
-    "is_older_frame", "item_header_of", "join", "journal_folders", "kinds_with", "lease_entries",
-    "line_drafts", "live_of", "moved", "named", "named_text", "number_given", "number_in", "opened",
-    "origin_of", "padded", "parse_folder_name", "placed_entries", "raise_watermark",
-    "reader_states", "retained_of", "said_of_put", "says_only_expiry", "segment_name",
-    "segment_number", "segment_path", "sentence", "settled", "settled_by", "settled_many", "shown",
-    "split", "text_of", "texts", "texts_in", "usable_bytes", "value_of", "watermark_drafts",
-    "watermark_of_ids", "watermark_of_put", "watermarks_in",
+    "ended_bytes", "flush_spared", "folder_name", "frame_bytes", "have_one_log", "heard_ms",
+    "in_words", "is_older_frame", "item_header_of", "join", "journal_folders", "kinds_with",
+    "lease_entries", "line_drafts", "live_of", "moved", "named", "named_text", "number_given",
+    "number_in", "opened", "origin_of", "padded", "parse_folder_name", "placed_entries",
+    "raise_watermark", "reader_states", "retained_of", "said_of_put", "says_only_expiry",
+    "segment_name", "segment_number", "segment_path", "sentence", "settled", "settled_by",
+    "settled_many", "shown", "split", "text_of", "texts", "texts_in", "usable_bytes", "value_of",
+    "watermark_drafts", "watermark_of_ids", "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

@@ -175,6 +175,7 @@ class Tag(IntEnum):
     BYTES = 32  # u64, of the body of the item that a record is about; or of all items there
     PREVIOUS = 33  # u64, the item before this one under its key
     OF_KEY = 34  # u64, 1: the id counts for the key of its put alone
+    RUNS_MS = 35  # u64, running clock: the end of a duration; without it the time is a date
 
 
 TAGS: Final = {int(tag): tag for tag in Tag}  # quicker than asking the enumeration
@@ -204,5 +205,6 @@ NUMBER_TAGS: Final = frozenset(
         Tag.BYTES,
         Tag.PREVIOUS,
         Tag.OF_KEY,
+        Tag.RUNS_MS,
     }
 )

@@ -3,8 +3,8 @@
     LEASED item, token, delivery, began, deadline ──▶ RENEWED token, when, deadline ──▶ ...
                                                   ──▶ DONE, RETURNED, DEAD or FLUSHED ends it
 
-One rule: an entry says what the records say. Deadlines are wall clock; a lease made of an entry is
-bounded by its length: `deadline_ms - since_ms`.
+One rule: an entry says what the records say. A deadline is there twice, by the wall clock and by
+the running clock; a lease made of an entry is bounded by its length: `deadline_ms - since_ms`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ _RENEWED: Final = int(Kind.RENEWED)
 _DEADLINE_MS: Final = int(Tag.DEADLINE_MS)
 _BYTES: Final = int(Tag.BYTES)
 _EXPIRES_MS: Final = int(Tag.EXPIRES_MS)
+_RUNS_MS: Final = int(Tag.RUNS_MS)
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
 _DEADLINE: Final = struct.Struct("<BHQ")
-_LEASED_META: Final = struct.Struct("<BHQBHQ")
+_RENEWED_META: Final = struct.Struct("<BHQBHQ")
+_LEASED_META: Final = struct.Struct("<BHQBHQBHQ")
 _U64_BYTES: Final = 8
 
 
@@ -34,7 +36,8 @@ class LeaseEntry(NamedTuple):
     after a restart.
 
     It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`. `lives_ms` is
-    the expiry of its item from then on; 0: its put says when it expires.
+    the expiry of its item from then on; 0: its put says when it expires. `runs_ms` is the deadline
+    by the running clock; 0: the record, of an earlier version, does not say it.
     """
 
     item: int
@@ -46,16 +49,17 @@ class LeaseEntry(NamedTuple):
     deadline_ms: int
     key: bytes = b""
     lives_ms: int = 0
+    runs_ms: int = 0
 
     @classmethod
     def begun(cls, record: Record) -> LeaseEntry:
         """Return the lease of a LEASED record. Raises ValueError if the record does not say it."""
-        deadline_ms, body_bytes, key, lives_ms = _said(record.meta)
+        deadline_ms, body_bytes, key, lives_ms, runs_ms = _said(record.meta)
         if deadline_ms is None or body_bytes is None:
             raise ValueError(f"the lease of item {record.item} says no deadline or no size")
         return cls(
             record.item, record.number, record.small, record.time_ms, body_bytes,
-            record.time_ms, deadline_ms, key, lives_ms,
+            record.time_ms, deadline_ms, key, lives_ms, runs_ms,
         )  # fmt: skip
 
     def renewed(self, record: Record) -> LeaseEntry:
@@ -65,21 +69,33 @@ class LeaseEntry(NamedTuple):
         is_its_own = (record.item, record.number) == (self.item, self.token)
         if not is_its_own or not isinstance(deadline_ms, int):
             raise ValueError(f"item {record.item} is not leased by token {record.number}")
+        runs_ms = said.get(Tag.RUNS_MS, 0)
         return self.until(
-            record.time_ms, deadline_ms, lives_ms if isinstance(lives_ms, int) else 0
-        )
+            record.time_ms, deadline_ms, lives_ms if isinstance(lives_ms, int) else 0,
+            runs_ms if isinstance(runs_ms, int) else 0,
+        )  # fmt: skip
 
-    def until(self, since_ms: int, deadline_ms: int, lives_ms: int = 0) -> LeaseEntry:
+    def until(
+        self, since_ms: int, deadline_ms: int, lives_ms: int = 0, runs_ms: int = 0
+    ) -> LeaseEntry:
         """Return the same lease with a new deadline; its item lives no shorter than before."""
         lives_ms = max(lives_ms, self.lives_ms)
-        return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key, lives_ms))
+        return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key, lives_ms, runs_ms))
+
+    @property
+    def heard_ms(self) -> int:
+        """The running clock at its latest record; 0: the record does not say it."""
+        return heard_ms(self.since_ms, self.deadline_ms, self.runs_ms)
 
     def leased(self) -> Draft:
         """Return the record that begins it."""
-        item, token, delivery, began_ms, body_bytes, _, deadline_ms, key, lives_ms = self
+        item, token, delivery, began_ms, body_bytes, _, deadline_ms, key, lives_ms, runs_ms = self
         meta = _LEASED_META.pack(
-            _DEADLINE_MS, _U64_BYTES, deadline_ms, _BYTES, _U64_BYTES, body_bytes
-        )
+            _DEADLINE_MS, _U64_BYTES, deadline_ms, _BYTES, _U64_BYTES, body_bytes,
+            _RUNS_MS, _U64_BYTES, runs_ms,
+        )  # fmt: skip
+        if not runs_ms:
+            meta = meta[: -_DEADLINE.size]
         if key:
             meta = encode_meta({Tag.KEY: key}) + meta
         if lives_ms:
@@ -88,8 +104,12 @@ class LeaseEntry(NamedTuple):
 
     def renewal(self) -> Draft:
         """Return the record of its latest deadline, after the first."""
-        item, token, _, _, _, since_ms, deadline_ms, _, lives_ms = self
-        meta = _DEADLINE.pack(_DEADLINE_MS, _U64_BYTES, deadline_ms)
+        item, token, _, _, _, since_ms, deadline_ms, _, lives_ms, runs_ms = self
+        meta = _RENEWED_META.pack(
+            _DEADLINE_MS, _U64_BYTES, deadline_ms, _RUNS_MS, _U64_BYTES, runs_ms
+        )
+        if not runs_ms:
+            meta = meta[: _DEADLINE.size]
         if lives_ms:
             meta = _DEADLINE.pack(_EXPIRES_MS, _U64_BYTES, lives_ms) + meta
         return _new(Draft, (_RENEWED, item, token, 0, since_ms, meta, b"", 0, 0))
@@ -100,18 +120,26 @@ class LeaseEntry(NamedTuple):
         return [leased] if self.since_ms == self.began_ms else [leased, self.renewal()]
 
 
-def _said(meta: bytes) -> tuple[int | None, int | None, bytes, int]:
-    """Return deadline, bytes, key and the life of the item; at once, where there is no more."""
+def heard_ms(time_ms: int, end_ms: int, runs_ms: int) -> int:
+    """Return the running clock at `time_ms`, of which a record says that something ends at `end_ms`
+    by the wall clock and at `runs_ms` by the running clock; 0: it does not say the latter."""
+    return max(runs_ms - (end_ms - time_ms), 0) if runs_ms else 0
+
+
+def _said(meta: bytes) -> tuple[int | None, int | None, bytes, int, int]:
+    """Return deadline, bytes, key, the life of the item, and the deadline by the running clock; at
+    once, where there is no more."""
     if len(meta) == _LEASED_META.size:
-        tag, _, deadline_ms, other, _, body_bytes = _LEASED_META.unpack(meta)
-        if (tag, other) == (_DEADLINE_MS, _BYTES):
-            return deadline_ms, body_bytes, b"", 0
+        tag, _, deadline_ms, other, _, body_bytes, last, _, runs_ms = _LEASED_META.unpack(meta)
+        if (tag, other, last) == (_DEADLINE_MS, _BYTES, _RUNS_MS):
+            return deadline_ms, body_bytes, b"", 0, runs_ms
     said = decode_meta(meta)
     found, size, key = said.get(Tag.DEADLINE_MS), said.get(Tag.BYTES), said.get(Tag.KEY)
-    lives_ms = said.get(Tag.EXPIRES_MS, 0)
+    lives_ms, runs_ms = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.RUNS_MS, 0)
     return (
         found if isinstance(found, int) else None, size if isinstance(size, int) else None,
         key if isinstance(key, bytes) else b"", lives_ms if isinstance(lives_ms, int) else 0,
+        runs_ms if isinstance(runs_ms, int) else 0,
     )  # fmt: skip
 
 

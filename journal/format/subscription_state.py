@@ -55,7 +55,8 @@ _ENTRY_BYTES: Final[dict[tuple[int, int], int]] = {
 _PIECE_BYTES: Final = 1 << 20  # bodies are cut to about this size
 _COUNTS: Final = struct.Struct("<4I")
 _PLACED: Final = struct.Struct("<4Q")  # item, place, marker, bytes
-_DELAYED: Final = struct.Struct("<3Q")  # item, due, bytes
+_DELAYED: Final = struct.Struct("<4Q")  # item, due, bytes, due by the running clock
+_OLD_DELAYED: Final = struct.Struct("<3Q")  # before version 8
 # What `small` of a READER says.
 TAKES: Final = 0  # what is put from now on is for it too
 GONE: Final = 2  # the queue was deleted, and is there for its children alone
@@ -97,6 +98,7 @@ class ReaderState:
     placed: Iterable[PlacedEntry] = ()
     held: dict[int, bytes] = field(default_factory=dict)
     ageless: IdSet = field(default_factory=IdSet)  # live, and without the expiry of their puts
+    heard_ms: int = 0  # the running clock then, as far as its delayed items say it
 
     def drafts(self, time_ms: int) -> Iterator[Draft]:
         """Yield its block."""
@@ -129,7 +131,7 @@ class Beginning:
         ranges, pages = self.live.encode()
         parts = [ranges, pages]
         parts += [_PLACED.pack(*each) for each in self.placed]
-        parts += [_DELAYED.pack(*each[:3]) for each in self.delayed]
+        parts += [_DELAYED.pack(*each[:3], each.runs_ms) for each in self.delayed]
         counts = len(ranges), len(pages), len(self.placed), len(self.delayed)
         return _COUNTS.pack(*counts) + b"".join(parts)
 
@@ -140,7 +142,7 @@ class Beginning:
         if not body:
             return None
         try:
-            ranges, pages, placed, _ = _COUNTS.unpack_from(body)
+            ranges, pages, placed, delayed = _COUNTS.unpack_from(body)
             at = _COUNTS.size
             live = IdSet.decode(body[at : at + ranges], body[at + ranges : at + ranges + pages])
             at += ranges + pages
@@ -148,10 +150,18 @@ class Beginning:
             return cls(
                 live, number_in(decode_meta(record.meta), Tag.BYTES),
                 [PlacedEntry(*each) for each in _PLACED.iter_unpack(body[at:middle])],
-                [DelayedEntry(*each) for each in _DELAYED.iter_unpack(body[middle:])],
+                _delayed(body[middle:], delayed),
             )  # fmt: skip
         except struct.error as error:
             raise ValueError(str(error)) from None
+
+
+def _delayed(data: bytes, count: int) -> list[DelayedEntry]:
+    """Return so many entries; before version 8 they had no `runs_ms`. Raises struct.error."""
+    is_old = len(data) == count * _OLD_DELAYED.size
+    layout = _OLD_DELAYED if is_old else _DELAYED
+    each = ((*entry, 0)[:4] for entry in layout.iter_unpack(data))
+    return [DelayedEntry(item, due, size, b"", runs) for item, due, size, runs in each]
 
 
 def named(
@@ -250,12 +260,12 @@ def _state(block: list[Record]) -> ReaderState:
     name = meta.get(Tag.NAME)
     if not isinstance(name, bytes) or not name:
         raise ValueError(f"reader {opening.reader} has no name")
-    delayed, held = delayed_entries(block)
+    delayed, held, heard = delayed_entries(block)
     return ReaderState(
         opening.reader, name, opening.number, number_in(meta, Tag.TOTAL), live_of(block),
         number_in(meta, Tag.BYTES), attempts_of(block), dead_of(block), lease_entries(block),
         any(frame.kind == Kind.PAUSED and frame.small == 1 for frame in block), delayed,
-        placed_entries(block), held, ageless_of(block),
+        placed_entries(block), held, ageless_of(block), heard,
     )  # fmt: skip
 
 

@@ -154,6 +154,7 @@ class Snapshot:
     metadata: bytes = b""
     floor: int = 0
     ageless: IdSet = field(default_factory=IdSet)
+    heard_ms: int = 0  # the running clock then, as far as its delayed items say it
 
     def needed(self) -> IdSet:
         """Return the items whose puts some reader needs; not to be changed."""
@@ -320,7 +321,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
     if goes_on is None:
         raise ValueError("it does not say where the log goes on")
     opening, closing = frames[0], frames[-1]
-    delayed, held = delayed_entries(own)
+    delayed, held, heard = delayed_entries(own)
     declared = next((declared_by(f) for f in own if f.kind == Kind.DECLARED), (b"", b""))
     return Snapshot(
         lsn=opening.lsn - 1,
@@ -353,6 +354,7 @@ def _from_frames(frames: list[Record]) -> Snapshot:
         is_tombstone=any(frame.kind == Kind.READER and frame.small == GONE for frame in own),
         retained=retained_of(own),
         ageless=ageless_of(own),
+        heard_ms=heard,
         floor=max(
             (f.number for f in own if f.kind == Kind.READER and f.small == AGAIN), default=0
         ),

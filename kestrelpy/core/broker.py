@@ -224,4 +224,4 @@ class Broker(Lifecycle):
             if queue.children:
                 queue.alarm.need(queue.idle_sweep.next_due())
             if queue.unseen is not None:
-                queue.alarm.need(queue.unseen.due.next_due(offset_ms))
+                queue.alarm.need(queue.unseen.due.next_due(self.clock))

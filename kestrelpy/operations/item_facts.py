@@ -197,7 +197,7 @@ class Inspection:
         if state == DONE:
             return "confirmed, expired or removed, and retained"
         if state == DELAYED:
-            return f"delayed until {reader.delays.find(self._id, offset_ms)[0]}"
+            return f"delayed until {reader.delays.find(self._id, self._queue.clock)[0]}"
         return self._why_ready(ahead, key, now_ms)
 
     def _why_ready(self, ahead: int, key: bytes, now_ms: int) -> str:

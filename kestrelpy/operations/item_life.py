@@ -112,7 +112,7 @@ class ItemLife:
         if item is not None and item.origin is not None:
             events.append(LifeEvent(None, "came from", None, _text(item.origin.name)))
         if id_ in reader.delays:
-            due_ms, _ = reader.delays.find(id_, queue.clock.offset_ms)
+            due_ms, _ = reader.delays.find(id_, queue.clock)
             events.append(LifeEvent(due_ms, "due"))
         if (lease := reader.leases.of(id_)) is not None:
             events.append(self._leased(lease))

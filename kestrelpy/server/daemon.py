@@ -41,6 +41,7 @@ from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory import (
     DirectoryWatch,
     Found,
+    Heart,
     directory_of,
     last_backup_ms,
     member_of,
@@ -116,8 +117,7 @@ class Daemon:
         self._connections: set[Connection] = set()
         self._dirty: list[JournalLog] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ending, self._why_stopped = asyncio.Event(), ""
-        self._reloading = asyncio.Lock()
+        self._reloading, self._ending, self._why_stopped = asyncio.Lock(), asyncio.Event(), ""
         self._next_reload: Gate | None = None  # requested, and not begun
         self._listeners = Listeners(self._new_connection, BACKLOG)
         self._shares, self._lowered, self.tls = share(OWN, 1, 1), "", Tls()
@@ -130,6 +130,7 @@ class Daemon:
         self.actions, self.damage = Actions(offset), DamageFound(offset)
         self._loop = loop = asyncio.get_running_loop()
         self.directory = directory_of(config, self._files)
+        self._heart = Heart(self.directory.beat, self.broker, clock.now_ms)
         self.deletions = going = QueueDeletions(self.broker, self.directory, self._start_task)
         self.files_gone, self.earlier_files_gone = going.gate, going.earlier_files_gone
         self.turn = turn = Turn(self.broker, loop, self._dirty, self.deletions.begin)
@@ -206,12 +207,12 @@ class Daemon:
                 raise
             tune_interpreter()
         self._take_signals()
-        self._start_task(self.membership.watch())
-        self._start_task(self._sweep().run())
+        for each in (self.membership.watch(), self._sweep().run(), self._heart.run()):
+            self._start_task(each)
         broker, turn = self.broker, self.turn
         watch = DirectoryWatch(self.directory, broker, turn.files.written, turn.lose_all, turn.lose)
-        self._start_task(watch.run())
-        self._start_task(self.journal_jobs.check_bodies(found.unchecked))
+        for each in (watch.run(), self.journal_jobs.check_bodies(found.unchecked)):
+            self._start_task(each)
         self._start_task(name_what_is_open(self._files, self.directory.path))
         self.schedules.put_in_force(self.config, clock.now_ms())
         for queue in self.broker.logged:
@@ -248,7 +249,6 @@ class Daemon:
 
     async def _recover(self) -> tuple[Found, float]:
         """Lock the directory and recover it; return the result, and the time of a sync."""
-        path = self.directory.path
         self.committer.syncs.took_us = self.broker.counters.sync_us
         try:
             await wrap(self.directory.lock)()
@@ -266,7 +266,7 @@ class Daemon:
             return found, await (measuring or measure())
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
-            raise StartError(why_not_opened(error, path)) from error
+            raise StartError(why_not_opened(error, self.directory.path)) from error
 
     async def _listen(self) -> None:
         """Listen; raise StartError with one sentence."""
@@ -322,7 +322,7 @@ class Daemon:
         self.turn.stop()
         try:
             if not self.membership.is_fenced:
-                await run_aside(partial(close_journals, self.broker), CLOSE_SECONDS)
+                await run_aside(partial(close_journals, self.broker, self._heart), CLOSE_SECONDS)
         except TookTooLong:
             log.error("%s: the disk does not answer: not all is closed", self.directory.path)
         self.directory.unlock()

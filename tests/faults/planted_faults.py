@@ -594,8 +594,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a renewal is not remembered over a restart",
         "kestrelpy/core/replay/subscription_replay.py",
-        "                self._leases[record.item] = lease.renewed(record)\n",
-        "                lease.renewed(record)\n",
+        "                self._leases[record.item] = renewed = lease.renewed(record)\n",
+        "                renewed = lease.renewed(record)\n",
         ("tests/unit/core/subscription/test_token_leases.py", "tests/scenario/test_transcripts.py"),
     ),
     Fault(

@@ -6,19 +6,20 @@
     v4/...                 what version 4 wrote: the same
     v5/...                 what version 5 wrote: the same
     v6/...                 what version 6 wrote: the same
-    v7/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
+    v7/...                 what version 7 wrote: the same
+    v8/jobs.1              what this version writes: survivors, two sealed segments, a recycled one
                            whose end is torn, two snapshots
-    v7/delays.1            and of what is delayed and released (`delays`)
-    v7/keys.1              and of keys (`keys`)
-    v7/moves.1             and of what is moved (`moves`)
-    v7/handed.1            and of what is handed off (`handed`)
-    v7/readers.1           and of fan-out children (`readers`)
-    v7/once.1              and of ids, scopes and versions, with their chunks (`once`)
-    v7/retained.1          and of what is retained (`retained`)
-    v7/clients.1           and of metadata, clients and lives (`clients`)
-    v7/again.1             and of a queue that is deleted and made again (`made_again`)
-    v7/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
-    v7/dump.txt, v7/verify.txt   what `python -m journal` says of them
+    v8/delays.1            and of what is delayed and released (`delays`)
+    v8/keys.1              and of keys (`keys`)
+    v8/moves.1             and of what is moved (`moves`)
+    v8/handed.1            and of what is handed off (`handed`)
+    v8/readers.1           and of fan-out children (`readers`)
+    v8/once.1              and of ids, scopes and versions, with their chunks (`once`)
+    v8/retained.1          and of what is retained (`retained`)
+    v8/clients.1           and of metadata, clients and lives (`clients`)
+    v8/again.1             and of a queue that is deleted and made again (`made_again`)
+    v8/%4Fp%2Baudit.3      every kind that is reserved and every meta tag (the queue `Op+audit`)
+    v8/dump.txt, v8/verify.txt   what `python -m journal` says of them
 
 `python -m tests.golden.build` writes the newest anew, which is right only together with a new
 format version (FORMAT.md, "Changing the format"): a golden journal is never changed afterwards.
@@ -66,6 +67,8 @@ from tests.golden.retained import retained
 from tests.golden.schedules import schedules
 
 GOLDEN = Path(__file__).parent
+# By a running clock that is a day ahead of the wall clock.
+DAY_ON = TIME_MS + 86_400_000 + 120_000
 
 
 def example() -> SegmentBuilder:
@@ -117,8 +120,11 @@ def jobs() -> list[SegmentBuilder | Snapshot]:
     opening = Checkpoint(b"jobs", 11, 11, 1 << 21, 10, 6, 1, SERVER, as_of=19)
     token, minute = 1 << 20, 60_000
     leased = LeaseEntry(5, token, 1, TIME_MS + 3002, 6, TIME_MS + 3002, TIME_MS + minute)
-    renewed = leased._replace(since_ms=TIME_MS + 3004, deadline_ms=TIME_MS + 2 * minute)
-    other = LeaseEntry(6, token + 1, 1, TIME_MS + 3003, 6, TIME_MS + 3003, TIME_MS + 3003 + minute)
+    renewed = leased.until(TIME_MS + 3004, TIME_MS + 2 * minute, runs_ms=DAY_ON)
+    other = LeaseEntry(
+        6, token + 1, 1, TIME_MS + 3003, 6, TIME_MS + 3003, TIME_MS + 3003 + minute, b"", 0,
+        DAY_ON - minute,
+    )
     declared = b'lease = "5m"\n'
     fourth = SegmentBuilder(4, 4096, third.lsn, opening, time_ms=TIME_MS + 3000)
     died: Meta = {Tag.REASON: b"lease", Tag.BYTES: 20}
@@ -223,7 +229,7 @@ def planned() -> list[SegmentBuilder | Snapshot]:
 
 
 PLANNED = "%4Fp%2Baudit.3"
-NEWEST = "v7"
+NEWEST = "v8"
 JOURNALS: dict[str, Callable[[], Sequence[SegmentBuilder | Snapshot | Remembered]]] = {
     "jobs.1": jobs, "delays.1": delays, "keys.1": keys, "moves.1": moves, "handed.1": handed,
     "once.1": once, "readers.1": readers, "retained.1": retained, "clients.1": clients,

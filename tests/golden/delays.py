@@ -1,6 +1,7 @@
 """The golden journal of what is delayed and released, laid out by hand like the others (`layout`).
 
     1 plain, given back with a delay; 2 put with a delay; 3, released, is the place of 2 ...
+    1 and 4 were delayed by a duration, 2 and 6 until a date
 
 One rule: no clock, no randomness, no environment.
 """
@@ -18,6 +19,7 @@ from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import SERVER, TIME_MS, SegmentBuilder, draft, ids
 
 DUE_MS = TIME_MS + 90_000
+RUNS_MS = DUE_MS + 86_400_000  # the wall clock was set back by a day
 
 
 def delays() -> list[SegmentBuilder | Snapshot]:
@@ -25,13 +27,16 @@ def delays() -> list[SegmentBuilder | Snapshot]:
     opening = Checkpoint(b"delays", server=SERVER, generation=1)
     one = SegmentBuilder(1, 4096, 1, opening)
     token, minute = 1 << 20, 60_000
-    off: Meta = {Tag.DUE_MS: DUE_MS, Tag.REASON: b"abort", Tag.BYTES: 5}
-    leased = LeaseEntry(4, token, 1, TIME_MS + 30, 5, TIME_MS + 30, TIME_MS + minute)
+    off: Meta = {Tag.DUE_MS: DUE_MS, Tag.REASON: b"abort", Tag.BYTES: 5, Tag.RUNS_MS: RUNS_MS}
+    leased = LeaseEntry(
+        4, token, 1, TIME_MS + 30, 5, TIME_MS + 30, TIME_MS + minute, runs_ms=RUNS_MS
+    )
+    other: Meta = {Tag.EXPIRES_MS: DUE_MS, Tag.DUE_MS: TIME_MS + 25}
     written = one.batch(
         draft(Kind.PUT, 1, 1, 0, b"plain"),
         draft(Kind.PUT, 2, 0, 0, b"later", {Tag.DUE_MS: TIME_MS + 20}),
         draft(Kind.RELEASED, 2, 3, time_ms=TIME_MS + 20),
-        draft(Kind.PUT, 4, 0, 0, b"other", {Tag.EXPIRES_MS: DUE_MS, Tag.DUE_MS: TIME_MS + 25}),
+        draft(Kind.PUT, 4, 0, 0, b"other", other | {Tag.RUNS_MS: RUNS_MS - minute}),
         draft(Kind.RELEASED, 4, 5, time_ms=TIME_MS + 25),
         draft(Kind.PUT, 6, 0, 0, b"last", {Tag.DUE_MS: DUE_MS}),
         draft(Kind.RETURNED, 1, TIME_MS + 10, 1, meta=off),
@@ -44,7 +49,10 @@ def delays() -> list[SegmentBuilder | Snapshot]:
     between = Snapshot(
         8, 1, one.at, Checkpoint(b"delays", 7, 7, 1 << 21, 4, 4, 1, SERVER, as_of=8),
         ids(1, 2, 4, 6), 19, attempts, [], [], tally, [leased],
-        delayed=[DelayedEntry(1, DUE_MS, 5, b"\x01\x01\x00\x00\x00A"), DelayedEntry(6, DUE_MS, 4)],
+        delayed=[
+            DelayedEntry(1, DUE_MS, 5, b"\x01\x01\x00\x00\x00A", RUNS_MS),
+            DelayedEntry(6, DUE_MS, 4),
+        ],
         placed=[PlacedEntry(1, 0, 1, 5), PlacedEntry(2, 3, 3, 5), PlacedEntry(4, 5, 5, 5)],
     )  # fmt: skip
     one.batch(

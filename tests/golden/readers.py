@@ -25,7 +25,8 @@ def readers() -> list[SegmentBuilder | Snapshot]:
     one = SegmentBuilder(1, 8192, 1, opening)
     due_ms, token = TIME_MS + 60_000, 1 << 20
     begins = Beginning(
-        ids(2, 3, 4), 13, [PlacedEntry(2, 5, 5, 0)], [DelayedEntry(4, due_ms, 5)]
+        ids(2, 3, 4), 13, [PlacedEntry(2, 5, 5, 0)],
+        [DelayedEntry(4, due_ms, 5, b"", due_ms + 1000)],
     )
     leased = LeaseEntry(3, token, 1, TIME_MS + 30, 3, TIME_MS + 30, TIME_MS + 60_000)
     written = one.batch(
@@ -33,7 +34,7 @@ def readers() -> list[SegmentBuilder | Snapshot]:
         named(AUDIT, b"audit", 1, TAKES, TIME_MS),
         draft(Kind.PUT, 2, 0, 0, b"later", {Tag.DUE_MS: TIME_MS + 10}),
         draft(Kind.PUT, 3, 3, 0, b"all"),
-        draft(Kind.PUT, 4, 0, 0, b"delay", {Tag.DUE_MS: due_ms}),
+        draft(Kind.PUT, 4, 0, 0, b"delay", {Tag.DUE_MS: due_ms, Tag.RUNS_MS: due_ms + 1000}),
         draft(Kind.RELEASED, 2, 5, time_ms=TIME_MS + 11),
         named(LATE, b"late", 1, TAKES, TIME_MS + 12, begins),
         named(GONE, b"gone", 5, TAKES, TIME_MS + 13),
@@ -51,7 +52,7 @@ def readers() -> list[SegmentBuilder | Snapshot]:
     tally.see_all(written)
     once = IdCounts()
     once.set(3, 1)
-    delayed = [DelayedEntry(4, due_ms, 5)]
+    delayed = [DelayedEntry(4, due_ms, 5, b"", due_ms + 1000)]
     between = Snapshot(
         16, 1, one.at, Checkpoint(b"orders", 7, 7, token << 1, 4, 4, 1, SERVER, as_of=16),
         ids(1, 2, 3, 4), 19, IdCounts(), [], [], tally,

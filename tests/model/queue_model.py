@@ -36,7 +36,7 @@ class Thing:
     place: int = 0
     marker: int = 0  # its first place; 0: it was never available
     due_ms: int = -1  # wall clock, as the log knows it; of a delayed item
-    steady_ms: int = -1  # when it is due on the other clock; of a duration, until a restart
+    runs_ms: int = -1  # running clock, the end of a duration: its delay or its lease by token
     known: bool = True  # its expiry is in memory
     ageless: bool = False  # redriven, and so without an expiry
 
@@ -63,11 +63,13 @@ class Wait:
 
 @dataclass
 class QueueModel:
-    """One queue and those who use it. `now_ms` never steps; `offset_ms` leads to the wall."""
+    """One queue and those who use it. `now_ms` never steps; `offset_ms` leads to the wall, and
+    `running_ms` to the running clock."""
 
     policy: Policy
     now_ms: int = 0
     offset_ms: int = 0
+    running_ms: int = 0
     exists: bool = False
     next_id: int = 1
     total: int = 0
@@ -106,7 +108,8 @@ class QueueModel:
 
     def due_of(self, thing: Thing) -> int:
         """Of a delayed one, on the clock that never steps."""
-        return thing.steady_ms if thing.steady_ms >= 0 else thing.due_ms - self.offset_ms
+        is_date = thing.runs_ms < 0
+        return thing.due_ms - self.offset_ms if is_date else thing.runs_ms - self.running_ms
 
     @property
     def ready(self) -> list[Thing]:
@@ -204,13 +207,13 @@ class QueueModel:
         return True
 
     def put_off(self, thing: Thing, delay: Delay) -> None:
-        thing.due_ms, thing.steady_ms = self.due(delay), -1
+        thing.due_ms, thing.runs_ms = self.due(delay), -1
         if not delay.is_date:
-            thing.steady_ms = self.now_ms + delay.ms
+            thing.runs_ms = self.now_ms + delay.ms + self.running_ms
 
     def release(self, thing: Thing) -> None:
         """It becomes available: the next number is its place, the first such one its marker."""
-        thing.due_ms = thing.steady_ms = -1
+        thing.due_ms = thing.runs_ms = -1
         thing.place = self.next_id
         thing.marker = thing.marker or thing.place
         self.next_id += 1
@@ -239,6 +242,8 @@ class QueueModel:
         thing.since_ms, thing.length_ms = self.unix_ms if by_token_ms else -1, by_token_ms
         lease_ms = by_token_ms or self.policy.lease_ms
         thing.deadline_ms = None if lease_ms is None else self.now_ms + lease_ms
+        if by_token_ms:
+            thing.runs_ms = self.now_ms + by_token_ms + self.running_ms
         self.counts["opened"] += 1
         if thing.attempts and not thing.died:
             self.counts["redelivered"] += 1
@@ -266,6 +271,7 @@ class QueueModel:
         thing.deadline_ms = self.now_ms + lease_ms
         if thing.by_token:
             thing.since_ms, thing.length_ms = self.unix_ms, lease_ms
+            thing.runs_ms = self.now_ms + lease_ms + self.running_ms
 
     def take_back(self, thing: Thing, reason: str, delay: Delay | None = None) -> None:
         thing.holder, thing.deadline_ms, thing.since_ms = "", None, -1
@@ -378,21 +384,21 @@ class QueueModel:
     ) -> None:
         """What was lent by connection is back at its place; a restart counts no attempt.
 
-        What was lent by token is so until its deadline by the wall, at most its full length later;
-        what is delayed follows the wall.
+        What was lent by token is so until its deadline by the running clock, at most its full
+        length later; what is delayed follows its clock. The running clock goes on at the last beat,
+        or where the wall is, if that is later.
         """
         self.things = {}
+        self.running_ms = max(self.running_ms, self.offset_ms)
         for item, thing in things.items():
             if thing.by_token:
-                left_ms = thing.since_ms + thing.length_ms - self.unix_ms
+                left_ms = thing.runs_ms - (self.now_ms + self.running_ms)
                 left_ms = max(0, min(left_ms, thing.length_ms))
                 self.things[item] = replace(
                     thing, deadline_ms=self.now_ms + left_ms, known=False
                 )
             else:
-                self.things[item] = replace(
-                    thing, holder="", deadline_ms=None, steady_ms=-1, known=False
-                )
+                self.things[item] = replace(thing, holder="", deadline_ms=None, known=False)
         self.next_id, self.paused, self.total = next_id, paused, total
         self.deaths = max((t.died for t in self.things.values()), default=0)
 

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 )
 
 from journal.format.key import text_of
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.key_rule import KeySettings
@@ -299,7 +300,8 @@ def check(reader: Subscription) -> None:
     there = {i for i in reader.live if i not in reader.leases and i not in reader.dead.deaths}
     delayed = set(reader.delays.ids)
     assert delayed <= set(reader.out_of_order)
-    assert sum(entry.body_bytes for entry in reader.delays.entries(0)) == reader.delays.bytes
+    entries = reader.delays.entries(ClockOffset())
+    assert sum(entry.body_bytes for entry in entries) == reader.delays.bytes
     there -= delayed
     disk_refs = {i for _, i, _ in ready.disk_refs}
     beyond = {i for i in there - set(reader.out_of_order) if i >= ready.frontier}

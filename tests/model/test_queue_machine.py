@@ -85,7 +85,8 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize(limits=LIMITS, keys=KEYS)
     def begin(self, limits: dict[str, Any], keys: KeySettings) -> None:
         self.q = CoreHarness(Policy(**limits, keys=keys))
-        self.model = QueueModel(Policy(**limits, keys=keys), 0, self.q.broker.clock.offset_ms)
+        offset_ms = self.q.broker.clock.offset_ms
+        self.model = QueueModel(Policy(**limits, keys=keys), 0, offset_ms, offset_ms)
 
     # -- storing ----------------------------------------------------------------------------
 

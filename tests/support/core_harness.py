@@ -341,12 +341,20 @@ class CoreHarness:
     # -- a restart --------------------------------------------------------------------------
 
     def restarted(
-        self, records: list[Record] | None = None, checkpoint: Checkpoint | None = None
-    ) -> CoreHarness:
-        """What a server that was killed finds in the log, or in these records of it."""
+        self, records: list[Record] | None = None, checkpoint: Checkpoint | None = None,
+        unix_ms: int | None = None, beat_ms: int | None = None,
+    ) -> CoreHarness:  # fmt: skip
+        """What a server that was killed finds in the log, or in these records of it.
+
+        `unix_ms` is the wall clock by then (None: it was not set), `beat_ms` the last beat (None:
+        of this very moment, 0: none).
+        """
         found = self.records if records is None else records
         queue = self.queue
-        again = CoreHarness(self.policy, self.now_ms, self.unix_ms)
+        wall_ms = self.unix_ms if unix_ms is None else unix_ms
+        again = CoreHarness(self.policy, self.now_ms, wall_ms)
+        last_ms = self.now_ms + queue.clock.running_ms if beat_ms is None else beat_ms
+        again.broker.clock.begin(last_ms, again.now_ms)
         fresh = again.broker.fresh(NAME, queue.generation, again.now_ms)
         fresh.know(IDENTITY)
         replay = Replay(fresh)
@@ -480,7 +488,7 @@ def state_after_a_restart(queue: Queue) -> dict[str, object]:
         "dead": [facts(item)[:-1] for _, item in dead],
         "deaths": {item: (d.attempts, d.reason, d.died_ms) for item, d in deaths},
         "leased": dict(reader.leases.entries),
-        "delayed": sorted(reader.delays.entries(reader.clock.offset_ms)),
+        "delayed": sorted(reader.delays.entries(reader.clock)),
         "places of leases": {e.item.id: e.place for e in reader.leases if e.by_token},
         "hidden": list(hidden),
         "markers": [(m, i) for m, i in reader.markers if i in hidden],

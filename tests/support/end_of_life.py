@@ -114,7 +114,7 @@ def _give_back(reader: Subscription, now_ms: int) -> None:
 
 def _due_in(reader: Subscription, stage: ServerHarness) -> int:
     """How long the last of what is delayed still is."""
-    entries = reader.delays.entries(stage.broker.clock.offset_ms)
+    entries = reader.delays.entries(stage.broker.clock)
     return max((entry.due_ms - stage.unix_ms + 1 for entry in entries), default=0)
 
 

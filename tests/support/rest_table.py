@@ -246,7 +246,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_asked _hash _bucket _at _highest _is_first": LAST,
     },
     "core.index.waiters.Waiters": {},
-    "core.clock.ClockOffset": {"offset_ms": CLOCK},
+    "core.clock.ClockOffset": {"offset_ms running_ms last_ms": CLOCK},
     # -- protocol -----------------------------------------------------------------------------
     "protocol.conversation.Conversation": {
         "last_command_ms _suggests_ms": CLOCK,
@@ -342,6 +342,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "_held _wanted": NUMBER,
         "_is_there _is_old _is_lost": ON_DISK,
     },
+    "server.directory.beat.Beat": {"_is_whole _place": ON_DISK},
+    "server.directory.beat.Heart": {"_failed": "the reason that was logged last"},
     "server.turn.Turn": {
         "_timer _timer_ms _offset_checked_ms": CLOCK,
     },

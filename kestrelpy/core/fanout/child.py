@@ -252,7 +252,7 @@ class Child(Subscription):
             return item
         return item.ending(oldest)
 
-    def state(self, offset_ms: int) -> ReaderState:
+    def state(self, clock: ClockOffset) -> ReaderState:
         """Return all that is known of the child but the bodies, as a copy.
 
         There may be thousands of children, most with nothing but items put for all: such a child
@@ -261,7 +261,7 @@ class Child(Subscription):
         return ReaderState(
             self.number, self.part, self.floor, self.total_items, self.live.copy(),
             self.live_bytes, self.attempts.copy(), list(self.dead.deaths.values()),
-            list(self.leases.entries.values()), self.paused, self.delays.entries(offset_ms),
+            list(self.leases.entries.values()), self.paused, self.delays.entries(clock),
             Placed.of(self), dict(self.held_keys), self.ageless.copy(),
         )  # fmt: skip
 

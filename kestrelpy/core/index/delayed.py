@@ -1,15 +1,15 @@
 """Delayed items: 20 bytes each, in the order of their due times; no bodies, no timers.
 
     dates       due u64 | id u64 | size u32     on the wall clock, which may be set
-    durations   the same                        on the monotonic clock
+    durations   the same                        on the running clock, which never steps back
 
     put with delay=, at= ─┐                   ┌──▶ due: a place in the ready list (RELEASED)
     nacked with a delay ──┴──▶ in `DueTimes` ─┴──▶ cancelled, flushed, retried by hand
 
-After a restart all delays follow the wall clock: the log has dates alone. A queue in memory keeps
-the items themselves. If several subscriptions have an item that was never available, it has one
-entry for all of them, in delays that belong to no subscription (`shared`); each subscription has
-its id.
+After a restart both go on by their clocks; a duration of a log of version 7 or earlier is a date.
+A queue in memory keeps the items themselves. If several subscriptions have an item that was never
+available, it has one entry for all of them, in delays that belong to no subscription (`shared`);
+each subscription has its id.
 
 An item may leave before it is due and never return; its entry stays for a while and is passed over.
 
@@ -24,12 +24,14 @@ from typing import Final, NamedTuple
 
 from journal.format import DelayedEntry
 from journal.sets import IdSet
+from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.sorted_table import DueTimes
 from kestrelpy.core.item import Item
 from kestrelpy.core.trash import Trash
 
-# Due times, the offset from them to the wall clock, and the ids to include (None: all).
-_Part = tuple[DueTimes, int, IdSet | None]
+# Due times, the offset from them to the wall clock, 1 if they are durations (0: dates), and the ids
+# to include (None: all).
+_Part = tuple[DueTimes, int, int, IdSet | None]
 _LOOKED_MAX: Final = 10_000  # entries of a part, a few milliseconds
 _PASSED_MAX: Final = 256  # entries of items that left, dropped from the front in one call
 _COMPACT_ABOVE: Final = 64
@@ -44,6 +46,18 @@ class Delay(NamedTuple):
     def due_ms(self, unix_ms: int) -> int:
         """Return the due time, wall clock; `unix_ms` if it is in the past."""
         return max(self.ms if self.is_date else unix_ms + self.ms, unix_ms)
+
+    def due_at(self, clock: ClockOffset, now_ms: int) -> int:
+        """Return the due time: of a date by the wall clock, of a duration by the running clock."""
+        return self.ms if self.is_date else clock.runs(now_ms + self.ms)
+
+    def at_ms(self, clock: ClockOffset, now_ms: int) -> int:
+        """Return the due time by the monotonic clock."""
+        return self.ms - clock.offset_ms if self.is_date else now_ms + self.ms
+
+    def runs_ms(self, clock: ClockOffset, now_ms: int) -> int:
+        """Return the due time of a duration by the running clock; 0: it is a date."""
+        return 0 if self.is_date else clock.runs(now_ms + self.ms)
 
 
 class Delays:
@@ -78,7 +92,7 @@ class Delays:
         return id_ in self.ids
 
     def add(self, id_: int, size: int, due_ms: int, is_date: bool) -> None:
-        """Add an item that is due at `due_ms`: wall clock if `is_date`, else monotonic clock."""
+        """Add an item that is due at `due_ms`: wall clock if `is_date`, else running clock."""
         (self._dates if is_date else self._durations).add(due_ms, id_, size)
         self.ids.add(id_)
         self.bytes += size
@@ -98,30 +112,40 @@ class Delays:
     def restore(self, entries: Iterable[DelayedEntry]) -> None:
         """After replay, set the delayed items to these."""
         known = sorted(entries)
-        for item, _, size, _ in known:
+        for item, _, size, _, _ in known:
             self.ids.add(item)
             self.bytes += size
-        self._dates = DueTimes((due_ms, item, size) for item, due_ms, size, _ in known)
+        self._dates = DueTimes((due, item, size) for item, due, size, _, runs in known if not runs)
+        self._durations = DueTimes((runs, item, size) for item, _, size, _, runs in known if runs)
 
-    def next_due(self, offset_ms: int) -> int | None:
+    @property
+    def runs_ms(self) -> int:
+        """The due time of the last duration, by the running clock; 0: there is none. Looks at all
+        entries."""
+        return max((runs_ms for runs_ms, _, _ in self._durations), default=0)
+
+    def next_due(self, clock: ClockOffset) -> int | None:
         """Return when the next own entry is due, on the monotonic clock; None: there is none."""
-        first = self.first(offset_ms)
+        first = self.first(clock)
         return None if first is None else first[0]
 
-    def first(self, offset_ms: int) -> tuple[int, int] | None:
+    def first(self, clock: ClockOffset) -> tuple[int, int] | None:
         """Return the due time and the id of the next own entry."""
         date, duration = self._first(self._dates), self._first(self._durations)
-        if date is None:
-            return None if duration is None else duration[:2]
-        found = (date[0] - offset_ms, date[1])
-        return found if duration is None else min(found, duration[:2])
+        found = None if date is None else (date[0] - clock.offset_ms, date[1])
+        if duration is None:
+            return found
+        other = (duration[0] - clock.running_ms, duration[1])
+        return other if found is None else min(found, other)
 
-    def pop_due(self, now_ms: int, offset_ms: int) -> tuple[int, int] | None:
+    def pop_due(self, now_ms: int, clock: ClockOffset) -> tuple[int, int] | None:
         """Remove the first own entry if it is due; return its id and size, else None."""
-        times, first = self._dates, self._first(self._dates)
-        other = self._first(self._durations)
-        if other and (not first or other[:2] < (first[0] - offset_ms, first[1])):
-            times, first, offset_ms = self._durations, other, 0
+        times, first, offset_ms = self._dates, self._first(self._dates), clock.offset_ms
+        other, running_ms = self._first(self._durations), clock.running_ms
+        if other and (
+            not first or (other[0] - running_ms, other[1]) < (first[0] - offset_ms, first[1])
+        ):
+            times, first, offset_ms = self._durations, other, running_ms
         if first is None or first[0] - offset_ms > now_ms:
             return None
         times.pop()
@@ -172,15 +196,15 @@ class Delays:
         self.ids = self.ids.without(ids)
         self.bytes -= size
 
-    def find(self, id_: int, offset_ms: int) -> tuple[int, int]:
+    def find(self, id_: int, clock: ClockOffset) -> tuple[int, int]:
         """Return when a delayed item is due, wall clock, and its size. Searches the entries."""
-        for times, offset in ((self._dates, 0), (self._durations, offset_ms)):
+        for times, offset, _, _ in self._parts(clock, None, is_copy=False):
             found = times.find(id_)
             if found is not None:
                 return found[0] + offset, found[2]
         if self.shared is None:
             raise KeyError(id_)
-        return self.shared.find(id_, offset_ms)
+        return self.shared.find(id_, clock)
 
     def clear(self, trash: Trash) -> None:
         """Remove all delayed items."""
@@ -190,33 +214,38 @@ class Delays:
         self.items, self.unlogged = {}, set()
         self.ids, self.bytes = IdSet(), 0
 
-    def entries(self, offset_ms: int) -> Iterable[DelayedEntry]:
+    def entries(self, clock: ClockOffset) -> Iterable[DelayedEntry]:
         """Return all entries as a copy that a thread may iterate over, more than once."""
         if not self.ids.count:
             return ()
         if self.shared is None and self.ids.count == self.entry_count:
-            return _Entries(self._parts(offset_ms, None))
+            return _Entries(self._parts(clock, None))
         ids = self.ids.copy()
-        parts = self._parts(offset_ms, ids)
+        parts = self._parts(clock, ids)
         if self.shared is not None:
-            parts += self.shared._parts(offset_ms, ids)
+            parts += self.shared._parts(clock, ids)
         return _Entries(parts)
 
-    def soonest(self, most: int, offset_ms: int) -> list[tuple[int, int]]:
+    def soonest(self, most: int, clock: ClockOffset) -> list[tuple[int, int]]:
         """Return when the next items are due, wall clock, each with its id. It looks at 10,000
         entries of a part; of shared ones there may be more."""
         found = list[tuple[int, int]]()
         for delays in (self, self.shared):
             if delays is None:
                 continue
-            for times, offset in ((delays._dates, 0), (delays._durations, offset_ms)):
+            for times, offset, _, _ in delays._parts(clock, None, is_copy=False):
                 entries = islice(times, _LOOKED_MAX)
                 own = ((due_ms + offset, id_) for due_ms, id_, _ in entries if id_ in self.ids)
                 found += islice(own, most)
         return sorted(found)[:most]
 
-    def _parts(self, offset_ms: int, ids: IdSet | None) -> list[_Part]:
-        return [(self._dates.copy(), 0, ids), (self._durations.copy(), offset_ms, ids)]
+    def _parts(
+        self, clock: ClockOffset, ids: IdSet | None, is_copy: bool = True
+    ) -> list[_Part]:
+        dates, durations = self._dates, self._durations
+        if is_copy:
+            dates, durations = dates.copy(), durations.copy()
+        return [(dates, 0, 0, ids), (durations, clock.offset_ms - clock.running_ms, 1, ids)]
 
 
 def _share(
@@ -242,7 +271,9 @@ class _Entries:
         self._parts = parts
 
     def __iter__(self) -> Iterator[DelayedEntry]:
-        for times, offset_ms, ids in self._parts:
+        for times, offset_ms, is_duration, ids in self._parts:
             for due_ms, id_, size in times:
                 if ids is None or id_ in ids:
-                    yield DelayedEntry(id_, due_ms + offset_ms, size)
+                    # A due time of 0 says in a snapshot that the item is available.
+                    unix_ms, runs_ms = max(due_ms + offset_ms, 1), due_ms * is_duration
+                    yield DelayedEntry(id_, unix_ms, size, b"", runs_ms)

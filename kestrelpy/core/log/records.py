@@ -16,6 +16,7 @@ from typing import Final
 
 from journal.format import (
     DELIVERY_MAX,
+    NUMBER_TAG,
     ItemHeader,
     Kind,
     Meta,
@@ -42,6 +43,7 @@ _UPTO: Final = int(Kind.UPTO)
 _TOKENS: Final = int(Kind.TOKENS)
 _PAUSED: Final = int(Kind.PAUSED)
 _IDS: Final = int(Kind.IDS)
+_RUNS: Final = int(Tag.RUNS_MS)
 FORGOTTEN: Final = 1  # `small` of an IDS record: nothing of this scope is remembered any more
 _NO_EXPIRY: Final = encode_meta({Tag.EXPIRES_MS: 0})
 SMALL_BODY_MAX: Final = (1 << 24) - 1  # sizes of bodies up to this need no meta
@@ -60,14 +62,19 @@ def meta_most(header: ItemHeader | None, key: bytes) -> int:
     return size if header.origin is None else size + _ORIGIN_BYTES + len(header.origin.queue)
 
 
-def put(item: Item, due_ms: int = 0, nominal: Watermark | None = None) -> RawDraft:
+def put(
+    item: Item, due_ms: int = 0, nominal: Watermark | None = None, runs_ms: int = 0
+) -> RawDraft:
     """The item is stored, and delayed until `due_ms` (0: not).
 
-    `nominal` is the run time of the schedule that the item is put for.
+    `nominal` is the run time of the schedule that the item is put for; `runs_ms` the due time of a
+    duration by the running clock (0: it is a date).
     """
     meta = b""
     if item.expires_ms or item.key or item.header is not None or due_ms or nominal is not None:
         meta = item.said(due_ms, b"" if nominal is None else nominal.meta)
+        if runs_ms:
+            meta += NUMBER_TAG.pack(_RUNS, 8, runs_ms)
     return _PUT, item.id, item.marker, item.flags, item.stored_ms, meta, item.body, 0, 0
 
 
@@ -90,15 +97,21 @@ def done(item: Item, attempts: int, began_ms: int, unix_ms: int) -> RawDraft:
 
 
 def returned(
-    item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes, due_ms: int = 0
-) -> RawDraft:
-    """The item was nacked: it has `attempts` now, and is delayed until `due_ms` (0: not)."""
+    item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes, due_ms: int = 0,
+    runs_ms: int = 0,
+) -> RawDraft:  # fmt: skip
+    """The item was nacked: it has `attempts` now, and is delayed until `due_ms` (0: not); `runs_ms`
+    is the due time of a duration by the running clock (0: it is a date).
+    """
     meta = encode_meta({Tag.REASON: reason})
     if due_ms:
         said: Meta = {Tag.DUE_MS: due_ms, Tag.KEY: item.key, Tag.REASON: reason}
         if not item.key:
             del said[Tag.KEY]
-        meta = encode_meta(said | {Tag.BYTES: item.size})
+        said[Tag.BYTES] = item.size
+        if runs_ms:
+            said[Tag.RUNS_MS] = runs_ms
+        meta = encode_meta(said)
     return _RETURNED, item.id, began_ms, attempts, unix_ms, meta, b"", 0, 0
 
 

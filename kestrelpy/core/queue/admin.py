@@ -70,7 +70,7 @@ class Admin:
         reader = self._queue.reader
         if reader.where(id_) is not Where.DELAYED:
             return None
-        _, size = reader.delays.find(id_, self._queue.clock.offset_ms)
+        _, size = reader.delays.find(id_, self._queue.clock)
         item, unlogged = reader.delays.items.get(id_), id_ in reader.delays.unlogged
         reader.delays.remove(id_, size)
         if item is not None:

@@ -188,7 +188,8 @@ class ChildQueue:
         if delay is not None:
             child.markers.hide(number)
         due_ms = delay.due_ms(unix_ms) if delay is not None else 0
-        item.lsn = child.append(records.put(item, due_ms, nominal))
+        runs_ms = delay.runs_ms(queue.clock, now_ms) if delay is not None else 0
+        item.lsn = child.append(records.put(item, due_ms, nominal, runs_ms))
         if nominal is not None:
             queue._apply_nominal(nominal)
             log.stand(nominal.draft(unix_ms), item.lsn)

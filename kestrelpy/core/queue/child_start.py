@@ -59,7 +59,7 @@ class ChildStart:
             for marker, id_ in reader.markers:
                 if marker >= first and id_ in ids and id_ in reader.markers.hidden:
                     placed[id_] = PlacedEntry(id_, marker, marker, 0)
-            for entry in reader.delays.entries(queue.clock.offset_ms):
+            for entry in reader.delays.entries(queue.clock):
                 if reader.markers.is_new(entry.item) and entry.item in ids:
                     delayed[entry.item] = entry._replace(key=b"")
         live = ids.without(hidden).between(max(first, 1), max(ids.last, first, 1))

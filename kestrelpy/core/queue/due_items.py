@@ -42,12 +42,12 @@ class DueItems:
         Each item takes a step, and one more for each child that is given it now.
         """
         queue = self._queue
-        offset_ms, taken, heap = queue.clock.offset_ms, 0, list[tuple[int, int, int]]()
+        clock, taken, heap = queue.clock, 0, list[tuple[int, int, int]]()
         sources: list[tuple[Subscription | None, Delays]] = [(r, r.delays) for r in readers]
         if queue.unseen is not None:
             sources.append((None, queue.unseen.due))
         for at, (_, delays) in enumerate(sources):
-            first = delays.first(offset_ms) if delays.entry_count else None
+            first = delays.first(clock) if delays.entry_count else None
             if first is not None and first[0] <= now_ms:
                 heappush(heap, (*first, at))
         while heap and taken < steps:
@@ -55,7 +55,7 @@ class DueItems:
             reader, delays = sources[at]
             if reader is not None:
                 reader.catch_up()  # the item may have been released for all
-            found = delays.pop_due(now_ms, offset_ms)
+            found = delays.pop_due(now_ms, clock)
             if found is None:
                 continue
             taken += 1 + len(queue.eager)
@@ -63,7 +63,7 @@ class DueItems:
                 self.release_shared(reader, *found, now_ms)
             else:
                 self.release(*found, now_ms)
-            first = delays.first(offset_ms)
+            first = delays.first(clock)
             if first is not None and first[0] <= now_ms:
                 heappush(heap, (*first, at))
         return taken

@@ -109,9 +109,9 @@ class FanOut:
         """Give an item, just put, to all children when it is due."""
         queue = self._queue
         assert queue.unseen is not None
-        due_ms = delay.ms if delay.is_date else now_ms + delay.ms
+        due_ms = delay.due_at(queue.clock, now_ms)
         queue.unseen.due.add(item.id, item.size, due_ms, delay.is_date)
-        queue.alarm.need(due_ms - queue.clock.offset_ms if delay.is_date else due_ms)
+        queue.alarm.need(delay.at_ms(queue.clock, now_ms))
         self.spread()
         for child in [*queue.eager]:
             child.arrive_later(item, delay, now_ms)

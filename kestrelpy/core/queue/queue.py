@@ -234,7 +234,8 @@ class Queue(QueueState):
             self._apply_passed(item.id)
             if self.retained is not None:
                 self.reader.markers.hide(item.id)
-        item.lsn = self.log.append(records.put(item, delay.due_ms(item.stored_ms)))
+        due = delay.due_ms(item.stored_ms), None, delay.runs_ms(self.clock, now_ms)
+        item.lsn = self.log.append(records.put(item, *due))
         if item.origin is not None:
             self.open_origin(item, item.origin)
         if not self.passes_on:
@@ -548,7 +549,7 @@ class Queue(QueueState):
         if self.children:
             dues += self.idle_sweep.next_due(), self.fanout.next_due()
         if self.unseen is not None and self.unseen.due.count:
-            dues.append(self.unseen.due.next_due(self.clock.offset_ms) or 0)
+            dues.append(self.unseen.due.next_due(self.clock) or 0)
         if (readable := self.retained) is not None and readable.look_ms is not None:
             dues.append(readable.look_ms)
         first = min(each for each in dues if each is not None)
@@ -589,11 +590,10 @@ class Queue(QueueState):
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, metadata=self.metadata,
             watermarks=dict(self.watermarks), origins=self.origins.copy(),
-            delayed=reader.delays.entries(self.clock.offset_ms), placed=Placed.of(reader),
-            held=dict(reader.held_keys),
-            readers=[child.state(self.clock.offset_ms) for child in self.children.values()],
+            delayed=reader.delays.entries(self.clock), placed=Placed.of(reader),
+            held=dict(reader.held_keys), memory=self.dedupe.remembered(self.policy),
+            readers=[child.state(self.clock) for child in self.children.values()],
             passes_on=self.passes_on, is_tombstone=self.is_tombstone, floor=self.floor,
-            memory=self.dedupe.remembered(self.policy),
             retained=self.readable.copy() if self.retained else None,
             ageless=reader.ageless.copy(),
         )  # fmt: skip

@@ -38,6 +38,7 @@ class QueueState:
         "eager",
         "floor",
         "generation",
+        "heard_ms",
         "is_gone",
         "is_replaced",
         "is_tombstone",
@@ -103,6 +104,7 @@ class QueueState:
         self.stays = False  # True if it is deleted, and its files could not be removed
         self.is_gone = False  # True once its files are gone as well
         self.server_id = b""
+        self.heard_ms = 0  # the latest time of the running clock that its log says
         self.watermarks: dict[bytes, int] = {}  # by schedule: the latest run time enqueued, in s
         self.origins: dict[int, Origin] = {}  # open ones, by the item here that was made of each
         self.dedupe = DedupeWindow(self.alarm, clock)

@@ -126,6 +126,7 @@ class Lifecycle(Registry):
     def adopt(self, queue: Queue, now_ms: int) -> None:
         """Register a queue, with the clients that wait for it; its leases by token go on."""
         name = queue.name
+        self._continue_clock(queue, now_ms)
         for each in self.tombstones:
             if each.name == name and each.generation < queue.generation:
                 each.is_replaced = True
@@ -145,6 +146,18 @@ class Lifecycle(Registry):
         queue.fanout.set_passing(queue.policy.fanout_only, now_ms)
         self._enroll_all(queue, now_ms)
         queue.alarm.need(queue.next_due(now_ms))
+
+    def _continue_clock(self, queue: Queue, now_ms: int) -> None:
+        """Continue the running clock after the times that a log says of it."""
+        clock = queue.clock
+        if not queue.heard_ms:
+            return  # no duration is in it, or it was not rebuilt: it may have thousands of children
+        clock.hear(queue.heard_ms, now_ms)
+        queue.heard_ms = 0
+        for reader in queue.readers:
+            clock.note(reader.delays.runs_ms)
+        if queue.unseen is not None:
+            clock.note(queue.unseen.due.runs_ms)
 
     def delete(self, name: bytes, now_ms: int) -> Queue | None:
         """Delete and return a queue: end its leases, answer its waiters; None: there is none."""

@@ -33,6 +33,7 @@ from journal.format import (
     Tag,
     declared_by,
     decode_meta,
+    heard_ms,
     item_header_of,
     said_of_put,
     says_only_expiry,
@@ -130,6 +131,7 @@ class Replay:
         they are there, and cannot be read, until somebody gives them up.
         """
         queue, reader = self._queue, self._queue.reader
+        queue.heard_ms = max(line.out_of_order.heard_ms for line in self._lines.values())
         if checkpoint is not None:
             self._pass_up_to(checkpoint.next_item - 1)
             if checkpoint.next_item > self._opening.next_item:
@@ -329,6 +331,8 @@ class Replay:
             child.total_items = len(begins.live)
             child.ageless = queue.reader.ageless.both(begins.live)
             line.out_of_order.restore(begins.delayed, begins.placed)
+            for _, due_ms, _, _, runs_ms in begins.delayed:
+                line.out_of_order.hear(heard_ms(record.time_ms, due_ms, runs_ms))
 
     def _tokens(self, record: Record) -> None:
         self._queue.reader._apply_tokens(record.number)

@@ -106,6 +106,7 @@ class ReplayLine:
                 dead.item, dead.attempts, dead.reason, dead.died_ms, dead.body_bytes, dead.order
             )
         self.out_of_order.restore(state.delayed, state.placed)
+        self.out_of_order.hear(state.heard_ms)
         reader.held_keys.update(state.held)
         reader.ageless = state.ageless
         for lease in state.leased:
@@ -243,10 +244,12 @@ class ReplayLine:
         lease = self._leases.get(record.item)
         if lease is not None:
             with suppress(ValueError):
-                self._leases[record.item] = lease.renewed(record)
+                self._leases[record.item] = renewed = lease.renewed(record)
+                self.out_of_order.hear(renewed.heard_ms)
 
     def _lend(self, lease: LeaseEntry) -> None:
         reader = self.reader
+        self.out_of_order.hear(lease.heard_ms)
         if lease.item in reader.live:
             self._leases[lease.item] = lease
             self.out_of_order.leased(lease.item)

@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from journal.format import DelayedEntry, Kind, PlacedEntry, Record, Tag, decode_meta
+from journal.format import (
+    DelayedEntry,
+    Kind,
+    PlacedEntry,
+    Record,
+    Tag,
+    decode_meta,
+    heard_ms,
+)
 from journal.sets import IdSet
 from kestrelpy.core.index import pack
 from kestrelpy.core.subscription.state import SubscriptionState
@@ -20,7 +28,9 @@ from kestrelpy.core.subscription.state import SubscriptionState
 class OutOfOrder:
     """Fills a subscription's delays, markers and disk references once all records are known."""
 
-    __slots__ = ("_delayed", "_marker_index", "_numbers", "_places", "_reader", "_sizes")
+    __slots__ = (
+        "_delayed", "_marker_index", "_numbers", "_places", "_reader", "_sizes", "heard_ms",
+    )  # fmt: skip
 
     def __init__(self, reader: SubscriptionState) -> None:
         self._reader = reader
@@ -29,6 +39,7 @@ class OutOfOrder:
         self._sizes: dict[int, int] = {}  # of the bodies of either
         self._marker_index: list[tuple[int, int]] = []
         self._numbers: list[int] = []  # numbers that were given as places
+        self.heard_ms = 0  # the latest time of the running clock that a record says
 
     def restore(self, delayed: Iterable[DelayedEntry], placed: Iterable[PlacedEntry]) -> None:
         """Begin with the entries of a snapshot."""
@@ -52,6 +63,10 @@ class OutOfOrder:
             self._marker_index.append((marker, item))
             if marker != place:
                 markers.remember(item, marker)
+
+    def hear(self, running_ms: int) -> None:
+        """Note that the running clock was at this time."""
+        self.heard_ms = max(self.heard_ms, running_ms)
 
     def put(self, record: Record, size: int) -> None:
         """Note an item that was stored and is not available yet."""
@@ -166,14 +181,16 @@ class OutOfOrder:
 
     def _delay(self, record: Record, size: int) -> bool:
         meta = decode_meta(record.meta)
-        due_ms, said = meta.get(Tag.DUE_MS), meta.get(Tag.BYTES)
+        due_ms, said, runs_ms = meta.get(Tag.DUE_MS), meta.get(Tag.BYTES), meta.get(Tag.RUNS_MS)
         if not isinstance(due_ms, int):
             return False
+        runs_ms = runs_ms if isinstance(runs_ms, int) else 0
+        self.hear(heard_ms(record.time_ms, due_ms, runs_ms))
         if record.kind == Kind.RETURNED:  # in a put, BYTES is the size of its origin's body
             size = said if isinstance(said, int) else size
             key = meta.get(Tag.KEY)
             if isinstance(key, bytes):
                 self._reader.held_keys[record.item] = key
-        self._delayed[record.item] = DelayedEntry(record.item, due_ms, size)
+        self._delayed[record.item] = DelayedEntry(record.item, due_ms, size, b"", runs_ms)
         self._sizes[record.item] = size
         return True

@@ -243,7 +243,7 @@ class Subscription(SubscriptionState):
             body_bytes = self.dead.deaths[id_].body_bytes
             self.dead.forget(id_, False)
         elif where is Where.DELAYED:
-            _, body_bytes = self.delays.find(id_, self.clock.offset_ms)
+            _, body_bytes = self.delays.find(id_, self.clock)
             self.delays.remove(id_, body_bytes)
         elif where is Where.IN_MEMORY and (found := self.item(id_)) is not None:
             body_bytes, key = found.size, found.key
@@ -356,7 +356,8 @@ class Subscription(SubscriptionState):
         if item.key:
             self.held_keys[item.id] = item.key
         before = self.log.lsn_appended
-        draft = records.returned(item, attempts, began_ms, unix_ms, reason, due_ms)
+        runs_ms = delay.runs_ms(self.clock, now_ms)
+        draft = records.returned(item, attempts, began_ms, unix_ms, reason, due_ms, runs_ms)
         lsn = self._append_returned(lease, draft)
         self.markers.remember(item.id, item.marker)
         self.delay(item, delay, now_ms)
@@ -380,17 +381,16 @@ class Subscription(SubscriptionState):
 
         `is_shared`: when it is due, one record says so for all subscriptions together.
         """
-        due_ms = delay.ms if delay.is_date else now_ms + delay.ms
         self.watch.forget(item.id)
         self.know_expiry(item)
         self.out_of_order.add(item.id)
         if is_shared:
             self.delays.add_shared(item.id, item.size)
         else:
-            self.delays.add(item.id, item.size, due_ms, delay.is_date)
+            self.delays.add(item.id, item.size, delay.due_at(self.clock, now_ms), delay.is_date)
         if self.log.read_ahead is None:
             self.delays.items[item.id] = item
-        self.alarm.need(due_ms - self.clock.offset_ms if delay.is_date else due_ms)
+        self.alarm.need(delay.at_ms(self.clock, now_ms))
 
     def stand(self, item: Item | None, id_: int, size: int, place: int, lsn: int) -> None:
         """Make an item ready at this place, by the record `lsn`.
@@ -486,7 +486,7 @@ class Subscription(SubscriptionState):
             expiry -= self.clock.offset_ms
             due = expiry if due is None else min(due, expiry)
         if self.delays.count:
-            delayed = self.delays.next_due(self.clock.offset_ms)
+            delayed = self.delays.next_due(self.clock)
             if delayed is not None:
                 due = delayed if due is None else min(due, delayed)
         return due

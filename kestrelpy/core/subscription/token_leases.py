@@ -39,7 +39,7 @@ class TokenLeases:
 
         With `grace_ms` an item that would expire before its deadline lives so long after it.
         """
-        item, unix_ms = lease.item, lease.began_ms
+        item, unix_ms, clock = lease.item, lease.began_ms, self._state.clock
         key = item.key if not lease.dead else NO_KEY  # its death released the key
         lives_ms = 0
         if grace_ms is not None and 0 < item.expires_ms < unix_ms + lease_ms:
@@ -47,6 +47,7 @@ class TokenLeases:
         entry = _new(LeaseEntry, (
             item.id, lease.token, lease.attempts + 1, unix_ms, item.size, unix_ms,
             unix_ms + lease_ms, key, lives_ms,
+            clock.runs(unix_ms - clock.offset_ms + lease_ms),
         ))  # fmt: skip
         self._state.leases.enter(lease, entry)
         lease.lsn = self._state.append(entry.leased())
@@ -68,7 +69,9 @@ class TokenLeases:
         entries, id_ = state.leases.entries, lease.item.id
         if lives_ms:
             self._extend_life(lease, lives_ms)
-        entry = entries[id_] = entries[id_].until(unix_ms, unix_ms + lease_ms, lives_ms)
+        entry = entries[id_] = entries[id_].until(
+            unix_ms, unix_ms + lease_ms, lives_ms, state.clock.runs(now_ms + lease_ms)
+        )
         return state.append(entry.renewal())
 
     def find(self, token: int, now_ms: int) -> Lease | None:
@@ -79,13 +82,16 @@ class TokenLeases:
         return lease
 
     def resume(self, now_ms: int) -> None:
-        """Resume the leases that replay found, each until its deadline, and at most for the time
-        that it was granted for.
+        """Resume the leases that replay found, each until its deadline by the running clock, and at
+        most for the time that it was granted for. (Logs of version 7 and earlier have no deadline
+        but that of the wall clock.)
         """
-        state = self._state
-        unix_ms = now_ms + state.clock.offset_ms
+        state, clock = self._state, self._state.clock
+        unix_ms, running_ms = now_ms + clock.offset_ms, now_ms + clock.running_ms
+        clock.note(max((e.runs_ms for e in state.leases.entries.values()), default=0))
         for left_ms, entry in sorted(
-            ((min(e.deadline_ms - unix_ms, e.deadline_ms - e.since_ms), e)
+            ((min(e.runs_ms - running_ms if e.runs_ms else e.deadline_ms - unix_ms,
+                  e.deadline_ms - e.since_ms), e)
             for e in state.leases.entries.values()),
             key=lambda each: (each[0], each[1].item),
         ):  # fmt: skip

@@ -28,7 +28,7 @@ def why_still(queue: AnyQueue, mode: str, now_ms: int) -> list[str]:
         found.append(f"max_leased is {most}, and as many items are leased.")
     if row.keys_blocked:
         found.append(_blocked(queue, row.keys_blocked, now_ms))
-    due_ms = reader.delays.next_due(queue.clock.offset_ms)
+    due_ms = reader.delays.next_due(queue.clock)
     if not row.ready and due_ms is not None:
         left = span(max(due_ms - now_ms, 0))
         found.append(f"No item is ready; {row.delayed} delayed, the next one for {left} more.")

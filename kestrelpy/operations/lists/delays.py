@@ -22,6 +22,6 @@ def list_delayed(queue: AnyQueue, most: int) -> list[DelayedFacts]:
     stored = queue.log.item_stored
     return [
         DelayedFacts(id_, due_ms)
-        for due_ms, id_ in queue.reader.delays.soonest(most, queue.clock.offset_ms)
+        for due_ms, id_ in queue.reader.delays.soonest(most, queue.clock)
         if id_ <= stored
     ]

@@ -1,5 +1,6 @@
 """The data directory: its lock, its folders, and the small files next to them."""
 
+from kestrelpy.server.directory.beat import Heart
 from kestrelpy.server.directory.data_directory import DataDirectory, Found, why_not_opened
 from kestrelpy.server.directory.joining import directory_of, member_of
 from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
@@ -13,6 +14,7 @@ __all__ = [
     "DataDirectory",
     "DirectoryWatch",
     "Found",
+    "Heart",
     "Removed",
     "directory_of",
     "last_backup_ms",

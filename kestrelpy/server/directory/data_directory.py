@@ -4,6 +4,7 @@
       lock                     held while a daemon runs
       server-id                made once
       tokens                   the lease tokens and generations of deleted queues
+      running-clock            the last time that is known of the running clock (`beat`)
       jobs.1763712000/         the queue `jobs`, made at that second: its generation
         0000000001.segment
         set-aside/             copies of what was cut or damaged
@@ -36,6 +37,8 @@ from journal.recovery import (
 from journal.sets import IdSet
 from journal.store import Chunks, Sizes, Store, read_chunks
 from kestrelpy.core import AnyQueue, Broker, JournalLog, Queue, Replay, on_disk
+from kestrelpy.durations import format_duration_ms
+from kestrelpy.server.directory.beat import Beat
 from kestrelpy.server.directory.removed import Removed
 from kestrelpy.server.directory.server_id import take_server_id
 from kestrelpy.server.directory.token_file import TokenFile
@@ -46,6 +49,8 @@ _SYNC_PROBES: Final = 3
 # queues together: it takes some tenths of a second. The rest is checked while the daemon serves. Of
 # an engine all is: there each byte comes over the network.
 _CHECKED_FIRST_BYTES: Final = 64 << 20
+# A smaller step back than the first is the jitter of a clock, and not reported.
+_STEPS_MS: Final = (1000, 60_000, 3_600_000, 86_400_000)
 _DUE_FIRST: Final = 64  # items of a queue, due meanwhile, that are released before the first answer
 
 
@@ -78,6 +83,7 @@ class DataDirectory:
         self.reserve_bytes = 0  # of the disk, left free by a new segment
         self._damaged_id = ""  # a sentence on the damaged file of the id
         self.tokens = TokenFile(self.patient, path)
+        self.beat = Beat(self.files, path)
         self._lock: Lock | None = None
         self._bytes_to_check = _CHECKED_FIRST_BYTES if files.is_local else 0
         self._tombstones: list[Queue] = []  # the broker's deleted queues whose folders stay
@@ -153,7 +159,7 @@ class DataDirectory:
         """
         found = Found()
         self._tombstones = broker.tombstones
-        damaged = (self._damaged_id, self.tokens.read(unix_ms))
+        damaged = (self._damaged_id, self.tokens.read(unix_ms), self.beat.begin(broker, now_ms))
         found.notes += [each for each in damaged if each]
         lives = dict[bytes, list[tuple[int, str]]]()  # of each queue, by generation
         for name in self.patient.names(self.path):
@@ -191,6 +197,7 @@ class DataDirectory:
         for queue in (*broker.logged, *broker.deleted):  # their files still exist
             broker.moves.in_flight.settle_all(queue, now_ms)
         found.queues = sum(queue.child is None for queue in broker.queues.values())
+        found.notes += _clock_note(broker)
         for queue in broker.logged:
             # One that has expired shows when it is read.
             queue.due.release_due(queue.readers, now_ms, _DUE_FIRST)
@@ -390,6 +397,21 @@ class DataDirectory:
             renamed = folder + REMOVED_SUFFIX
             self.patient.rename(folder, renamed)
             self.patient.remove_folder(renamed)
+
+
+def _clock_note(broker: Broker) -> list[str]:
+    """Return a sentence if the wall clock was set back, and a delay or a lease still runs."""
+    clock = broker.clock
+    broker.step_clock(clock.offset_ms)  # a log may have said more of the running clock
+    behind_ms = clock.running_ms - clock.offset_ms
+    if behind_ms < _STEPS_MS[0] or not clock.last_ms:
+        return []
+    unit = max(each for each in _STEPS_MS if each <= behind_ms)
+    step = format_duration_ms(behind_ms // unit * unit)
+    return [
+        f"the clock was set back by at least {step}: delays and leases go on with what was left of "
+        "them, dates wait for the clock"
+    ]
 
 
 def _note_unreadable(

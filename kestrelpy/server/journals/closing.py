@@ -12,6 +12,7 @@ from journal.errors import JournalError
 from journal.patience import pause
 from kestrelpy.core import Broker, JournalLog
 from kestrelpy.server import clock
+from kestrelpy.server.directory import Heart
 
 log = logging.getLogger("kestrelpy")
 
@@ -29,8 +30,8 @@ def failed_journals(broker: Broker) -> str:
     return f", after the journals of these failed: {', '.join(failed[:_NAMED_MAX])}{more}"
 
 
-def close_journals(broker: Broker) -> None:
-    """Close every journal that has no sync in flight. Blocks."""
+def close_journals(broker: Broker, heart: Heart) -> None:
+    """Close every journal that has no sync in flight, and write the last beat. Blocks."""
     unix_ms = clock.now_ms() + broker.clock.offset_ms
     for queue in broker.logged:
         if isinstance(queue.log, JournalLog) and not queue.log.journal.commit.lsn_in_flight:
@@ -39,3 +40,4 @@ def close_journals(broker: Broker) -> None:
             except JournalError as error:
                 if str(error) != broker.refusal:  # said before, for all queues
                     log.error("%s", error)
+    heart.try_to_save()

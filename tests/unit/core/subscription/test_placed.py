@@ -32,7 +32,7 @@ def known(life: DiskHarness) -> dict[str, Any]:
     places = [each for each in places if each[0] != each[1]] + [*reader.ready.disk_refs, *parked]
     hidden = reader.markers.hidden
     return {
-        "delayed": sorted(reader.delays.entries(life.broker.clock.offset_ms)),
+        "delayed": sorted(reader.delays.entries(life.broker.clock)),
         "places": sorted(each for each in places if each[0] != each[1]),
         "leases": sorted((e.place, e.item.id, e.item.marker) for e in reader.leases),
         "hidden": list(hidden),

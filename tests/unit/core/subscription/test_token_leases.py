@@ -33,9 +33,11 @@ def test_what_is_lent_by_token_is_said_in_the_log() -> None:
     q.close(first)
     q.abort(by_token(q, 1000))
     assert q.story == (
-        "put 1 one, put 2 two, leased 1 token 1 deadline_ms=1700000060000 bytes=3, "
-        "renewed 1 token 1 deadline_ms=1700000090000, done 1, "
-        "leased 2 token 2 deadline_ms=1700000001000 bytes=3, returned 2 attempts 1 abort"
+        "put 1 one, put 2 two, "
+        "leased 1 token 1 deadline_ms=1700000060000 bytes=3 runs_ms=1700000060000, "
+        "renewed 1 token 1 deadline_ms=1700000090000 runs_ms=1700000090000, done 1, "
+        "leased 2 token 2 deadline_ms=1700000001000 bytes=3 runs_ms=1700000001000, "
+        "returned 2 attempts 1 abort"
     )
     assert q.reader.leases.entries == {}
 
@@ -159,7 +161,9 @@ def test_the_state_of_a_queue_has_its_leases_by_token_and_no_others() -> None:
     q.touch(lease, 5000)
     began_ms = q.unix_ms - 10
     assert q.queue.state().leased == [
-        LeaseEntry(2, lease.token, 1, began_ms, 3, q.unix_ms, q.unix_ms + 5000)
+        LeaseEntry(
+            2, lease.token, 1, began_ms, 3, q.unix_ms, q.unix_ms + 5000, runs_ms=q.unix_ms + 5000
+        )
     ]
 
 

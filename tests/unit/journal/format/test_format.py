@@ -263,7 +263,7 @@ def test_today_s_code_writes_the_golden_journal_byte_for_byte(name: str, tmp_pat
         assert path.read_bytes() == expected.read_bytes(), expected
 
 
-@pytest.mark.parametrize("version", ["v1", "v2", "v3", "v4", "v5", "v6", "v7"])
+@pytest.mark.parametrize("version", ["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8"])
 @pytest.mark.parametrize("command", ["dump", "verify"])
 def test_today_s_code_reads_the_golden_journal_as_it_was_meant(
     command: str, version: str, monkeypatch: pytest.MonkeyPatch
@@ -273,7 +273,7 @@ def test_today_s_code_reads_the_golden_journal_as_it_was_meant(
     assert said(command, version) == expected
 
 
-@pytest.mark.parametrize("version", ["v1", "v2", "v3", "v4", "v5", "v6", "v7"])
+@pytest.mark.parametrize("version", ["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8"])
 def test_a_golden_journal_goes_on_in_today_s_version(version: str, tmp_path: Path) -> None:
     folder = tmp_path / "jobs.1"
     shutil.copytree(GOLDEN / version / "jobs.1", folder)

@@ -32,6 +32,10 @@ def test_the_meta_is_what_any_reader_of_meta_expects() -> None:
 
 def test_a_renewal_moves_the_deadline_and_when_it_was_given() -> None:
     later = LeaseEntry(5, 77, 3, 1000, 12, 2000, 90_000)
+    at_once = later._replace(runs_ms=95_000)
+    assert BEGUN.renewed(record(at_once.renewal())) == at_once
+    assert at_once.heard_ms == 7000, "the running clock was 5 s ahead of the wall clock"
+    assert later.heard_ms == 0
     assert BEGUN.renewed(record(later.renewal())) == later
     assert sentence(record(later.renewal())) == "renewed 5 token 77 deadline_ms=90000"
 

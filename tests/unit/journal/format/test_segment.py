@@ -95,8 +95,8 @@ def resealed(header: bytes) -> bytes:
 
 def test_a_header_of_a_later_version_is_newer_and_not_damaged() -> None:
     whole = SegmentHeader(7, bytes(16), 3, 65536, TIME_MS).encode()
-    with pytest.raises(NewerFormat, match="x: journal format 8, this kestrelpy reads up to 7"):
-        SegmentHeader.decode(resealed(whole[:8] + b"\x08\x00" + whole[10:]), "x")
+    with pytest.raises(NewerFormat, match="x: journal format 9, this kestrelpy reads up to 8"):
+        SegmentHeader.decode(resealed(whole[:8] + b"\x09\x00" + whole[10:]), "x")
 
 
 @pytest.mark.parametrize("at", range(48, 52))

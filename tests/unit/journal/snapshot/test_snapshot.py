@@ -255,7 +255,7 @@ def test_what_stands_once_and_what_follows_another_is_read_in_its_order() -> Non
 
 def test_a_snapshot_of_a_newer_version_says_so() -> None:
     data = bytearray(encoded(small_snapshot()))
-    data[8] = 8
+    data[8] = 9
     data[60:64] = zlib.crc32(bytes(data[:60])).to_bytes(4, "little")
     with pytest.raises(NewerFormat):
         Snapshot.decode(bytes(data), PATH)

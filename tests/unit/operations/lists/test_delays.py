@@ -14,4 +14,4 @@ def test_the_item_that_is_due_first_goes_first() -> None:
     found = list_delayed(queue, 2)
     assert [each.id for each in found] == [2, 3]
     assert found[1].due_ms - found[0].due_ms == 10_000
-    assert found[0] == DelayedFacts(2, queue.reader.delays.find(2, queue.clock.offset_ms)[0])
+    assert found[0] == DelayedFacts(2, queue.reader.delays.find(2, queue.clock)[0])
