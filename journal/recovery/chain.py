@@ -8,6 +8,9 @@ Of a settled segment only its front and its last sector are read, so a start cos
 long the history is.
 
 One rule: a file leaves the chain for its replacement only if the replacement is whole.
+
+KNOWN FLAW: a folder, a link without a target or a named pipe with the name of a segment fails the
+start of all queues, or holds it up. It should count as a segment that cannot be read.
 """
 
 from __future__ import annotations
