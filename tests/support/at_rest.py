@@ -56,7 +56,7 @@ _NUMBERS: Final = (int, float)
 _OURS: Final = ("journal.", "kestrelpy.core.", "kestrelpy.protocol.", "kestrelpy.server.")
 _COMPLAINTS_MAX: Final = 40
 # Beside journals in a data directory.
-_FILES: Final = ("lock", "server-id", "tokens")
+_FILES: Final = ("lock", "running-clock", "server-id", "tokens")
 _SET_ASIDE: Final = "set-aside"
 
 
