@@ -29,6 +29,7 @@ from journal.held_folder import (
     identity_of,
     is_locked,
     locked,
+    open_at,
 )
 
 __all__ = [
@@ -245,7 +246,7 @@ def full_sync(descriptor: int) -> None:
 
 
 def sync_call_name() -> str:
-    """What `full_sync` calls here, for the daemon's first lines."""
+    """What `full_sync` calls here."""
     return "F_FULLFSYNC" if hasattr(fcntl, "F_FULLFSYNC") else "fdatasync"
 
 
@@ -516,7 +517,7 @@ class Disk:
     def _open(self, path: str, flags: int) -> int:
         place, held = self._place(path)
         try:
-            return os.open(place, flags | os.O_CLOEXEC, FILE_MODE, dir_fd=_folder_of(held))
+            return open_at(place, flags, FILE_MODE, _folder_of(held))
         except OSError as error:
             raise _named(error, path) from None
 
@@ -566,10 +567,8 @@ class Disk:
 
     @contextlib.contextmanager
     def _changing(self, folder: str) -> Iterator[None]:
-        """Names in `folder` change inside the block, and are on disk at its end.
-
-        The folder is opened first: where it cannot be, nothing has changed.
-        """
+        """Names in `folder` change inside the block, and are on disk at its end. The folder is
+        opened first: where it cannot be, nothing has changed."""
         descriptor = self._open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             yield

@@ -34,6 +34,8 @@ _GONE: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENOTCONN, errno.EIO,
      errno.ENODEV, errno.ENXIO}
 )  # fmt: skip
+# What opening a folder, a socket and a link to itself says.
+_NO_FILE: Final = frozenset({errno.EISDIR, errno.ENXIO, errno.ELOOP})
 Identity = tuple[int, int]  # the device and the inode: what a path names, whatever it is called
 
 
@@ -127,6 +129,21 @@ class HeldFolder:
     def __del__(self) -> None:
         if getattr(self, "descriptor", -1) >= 0:
             os.close(self.descriptor)
+
+
+def open_at(place: str, flags: int, mode: int, folder: int | None) -> int:
+    """Open a file, or a folder with O_DIRECTORY. Raise OSError: EIO where the name is that of
+    something else, so that nobody waits for the other end of a pipe."""
+    try:
+        opened = os.open(place, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode, dir_fd=folder)
+    except OSError as error:
+        if flags & os.O_DIRECTORY or error.errno not in _NO_FILE:
+            raise
+        raise OSError(errno.EIO, "it is no file") from None
+    if not flags & os.O_DIRECTORY and not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EIO, "it is no file")
+    return opened
 
 
 def identity_of(found: os.stat_result) -> Identity:

@@ -8,9 +8,6 @@ Of a settled segment only its front and its last sector are read, so a start cos
 long the history is.
 
 One rule: a file leaves the chain for its replacement only if the replacement is whole.
-
-KNOWN FLAW: a folder, a link without a target or a named pipe with the name of a segment fails the
-start of all queues, or holds it up. It should count as a segment that cannot be read.
 """
 
 from __future__ import annotations
@@ -254,7 +251,12 @@ class Chain:
 
     def _look_at(self, number: int, name: str, is_last: bool) -> SegmentFile:
         path = os.path.join(self.folder, name)
-        size = self.files.size(path)
+        try:
+            size = self.files.size(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ELOOP):
+                raise
+            return SegmentFile(number, path, None, 0, 0, unreadable="it is a link to no file")
         if is_last and size <= _SMALL_BYTES:
             try:
                 self._small = path, self.files.read(path)

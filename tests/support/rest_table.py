@@ -111,7 +111,8 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "journal.compaction.maintenance.Maintenance": {
         "snapshots chunks lost_chunks _forgotten": ON_DISK,
-        "_tried_lsn _begun_at _refused_at": NUMBER,
+        "_tried_lsn _begun_at _refused_at _snapshot_bytes": NUMBER,
+        "goes_on": "where the newest snapshot's records end",
         "is_asked": "something may go: the next snapshot comes with the next write",
         "_leased": LAST,
     },

@@ -10,7 +10,7 @@ import pytest
 from journal.errors import ITEM_MAX, Damage, NewerFormat
 from journal.format.kinds import Kind
 from journal.format.record import Draft, Record, encode
-from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, SegmentHeader
+from journal.format.segment import FILE_HEADER_BYTES, FOOTER_SPACE_BYTES, VERSION, SegmentHeader
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import SET_ASIDE_FOLDER
 from tests.support.journals import (
@@ -660,11 +660,11 @@ def test_a_newer_format_is_refused_and_nothing_is_touched() -> None:
     disk, _ = three_segments()
     whole = disk.read(path_of(3))
     raw = bytearray(whole[:FILE_HEADER_BYTES])
-    raw[8] = 8
+    raw[8] = VERSION + 1
     raw[60:] = __import__("zlib").crc32(bytes(raw[:60])).to_bytes(4, "little")
     disk.damage(path_of(3), 0, bytes(raw))
 
-    with pytest.raises(NewerFormat, match="journal format 8, this kestrelpy reads up to 7"):
+    with pytest.raises(NewerFormat, match=f"format {VERSION + 1}, .* up to {VERSION}"):
         recovered(disk)
 
 
