@@ -327,6 +327,10 @@ class Book:
             kept = 1 if self.may_be_delayed(thing.arrived_us) else self.rules.max_items
             for older in in_order[:-kept]:
                 self.suspect(older, NEVER)
+            # What came earlier on other connections and waits for room may be put after this one.
+            waiting = sum(not each.stored_us and each.talk is not thing.talk for each in in_order)
+            if waiting >= kept:
+                self.suspect(thing, NEVER)
 
     def suspect(self, thing: Thing, until_us: int = 0) -> None:
         """It may be gone."""

@@ -83,7 +83,7 @@ class DataDirectory:
         self.reserve_bytes = 0  # of the disk, left free by a new segment
         self._damaged_id = ""  # a sentence on the damaged file of the id
         self.tokens = TokenFile(self.patient, path)
-        self.beat = Beat(self.files, path)
+        self.beat = Beat(self.patient, path)
         self._lock: Lock | None = None
         self._bytes_to_check = _CHECKED_FIRST_BYTES if files.is_local else 0
         self._tombstones: list[Queue] = []  # the broker's deleted queues whose folders stay
