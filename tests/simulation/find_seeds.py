@@ -48,6 +48,11 @@ def find(name: str) -> int | None:
 
 
 if __name__ == "__main__":
+    found = dict[str, int | None](known_seeds())
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(ALL, pool.map(find, ALL), strict=True))
-    TABLE.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+        for name, seed in zip(ALL, pool.map(find, ALL), strict=True):
+            print(f"{name}: {seed}", flush=True)
+            found[name] = seed
+            fresh = TABLE.with_suffix(".new")  # others read the table meanwhile
+            fresh.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+            fresh.replace(TABLE)
