@@ -154,7 +154,7 @@ def test_verify_reads_on_when_one_queue_cannot_be_read(tmp_path: Path, capsys: C
     assert main(["verify", str(tmp_path)]) == UNUSABLE
     out, err = capsys.readouterr()
     assert out.startswith("b.1: queue jobs")
-    assert err == f"journal: {tmp_path}/a.1/0000000001.segment: Is a directory\n"
+    assert err == f"journal: {tmp_path}/a.1/0000000001.segment: reading failed: it is no file\n"
 
 
 # -- repair --------------------------------------------------------------------------------------
