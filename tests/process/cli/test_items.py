@@ -116,12 +116,12 @@ def test_a_full_queue_is_exit_code_1_and_says_how_far_it_got(kestrelpy: Command)
 
 def test_an_item_with_an_expiry_expires(kestrelpy: Command, daemon: DaemonProcess) -> None:
     before_put = time.monotonic()
-    kestrelpy("put", "milk", "sour", "--expire", "1s")
+    kestrelpy("put", "milk", "sour", "--expire", "3s")
     assert daemon.client().get("milk/peek") == b"sour"
 
-    eventually(lambda: daemon.client().get("milk/peek") is None, 10)
+    eventually(lambda: daemon.client().get("milk/peek") is None, 20)
 
-    assert time.monotonic() - before_put > 0.9
+    assert time.monotonic() - before_put > 2.9
 
 
 def test_a_long_expiry_is_seconds_too_not_a_date(
