@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 _T = TypeVar("_T")
+_S = TypeVar("_S")
 
 
 class TookTooLong(Exception):
@@ -27,23 +29,18 @@ async def run_aside(work: Callable[[], _T], seconds: float | None) -> _T:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 
-    def tell(result: _T | None, error: BaseException | None) -> None:
-        if future.done():
-            return  # nobody waits any more
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
+    def end(act: Callable[[], None]) -> None:
+        if not future.done():  # else nobody waits any more
+            act()
 
     def run() -> None:
-        result: _T | None = None
-        failure: BaseException | None = None
+        act: Callable[[], None]
         try:
-            result = work()
+            act = partial(future.set_result, work())
         except BaseException as error:
-            failure = error
+            act = partial(future.set_exception, error)
         try:
-            loop.call_soon_threadsafe(tell, result, failure)
+            loop.call_soon_threadsafe(end, act)
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 
@@ -54,3 +51,19 @@ async def run_aside(work: Callable[[], _T], seconds: float | None) -> _T:
         if future.done() and not future.cancelled():
             raise  # the work's own
         raise TookTooLong from None
+
+
+async def both(
+    first: Callable[[], Awaitable[_T]], second: Callable[[], Awaitable[_S]], *, at_once: bool
+) -> tuple[_T, _S]:
+    """Return both results, of the second behind the first or `at_once` beside it; raise what one
+    raises, when neither runs any more."""
+    if not at_once:
+        return await first(), await second()
+    other = asyncio.ensure_future(second())
+    try:
+        return await first(), await other
+    finally:
+        await asyncio.wait([other])
+        if not other.cancelled():
+            other.exception()  # looked at, so that the loop does not log it

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
@@ -20,7 +20,7 @@ from aiofiles.base import wrap
 import kestrelpy
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, sync_call_name
-from kestrelpy.aside import TookTooLong, run_aside
+from kestrelpy.aside import TookTooLong, both, run_aside
 from kestrelpy.compiled import KIND
 from kestrelpy.config import Config, ConfigError
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
@@ -255,15 +255,15 @@ class Daemon:
             self.server_id = self.directory.server_id
             self.broker.server_id = self.server_id.encode()
             now_ms = clock.now_ms()
-            measure = wrap(self.directory.measure_sync)
-            measuring: Awaitable[float] | None = None
-            if self.membership.is_fleet:  # several commits, none of which recovery needs
-                measuring = asyncio.ensure_future(measure())
-            found = await wrap(self.directory.recover)(
-                self.broker, self._dirty, now_ms, now_ms + self.broker.clock.offset_ms
+            unix_ms = now_ms + self.broker.clock.offset_ms
+            recover = wrap(self.directory.recover)
+            found, sync_ms = await both(
+                lambda: recover(self.broker, self._dirty, now_ms, unix_ms),
+                wrap(self.directory.measure_sync),
+                at_once=self.membership.is_fleet,  # several commits, none of which recovery needs
             )
             refuse_at_start(self.policies, self.broker)
-            return found, await (measuring or measure())
+            return found, sync_ms
         except (JournalError, ConfigError, OSError) as error:
             self.directory.unlock()
             raise StartError(why_not_opened(error, self.directory.path)) from error

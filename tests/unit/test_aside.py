@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 
-from kestrelpy.aside import TookTooLong, run_aside
+from kestrelpy.aside import TookTooLong, both, run_aside
 
 
 async def test_its_result_and_its_error_come_back() -> None:
@@ -34,3 +35,27 @@ async def test_work_that_does_not_end_is_left_behind_on_a_thread_of_no_weight() 
     assert await run_aside(lambda: "later work goes on", 10)
     gate.set()
     found[0].join(10)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("failing", [None, "first", "second"])
+async def test_both_end_before_an_error_is_raised(failing: str | None, at_once: bool) -> None:
+    begun, ended = list[str](), list[str]()
+
+    async def run(name: str, turns: int) -> str:
+        begun.append(name)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        ended.append(name)
+        if failing == name:
+            raise ValueError(name)
+        return name
+
+    running = both(lambda: run("first", 1), lambda: run("second", 5), at_once=at_once)
+    if failing is None:
+        assert await running == ("first", "second")
+    else:
+        with pytest.raises(ValueError, match=failing):
+            await running
+    assert sorted(ended) == sorted(begun)
+    assert len(begun) == (1 if failing == "first" and not at_once else 2)

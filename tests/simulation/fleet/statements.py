@@ -264,11 +264,19 @@ def _renamed(values: Mapping[str, Any]) -> list[Change]:
 
 
 def _deleted(values: Mapping[str, Any]) -> list[Change]:
-    return [lambda at, file=file: at.files.pop(file, None) for file in values["d_file"]]  # type: ignore[misc]
+    def change(at: Tables) -> None:
+        for file in values["d_file"]:
+            at.files.pop(file, None)
+
+    return [change]
 
 
 def _freed(values: Mapping[str, Any]) -> list[Change]:
-    return [lambda at, file=file: at.extents.pop(file, None) for file in values["d_file"]]  # type: ignore[misc]
+    def change(at: Tables) -> None:
+        for file in values["d_file"]:
+            at.extents.pop(file, None)
+
+    return [change]
 
 
 _CHANGES: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Change]]]] = {

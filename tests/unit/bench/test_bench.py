@@ -191,23 +191,33 @@ def test_what_cannot_be_run_is_refused_with_a_reason(wrong: Load, said: str, bin
         loadgen.run(binary, wrong)
 
 
-class FakeNats(threading.Thread):
-    """One stream of a server of NATS, for one connection after the other; it asks PING as well."""
+class FakeServer(threading.Thread):
+    """Serves one connection after the other."""
 
-    def __init__(self, kept: bytes = b'{"stream":"bench","seq":7}') -> None:
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.kept = kept
         self.items: list[bytes] = []
-        self.acks: list[bytes] = []
         self.door = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.door.getsockname()[1]
-        self.start()
 
     def run(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                with self.door.accept()[0] as client, client.makefile("rwb") as lines:
-                    self._serve(lines)
+                with self.door.accept()[0] as client, client.makefile("rwb") as stream:
+                    self._serve(stream)
+
+    def _serve(self, stream: Any) -> None:
+        raise NotImplementedError
+
+
+class FakeNats(FakeServer):
+    """One stream of a server of NATS; it asks PING as well."""
+
+    def __init__(self, kept: bytes = b'{"stream":"bench","seq":7}') -> None:
+        super().__init__()
+        self.kept = kept
+        self.acks: list[bytes] = []
+        self.start()
 
     def _serve(self, lines: Any) -> None:
         lines.write(b"INFO " + b"x" * 2000 + b"\r\n")
@@ -259,27 +269,18 @@ ANSWERS = {
 }  # fmt: skip
 
 
-class FakeAmqp(threading.Thread):
-    """One queue of a server of AMQP, for one connection after the other."""
+class FakeAmqp(FakeServer):
+    """One queue of a server of AMQP."""
 
     def __init__(self, confirm: tuple[int, int] = (60, 80)) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.confirm = confirm
         self.queues: list[bytes] = []
-        self.items: list[bytes] = []
         self.acks: list[int] = []
-        self.door = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self.door.getsockname()[1]
         self.start()
 
-    def run(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                with self.door.accept()[0] as client, client.makefile("rwb") as line:
-                    assert line.read(8) == b"AMQP\0\0\x09\x01"
-                    self._serve(line)
-
     def _serve(self, line: Any) -> None:
+        assert line.read(8) == b"AMQP\0\0\x09\x01"
         tag = 0
         line.write(self._method(10, 10))
         line.flush()

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from random import Random
 from typing import Any
+from unittest import mock
 
 from journal.engine import Commits, EngineFiles, Member, Owner
 from journal.files import Disk
@@ -115,16 +116,14 @@ def bring_in(
     mortal: Any = engine if calls is None else Mortal(engine, calls)
     commits = commits_of(mortal, takeover_s, True, is_living)
     move = MoveIn(mortal, commits, disk, FOLDER, _sane())
-    if before_compare is not None:
-        listed, times = move._listed, iter((None, None, before_compare))
+    listed, times = move._listed, iter((None, None, before_compare))
 
-        def then() -> Any:
-            if (act := next(times)) is not None:
-                act()
-            return listed()
+    def then() -> Any:
+        if (act := next(times, None)) is not None:
+            act()
+        return listed()
 
-        move._listed = then  # type: ignore[method-assign]
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory() as cache, mock.patch.object(move, "_listed", then):
 
         def copy(commits: Commits) -> EngineFiles:
             files = EngineFiles(mortal, PLACE, os.path.join(cache, "read"), 1 << 20, Disk())

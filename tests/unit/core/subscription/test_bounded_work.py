@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -41,7 +42,7 @@ def redrive(q: CoreHarness) -> Iterator[object]:
     filled(q)
     while (lease := q.may_open()) is not None:
         q.bury(lease)
-    admin = QueueAdmin(q.broker, None)  # type: ignore[arg-type]
+    admin = QueueAdmin(q.broker, cast(Any, None))
     return admin.redrive(q.queue, deque(q.reader.dead.deaths), q.now_ms)
 
 

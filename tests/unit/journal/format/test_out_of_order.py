@@ -57,11 +57,13 @@ def test_a_child_begins_with_entries_of_any_version() -> None:
     live = IdSet.of([1, 2])
     delayed = [DelayedEntry(1, 10, 5, b"", 90), DelayedEntry(2, 11, 6)]
     draft = named(1, b"late", 0, 0, 0, Beginning(live, 11, [PlacedEntry(1, 0, 1, 5)], delayed))
-    assert Beginning.decode(draft).delayed == delayed  # type: ignore[union-attr]
+    read = Beginning.decode(draft)
+    assert read is not None and read.delayed == delayed
     old = b"".join(struct.pack("<3Q", *each[:3]) for each in delayed)
     cut = draft._replace(body=draft.body[: -2 * 32] + old)
     dates = [each._replace(runs_ms=0) for each in delayed]
-    assert Beginning.decode(cut).delayed == dates  # type: ignore[union-attr]
+    read = Beginning.decode(cut)
+    assert read is not None and read.delayed == dates
     with pytest.raises(ValueError, match="multiple of"):
         Beginning.decode(draft._replace(body=draft.body[:-8]))
 
