@@ -203,6 +203,9 @@ def test_an_engine_that_falls_silent_is_named_and_answers_again(
     assert a.commits is not None
     a.commits.beat()
     assert a.trouble == ""
+    a.commits.trouble, a.commits.is_full = "disk full", True  # and beats go on
+    assert a.is_sure()
+    assert a.trouble == "the engine does not answer: disk full"
 
 
 def test_a_standby_whose_engine_does_not_answer_says_so_and_claims_later(

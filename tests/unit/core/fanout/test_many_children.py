@@ -224,6 +224,16 @@ def test_an_item_reaches_waiting_clients_of_many_children_in_slices(
     assert many < few * 1.3 + (MANY - 100) * 12  # to put off a child takes a few steps
 
 
+def test_a_child_that_is_removed_before_its_turn_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrelpy.core.queue.fanout.GIVEN_MAX", 1)
+    q = CoreHarness(Policy())
+    q.broker.create(NAME, q.now_ms)
+    waiting(q, 3)
+    q.put(b"one")
+    q.broker.remove_child(child(q, b"jobs+1").child, q.now_ms)
+    assert [*q.queue.lagging] == [child(q, b"jobs+2").child]
+
+
 def test_a_look_at_a_child_whose_turn_comes_finds_all_its_items(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,23 @@ def test_a_segment_that_could_not_be_prepared_keeps_its_number() -> None:
     assert third.header.segment == first.header.segment + 2
 
 
+def test_after_one_that_could_be_prepared_the_next_is_as_large_as_ever() -> None:
+    writer = fresh(MemoryDisk(), Sizes(1 << 12, 1 << 20))
+    writer.put_all(b"x" * 40_000)
+    journal = writer.journal
+    journal.preallocation.waiting.clear()
+    capacities = list[int]()
+    for error in (OSError(errno.ENOSPC, "no room"), None, None):
+        order = journal.begin_preallocation(TIME_MS)
+        capacities.append(order.header.capacity)
+        if error is not None:
+            journal.preallocation_failed(order, error)
+        else:
+            journal.finish_preallocation(order, order.prepare(journal.files))
+    refused, smaller, later = capacities
+    assert smaller < refused <= later
+
+
 def test_on_a_full_disk_a_far_too_large_file_is_taken_as_well() -> None:
     """After a kill the log goes on in a small segment, and the prepared one is a large file."""
     writer = fresh(MemoryDisk(), SIZES)
