@@ -95,7 +95,8 @@ class Owner(NamedTuple):
     """Who claimed a slice last, and how long ago its last commit was by the engine's clock.
 
     `was_asked`: an operator has asked this owner to release it. `is_importing`: a data directory is
-    being moved in, and no daemon may claim the slice.
+    being moved in, and no daemon may claim the slice. `takeover_s`: its own setting, after which
+    silence it is dead; 0: it has not said.
     """
 
     member: Member
@@ -105,6 +106,7 @@ class Owner(NamedTuple):
     has_released: bool
     was_asked: bool = False
     is_importing: bool = False
+    takeover_s: float = 0.0
 
 
 class Fenced(Unreachable):

@@ -150,8 +150,7 @@ def _state(facts: Facts, at: EngineAt) -> str:
         return "importing"
     if owner.has_released:
         return "released"
-    takeover_s = facts.takeover_s(owner.member, at.takeover_s)
-    return "silent" if owner.age_s > takeover_s else "owned"
+    return "silent" if owner.age_s > (owner.takeover_s or at.takeover_s) else "owned"
 
 
 def _sentence(facts: Facts, at: EngineAt) -> str:

@@ -20,7 +20,6 @@ from journal.engine import (
     Commits,
     EngineFiles,
     Member,
-    Owner,
     is_address,
     slice_name,
 )
@@ -139,16 +138,10 @@ def _claimed(
     at: EngineAt, what: str, closing: ExitStack, may_resume: bool = False
 ) -> tuple[PostgresEngine, Commits]:
     """Claim the slice for this command; raise OSError or SliceOwned."""
-    facts = postgres().look(at.address)
-
-    def takeover_s(owner: Owner) -> float:
-        found: float = facts.takeover_s(owner.member, at.takeover_s)
-        return max(found, at.takeover_s)
-
     engine: PostgresEngine = postgres().PostgresEngine(at.address, at.is_single)
     closing.callback(engine.close)
     member = Member(f"{what} on {socket.gethostname()}")
-    claim = claim_idle(engine, member, takeover_s, may_resume=may_resume)
+    claim = claim_idle(engine, member, at.takeover_s, may_resume=may_resume)
     commits = Commits(engine, claim, at.takeover_s / _BEATS, pause=_Patience())
     closing.callback(commits.close)
     return engine, commits

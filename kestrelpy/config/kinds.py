@@ -123,6 +123,10 @@ def _read_time(value: str) -> int:
     return _within(1, durations.MAX_DURATION_MS, parse_duration_ms(value))
 
 
+def _read_takeover(value: str) -> int:
+    return _within(200, 3_600_000, parse_duration_ms(value))
+
+
 def _read_time_or_zero(value: str) -> int:
     return _within(0, durations.MAX_DURATION_MS, parse_duration_ms(value))
 
@@ -166,6 +170,7 @@ def _size(low: int = 1, high: int = _MAX_NUMBER, *, none: bool = False) -> Plain
 
 
 _TIME: Final = f"a duration from 1ms to 36500d: {durations.DURATION_FORM}"
+_TAKEOVER: Final = f"a duration from 200ms to 1h: {durations.DURATION_FORM}"
 _TIME_OR_ZERO: Final = f"a duration from 0ms to 36500d: {durations.DURATION_FORM}"
 _CONFIRMS_SYNCED: Final = {"written": False, "synced": True}
 _KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
@@ -184,6 +189,7 @@ SegmentBytes = Annotated[int, _size(16 * KIB, GIB)]
 BatchBytes = Annotated[int, _size(4 * KIB, GIB)]
 MsOrNone = Annotated[int | None, kind(_TIME, _read_time, none=True)]
 Ms = Annotated[int, kind(_TIME, _read_time)]
+TakeoverMs = Annotated[int, kind(_TAKEOVER, _read_takeover)]
 MsOrZero = Annotated[int, kind(_TIME_OR_ZERO, _read_time_or_zero)]
 Times = Annotated[float, kind(f"a number from 1 to {_TIMES_MAX}, decimals allowed", _read_times)]
 SyncWord = Annotated[Sync, kind(f'"always", "never" or {_TIME}', _read_sync)]

@@ -50,6 +50,7 @@ from kestrelpy.config.kinds import (
     SegmentBytes,
     Sync,
     SyncWord,
+    TakeoverMs,
     Times,
     Truth,
     UrlOrNone,
@@ -148,9 +149,17 @@ class FleetConfig(_Section):
     engine: EngineOrNone = None
     name: MemberOrNone = None
     address: MemberOrNone = None
-    takeover_ms: Ms = Field(default=3000, alias="takeover")
+    takeover_ms: TakeoverMs = Field(default=3000, alias="takeover")
     single: Truth = False
     patroni: UrlOrNone = None
+
+    @pydantic.model_validator(mode="after")
+    def _names_an_engine(self) -> Self:
+        asked, fields = self.model_fields_set, type(self).model_fields.items()
+        if asked and "engine" not in asked:
+            keys = " and ".join(field.alias or name for name, field in fields if name in asked)
+            raise ValueError(f"{keys} without engine: this process would serve local files")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class SliceOwned(Exception):
 
 
 def claim_idle(
-    engine: Engine, member: Member, takeover_s: Callable[[Owner], float], *,
+    engine: Engine, member: Member, takeover_s: float, *,
     may_resume: bool = False, clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = time.sleep,
 ) -> Claim:  # fmt: skip
@@ -42,7 +42,7 @@ def claim_idle(
         if owner is not None and not owner.has_released:
             if before is not None and seen.since_s == now_s:
                 raise _owned(owner)
-            if now_s - seen.since_s < takeover_s(owner):
+            if now_s - seen.since_s < max(takeover_s, owner.takeover_s):
                 pause(_LOOK_SECONDS)
                 continue
         try:

@@ -62,11 +62,13 @@ def may_claim(
 ) -> bool:
     """True if nobody owns the slice, or its owner says nothing any more.
 
-    A member that was asked to release it leaves it to the others for a while.
+    It may answer for as long as its own `takeover` allows, whatever this member's is. A member that
+    was asked to release the slice leaves it to the others for a while.
     """
     owner, waited_s = seen.owner, now_s - seen.since_s
     if owner is None:
         return True
+    takeover_s = max(takeover_s, owner.takeover_s)
     if owner.is_importing:
         return False
     if not owner.has_released:

@@ -142,7 +142,8 @@ class MemoryEngine:
         now = self.clock()
         return {
             number: Owner(each.owner, each.epoch, each.seq, now - each.committed_s,
-                          each.has_released, each.asked == each.epoch, each.is_importing)
+                          each.has_released, each.asked == each.epoch, each.is_importing,
+                          self.members.get(each.owner, 0.0))
             for number, each in self._slices.items()
         }  # fmt: skip
 

@@ -55,11 +55,6 @@ class Facts(NamedTuple):
     replicas: list[Replica]
     bytes: dict[str, int]  # by table
 
-    def takeover_s(self, member: Member, default_s: float) -> float:
-        """Return after which silence this member is taken to be dead."""
-        return next((each.takeover_s for each in self.members if each.member == member), default_s)
-
-
 def look(conninfo: str) -> Facts:
     """Return what is known of a fleet; raise EngineAway."""
     with connected(conninfo) as connection:

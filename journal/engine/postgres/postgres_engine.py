@@ -110,9 +110,11 @@ _END_IMPORT: Final = """
 UPDATE kestrelpy.slice SET importing = false, released = true
 WHERE id = %s AND epoch = %s RETURNING seq"""
 _OWNERS: Final = """
-SELECT id, member, address, epoch, seq,
-       extract(epoch FROM clock_timestamp() - beat)::float8, released, asked = epoch, importing
-FROM kestrelpy.slice"""
+SELECT s.id, s.member, s.address, s.epoch, s.seq,
+       extract(epoch FROM clock_timestamp() - s.beat)::float8, s.released, s.asked = s.epoch,
+       s.importing, coalesce(m.takeover, 0)
+FROM kestrelpy.slice s LEFT JOIN kestrelpy.member m
+    ON m.name = s.member AND m.address = s.address"""
 # Those that have said nothing for a day are forgotten.
 _NOTE: Final = """
 WITH gone AS (

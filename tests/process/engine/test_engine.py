@@ -77,6 +77,16 @@ def test_a_claim_is_seen_with_its_owner(engine: Engine, number: int) -> None:
     assert not owner.has_released
 
 
+def test_an_owner_is_seen_with_its_own_takeover(engine: Engine, number: int) -> None:
+    claim_of(engine, number, name=f"owner of {number}")
+    assert engine.owners()[number].takeover_s == 0
+
+    for takeover_s in (3.5, 0.5):  # the second one after a restart with another setting
+        engine.note(Member(f"owner of {number}"), takeover_s)
+        engine.note(Member("another"), 60.0)
+        assert engine.owners()[number].takeover_s == takeover_s
+
+
 def test_a_claim_needs_the_epoch_that_is_there(engine: Engine, number: int) -> None:
     engine.claim(number, Member("a"), 0)
     for seen in (0, 2):

@@ -97,7 +97,7 @@ def settings_of(text: str, settings: Mapping[str, str]) -> Rows | None:
 def _owners(text: str, values: Any, tables: Tables, now_us: int) -> Effect:
     return Effect([
         (number, row.member, row.address, row.epoch, row.seq,
-         (now_us - row.beat_us) / 1e6, row.released, False, False)
+         (now_us - row.beat_us) / 1e6, row.released, False, False, 0.0)
         for number, row in tables.slices.items()
     ])  # fmt: skip
 
@@ -287,7 +287,7 @@ _KNOWN: Final[Mapping[str, Callable[[str, Any, Tables, int], Effect]]] = {
     "WITH own AS": _commit,
     "INSERT INTO kestrelpy.slice": _claim,
     "UPDATE kestrelpy.slice": _of_row,
-    "SELECT id, member": _owners,
+    "SELECT s.id, s.member": _owners,
     "SELECT s.epoch, s.seq, f.id": _files,
     "SELECT s.epoch, s.seq, x.file": _edges,
     "SELECT s.epoch, s.seq, e.pos": _read,

@@ -65,7 +65,7 @@ def test_each_state_of_a_slice_has_its_sentence(
 def test_the_takeover_of_the_owner_says_when_it_is_silent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slow = facts(Owner(A, 1, 0, 12.0, False), Seat(A, 60.0, 1.0))
+    slow = facts(Owner(A, 1, 0, 12.0, False, takeover_s=60.0))
 
     assert said(monkeypatch, capsys, slow)[1]
 

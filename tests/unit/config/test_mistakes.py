@@ -46,7 +46,9 @@ WRONG_VALUES = [
     ("fleet", 'engine = "mysql://db"', "an address of PostgreSQL"),
     ("fleet", 'name = "a b"', "a name of 1 to 128 printable ASCII characters"),
     ("fleet", 'address = ""', "a name of 1 to 128 printable ASCII characters"),
-    ("fleet", 'takeover = "0s"', "a duration"),
+    ("fleet", 'takeover = "0s"', "a duration from 200ms to 1h"),
+    ("fleet", 'takeover = "199ms"', "a duration from 200ms to 1h"),
+    ("fleet", 'takeover = "61m"', "a duration from 200ms to 1h"),
     ("fleet", 'single = "maybe"', "true or false"),
     ("fleet", 'patroni = "db1:8008"', 'an address like "http://db1:8008"'),
     ("journal", "segment_min = 16383", "from 16KiB to 1GiB"),
@@ -231,6 +233,8 @@ def test_a_section_that_is_no_table_is_reported(file: Path, text: str) -> None:
             '[journal]\nsegment_max = "32KiB"',
             "[journal] segment_min = 64KiB must be at most segment_max = 32KiB.",
         ),
+        ('[fleet]\nname = "a"', "[fleet] name without engine: this process would serve local"),
+        ('[fleet]\nsingle = true\ntakeover = "5s"', "[fleet] takeover and single without engine:"),
     ],
 )
 def test_settings_that_contradict_each_other_are_reported(file: Path, text: str, told: str) -> None:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from journal.engine import Commits, EngineFiles, Member, Owner
+from journal.engine import Commits, EngineFiles, Member
 from journal.files import Disk
 from kestrelpy.fleet import Moved, MoveIn, MoveOut, claim_idle
 from kestrelpy.fleet.move_in import inventory
@@ -96,12 +96,8 @@ def commits_of(
             owner = engine.owners()[1]
             engine._slices[1].seq = owner.seq + 1
 
-    def takeover(_: Owner) -> float:
-        return TAKEOVER_S if is_living else takeover_s
-
-    claim = claim_idle(
-        engine, Member("mover"), takeover, may_resume=may_resume, pause=pause
-    )  # fmt: skip
+    seconds = TAKEOVER_S if is_living else takeover_s
+    claim = claim_idle(engine, Member("mover"), seconds, may_resume=may_resume, pause=pause)
     return Commits(engine, claim, pause=lambda _: None)
 
 

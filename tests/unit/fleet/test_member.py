@@ -43,10 +43,12 @@ def engine() -> MemoryEngine:
     return MemoryEngine()
 
 
-def member_of(engine: MemoryEngine, clock: Clock, tmp_path: Path, name: str) -> FleetMember:
+def member_of(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path, name: str, takeover_s: float = TAKEOVER_S
+) -> FleetMember:
     files = EngineFiles(engine, f"memory/{name}", str(tmp_path / name), 1 << 20, Disk())
     return FleetMember(
-        engine, files, Member(name), TAKEOVER_S, clock, is_threaded=False, wall=clock
+        engine, files, Member(name), takeover_s, clock, is_threaded=False, wall=clock
     )
 
 
@@ -63,6 +65,17 @@ def test_an_owner_that_commits_nothing_for_the_time_of_a_takeover_is_dead() -> N
     seen = look(seen, owner(seq=5), 12.9)
     assert not may_claim(seen, TAKEOVER_S, 12.9)
     assert may_claim(look(seen, owner(seq=5), 13.0), TAKEOVER_S, 13.0)
+
+
+@pytest.mark.parametrize(("own_s", "of_owner_s"), [(1.0, 5.0), (5.0, 1.0), (5.0, 0.0)])
+def test_of_two_settings_the_longer_one_says_when_an_owner_is_dead(
+    own_s: float, of_owner_s: float
+) -> None:
+    quiet = owner(seq=5)._replace(takeover_s=of_owner_s)
+    seen = look(None, quiet, 10.0)
+
+    assert not may_claim(seen, own_s, 14.9)
+    assert may_claim(seen, own_s, 15.0)
 
 
 @pytest.mark.parametrize("after", [owner(seq=6), owner(epoch=2, seq=5)])
@@ -108,6 +121,20 @@ def test_a_standby_says_since_when_it_sees_this_owner(
         said.append(standby.sentence)
         clock.now_s += 1.0
     assert said == ["standby of a since 1970-01-01T00:01:40Z: it owns the data, ask there"] * 2
+
+
+def test_a_standby_with_a_shorter_takeover_waits_for_an_owner_that_may_still_answer(
+    engine: MemoryEngine, clock: Clock, tmp_path: Path
+) -> None:
+    a = member_of(engine, clock, tmp_path, "a", takeover_s=10.0)
+    b = member_of(engine, clock, tmp_path, "b", takeover_s=2.0)
+    assert a.try_to_claim() is None
+    while a.is_sure():
+        assert b.try_to_claim() is not None
+        clock.now_s += 0.5
+    assert b.try_to_claim() is not None
+    clock.now_s = 10.0
+    assert b.try_to_claim() is None
 
 
 # -- a takeover -----------------------------------------------------------------------------------
