@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol, cast
 
 from journal.errors import JournalFailed
@@ -43,6 +43,15 @@ READS_MAX: Final = 16
 # One turn writes journals for this long, and the next one goes on: with a thousand of them, syncs
 # begin while others are still written, and other requests are answered meanwhile.
 WRITE_SECONDS: Final = 0.003
+# Callers that one turn lets send: each takes some 20 µs, nearly all of them the kernel's. Those for
+# whom there is no time are late: the next turns let them send, after the callers that come then.
+ANSWERS_MAX: Final = 256
+# Late callers that each turn lets send in any case, however many others come.
+LATE_MIN: Final = 64
+# A request over HTTP has a task of its own, which takes as long as some answers of a connection.
+CALL_ANSWERS: Final = 8
+# A turn that has sent so much lets the other callers wait for the next one.
+ANSWER_BYTES_MAX: Final = 8 << 20
 # A journal without work for this long records that it is synced, and closes its files.
 REST_SECONDS: Final = 1.0
 # Where replies are held until the data is known to be ours, this long until the next look.
@@ -77,6 +86,7 @@ class Turn:
         self._dirty = dirty
         self._removed = removed
         self._touched: list[Caller] = []
+        self._late: deque[Caller] = deque()  # touched as well: their turn comes after the others
         self._is_scheduled = False
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
@@ -383,10 +393,11 @@ class Turn:
     def _flush_refused(self, now_ms: int) -> None:
         """Hold the replies until the data is known to be ours; refusals alone are sent."""
         owing, free = list[Caller](), list[Caller]()
-        for caller in self._touched:
+        for caller in (*self._touched, *self._late):
             is_held = isinstance(caller, Conversation) and (caller.owes or not caller.host.closed)
             (owing if is_held else free).append(caller)
         self._touched = free
+        self._late.clear()
         self.is_refusing = True
         self._flush_output(now_ms)
         self.is_refusing = False
@@ -394,32 +405,52 @@ class Turn:
         self._loop.call_later(HELD_SECONDS, self.schedule)
 
     def _flush_output(self, now_ms: int) -> None:
-        """Let each caller send what has become true; a connection does so with one write.
+        """Let callers send what has become true; a connection does so with one write.
 
-        If this process was stopped on the way, the others wait until the data is known to be ours.
-
-        (A KNOWN FLAW: all replies that become true with one sync leave in one turn, however many
-        callers wait for it: 0.1 s and more for 3,000 of them.)
+        One sync may answer thousands of them. So each turn lets some send: first those that were
+        touched since the last turn, then some of those that are late, in their order.
         """
         self.shares.renew()
-        touched = self._touched
-        self._touched = []
+        touched, self._touched = self._touched, []
+        rest = self._flush(touched, ANSWERS_MAX, now_ms)
+        if rest is None or not (rest or self._late):
+            return
+        late, most = self._late, max(ANSWERS_MAX - len(touched), LATE_MIN)
+        some = [late.popleft() for _ in range(min(most, len(late)))]
+        late += rest
+        late.extendleft(reversed(self._flush(some, most, now_ms) or ()))
+        if late:
+            self.schedule()
+
+    def _flush(self, callers: list[Caller], most: int, now_ms: int) -> list[Caller] | None:
+        """Let some of these callers send; return the others.
+
+        Return None if this process was stopped on the way: the others are touched again, and wait
+        until the data is known to be ours.
+        """
         may_answer = None if self.is_refusing else self.may_answer
-        for at, caller in enumerate(touched):
+        counters = self._broker.counters
+        until_bytes = counters.bytes_written + ANSWER_BYTES_MAX
+        for at, caller in enumerate(callers):
+            if most <= 0 or counters.bytes_written >= until_bytes:
+                return callers[at:]
             if may_answer is not None and not may_answer():
-                self._touched += touched[at:]
+                self._touched += callers[at:]
                 self.schedule()
-                return
+                return None
             try:
                 if isinstance(caller, Conversation):  # as in `touch`
+                    most -= 1
                     caller.is_touched = False
                     caller.flush(now_ms)
                 else:
+                    most -= CALL_ANSWERS
                     caller.is_touched = False
                     caller.flush(now_ms)
             except Exception:  # a bug: this caller ends, the others do not
                 log.exception("sending replies to %s", caller.holder.name)
                 caller.abort()
+        return []
 
     def _share_out(self, now_ms: int) -> None:
         """Go on with connections that have more than their share, within the limits of a turn."""
@@ -493,10 +524,19 @@ class Turn:
         target.mark()
         self.schedule()
 
-    def touch_all(self, callers: Iterable[object]) -> None:
-        """Let these callers go on in the next turn."""
-        for caller in callers:
-            self.touch(cast(Caller, caller))
+    def touch_all(self, callers: Collection[object]) -> None:
+        """Let these callers go on in the next turn; very many of them in the next turns, so that
+        others do not wait for all of their replies."""
+        if len(callers) <= ANSWERS_MAX:
+            for caller in callers:
+                self.touch(cast(Caller, caller))
+            return
+        for each in callers:
+            caller = cast(Caller, each)
+            if not caller.is_touched:
+                caller.is_touched = True
+                self._late.append(caller)
+        self.schedule()
 
     # -- time -------------------------------------------------------------------------------
 
