@@ -48,7 +48,7 @@ from kestrelpy.core.subscription.ready_line import item_of
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from kestrelpy.core.subscription.where import Where
 from tests.support.compiled import attributes_of
-from tests.support.journals import FOLDER, IDENTITY
+from tests.support.journals import FOLDER, IDENTITY, check_times
 from tests.support.memory_disk import MemoryDisk
 
 NAME = b"jobs"
@@ -72,7 +72,9 @@ class KeptJournal:
     def records(self) -> list[Record]:
         """Those that were found, and those appended since."""
         known = self._records
-        for draft in self.journal._pending[len(known) - self._found :]:
+        fresh = self.journal._pending[len(known) - self._found :]
+        check_times(fresh)
+        for draft in fresh:
             kind, item, number, small, time_ms, meta, body, reader, _ = draft
             known.append(
                 Record(

@@ -11,7 +11,7 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
 from journal.format.folder import parse_folder_name
 from journal.format.kinds import Kind
-from journal.format.record import Draft, Record, number_given
+from journal.format.record import Draft, RawDraft, Record, number_given
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
@@ -25,6 +25,12 @@ FOLDER = "/data/jobs.1"
 TINY = Sizes(segment_min=2048, segment_max=2048, batch_max=1 << 20)
 TIME_MS = 1_700_000_000_000
 IDENTITY = bytes(range(16))
+
+
+def check_times(drafts: list[RawDraft]) -> None:
+    """Fail if one of these records of a queue has a time of another clock than the wall clock."""
+    for draft in drafts:
+        assert draft[4] > TIME_MS // 2, f"not by the wall clock: {draft}"
 
 
 @dataclass

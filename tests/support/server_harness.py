@@ -39,6 +39,7 @@ from kestrelpy.server.directory.data_directory import DataDirectory
 from kestrelpy.server.policies import Policies
 from kestrelpy.server.reloading import Reload, put_in_force
 from kestrelpy.server.schedules import Schedules, sooner
+from tests.support.journals import check_times
 from tests.support.memory_disk import Fate, MemoryDisk
 
 WALL_MS: Final = 1_700_000_000_000  # at the first moment of every harness
@@ -474,6 +475,7 @@ class ServerHarness:
 
     def write_log(self, log: JournalLog) -> None:
         """One write of this journal."""
+        check_times(log.journal._pending)
         log.journal.write(self.unix_ms)
         while log.journal.wants_preallocation:
             order = log.journal.begin_preallocation(self.unix_ms)

@@ -145,8 +145,6 @@ TESTED_BY: Final[dict[str, str]] = {
         f"{_TRANSCRIPTS}: what each end of a lease replies, in tokens.txt and others",
     "kestrelpy.protocol.verbs.move":
         "tests/unit/core/transfer/test_transfers.py: a transfer is tested from the request on",
-    "kestrelpy.protocol.verbs.set":
-        f"{_TRANSCRIPTS}: what a set replies, in storing.txt, once.txt and others",
     "kestrelpy.protocol.verbs.streams":
         f"{_TRANSCRIPTS}: keys and their versions, in once.txt",
     "kestrelpy.server.directory.removed":

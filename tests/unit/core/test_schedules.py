@@ -316,6 +316,39 @@ def test_into_another_queue_nothing_is_put_twice(restarts: bool) -> None:
     assert works.put == [10, 30]
 
 
+@pytest.mark.parametrize(
+    ("catch_up", "put"), [(CatchUp.NONE, 0), (CatchUp.LAST, 1), (CatchUp.ALL, 10)]
+)
+@pytest.mark.parametrize("name", [b"mail", NAME])
+def test_another_queue_over_a_restart_gets_the_times_that_were_missed(
+    name: bytes, catch_up: CatchUp, put: int
+) -> None:
+    works = running(schedule(catch_up=catch_up))
+    works.pass_s(20)
+    before = works.hand.queue.total_items
+
+    works.restart(100, schedule(catch_up=catch_up, queue=name))
+
+    there = works.hand.broker.queues[name]
+    assert there.total_items - (before if name == NAME else 0) == put
+    works.pass_s(10)
+    assert there.total_items - (before if name == NAME else 0) == put + 1
+
+
+def test_of_two_queues_the_one_with_the_later_time_says_how_far_it_has_got() -> None:
+    works = running(schedule(queue=b"mail"))
+    works.pass_s(10)
+    works.reload(schedule())
+    works.pass_s(10)
+    assert list(works.hand.broker.queues) == [NAME, b"mail"]
+
+    works.reload()
+    works.reload(schedule(catch_up=CatchUp.ALL))
+    works.pass_s(10)
+
+    assert works.put == [20, 30]
+
+
 # -- clocks that are set ---------------------------------------------------------------------------
 
 

@@ -268,3 +268,37 @@ async def test_an_event_that_is_not_on_disk_holds_up_no_others(tmp_path: Path) -
             disk.go.set()
         assert (await posting).status_code == 201
         assert bodies(await asking) == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "body", "status"),
+    [
+        ("?id=7", {}, b"1", 200),
+        ("?id=7", {}, b"2", 422),
+        ("", ABSENT, b"1", 412),
+        ("", at(4), b"1", 412),
+        ("", {"If-Match": "*"}, b"1", 201),
+    ],
+    ids=["seen", "seen with another body", "not the first", "another version", "stored"],
+)
+async def test_an_answer_about_an_event_waits_until_that_is_on_disk(
+    query: str, headers: dict[str, str], body: bytes, status: int, tmp_path: Path
+) -> None:
+    disk = HeldDisk()
+    async with web(tmp_path, files=disk) as server:
+        client = server.client
+        disk.go.clear()
+        try:
+            first = asyncio.ensure_future(client.post(STREAM + "?id=7", content=b"1"))
+            while server.daemon.broker.queues.get(b"account") is None:
+                await asyncio.sleep(0)
+            second = asyncio.ensure_future(
+                client.post(STREAM + query, content=body, headers=headers)
+            )
+            for _ in range(50):
+                assert (await client.get("/admin/mode")).status_code == 200
+            assert not second.done()
+        finally:
+            disk.go.set()
+        assert (await first).status_code == 201
+        assert (await second).status_code == status

@@ -76,6 +76,17 @@ def test_repetitions_that_are_not_on_disk_become_true_together() -> None:
     assert words(actions) == ["purge jobs 2"]
 
 
+def test_a_repetition_that_rests_on_nothing_shows_no_action_early() -> None:
+    actions, first = made(), Gate()
+    actions.note("a", "purge", 1, b"jobs", 1, rests=(Rests(first, 1),))
+    actions.note("a", "purge", 2, b"jobs", 0)
+    assert words(actions) == []
+    first.open()
+    assert words(actions) == ["purge jobs 1"]
+    actions.note("a", "purge", 3, b"jobs", 2)
+    assert words(actions) == ["purge jobs 3"]
+
+
 def test_a_flood_on_queues_drives_out_no_action_of_the_server() -> None:
     actions = made()
     for number in range(OF_SERVER_MAX + 5):

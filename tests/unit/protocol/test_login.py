@@ -57,7 +57,9 @@ def test_a_command_without_a_queue_needs_its_role_in_all_of_them() -> None:
         (b"shutdown", ADMIN), (b"move", ADMIN), (b"flush", ADMIN),
     ):  # fmt: skip
         assert needs(Plain(verb, []), {}) == [Need(role, ALL)], verb
-    assert needs(Plain(b"stats", [b"markers"]), {}) == [Need(READ, ALL)]
+    for word in (b"markers", b"schedules"):
+        assert needs(Plain(b"stats", [word]), {}) == [Need(READ, ALL)], word
+        assert needs(Plain(b"dump_stats", [word]), {}) == [Need(READ, ALL)], word
     assert needs(Plain(b"quit", []), {}) == []
 
 

@@ -162,6 +162,25 @@ def test_a_dead_letter_lives_in_its_queue_as_long_as_is_set(age: str, lives_s: i
         assert seen[6] == b"-"
 
 
+@pytest.mark.parametrize("to", ["late", "failed"])
+def test_the_age_of_dead_letters_is_not_that_of_expired_items(to: str) -> None:
+    """Unless both go to one queue."""
+    dead = {"dead_letter_to": "failed", "dead_letter_age": "500s"}
+    town = town_of(jobs={"expire_to": to} | dead, late={}, failed={})
+    town.say("a", b"set jobs 0 1 1", b"1")
+    town.pass_time(2000)
+    seen = town.say("a", b"gets " + to.encode() + b"/peek/full").split()
+    assert (seen[6] != b"-") == (to == "failed")
+
+
+def test_what_an_operator_moves_to_the_dead_letters_has_no_age_of_theirs() -> None:
+    jobs = {"max_attempts": 1, "dead_letter_to": "failed", "dead_letter_age": "500s"}
+    town = town_of(jobs=jobs | {"dead_letter_to": "none"}, failed={})
+    town.put("jobs", b"1")
+    assert town.say("a", b"move jobs failed 1") == b"1\r\n"
+    assert town.say("a", b"gets failed/peek/full").split()[6] == b"-"
+
+
 def test_max_age_of_the_target_bounds_the_life_of_a_dead_letter() -> None:
     town = town_of(jobs={"max_attempts": 1, "dead_letter_to": "failed"}, failed={"max_age": "7s"})
     town.say("a", b"set jobs 0 100 1", b"1")

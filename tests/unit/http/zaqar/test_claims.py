@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from journal.store import Put
+from kestrelpy.core import ABORTED, Lease
 from kestrelpy.http.call import Call, Gone
-from kestrelpy.operations import Rests
+from kestrelpy.operations import LeaseEnd, Rests
+from kestrelpy.operations.claiming import Claiming
 from tests.support.http_client import Web, web
 from tests.support.zaqar import Api, bodies
 from tests.unit.http.test_items_and_leases import waiting
@@ -106,6 +110,42 @@ async def test_messages_that_are_only_on_disk_are_claimed_and_shown(tmp_path: Pa
         shown = (await api.ask("GET", f"/jobs/claims/{claim}")).json()
         assert bodies(shown["messages"]) == list(range(20))
         assert await api.listed("jobs", "echo=true&limit=20") == list(range(20, 40))
+
+
+@pytest.mark.parametrize("how", ["abort", "close", "bury"])
+@pytest.mark.parametrize("gone", [1, 3])
+async def test_what_goes_while_a_claim_is_read_is_not_shown_with_it(
+    gone: int, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path, DISK) as server:
+        api = Api(server.client)
+        await api.post("jobs", 1, 2, 3)
+        claim, _ = await api.claim("jobs", "limit=3")
+        first = int(claim.partition("-")[0])
+        queue, real = server.daemon.broker.queues[b"acme:jobs"], Claiming.puts
+        ends: dict[str, Callable[[Lease, int], Rests]] = {
+            "abort": lambda lease, now_ms: LeaseEnd.give_back(queue, lease, now_ms, ABORTED),
+            "close": lambda lease, now_ms: LeaseEnd.confirm(queue, lease, now_ms),
+            "bury": lambda lease, now_ms: LeaseEnd.bury(queue, lease, b"why", now_ms),
+        }
+
+        def puts(
+            claiming: Claiming, reader: Any, now_ms: int
+        ) -> Generator[bytes, None, list[Put]]:
+            found = yield from real(claiming, reader, now_ms)
+            for token in range(first, first + gone):
+                lease = LeaseEnd.named(queue, token, now_ms)
+                assert lease is not None
+                ends[how](lease, now_ms)
+            return found
+
+        monkeypatch.setattr(Claiming, "puts", puts)
+        shown = await api.ask("GET", f"/jobs/claims/{claim}")
+
+        if gone == 3:
+            assert shown.status_code == 404
+        else:
+            assert bodies(shown.json()["messages"]) == [2, 3]
 
 
 async def started(server: Web, api: Api, count: int, query: str) -> asyncio.Task[Any]:

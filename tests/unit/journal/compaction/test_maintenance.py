@@ -471,6 +471,37 @@ def test_what_was_put_after_the_moment_of_the_living_is_not_rewritten() -> None:
     assert all(segment.item_last <= 6 for segment in maintenance.choose(live_lsn))
 
 
+def test_a_segment_is_not_rewritten_as_empty_before_its_last_confirm_is_durable() -> None:
+    """A power cut may take the confirm away, and then its item is needed again."""
+    disk = MemoryDisk()
+    writer = fresh(disk, Sizes(8192, 8192, 1 << 20))
+    for _ in range(200):
+        writer.put_all(b"x")
+    segments = writer.journal.segments
+    first, middle, last = segments[1:4]
+    stay = {first.item_first, middle.item_first, last.item_first}
+    for item in range(1, 201):
+        if item not in stay:
+            writer.done(item)
+    writer.commit()
+    for _ in range(2):
+        writer.put_all(b"z")
+        take_one(writer, disk)
+    maintenance = writer.store.maintenance
+    lsn = maintenance.snapshots[-1]
+    run = maintenance.choose(lsn)
+    assert run[:3] == [first, middle, last]
+    assert [segment.live for segment in run[:3]] == [1, 1, 1]
+
+    writer.done(middle.item_first)
+    writer.write()
+    assert middle.live == 0
+    assert maintenance.choose(lsn) == []
+
+    writer.sync()
+    assert maintenance.choose(lsn)[:3] == [first, middle, last]
+
+
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_a_snapshot_written_twice_without_a_record_between_counts_once(earlier: int) -> None:
     disk = MemoryDisk()

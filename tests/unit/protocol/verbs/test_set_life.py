@@ -1,0 +1,48 @@
+"""An expiry counts from the wall clock's now in every form of a set."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.support.server_harness import WALL_MS, ServerHarness
+
+# What comes before it, the words of its line with @ for the expiry, and how its item is seen.
+FORMS: Final[dict[str, tuple[list[bytes], bytes]]] = {
+    "plain": ([], b"set jobs 0 @ 1"),
+    "a key": ([], b"set jobs/key=A 0 @ 1"),
+    "two keys": ([], b"set jobs/key=A,B 0 @ 1"),
+    "an id": ([], b"set jobs/id=7 0 @ 1"),
+    "a scope": ([], b"set jobs/id=7/scope=s/epoch=1 0 @ 1"),
+    "a version": ([], b"cas jobs/key=A 0 @ 1 0"),
+    "the first of its key": ([], b"add jobs/key=A 0 @ 1"),
+    "only if empty": ([], b"add jobs 0 @ 1"),
+    "a hand-off": ([b"set from 0 0 1\r\nx", b"get from/open"], b"set jobs/confirm 0 @ 1"),
+    "an alias": ([], b"set both 0 @ 1"),
+    "meta": ([], b"ms jobs 1 T@"),
+}
+expiries = pytest.mark.parametrize(
+    ("expiry", "lives_ms"), [(10, 10_000), ((WALL_MS + 20_000) // 1000, 20_000)],
+    ids=["seconds", "a date"],
+)  # fmt: skip
+
+
+@expiries
+@pytest.mark.parametrize("name", FORMS)
+def test_an_item_is_there_up_to_its_expiry_and_not_after(
+    name: str, expiry: int, lives_ms: int
+) -> None:
+    stage = ServerHarness()
+    stage.set_alias("both", ["jobs", "other"])
+    before, line = FORMS[name]
+    for each in before:
+        stage.say("ann", each)
+
+    said = stage.say("ann", line.replace(b"@", b"%d" % expiry), b"1")
+
+    assert said in (b"STORED\r\n", b"HD\r\n")
+    stage.pass_time(lives_ms - 1)
+    assert stage.say("bob", b"get jobs/peek").startswith(b"VALUE ")
+    stage.pass_time(1)
+    assert stage.say("bob", b"get jobs/peek") == b"END\r\n"
