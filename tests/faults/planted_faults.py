@@ -1170,6 +1170,196 @@ FAULTS: tuple[Fault, ...] = (
         "        return seen == 0 and seen != self._fingerprint(key, body)\n",
         ("tests/unit/core/index/test_same_body.py",),
     ),
+    # -- checked once, left never, right in one of several variants ---------------------------
+    Fault(
+        "a redrive in batches goes on when the server is read-only",
+        "kestrelpy/http/admin/moving.py",
+        "        for ids in chosen.batches():\n            admin.check_mode(\"moves\")\n",
+        "        admin.check_mode(\"moves\")\n        for ids in chosen.batches():\n",
+        ("tests/unit/http/admin/test_changes_in_a_job.py",),
+    ),
+    Fault(
+        "a purge in batches goes on when the server is read-only",
+        "kestrelpy/http/admin/moving.py",
+        (
+            "        for ids in chosen.batches():\n"
+            "            Removal.check(call.broker, call.host, queue.name)\n"
+        ),
+        (
+            "        Removal.check(call.broker, call.host, queue.name)\n"
+            "        for ids in chosen.batches():\n"
+        ),
+        ("tests/unit/http/admin/test_changes_in_a_job.py",),
+    ),
+    Fault(
+        "a claim shows a message that went while it was read",
+        "kestrelpy/http/zaqar/claims.py",
+        " for put in puts if put[0] in held]",
+        " for put in puts]",
+        ("tests/unit/http/zaqar/test_claims.py",),
+    ),
+    Fault(
+        "a claim that ended while it was read is shown",
+        "kestrelpy/http/zaqar/claims.py",
+        (
+            "    now_ms = call.now_ms()\n"
+            "    leases, unix_ms = claiming.leases(now_ms), now_ms + call.broker.clock.offset_ms\n"
+            "    if not leases:\n"
+        ),
+        "    unix_ms = call.now_ms() + call.broker.clock.offset_ms\n    if not leases:\n",
+        ("tests/unit/http/zaqar/test_claims.py",),
+    ),
+    Fault(
+        "a worker that met a full disk leases by connection for ever",
+        "kestrelpy/client/worker.py",
+        "        self._is_full = False\n        try:\n",
+        "        try:\n",
+        ("tests/unit/client/test_full_disk.py",),
+    ),
+    Fault(
+        "a repeated action forgets what the first rests on",
+        "kestrelpy/operations/actions.py",
+        "            self._rests = rests or self._rests\n",
+        "            self._rests = rests\n",
+        ("tests/unit/operations/test_actions.py",),
+    ),
+    Fault(
+        "what expires has the age of dead letters in its queue",
+        "kestrelpy/core/transfer/transfers.py",
+        "is_death = request.by_itself and request.target == policy.dead_letter_to",
+        "is_death = request.by_itself",
+        ("tests/unit/core/transfer/test_transfers.py",),
+    ),
+    Fault(
+        "only of a stored event it is waited that it is on disk",
+        "kestrelpy/http/streams.py",
+        "    if done.rests is not None:\n        await call.until(done.rests)\n",
+        (
+            "    if done.rests is not None and done.lsn >= 0:\n"
+            "        await call.until(done.rests)\n"
+        ),
+        ("tests/unit/http/test_streams.py",),
+    ),
+    Fault(
+        "the figures of schedules need a right in a queue of that name",
+        "kestrelpy/protocol/login.py",
+        "not in (b\"markers\", b\"schedules\")",
+        "not in (b\"markers\",)",
+        ("tests/unit/protocol/test_login.py",),
+    ),
+    Fault(
+        "a schedule with another queue forgets its times over a restart",
+        "kestrelpy/core/schedules.py",
+        "                running = self._begun(schedule, unix_s, known)",
+        (
+            "                own = self._broker.queues.get(schedule.queue)\n"
+            "                marks = own.files.watermarks if own is not None else {}\n"
+            "                running = self._begun(schedule, unix_s, marks)"
+        ),
+        ("tests/unit/core/test_schedules.py",),
+    ),
+    Fault(
+        "of two queues any says how far a schedule has got",
+        "kestrelpy/core/schedules.py",
+        "found[scope] = max(value, found.get(scope, value))",
+        "found[scope] = value",
+        ("tests/unit/core/test_schedules.py",),
+    ),
+    Fault(
+        "a segment whose last confirm is not durable is rewritten as empty",
+        "journal/compaction/maintenance.py",
+        (
+            "        if any(not s.live and s.emptied_lsn > durable for s in chosen):\n"
+            "            return []  # a power cut may yet bring back what is in one of them\n"
+        ),
+        "",
+        ("tests/unit/journal/compaction/test_maintenance.py",),
+    ),
+    Fault(
+        "a hand-off that waited says of an open item that its token is over",
+        "kestrelpy/protocol/verbs/handoff.py",
+        "            if handoff is not None and handoff.token:\n",
+        "            if handoff is not None:\n",
+        ("tests/unit/protocol/verbs/test_handoff.py",),
+    ),
+    Fault(
+        "a hand-off that waited looks at no lease",
+        "kestrelpy/protocol/verbs/handoff.py",
+        "        if found.lease not in found.lease.holder.leases:\n",
+        "        if found.lease is None:\n",
+        ("tests/unit/protocol/verbs/test_handoff.py",),
+    ),
+    Fault(
+        "the expiry of a set with conditions counts from another clock",
+        "kestrelpy/protocol/verbs/set.py",
+        "        unix_ms = now_ms + self.broker.clock.offset_ms\n        return _new(\n",
+        "        unix_ms = now_ms\n        return _new(\n",
+        ("tests/unit/protocol/verbs/test_set_life.py",),
+    ),
+    Fault(
+        "the record of a loss that was given up has the time of another clock",
+        "kestrelpy/core/queue/admin.py",
+        (
+            "        reader.append(records.cancelled(id_, size, now_ms + "
+            "self._queue.clock.offset_ms))\n"
+            "        files"
+        ),
+        "        reader.append(records.cancelled(id_, size, now_ms))\n        files",
+        ("tests/unit/server/journals/test_read_back.py",),
+    ),
+    Fault(
+        "a client that hangs up in its body is a mistake of the server",
+        "kestrelpy/http/guard.py",
+        (
+            "            if message[\"type\"] == \"http.disconnect\":\n"
+            "                raise Gone\n"
+            "            if part"
+        ),
+        "            if part",
+        ("tests/unit/http/test_guard.py",),
+    ),
+    Fault(
+        "a connection that was woken and needs nothing stays the favoured one",
+        "kestrelpy/server/connections/memory.py",
+        "                self._favoured = None  # it needed nothing any more\n",
+        "                pass\n",
+        ("tests/unit/server/connections/test_memory.py",),
+    ),
+    Fault(
+        "an idle journal is tidied beside a compaction of it",
+        "journal/compaction/reclaim.py",
+        "            and not self._journal.segment_list.busy\n        )",
+        "        )",
+        ("tests/unit/journal/compaction/test_reclaim.py",),
+    ),
+    Fault(
+        "a prepared segment gets its name before the tail in it is on disk",
+        "journal/recovery/reopen.py",
+        (
+            "    handle.write(0, b\"\".join(pieces))\n"
+            "    handle.sync()\n"
+            "    handle.close()\n"
+            "    files.rename(fresh"
+        ),
+        (
+            "    handle.sync()\n"
+            "    handle.write(0, b\"\".join(pieces))\n"
+            "    handle.close()\n"
+            "    files.rename(fresh"
+        ),
+        ("tests/unit/journal/recovery/test_reopen.py",),
+    ),
+    Fault(
+        "an end that is refused for good is asked for until its lease is over",
+        "kestrelpy/client/async_worker.py",
+        (
+            "                if isinstance(error, Refused) and "
+            "not error.may_pass and not is_over:\n"
+            "                    raise\n"
+        ),
+        "",
+        ("tests/unit/client/test_async_end.py",),
+    ),
 )
 
 # Faults that no test finds, each with its reason; "no test yet" is work to be done.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from kestrelpy.errors import ClientError, InvalidToken, ServerError
-from kestrelpy.http.answers import HttpError, answer, refused, without_paths
+from kestrelpy.http.answers import HttpError, Parts, answer, refused, without_paths
 
 
 def test_each_refusal_has_its_status() -> None:
@@ -41,3 +45,22 @@ def test_a_text_shows_no_folder(text: str, shown: str) -> None:
 def test_a_refusal_shows_no_folder() -> None:
     said = json.loads(refused(ServerError("/srv/data/jobs.1: syncing failed")).body)
     assert said["description"] == ".../jobs.1: syncing failed"
+
+
+async def test_of_an_answer_in_parts_a_head_makes_none() -> None:
+    made = list[bytes]()
+    sent = list[Any]()
+
+    async def parts() -> AsyncIterator[bytes]:
+        made.append(b"x")
+        yield b"x"
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for is_head in (True, False):
+        made.clear()
+        sent.clear()
+        await Parts(parts())({"call": SimpleNamespace(is_head=is_head)}, Mock(), send)
+        assert made == ([] if is_head else [b"x"])
+        assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}

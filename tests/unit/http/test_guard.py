@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 
 import httpx
@@ -125,3 +127,21 @@ async def test_methods_paths_and_bodies_that_are_not_allowed(tmp_path: Path) -> 
         assert large.status_code == 413
         item = await server.client.post(URL, content=b"x" * (9 << 20))
         assert item.status_code == 413
+
+
+async def test_a_client_that_hangs_up_in_its_body_is_no_mistake_and_stores_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = b"POST /queues/jobs/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+    async with web(tmp_path) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(head + b"some")
+        await writer.drain()
+        while server.daemon._http.is_empty:
+            await asyncio.sleep(0)
+        writer.close()
+        while not server.daemon._http.is_empty:
+            await asyncio.sleep(0)
+        assert b"jobs" not in server.daemon.broker.queues
+        assert server.daemon.broker.counters.http_statuses == {}
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []

@@ -78,6 +78,19 @@ async def test_the_bare_body_comes_to_who_prefers_it(
         assert ("lease-token" in got.headers) == is_raw
 
 
+async def test_the_bare_body_comes_with_the_facts_of_its_lease(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        peer = await server.memcache()
+        assert await peer.ask(b"set jobs 7 0 1\r\nx\r\n") == b"STORED\r\n"
+        wanted = {"Accept": "application/octet-stream"}
+        for attempts in ("0", "1"):
+            got = await server.client.post(LEASES, headers=wanted)
+            told = {name: got.headers[name] for name in ("item-id", "item-attempts", "item-flags")}
+            assert told == {"item-id": "1", "item-attempts": attempts, "item-flags": "7"}
+            done = await server.client.delete(f"{LEASES}/{got.headers['lease-token']}?abort")
+            assert done.is_success
+
+
 async def test_the_id_of_an_item_is_seen_once(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         said = [

@@ -139,3 +139,16 @@ async def test_no_route_answers_with_the_words_of_a_library(tmp_path: Path) -> N
                     continue  # it says nothing, which some routes allow
                 assert said.status_code == 400, (path, value, said.text)
                 assert FOREIGN.search(said.text) is None, said.text
+
+
+class _Deep(BaseModel):
+    known: int = 0
+    listed: list[int] = []
+
+
+@pytest.mark.parametrize("place", [("known", "x"), ("listed", 0, "x"), ("none", "y", "x")])
+def test_a_member_too_many_below_what_is_no_model_is_a_sentence_too(
+    place: tuple[str | int, ...],
+) -> None:
+    error: Any = {"type": "extra_forbidden", "loc": ("body", *place), "input": 1, "msg": ""}
+    assert "x" in of_pydantic(error, _Deep)

@@ -24,11 +24,14 @@ async def test_a_file_is_sent_again_only_if_it_has_changed(tmp_path: Path) -> No
         for path in ("/", "/page/app.js", "/page/style.css"):
             first = await server.client.get(path)
             assert first.status_code == 200
-            assert first.headers["content-security-policy"] == POLICY
             tag = first.headers["etag"]
             for known in (tag, f'"other", W/{tag}'):
                 again = await server.client.get(path, headers={"if-none-match": known})
                 assert (again.status_code, again.content) == (304, b"")
+                for said in (first, again):
+                    assert said.headers["content-security-policy"] == POLICY
+                    assert said.headers["cache-control"] == "no-cache"
+                    assert said.headers["etag"] == tag
             other = await server.client.get(path, headers={"if-none-match": '"other"'})
             assert other.status_code == 200
 

@@ -202,3 +202,17 @@ def test_files_of_done_segments_are_not_kept_while_it_shrinks() -> None:
     go_round(writer)
     writer.put_all(*[b"x" * 1000] * 40)
     assert not preallocation.shrinks, "it grows again"
+
+
+def test_a_round_waits_for_each_job_of_the_journal() -> None:
+    writer = burst(60)
+    store, idle = writer.store, writer.store.reclaim
+    assert idle.is_ready
+    store.writer.segment_list.busy = store.writer.segments[:1]
+    assert not idle.is_ready
+    store.writer.segment_list.busy = []
+    assert idle.is_ready
+    writer.put(b"x")
+    assert not idle.is_ready
+    writer.commit()
+    assert idle.is_ready

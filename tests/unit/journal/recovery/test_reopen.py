@@ -219,3 +219,16 @@ def test_a_power_cut_at_any_step_of_it_leaves_all_that_was_synced() -> None:
         cut = disk.crash_clone(Random(seed))
         found = bodies(start(cut).records)
         assert found[:3] == BODIES[:3], f"seed {seed}"
+
+
+@pytest.mark.parametrize("fate", ["random", "kept", "lost"])
+def test_a_tail_in_a_prepared_segment_is_on_disk_before_that_has_its_name(fate: Fate) -> None:
+    disk = unclean()
+    disk.faults.append(Fault("create", times=1000, error=errno.ENOSPC))
+    disk.faults.append(Fault("write", error=errno.EIO))  # the tail's own place
+    again = start(disk)
+    assert again.journal.active is not None
+    assert again.journal.active.number == 3
+    for seed in SEEDS:
+        last = start(disk.crash_clone(Random(seed), fate))
+        assert bodies(last.records) == BODIES

@@ -13,9 +13,9 @@ from journal.errors import NewerFormat
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind
 from journal.format.lease import LeaseEntry
-from journal.format.record import Draft, encode
+from journal.format.record import Draft, Record, encode
 from journal.format.segment import FILE_HEADER_BYTES, SegmentHeader, Tally
-from journal.format.subscription_state import DeadEntry
+from journal.format.subscription_state import DeadEntry, reader_states
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from journal.snapshot.snapshot import (
@@ -282,3 +282,14 @@ def test_names_are_sorted_as_their_lsns_are() -> None:
     for name in ("0000000001.segment", "77.snapshot", "x" * 20 + ".snapshot",
                  "00000000000000000077.snapshot.new", "²" * 20 + ".snapshot"):  # fmt: skip
         assert snapshot_lsn(name) is None
+
+
+@pytest.mark.parametrize("readers", [(2,), (1, 2)])
+def test_a_record_of_a_reader_that_nothing_names_makes_no_sense(readers: tuple[int, ...]) -> None:
+    kinds = {1: Kind.READER, 2: Kind.PAUSED}
+    frames = [
+        Record(kinds[number], 0, 0, 1, TIME_MS, b"", b"", number, 1, 1, 0, 0)
+        for number in readers
+    ]
+    with pytest.raises(ValueError, match="reader 2 that nothing names"):
+        reader_states(frames)

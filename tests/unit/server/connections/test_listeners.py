@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from kestrelpy.protocol import Wire
 from kestrelpy.server.connections import listeners as listeners_of
 from kestrelpy.server.connections.listeners import CannotListen, Listeners
+from tests.support.guarded import certificate
 
 
 def silent(wire: Wire) -> asyncio.Protocol:
@@ -199,3 +201,30 @@ async def test_a_socket_that_everybody_may_use_is_named(
     assert [f"{folder}/socket: every user of this machine" in each for each in said] == (
         [True] if is_named else []
     )
+
+
+@pytest.mark.parametrize("is_handed_over", [False, True])
+async def test_every_port_of_memcache_speaks_tls_and_a_unix_socket_does_not(
+    is_handed_over: bool, tmp_path: Path
+) -> None:
+    certificate(tmp_path, "it")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "it.pem", tmp_path / "it.key")
+    trusts = ssl.create_default_context(cafile=str(tmp_path / "it.pem"))
+    listeners = Listeners(silent, 5, tls)
+    path = tmp_path / "socket"
+    if is_handed_over:
+        handed = [socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))]
+        lines = await listeners.take_over([("", handed[0]), ("text", handed[1])])
+        ports = [each.getsockname()[1] for each in handed]
+    else:
+        lines = await listeners.listen("127.0.0.1", 0, path, 0)
+        ports = [int(each.rpartition(":")[2]) for each in lines if ":" in each[11:]]
+        _, writer = await asyncio.open_unix_connection(path)
+        writer.close()
+    assert len(ports) == 2, lines
+    for port in ports:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusts)
+        assert writer.get_extra_info("cipher")
+        writer.close()
+    listeners.close()

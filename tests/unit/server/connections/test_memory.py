@@ -168,6 +168,18 @@ def test_a_favoured_holder_without_a_need_lets_the_others_go_on() -> None:
     assert third.told == 1
 
 
+def test_one_that_is_woken_beyond_the_limit_and_needs_nothing_gives_its_turn_away() -> None:
+    memory, (first, large) = make_memory(6 * MIB, 5 * MIB)
+    empty, other = Holder(), Holder()
+    assert memory.may_go_on(first, MIB)
+    assert not memory.may_go_on(empty, 20 * MIB)
+    memory.leave(first)
+    memory.hold(large, 11 * MIB)
+    assert empty.told == 1
+
+    assert memory.may_go_on(other, 20 * MIB)
+
+
 def test_of_thousands_that_wait_some_go_on_at_once_and_the_others_later() -> None:
     memory, (first,) = make_memory(LIMIT)
     assert memory.may_go_on(first, MIB)

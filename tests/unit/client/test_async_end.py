@@ -1,0 +1,73 @@
+"""The end of an item is asked for again only where another answer may come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, cast
+
+import pytest
+
+from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, Refused
+from kestrelpy.client.item import Found
+from kestrelpy.client.wire import Answer
+
+FINAL = b"CLIENT_ERROR forbidden: this needs the role write in queue jobs"
+PASSING = b"SERVER_ERROR readonly: this server removes nothing now"
+OVER = b"CLIENT_ERROR token 7 of jobs is not valid: confirmed, expired or never issued"
+
+
+class Server:
+    """Answers one line after the other, the last one again and again."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self.lines = list(lines)
+        self.asked = 0
+
+    async def ask(self, _: str) -> Answer:
+        self.asked += 1
+        answer = Answer()
+        answer.line = self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
+        return answer
+
+
+async def end(server: Server, left_s: float = 1000) -> None:
+    worker = AsyncWorker("jobs")
+    worker._ending = cast(Any, server)
+    item = AsyncItem("jobs", Found(b"x", 0, 7), worker._end, cast(Any, None))
+    item._lease_ends = time.monotonic() + left_s
+    await item.confirm()
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = asyncio.sleep
+    monkeypatch.setattr("kestrelpy.client.async_worker.asyncio.sleep", lambda _: real(0))
+
+
+async def test_a_refusal_that_stays_is_raised_at_once() -> None:
+    server = Server(FINAL)
+    with pytest.raises(Refused, match="forbidden"):
+        await end(server)
+    assert server.asked == 1
+
+
+@pytest.mark.parametrize("line", [FINAL, OVER])
+async def test_a_refusal_that_may_pass_is_asked_again_until_it_stays(line: bytes) -> None:
+    server = Server(PASSING, PASSING, line)
+    with pytest.raises(Refused if line is FINAL else LeaseLost):
+        await end(server)
+    assert server.asked == 3
+
+
+async def test_a_refusal_that_passes_is_none() -> None:
+    server = Server(PASSING, PASSING, b"END")
+    await end(server)
+    assert server.asked == 3
+
+
+async def test_after_its_lease_an_end_is_given_up() -> None:
+    server = Server(PASSING)
+    with pytest.raises(LeaseLost):
+        await end(server, left_s=-1)
+    assert server.asked == 1
