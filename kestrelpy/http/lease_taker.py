@@ -91,6 +91,7 @@ class LeaseTaker:
             queue = await call.with_room(
                 lambda: self._leasing.queue(self._name, by_token=True)
             )
+            self._leasing.check_mode()
             now_ms = call.now_ms()  # it may have waited
             if queue is None or (self._taken is not None and self._taken.queue is not queue):
                 return

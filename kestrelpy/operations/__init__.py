@@ -45,6 +45,7 @@ from kestrelpy.operations.lists import (
     survey_segments,
     waited_for,
 )
+from kestrelpy.operations.modes import MODES, QUIESCENT, put_mode_in_force
 from kestrelpy.operations.moving import MOVED_MAX, Moving
 from kestrelpy.operations.names import check_name, parent_of, readable
 from kestrelpy.operations.observing import Look, Observing, Seen, Sight, seen_of
@@ -76,7 +77,8 @@ from kestrelpy.operations.storing import Storing, Terms, why_reused
 from kestrelpy.operations.streams import StreamStore, StreamWalk, check_stream
 
 __all__ = [
-    "HEALTH_STATES", "ITEM_STATES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS",
+    "HEALTH_STATES", "ITEM_STATES", "MODES", "MOVED_MAX", "PAGE_BYTES_MAX", "PAUSE", "QUEUE_SORTS",
+    "QUIESCENT",
     "Action", "Actions",
     "Awaited", "Caller", "Children", "Claiming", "Client", "ConnectionFacts", "DamageFacts",
     "DamageFound", "DeathFilter", "DeathGroup", "Deaths", "DelayedFacts", "Gate", "GoneFacts",
@@ -90,6 +92,6 @@ __all__ = [
     "Totals", "Work", "check_assigned", "check_name", "check_stream", "claimed_by",
     "death_facts", "ended", "find", "held_items", "journal_facts", "lease_facts", "left_ms",
     "list_delayed", "list_keys", "list_leases", "list_queues", "marker_facts", "parent_of",
-    "queue_facts", "queue_state", "readable", "schedule_facts", "seen_of", "server_facts",
-    "state_of", "survey", "survey_segments", "waited_for", "why_reused",
+    "put_mode_in_force", "queue_facts", "queue_state", "readable", "schedule_facts", "seen_of",
+    "server_facts", "state_of", "survey", "survey_segments", "waited_for", "why_reused",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from kestrelpy.core import Broker, ChildQueue
 from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.operations.modes import UP
 from kestrelpy.operations.names import parent_of
 from kestrelpy.operations.ports import Site
 from kestrelpy.operations.rests import Rests
@@ -28,7 +29,7 @@ class Children:
     def mention(self, name: bytes, begin: int | None, now_ms: int) -> ChildQueue:
         """Return the child; a new one has the items from the marker `begin` on, None: all that are
         still to come. Raise Refused if a mention does not make it."""
-        if self._site.mode != "up":
+        if self._site.mode != UP:
             raise ServerError(f"{self._site.mode}: this server makes no fan-out child now")
         return self._mention(name, begin, now_ms)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from kestrelpy.core import AnyQueue, Broker, Holder, Lease, Subscription
 from kestrelpy.errors import NoRoomYet, ServerError
+from kestrelpy.operations.modes import check_hands_out
 from kestrelpy.operations.ports import Site
 from kestrelpy.operations.rests import Rests, rests_on
 
@@ -24,8 +25,7 @@ class Leasing:
 
     def check_mode(self) -> None:
         """Raise ServerError unless the server hands out items now."""
-        if self._site.mode == "quiescent":
-            raise ServerError("quiescent: this server hands out nothing now")
+        check_hands_out(self._site.mode)
 
     def queue(self, name: bytes, *, by_token: bool) -> AnyQueue | None:
         """Return the queue; None: there is none. Raise ServerError if it can lease nothing."""

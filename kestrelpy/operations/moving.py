@@ -13,6 +13,7 @@ from typing import Final
 
 from kestrelpy.core import AnyQueue, Broker, TransferRequest
 from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.operations.modes import check_changes
 from kestrelpy.operations.ports import Site
 
 # Of one request; a client with more to move asks again, and knows its progress.
@@ -38,8 +39,7 @@ class Moving:
             raise ClientError("items are moved to a queue, and this is a fan-out child of one")
         if target in self._broker.aliases:
             raise ClientError(f"items are moved to a queue, and {word} is an alias")
-        if self._site.mode != "up":
-            raise ServerError(f"{self._site.mode}: this server moves nothing now")
+        check_changes(self._site.mode, "moves")
         queue = self._broker.queues.get(name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from kestrelpy.core import Admin, AnyQueue, Broker, Child, Queue
 from kestrelpy.errors import ClientError, ServerError
+from kestrelpy.operations.modes import UP, check_changes
 from kestrelpy.operations.ports import PAUSE, Site
 from kestrelpy.operations.rests import Rests
 
@@ -43,10 +44,13 @@ class QueueAdmin:
         self._broker = broker
         self._site = site
 
+    @property
+    def _is_up(self) -> bool:
+        return self._site.mode == UP
+
     def check_mode(self, does: str) -> None:
         """Raise ServerError unless the server is up; `does` says what it does not do now."""
-        if self._site.mode != "up":
-            raise ServerError(f"{self._site.mode}: this server {does} nothing now")
+        check_changes(self._site.mode, does)
 
     # -- items ------------------------------------------------------------------------------
 
@@ -79,15 +83,17 @@ class QueueAdmin:
             queue.raise_failed()
         return [queue]
 
-    @staticmethod
-    def sweep(queues: Iterable[AnyQueue], now_ms: int) -> Generator[bytes, None, int]:
-        """End the expired items of these queues; return how many."""
+    def sweep(self, queues: Iterable[AnyQueue], now_ms: int) -> Generator[bytes, None, int]:
+        """End the expired items of these queues; return how many. Stop if the server is not up any
+        more."""
         count = 0
         for queue in queues:
             if queue.deleted or queue.log.failure is not None:
                 continue
             before = queue.reader.counters.expired
-            while queue.reader.sweep(now_ms, _SWEEP_STEPS) or queue.reader.is_seeking:
+            while self._is_up and (
+                queue.reader.sweep(now_ms, _SWEEP_STEPS) or queue.reader.is_seeking
+            ):
                 yield PAUSE
             count += queue.reader.counters.expired - before
         return count
@@ -103,9 +109,11 @@ class QueueAdmin:
         self, queue: AnyQueue, ids: deque[int], now_ms: int
     ) -> Generator[bytes, None, tuple[int, Rests]]:
         """Put dead letters back to their own queue; return how many. Raise ServerError if there is
-        no room for the first."""
+        no room for the first, or the server is not up any more before it."""
         count, admin = 0, Admin(queue)
         while ids and not queue.deleted and queue.log.failure is None and not queue.log.no_room:
+            if not self._is_up:
+                break
             for _ in range(min(len(ids), _REDRIVEN_PER_SLICE)):
                 count += admin.redrive(ids.popleft(), now_ms) is not None
             if queue.reader.waiters:
@@ -113,6 +121,8 @@ class QueueAdmin:
             yield PAUSE
         if queue.log.no_room and not count:
             raise ServerError(queue.log.no_room)
+        if ids and not count:
+            self.check_mode("moves")
         return count, Rests(queue.log, queue.log.lsn_appended)
 
     def to_acknowledge(self, name: bytes) -> AnyQueue | None:
@@ -136,11 +146,13 @@ class QueueAdmin:
             yield PAUSE
         return count
 
-    @staticmethod
-    def acknowledge(queue: AnyQueue, now_ms: int) -> Generator[bytes, None, tuple[int, Rests]]:
-        """End the items that cannot be read; return how many."""
+    def acknowledge(
+        self, queue: AnyQueue, now_ms: int
+    ) -> Generator[bytes, None, tuple[int, Rests]]:
+        """End the items that cannot be read; return how many. Stop if the server is not up any
+        more."""
         count, admin, ids = 0, Admin(queue), queue.reader.unreadable
-        while ids.count and not queue.deleted and queue.log.failure is None:
+        while self._is_up and ids.count and not queue.deleted and queue.log.failure is None:
             for _ in range(min(ids.count, _GIVEN_UP_PER_SLICE)):
                 count += admin.give_up(ids.first_from(1), now_ms)
             yield PAUSE

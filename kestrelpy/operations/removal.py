@@ -17,6 +17,7 @@ from typing import Final
 from journal.store import Put
 from kestrelpy.core import NO_KEY, Admin, AnyQueue, Broker, Browse, Where
 from kestrelpy.errors import ServerError
+from kestrelpy.operations.modes import check_changes
 from kestrelpy.operations.ports import ItemReader, Site
 from kestrelpy.operations.rests import Rests
 
@@ -29,18 +30,20 @@ class Removal:
     `clock` returns the steady time in ms: it goes on while an item is read.
     """
 
-    __slots__ = ("_clock", "_queue", "_reader")
+    __slots__ = ("_clock", "_queue", "_reader", "_site")
 
-    def __init__(self, queue: AnyQueue, reader: ItemReader, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, queue: AnyQueue, reader: ItemReader, clock: Callable[[], int], site: Site
+    ) -> None:
         self._queue = queue
         self._reader = reader
         self._clock = clock
+        self._site = site
 
     @staticmethod
     def check(broker: Broker, site: Site, name: bytes) -> AnyQueue | None:
         """Return the queue, if items may be removed there; None: there is none. Raise Refused."""
-        if site.mode != "up":
-            raise ServerError(f"{site.mode}: this server removes nothing now")
+        check_changes(site.mode, "removes")
         queue = broker.queues.get(name)
         if queue is not None and queue.log.failure is not None:
             queue.raise_failed()
@@ -85,6 +88,7 @@ class Removal:
         """Read an item and remove it; None: it does not wait any more."""
         queue = self._queue
         put = yield from self._reader.find(queue, id_)
+        check_changes(self._site.mode, "removes")
         if queue.log.failure is not None:
             queue.raise_failed()
         unix_ms = self._clock() + queue.clock.offset_ms

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from journal.format import ItemHeader, Origin
 from kestrelpy.core import NO_KEY, AnyQueue, Broker, Delay
-from kestrelpy.errors import ClientError, ItemRefused, ServerError
+from kestrelpy.errors import ClientError, ItemRefused
 from kestrelpy.operations.children import Children
+from kestrelpy.operations.modes import check_changes
 from kestrelpy.operations.names import parent_of
 from kestrelpy.operations.ports import Site
 
@@ -58,8 +59,7 @@ class Storing:
 
     def check_mode(self) -> None:
         """Raise ServerError unless the server stores items now."""
-        if self._site.mode != "up":
-            raise ServerError(f"{self._site.mode}: this server stores nothing now")
+        check_changes(self._site.mode, "stores")
 
     def queue(self, name: bytes, terms: Terms, body: bytes, now_ms: int) -> AnyQueue | None:
         """Return the queue, made if it is new; None: there is none, and the item needs a version

@@ -173,8 +173,7 @@ class Daemon:
         try:
             await self._ending.wait()
         finally:
-            began = self.elapsed()
-            failed = failed_journals(self.broker)
+            began, failed = self.elapsed(), failed_journals(self.broker)
             await self.stop()
             why = (self._why_stopped or "a bug") + failed
             level = logging.WARNING if failed or not self._why_stopped else logging.INFO
@@ -460,6 +459,7 @@ class Daemon:
         if mode != self.mode:
             self._log(logging.INFO, "status", f"status {mode}")
         self.mode = mode
+        self.turn.put_in_force(mode)
 
     def shutdown(self, why: str) -> None:
         """Drain and end the process; the log says why."""

@@ -19,7 +19,7 @@ from typing import Final, Protocol, cast
 
 from journal.errors import JournalFailed
 from kestrelpy.core import Broker, JournalLog, Queue, Subscription, Waiter
-from kestrelpy.operations import Caller
+from kestrelpy.operations import Caller, put_mode_in_force
 from kestrelpy.protocol import Conversation
 from kestrelpy.server import clock
 from kestrelpy.server.commit_delay import CommitDelay
@@ -536,6 +536,11 @@ class Turn:
             if not caller.is_touched:
                 caller.is_touched = True
                 self._late.append(caller)
+        self.schedule()
+
+    def put_in_force(self, mode: str) -> None:
+        """End what waits for something that the server does not do in this mode."""
+        put_mode_in_force(self._broker, mode)
         self.schedule()
 
     # -- time -------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.operations.actions import Actions
+from kestrelpy.operations.modes import put_mode_in_force
 from kestrelpy.operations.rests import Gate
 from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit
@@ -169,6 +170,7 @@ class ServerHarness:
 
     def set_mode(self, mode: str) -> None:
         self.mode = mode
+        put_mode_in_force(self.broker, mode)
 
     def start_read(self, log: Log, work: Work, talk: Talk) -> None:
         self._observing.append(work)

@@ -159,9 +159,13 @@ class Waiters:
             line.clear()
             line.extend(waiting)
 
+    def consumers(self) -> list[Waiter]:
+        """Return the waiters that want an item, each line in order."""
+        return [w for line in self._lines for w in line if not w.done]
+
     def take_all(self) -> list[Waiter]:
         """Remove and return all waiters, each line in order."""
-        everybody = [w for line in self._lines for w in line if not w.done]
+        everybody = self.consumers()
         everybody += [w for _, _, w in sorted(self._observers) if not w.done]
         self._forget_all()
         self.count = 0

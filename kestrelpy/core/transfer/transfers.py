@@ -66,6 +66,12 @@ class Transfers:
         """Begin a client's request; it is added to `over` when it has ended."""
         self._requests[request] = None
 
+    def refuse(self, refused: Refused) -> None:
+        """Begin no more items for clients; those in flight arrive."""
+        for request in self._requests:
+            if not request.by_itself:
+                request.give_up(str(refused), refused)
+
     def send(self, source: AnyQueue) -> None:
         """Request the dead letters that the policy of `source` moves, in the order of deaths."""
         reader = source.reader

@@ -180,7 +180,7 @@ async def delete_item(
     call = call_of(request)
     found = find_queue(call, queue)
     Removal.check(call.broker, call.host, found.name)
-    removal = Removal(found, LogReader(call), call.now_ms)
+    removal = Removal(found, LogReader(call), call.now_ms, call.host)
     neither = HttpError(
         404, f"item {item} of {queue} neither waits nor is dead: nothing is gone"
     )

@@ -232,7 +232,7 @@ def _purge(chosen: Chosen) -> Steps:
         call, queue = job.call, chosen.queue
         for ids in chosen.batches():
             Removal.check(call.broker, call.host, queue.name)
-            removal, gone = Removal(queue, LogReader(call), call.now_ms), list[Rests]()
+            removal, gone = Removal(queue, LogReader(call), call.now_ms, call.host), list[Rests]()
             for id_ in ids:
                 if (rests := removal.purge(id_)) is not None:
                     gone.append(rests)

@@ -24,7 +24,7 @@ from kestrelpy.core import Broker
 from kestrelpy.http.answers import without_paths
 from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, STATES, Figures, Row
 from kestrelpy.http.ports import HttpHost
-from kestrelpy.operations import HEALTH_STATES
+from kestrelpy.operations import HEALTH_STATES, MODES
 
 _QUEUE: Final = ("queue",)
 _MILLI: Final = 1000
@@ -32,7 +32,6 @@ _MICRO: Final = 1_000_000
 _MS_BITS: Final = range(0, 30, 2)  # 1 ms to 3 days
 _US_BITS: Final = range(6, 27, 2)  # 64 us to 67 s
 _RECORD_BITS: Final = range(1, 14)  # 1 to 8191
-_MODES: Final = ("up", "readonly", "quiescent")
 
 # By column: the name of the family, and what it counts.
 _COUNTERS: Final = {
@@ -106,7 +105,7 @@ def server_families(
     if free_bytes is not None:
         yield _one("disk_free_bytes", "Free bytes of the disk with the data.", free_bytes)
     mode = GaugeMetricFamily("kestrelpy_mode", "1 for the mode in force.", labels=("mode",))
-    for word in _MODES:
+    for word in MODES:
         mode.add_metric((word,), int(host.mode == word))
     yield mode
     queues = GaugeMetricFamily("kestrelpy_queues", "Queues by state.", labels=("state",))

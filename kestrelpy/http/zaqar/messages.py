@@ -306,7 +306,7 @@ async def _cancel(ask: Ask, queue: AnyQueue, number: int) -> bool:
     """Remove a message that waits; False: it does not, any more."""
     call = ask.call
     Removal.check(call.broker, call.host, queue.name)
-    removal = Removal(queue, LogReader(call), call.now_ms)
+    removal = Removal(queue, LogReader(call), call.now_ms, call.host)
     if not removal.is_logged(number):
         rests = removal.cancel(number)
     else:

@@ -11,8 +11,8 @@ from typing import Final
 
 from kestrelpy.access import with_user
 from kestrelpy.core import AnyQueue, Broker
-from kestrelpy.errors import ClientError
-from kestrelpy.operations import QueueAdmin, Rests, check_name, readable
+from kestrelpy.errors import ClientError, Refused
+from kestrelpy.operations import MODES, QueueAdmin, Rests, check_name, readable
 from kestrelpy.protocol.log_limit import address_of
 from kestrelpy.protocol.parse import Plain, parse_number, refuse_later
 from kestrelpy.protocol.ports import Talk
@@ -33,9 +33,6 @@ from kestrelpy.protocol.verbs.declare import config_lines, setting_lines
 from kestrelpy.protocol.verbs.move import move, redrive
 
 log = logging.getLogger("kestrelpy.conversation")
-
-MODES: Final = ("up", "readonly", "quiescent")
-
 
 def answer_plain(conversation: Talk, command: Plain, now_ms: int) -> None:
     """Execute one of them."""
@@ -72,10 +69,15 @@ def _flush_all(conversation: Talk, command: Plain, now_ms: int) -> None:
 def _flush_each(
     conversation: Talk, queues: list[AnyQueue], noreply: bool
 ) -> Iterator[bytes]:
-    done = JointReply()
+    done, admin = JointReply(), _admin(conversation)
     for queue in queues:
         if queue.deleted:
             continue
+        try:
+            admin.check_mode("removes")
+        except Refused as refused:
+            conversation.refuse(refused, noreply)
+            return
         if queue.log.failure is None:
             done.hold(b"", queue.log, queue.flush(conversation.last_command_ms))
         else:  # failed since the check above: a wait for more becomes the error
@@ -86,16 +88,18 @@ def _flush_each(
 
 def _flush_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
     queues = _admin(conversation).to_sweep(_one_name(command))
-    conversation.stream = _sweep_each(queues, command.noreply, now_ms)
+    conversation.stream = _sweep_each(_admin(conversation), queues, command.noreply, now_ms)
 
 
 def _flush_all_expired(conversation: Talk, command: Plain, now_ms: int) -> None:
     queues = _admin(conversation).to_sweep(None)
-    conversation.stream = _sweep_each(queues, command.noreply, now_ms)
+    conversation.stream = _sweep_each(_admin(conversation), queues, command.noreply, now_ms)
 
 
-def _sweep_each(queues: list[AnyQueue], noreply: bool, now_ms: int) -> Iterator[bytes]:
-    count = yield from QueueAdmin.sweep(queues, now_ms)
+def _sweep_each(
+    admin: QueueAdmin, queues: list[AnyQueue], noreply: bool, now_ms: int
+) -> Iterator[bytes]:
+    count = yield from admin.sweep(queues, now_ms)
     yield b"" if noreply else b"%d\r\n" % count
 
 
@@ -112,7 +116,7 @@ def _acknowledge(conversation: Talk, command: Plain, now_ms: int) -> None:
 def _give_up(
     conversation: Talk, queue: AnyQueue, noreply: bool, now_ms: int
 ) -> Iterator[bytes]:
-    count, rests = yield from QueueAdmin.acknowledge(queue, now_ms)
+    count, rests = yield from _admin(conversation).acknowledge(queue, now_ms)
     _note(conversation, "acknowledge", now_ms, queue.name, count, rests)
     if not noreply:
         conversation.replies.hold(b"%d\r\n" % count, *rests)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from kestrelpy.core import AckUpTo, AnyQueue, ChildQueue, refuse_beyond
 from kestrelpy.errors import Refused, ServerError
-from kestrelpy.operations import Children, ended
+from kestrelpy.operations import QUIESCENT, Children, ended
 from kestrelpy.protocol.parse import Target, Upto
 from kestrelpy.protocol.ports import Talk
 
@@ -74,8 +74,7 @@ def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> ChildQueue
 def ack_up_to(talk: Talk, command: Upto, now_ms: int) -> None:
     """Execute `delete q+cursor/upto=<marker>`."""
     target = command.target
-    if talk.host.mode == "quiescent":
-        raise ServerError("quiescent: this server confirms nothing now")
+    _check_mode(talk)
     queue = talk.broker.queues.get(target.name)
     if queue is None:
         if not target.parent:
@@ -101,10 +100,16 @@ def _go_on(talk: Talk, command: Upto, queue: AnyQueue, upto: AckUpTo) -> Iterato
             yield b""
             if queue.deleted:
                 break
+            _check_mode(talk)
             upto.step(talk.last_command_ms)
         _say_done(talk, command, queue, upto)
     except Refused as refused:
         talk.refuse(refused, command.noreply)
+
+
+def _check_mode(talk: Talk) -> None:
+    if talk.host.mode == QUIESCENT:
+        raise ServerError(f"{QUIESCENT}: this server confirms nothing now")
 
 
 def _say_done(talk: Talk, command: Upto, queue: AnyQueue, upto: AckUpTo) -> None:

@@ -28,7 +28,7 @@ def remove(
     if queue is None:
         _say(talk, command.noreply, None)
         return None
-    removal = Removal(queue, talk.browser(), lambda: talk.last_command_ms)
+    removal = Removal(queue, talk.browser(), lambda: talk.last_command_ms, talk.host)
     if command.dead:
         _done(talk, command, "purge", removal.purge(command.item), is_noted)
         return None
