@@ -27,6 +27,8 @@ from kestrelpy.examples.fleet.postgres_server import PostgresServer, folder_of_s
 from tests.support.memory_engine import MemoryEngine, claimed
 
 RACES = 50
+_CONNECTIONS = """
+SELECT pid, backend_start FROM pg_stat_activity WHERE application_name = 'kestrelpy' ORDER BY pid"""
 
 
 @pytest.fixture(scope="module")
@@ -311,6 +313,20 @@ def test_a_commit_that_was_done_on_a_lost_connection_meanwhile_is_done(
     assert engine.read(at.after().after(), 1, 0, 2) == b"12"
     if late is not engine:
         late.close()
+
+
+def test_a_standby_that_has_said_that_it_is_there_connects_no_more_at_its_claim(
+    server: PostgresServer,
+) -> None:
+    number = 1_000_000
+    standby = PostgresEngine(server.address, is_single=True)
+    with contextlib.closing(standby):
+        standby.note(Member("standby"), 1.0)
+        before = server.ask(_CONNECTIONS)
+        at = standby.claim(number, Member("standby"), 0)
+        standby.commit(at, [])
+        assert server.ask(_CONNECTIONS) == before
+        standby.release(at._replace(seq=1))
 
 
 def test_of_two_claimers_one_wins_each_time(engine: Engine, number: int) -> None:
