@@ -288,8 +288,22 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "full disk: a restart behind an upto ends what was put off without a record",
         "kestrelpy/core/queue/ack_up_to.py",
-        "spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}",
+        "spared = {*moving, *(id_ for id_ in unlogged if id_ <= marker)}",
         "spared = {*moving}",
+        FULL_DISK,
+    ),
+    Fault(
+        "full disk: a restart behind a flush ends what died without a record",
+        "kestrelpy/core/subscription/subscription.py",
+        "[leases.token_ids, held, IdSet.of(dead.unlogged)]",
+        "[leases.token_ids, held]",
+        FULL_DISK,
+    ),
+    Fault(
+        "full disk: a give-back that uses up the attempts takes the room of a confirm",
+        "kestrelpy/core/subscription/outbox.py",
+        "        if state.log.is_full and not has_room:\n",
+        "        if reason == EXPIRED and state.log.is_full and not has_room:\n",
         FULL_DISK,
     ),
 )

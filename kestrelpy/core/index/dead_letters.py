@@ -28,7 +28,7 @@ PASSED_AT_ONCE: Final = 2
 class DeadLetters:
     """Dead letters in the order of their deaths; `count` of them can be leased.
 
-    `ids` are the ids of `deaths`.
+    `ids` are the ids of `deaths`, `unlogged` those whose death is in no record.
     """
 
     __slots__ = (
@@ -42,6 +42,7 @@ class DeadLetters:
         "count",
         "deaths",
         "ids",
+        "unlogged",
         "wanted",
     )  # fmt: skip
 
@@ -57,6 +58,7 @@ class DeadLetters:
         self._hidden: set[int] = set()
         # Dead letters taken from after the front; True while their entry is still in the line.
         self._away: dict[int, bool] = {}
+        self.unlogged: set[int] = set()
         self.wanted = 0  # a client waits for this one's body, besides the first one's
 
     def __len__(self) -> int:
@@ -163,6 +165,7 @@ class DeadLetters:
         """Forget a dead letter: it was confirmed while leased, or is gone while it was not."""
         death = self.deaths.pop(id_)
         self.ids.discard(id_)
+        self.unlogged.discard(id_)
         self._away.pop(id_, None)
         if id_ == self.wanted:
             self.wanted = 0
@@ -182,7 +185,9 @@ class DeadLetters:
 
     def drop(self, trash: Trash) -> None:
         """Hand everything to `trash`: the queue is deleted, and these structures are not used."""
-        trash.take(self.deaths, self._line, self._items, self._hidden, self._away)
+        trash.take(
+            self.deaths, self._line, self._items, self._hidden, self._away, self.unlogged
+        )
 
     def _first(self) -> int:
         line = self._line

@@ -102,7 +102,8 @@ class AckUpTo:
             stay = IdSet.union([stay, hidden.between(1, marker).without(passed)])
         live_bytes = self._leave_line(reader, marker, there.without(stay))
         reader._apply_upto(marker, stay, live_bytes)
-        spared = {*moving, *(id_ for id_ in reader.delays.unlogged if id_ <= marker)}
+        unlogged = reader.delays.unlogged | reader.dead.unlogged
+        spared = {*moving, *(id_ for id_ in unlogged if id_ <= marker)}
         unix_ms = now_ms + reader.clock.offset_ms
         draft = records.confirmed_up_to(marker, spared, reader.live_bytes, unix_ms)
         lsn = queue.files.append_lessening(reader.own(draft), now_ms)

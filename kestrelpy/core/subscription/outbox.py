@@ -46,17 +46,23 @@ class Outbox:
             state.alarm.need(AT_ONCE_MS)
 
     def dead_letter(
-        self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes
-    ) -> int:
-        """Make a dead letter of an item that is out of the list; return the record to wait for."""
+        self, item: Item, attempts: int, began_ms: int, unix_ms: int, reason: bytes,
+        has_room: bool = False,
+    ) -> int:  # fmt: skip
+        """Make a dead letter of an item that is out of the list; return the record to wait for.
+
+        On a full disk the death is put down only if its record `has_room` of its own: the room left
+        is for the confirms. A restart finds the item where it was then.
+        """
         state = self._state
         state._apply_dead(item.id, attempts, reason, unix_ms, item.size)
         state.counters.dead += 1
         state.markers.remember(item.id, item.marker)
         state.dead.store(item, state.log.read_ahead is None)
         self.send_on((item.id,))
-        if reason == EXPIRED and state.log.is_full:
-            return 0  # a restart finds it in the ready list, past its expiry
+        if state.log.is_full and not has_room:
+            state.dead.unlogged.add(item.id)
+            return state.log.lsn_appended
         return state.append(records.dead(item, attempts, began_ms, unix_ms, reason))
 
     def note_attempts(self, id_: int) -> None:

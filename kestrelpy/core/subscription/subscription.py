@@ -340,7 +340,8 @@ class Subscription(SubscriptionState):
         most = policy.max_attempts
         if buries or (most is not None and attempts >= most and counts):
             self.key_gate.end(item)
-            return self.outbox.dead_letter(item, attempts, began_ms, unix_ms, reason)
+            has_room = buries or lease.by_token
+            return self.outbox.dead_letter(item, attempts, began_ms, unix_ms, reason, has_room)
         if attempts == ATTEMPTS_NOTED and counts:
             self.outbox.note_attempts(item.id)
         self._apply_returned(item.id, attempts)
@@ -532,7 +533,7 @@ class Subscription(SubscriptionState):
         leases, dead, trash = self.leases, self.dead, self.residency.trash
         items = [lease.item for lease in leases.without_token() if not lease.dead]
         held = IdSet.of(item.id for item in items)
-        spared = IdSet.union([leases.token_ids, held])
+        spared = IdSet.union([leases.token_ids, held, IdSet.of(dead.unlogged)])
         size = leases.token_bytes + sum(item.size for item in items) + dead.bytes
         self._apply_flushed(spared, last_id, size)
         self.ready_line.clear()
