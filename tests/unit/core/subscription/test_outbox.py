@@ -72,14 +72,15 @@ def test_where_dead_letters_go_on_the_next_tick_takes_them() -> None:
     assert reader.alarm.at_ms == AT_ONCE_MS
 
 
-def test_on_a_full_disk_an_expiry_needs_no_record_and_another_death_does() -> None:
-    for reason, records in (EXPIRED, 0), (b"abort", 1):
+def test_on_a_full_disk_a_death_is_recorded_if_its_record_has_room() -> None:
+    for reason, has_room, records in (EXPIRED, False, 0), (b"abort", False, 0), (b"abort", True, 1):
         reader, log = subscription(expire_to=b"late")
         log.is_full = True
 
-        lsn = reader.outbox.dead_letter(ITEM, 0, 0, 1000, reason)
+        lsn = reader.outbox.dead_letter(ITEM, 0, 0, 1000, reason, has_room)
 
         assert (lsn, len(log.drafts)) == (records, records)
+        assert reader.dead.unlogged == (set() if records else {ITEM.id})
         assert 7 in reader.dead.deaths
 
 
