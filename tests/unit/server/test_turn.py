@@ -11,6 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from journal.format.kinds import Kind
+from journal.format.record import decode, padded
+from journal.format.segment import FILE_HEADER_BYTES
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
@@ -562,3 +565,20 @@ async def test_a_member_that_is_stopped_before_it_sends_hangs_up_instead(tmp_pat
 
         other = await server.client()
         assert await other.ask(b"get jobs/open\r\n") == b"VALUE jobs/open 0 1\r\n"
+
+
+def test_what_is_written_says_when_by_the_wall_clock(life: DiskHarness) -> None:
+    life.commit()
+    life.now_ms += 5
+    life.put(b"2")
+    turn, _ = turn_of(life)
+    turn.committer = Mock()
+    turn._commit_dirty(life.now_ms)
+    journal = life.log.journal
+    assert journal.active is not None
+    data, number, at = life.disk.read(journal.active.path), journal.active.number, FILE_HEADER_BYTES
+    times = dict[int, int]()
+    while (record := decode(data, at, journal.short_identity, number)) is not None:
+        times[record.kind] = record.time_ms
+        at = padded(record.end)
+    assert times[Kind.BATCH] == life.unix_ms

@@ -260,3 +260,27 @@ async def test_a_client_that_has_read_enough_since_the_last_look_has_moved(tmp_p
             connection.look_at_memory(now_ms)
             assert connection.moved_ms == moved_ms, f"look {now_ms}"
         connection._transport = real
+
+
+async def test_what_could_not_be_sent_at_once_is_counted_once(tmp_path: Path) -> None:
+    """A transport says within `write` that it has more than it may hold."""
+
+    class Full:
+        def __init__(self) -> None:
+            self.size = 0
+
+        def write(self, data: bytes) -> None:
+            self.size += len(data)
+            connection.pause_writing()
+
+        def get_write_buffer_size(self) -> int:
+            return self.size
+
+    async with running(tmp_path) as server:
+        connection, conversation = await one_connection(server)
+        real, transport = connection._transport, Full()
+        connection._transport = cast(Any, transport)
+        conversation.replies.say(b"x" * 100_000)
+        connection.flush_output(0)
+        connection._transport = real
+        assert connection.held_bytes == transport.size == 100_000
