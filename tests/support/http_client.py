@@ -6,11 +6,17 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+from starlette.routing import Match
 
 from journal.files import Files
+from kestrelpy.http.answers import JSON
 from kestrelpy.http.app import all_routes
 from kestrelpy.server import Daemon
 from tests.support.running import ANSWER_SECONDS, Peer, Running
@@ -61,6 +67,29 @@ def filled(path: str) -> str:
     return re.sub(r"\{[a-z:]+\}", "1", path)
 
 
+async def check_shape(said: httpx.Response) -> None:
+    """Fail if an answer in JSON is not as its route describes it."""
+    if said.request.method == "HEAD" or said.headers.get("content-type") != JSON:
+        return
+    model = _model(said.request.method, said.request.url.path, said.status_code)
+    if model is not None:
+        model.validate_json(await said.aread())
+
+
+@cache
+def _model(method: str, path: str, status: int) -> TypeAdapter[Any] | None:
+    """The shape that the route of this path describes for answers with this status."""
+    scope = {"type": "http", "method": method, "path": path, "root_path": ""}
+    for route in all_routes():
+        if isinstance(route, APIRoute) and route.matches(scope)[0] is Match.FULL:
+            first = route.status_code or 200
+            found = route.responses.get(status, {}).get("model")
+            if found is None and status in (first, 200, 202):
+                found = route.response_model
+            return None if found is None else TypeAdapter(found)
+    return None
+
+
 @contextlib.asynccontextmanager
 async def web(
     folder: Path, config: str = "", files: Files | None = None
@@ -72,7 +101,8 @@ async def web(
     port = int(line.rpartition(":")[2])
     try:
         async with httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", timeout=ANSWER_SECONDS
+            base_url=f"http://127.0.0.1:{port}", timeout=ANSWER_SECONDS,
+            event_hooks={"response": [check_shape]},
         ) as client:
             yield Web(server, client, port)
     finally:

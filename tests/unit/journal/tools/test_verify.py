@@ -213,6 +213,8 @@ BEHIND_LOST: Final = both(zeros(NEWEST + 1, to_end=True), gone(path_of(7)))
 CASES: Final = (
     Case("corrupt", NOT_WHOLE, plain, in_record(5), plain),
     Case("corrupt", NOT_WHOLE, plain, in_record(LAST), never_synced),
+    # behind the last put of a segment that a start does not read
+    Case("corrupt", NOT_WHOLE, with_snapshots, in_record(17), with_snapshots),
     Case("torn", NOT_WHOLE, killed, in_record(LAST), killed, torn=True),
     Case("corrupt", ZEROS, plain, zeros(5), after(killed, zeros(LAST, to_end=True))),
     Case("corrupt", FEWER_THAN_COUNTED, plain, zeros(8), killed),
