@@ -18,6 +18,7 @@ class HeldDisk(Disk):
         self.go.set()
         self.fails = False
         self.no_room = False
+        self.waits = 0  # syncs that began
         self.syncs = 0
         self.writes = 0
 
@@ -44,6 +45,7 @@ class HeldHandle:
 
     def sync(self) -> None:
         if self.path.endswith(".segment"):
+            self._disk.waits += 1
             self._disk.go.wait(30)
             self._disk.syncs += 1
             if self._disk.fails:

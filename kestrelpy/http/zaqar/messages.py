@@ -34,6 +34,7 @@ from kestrelpy.http.zaqar.metadata import in_force, parsed
 from kestrelpy.http.zaqar.shown import href, message
 from kestrelpy.operations import (
     PAUSE,
+    UP,
     LeaseEnd,
     LogReader,
     Look,
@@ -78,8 +79,10 @@ async def post(request: Request, queue: str) -> Response:
     if may_repeat(body, batch):
         await call.run(refuse_repeats(body))
     ready = await call.run(checked(batch.messages, meta))
-    target, ids, lsn = await call.run(_store(ask, name, ready))
-    await call.until(Rests(target.log, lsn))
+    target, ids, refused = await call.run(_store(ask, name, ready))
+    await call.until(Rests(target.log, target.log.lsn_appended))
+    if refused is not None:
+        raise refused
     hrefs = [href(ask.path, id_) for id_ in ids]
     location = f"{ask.path}/messages?ids={','.join(ids[:LIMIT_MAX])}"
     return answer({"resources": hrefs}, 201, {"Location": location})
@@ -87,9 +90,9 @@ async def post(request: Request, queue: str) -> Response:
 
 def _store(
     ask: Ask, name: bytes, ready: list[tuple[bytes, int, int]]
-) -> Generator[bytes, None, tuple[AnyQueue, list[str], int]]:
-    """Store the messages in slices, all checked before the first; return their ids, and the record
-    of the last."""
+) -> Generator[bytes, None, tuple[AnyQueue, list[str], ServerError | None]]:
+    """Store the messages in slices, all checked before the first; return their ids, and why no more
+    of them are stored. Raise Refused: none is."""
     call, broker = ask.call, ask.call.broker
     storing = Storing(broker, call.host)
     storing.check_mode()
@@ -104,7 +107,7 @@ def _store(
         policy.keys.key_of(name, (), body)
         if at % _STORED_PER_SLICE == _STORED_PER_SLICE - 1:
             yield PAUSE
-    ids, target, lsn = list[str](), None, 0
+    ids, target = list[str](), None
     for at, (body, ttl, delay) in enumerate(ready):
         while True:
             now_ms = call.now_ms()
@@ -118,6 +121,9 @@ def _store(
                 assert target is not None, "no version is asked for"
             if target.deleted:
                 raise ServerError(f"the queue was deleted after {at} of {len(ready)} messages")
+            if call.host.mode != UP:
+                why = f"{call.host.mode}: {at} of {len(ready)} messages are stored"
+                return target, ids, ServerError(why)
             number = target.next_number
             try:
                 lsn = storing.put(target, body, terms, now_ms)
@@ -126,13 +132,14 @@ def _store(
                 call.await_room(none_yet.waiting)
             yield PAUSE
         if lsn < 0:
-            raise ServerError(f"the queue is full: {at} of {len(ready)} messages are stored")
+            why = f"the queue is full: {at} of {len(ready)} messages are stored"
+            return target, ids, ServerError(why)
         broker.counters.cmd_set += 1
         ids.append(str(MessageId(target.generation, number)))
         if at % _STORED_PER_SLICE == _STORED_PER_SLICE - 1:
             yield PAUSE
     assert target is not None
-    return target, ids, lsn
+    return target, ids, None
 
 
 # -- list and get -----------------------------------------------------------------------------

@@ -264,6 +264,25 @@ async def test_a_full_queue_is_503_and_says_how_many_are_stored(tmp_path: Path) 
         assert (done.status_code, "2 of 3" in done.text) == (503, True)
 
 
+@pytest.mark.parametrize("mode", ["readonly", "quiescent"])
+async def test_a_long_batch_stops_when_nothing_is_stored_any_more(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "_STORED_PER_SLICE", 1)
+    async with web(tmp_path) as server:
+        api, queues = Api(server.client), server.daemon.broker.queues
+        posted = asyncio.ensure_future(
+            api.ask("POST", "/jobs/messages", {"messages": [{"body": n} for n in range(200)]})
+        )
+        while not (queue := queues.get(b"acme:jobs")) or not queue.reader.live:
+            await asyncio.sleep(0)
+        server.daemon.set_mode(mode)
+        stored, answer = len(queue.reader.live), await posted
+        assert stored <= len(queue.reader.live) < 200
+        assert answer.status_code == 503
+        assert f"{mode}: {len(queue.reader.live)} of 200 messages are stored" in answer.text
+
+
 @pytest.mark.parametrize("slice_", [1, 7])
 async def test_a_long_batch_is_stored_in_slices_in_its_order(
     slice_: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

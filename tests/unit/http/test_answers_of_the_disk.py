@@ -1,0 +1,69 @@
+"""An answer about an item waits until that item is on disk, whichever the answer: stored, a
+repetition of an id, an id with another body, or no room."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.disks import HeldDisk
+from tests.support.http_client import Web, web
+from tests.support.zaqar import CLIENT
+
+ITEMS = "/queues/jobs/items"
+ONE = '[queues.jobs]\nmax_items = 1\n[queues."acme:jobs"]\nmax_items = 1\n'
+SAME_BODY = '[queues.jobs]\ndedupe = "same body"\n'
+HEADERS = {"Client-ID": CLIENT, "X-Project-ID": "acme"}
+
+
+async def is_told_after_the_sync(server: Web, disk: HeldDisk, first: Any, second: Any) -> int:
+    """Ask twice while nothing is synced: neither is answered. Return the second status."""
+    disk.go.clear()
+    try:
+        asked = asyncio.ensure_future(first)
+        while not disk.waits:
+            await asyncio.sleep(0)
+        again = asyncio.ensure_future(second)
+        for _ in range(50):
+            assert (await server.client.get("/admin/mode")).status_code == 200
+        assert not (asked.done() or again.done())
+    finally:
+        disk.go.set()
+    assert (await asked).status_code == 201
+    return int((await again).status_code)
+
+
+@pytest.mark.parametrize(
+    ("config", "query", "body", "status"),
+    [
+        ("", "", b"2", 201),
+        ("", "?id=7", b"1", 200),
+        (SAME_BODY, "?id=7", b"2", 422),
+        (ONE, "", b"2", 503),
+    ],
+    ids=["stored", "seen", "seen with another body", "full"],
+)
+async def test_an_answer_about_an_item(
+    config: str, query: str, body: bytes, status: int, tmp_path: Path
+) -> None:
+    disk = HeldDisk()
+    async with web(tmp_path, config, disk) as server:
+        post = server.client.post
+        first = post(f"{ITEMS}?id=7", content=b"1")
+        second = post(f"{ITEMS}{query}", content=body)
+        assert await is_told_after_the_sync(server, disk, first, second) == status
+
+
+@pytest.mark.parametrize(("config", "status"), [("", 201), (ONE, 503)], ids=["stored", "full"])
+async def test_an_answer_about_a_message(config: str, status: int, tmp_path: Path) -> None:
+    disk = HeldDisk()
+    async with web(tmp_path, config, disk) as server:
+        messages = {"messages": [{"body": 1}]}
+        posts = [
+            server.client.post("/v2/queues/jobs/messages", json=messages, headers=HEADERS)
+            for _ in range(2)
+        ]
+        assert await is_told_after_the_sync(server, disk, *posts) == status
