@@ -12,6 +12,7 @@ from kestrelpy.core.transfer import transfers
 from kestrelpy.operations import queue_admin
 from tests.support.http_client import web
 from tests.support.server_harness import ServerHarness
+from tests.support.zaqar import CLIENT
 
 HANDS_OUT_NOTHING = b"SERVER_ERROR quiescent: this server hands out nothing now\r\n"
 WAITS = (
@@ -72,16 +73,25 @@ def test_a_close_before_a_refused_wait_is_done(stage: ServerHarness) -> None:
     assert not stage.queue("jobs").reader.live
 
 
-async def test_who_waits_over_http_is_refused(tmp_path: Path) -> None:
+async def refused_while_it_waits(line: bytes, tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        request = b"POST /queues/jobs/leases?wait=20s HTTP/1.1\r\nHost: localhost\r\n"
-        asked = asyncio.ensure_future(server.raw(request + b"Connection: close\r\n\r\n"))
+        head = f"Host: localhost\r\nClient-ID: {CLIENT}\r\nX-Project-ID: acme\r\n".encode()
+        request = b"POST %b HTTP/1.1\r\n%bConnection: close\r\n\r\n" % (line, head)
+        asked = asyncio.ensure_future(server.raw(request))
         while not server.daemon.broker._absent:
             await asyncio.sleep(0)
         server.daemon.set_mode("quiescent")
         answer = await asked
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"quiescent: this server hands out nothing now" in answer
+
+
+async def test_who_waits_over_http_is_refused(tmp_path: Path) -> None:
+    await refused_while_it_waits(b"/queues/jobs/leases?wait=20s", tmp_path)
+
+
+async def test_a_claim_that_waits_is_refused(tmp_path: Path) -> None:
+    await refused_while_it_waits(b"/v2/queues/jobs/claims?wait=20", tmp_path)
 
 
 FILLED = (b"d1", b"d2", b"d3")
