@@ -153,3 +153,17 @@ def test_a_look_at_the_end_leaves_out_nothing_that_comes_next(q: InMemory) -> No
     assert q.kept.range_scan(5, 100, PLENTY, 0) == ([], 5)
     q.put(b"6")
     assert q.seen(after=last) == [b"6"]
+
+
+@pytest.mark.parametrize("delayed", [2, 3, 4])
+def test_items_are_one_behind_the_other_only_if_none_of_them_has_another_place(
+    delayed: int,
+) -> None:
+    queue = InMemory(Policy())
+    for number in range(1, 6):
+        queue.put(b"%d" % number, delay=Delay(1000) if number == delayed else None)
+    for first in range(1, 6):
+        for last in range(first, 6):
+            expected = not first <= delayed <= last
+            assert queue.kept.are_all(last - first + 1, first, last) == expected
+            assert not queue.kept.are_all(last - first + 2, first, last)

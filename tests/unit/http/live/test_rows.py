@@ -91,3 +91,20 @@ def test_orders_that_nobody_asks_for_any_more_go(
     for offset in range(9):
         page(orders, Wanted(offset=offset), server.now_ms)
     assert len(orders._kept) == 3
+
+
+def test_a_row_has_every_figure_of_its_queue(server: ServerHarness) -> None:
+    server.reload_with({"jobs": {"max_leased": 7}}, {})
+    server.say("b", b"set jobs/delay=1h/key=A 0 0 1", b"x")
+    server.say("a", b"get jobs/open")
+    server.say("b", b"pause jobs")
+    server.say("c", b"get jobs/open/t=1m")
+    samples = sampled(server, 3)
+    row = table(samples, server.broker, [b"jobs"], server.now_ms)["rows"]["jobs"]
+    assert set(row) == {
+        "name", "state", "paused", "items", "ready", "delayed", "leased", "max_leased", "dead",
+        "blocked", "oldest_ms", "rate", "out_rate", "waiters", "bytes", "level", "why", "spark",
+    }  # fmt: skip
+    told = {name: row[name] for name in ("paused", "items", "ready", "delayed", "leased")}
+    assert told == {"paused": True, "items": 4, "ready": 2, "delayed": 1, "leased": 1}
+    assert (row["name"], row["max_leased"], row["waiters"]) == ("jobs", 7, 1)
