@@ -937,7 +937,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a long upto goes in one step",
         "kestrelpy/core/queue/ack_up_to.py",
-        "return min(first - 1 + STEP_NUMBERS, self._marker)",
+        "return min(first - 1 + most, self._marker)",
         "return self._marker",
         ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
@@ -971,11 +971,18 @@ FAULTS: tuple[Fault, ...] = (
         ("tests/unit/core/index/test_waiters.py",),
     ),
     Fault(
-        "each item that is dropped has all rows looked through",
+        "an item that came back is not found in its row when only the log has its key",
         KEYS,
-        "        if heads is None:\n            blocked",
-        "        if heads is not rows:\n            blocked",
+        "self._line.of(self._place_of(id_)) if other == id_]",
+        "self._line.of(id_) if other == id_]",
         TESTS_OF_KEYS,
+    ),
+    Fault(
+        "upto leaves the key of an item that came back and is in the log alone",
+        "kestrelpy/core/queue/ack_up_to.py",
+        "            keyed.drop_unread(id_, 0)  # of an item that went to the log alone\n",
+        "            pass\n",
+        ("tests/unit/core/queue/test_ack_up_to.py",),
     ),
     # -- shares and memory of connections --------------------------------------------------------
     Fault(

@@ -10,68 +10,88 @@ values that other items hold. With `pair` a key is one value; with `any` each of
 When an item ends, its values pass to the next items; an item that is then first for all its values
 is unblocked.
 
+An item whose key is in the log alone is found by its id. Of an item that is first for values,
+`_held` has these; of a blocked item, `_line` has the numbers of its rows, by place, 20 bytes each.
+
+    held   3: A   5: C   7: B         line   (7, row of A) (9, row of A) (12, row of A) (12, of C)
+
 One rule: an item keeps its claims, in their order, until it ends: no nack, no delay and no peek
 changes which item is first.
 """
 
 from __future__ import annotations
 
-from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from typing import Final
 
 from journal.format import split
 from journal.sets import IdSet
+from kestrelpy.core.index.sorted_table import CHUNK_ENTRIES, ENTRY, DueTimes, place_in
 from kestrelpy.core.trash import SMALL, Trash
 
-_FIELDS: Final = 3  # of an item that waits in a row: id, place, bytes of its body
-_COMPACT_ABOVE: Final = 64 * _FIELDS
+_ENTRY_BYTES: Final = ENTRY.size
+_CHUNK_BYTES: Final = CHUNK_ENTRIES * _ENTRY_BYTES
+_MERGED_BYTES: Final = _CHUNK_BYTES // 2  # two neighbours up to this size together become one
+_WITHOUT_SIZE: Final = 16  # bytes of an entry's place and id
 
 Blocked = tuple[int, int, int]  # id, place, bytes of its body
+Values = bytes | tuple[bytes, ...]  # the key of an item, with `any` those of its values it holds
 
 
 class Row:
-    """The item that holds a value, and the items that wait for it: 24 bytes each, by place.
+    """The item that holds a value, and the items that wait for it: 20 bytes each, in the order in
+    which they came.
 
-    `since`: how many copies of all rows were taken before this one could be changed.
+    They are in chunks that never change: a new entry replaces the last one, one that leaves
+    replaces its own. So each step costs a chunk at most, and a copy shares all of them. Places
+    rise, as an item claims its values when it is the first of the ready list.
+
+    `number` names the row among those that items wait in. `since`: how many copies of all rows were
+    taken before this one could be changed.
     """
 
-    __slots__ = ("_at", "_waiting", "holder", "since")
+    __slots__ = ("_at", "_chunks", "_count", "holder", "number", "since")
 
-    def __init__(self, holder: int, since: int = 0) -> None:
+    def __init__(self, holder: int, number: int = 0, since: int = 0) -> None:
         self.holder = holder
+        self.number = number
         self.since = since
-        self._waiting = array("Q")
-        self._at = 0  # the entries before it are gone
+        self._chunks: list[bytes] = []  # of `ENTRY`: place, id, size
+        self._at = 0  # the entries of the first chunk before it are gone
+        self._count = 0
 
     def __len__(self) -> int:
-        return (len(self._waiting) - self._at) // _FIELDS
+        return self._count
 
     def __iter__(self) -> Iterator[Blocked]:
         """Yield the waiting items in order."""
-        some = self._waiting[self._at :]
-        return zip(some[::_FIELDS], some[1::_FIELDS], some[2::_FIELDS], strict=True)
+        at = self._at
+        for chunk in self._chunks:
+            for place, id_, size in ENTRY.iter_unpack(chunk[at:]):
+                yield id_, place, size
+            at = 0
 
     def copy(self, since: int) -> Row:
-        """Return an independent copy."""
-        other = Row(self.holder, since)
-        other._waiting = self._waiting[self._at :]
+        """Return an independent copy. This is fast: the copy shares the chunks."""
+        other = Row(self.holder, self.number, since)
+        other._chunks, other._at, other._count = self._chunks[:], self._at, self._count
         return other
 
     def first(self) -> Blocked:
-        """Return the item that has waited longest."""
-        id_, place, size = self._waiting[self._at : self._at + _FIELDS]
+        """Return the item that has waited longest. The caller knows that there is one."""
+        place, id_, size = ENTRY.unpack_from(self._chunks[0], self._at)
         return id_, place, size
-
-    def first_place(self) -> int:
-        """Return the place of that item."""
-        return self._waiting[self._at + 1]
 
     def add(self, id_: int, place: int, body_bytes: int) -> None:
         """Add a waiting item behind all others."""
-        self._waiting.extend((id_, place, body_bytes))
+        entry, chunks = ENTRY.pack(place, id_, body_bytes), self._chunks
+        self._count += 1
+        if chunks and len(chunks[-1]) < _CHUNK_BYTES:
+            chunks[-1] += entry
+        else:
+            chunks.append(entry)
 
     def pop(self) -> Blocked:
         """Pass the value to the item that has waited longest, and return that item."""
@@ -82,46 +102,68 @@ class Row:
 
     def drop_first(self) -> None:
         """Remove the item that has waited longest."""
-        self._at += _FIELDS
-        if self._at > _COMPACT_ABOVE and self._at * 2 > len(self._waiting):
-            del self._waiting[: self._at]
+        self._at += _ENTRY_BYTES
+        self._count -= 1
+        if self._at == len(self._chunks[0]):
+            del self._chunks[0]
             self._at = 0
 
-    def remove(self, id_: int) -> bool:
-        """Remove a waiting item; return False if it did not wait."""
-        at = self._find(id_)
-        if at < 0:
-            return False
-        if at == self._at:
-            self._at += _FIELDS
-        else:
-            del self._waiting[at : at + _FIELDS]
-        return True
-
-    def leave(self, going: dict[int, int]) -> None:
-        """Remove the waiting items `going`."""
-        if going:
-            stay = [number for each in self if each[0] not in going for number in each]
-            self._waiting, self._at = array("Q", stay), 0
-
-    def _find(self, id_: int) -> int:
-        """Return the index of an item, -1 if absent. Ids rise, except those of delayed items."""
-        waiting, low, high = self._waiting, self._at // _FIELDS, len(self._waiting) // _FIELDS
-        if low < high and waiting[low * _FIELDS] == id_:
-            return low * _FIELDS
-        first, end = low, high
-        while low < high:
-            middle = (low + high) // 2
-            if waiting[middle * _FIELDS] < id_:
-                low = middle + 1
-            else:
-                high = middle
-        if low < end and waiting[low * _FIELDS] == id_:
-            return low * _FIELDS
-        try:
-            return (first + waiting[first * _FIELDS :: _FIELDS].index(id_)) * _FIELDS
-        except ValueError:
+    def remove(self, id_: int, place: int) -> int:
+        """Remove a waiting item; return the size of its body, -1: it did not wait."""
+        found = self._find(id_, place)
+        if found is None:
             return -1
+        number, at = found
+        chunks, chunk = self._chunks, self._chunks[number]
+        size: int = ENTRY.unpack_from(chunk, at)[2]
+        if number == 0 and at == self._at:
+            self.drop_first()
+            return size
+        self._count -= 1
+        left = chunk[self._at if number == 0 else 0 : at] + chunk[at + _ENTRY_BYTES :]
+        if number == 0:
+            self._at = 0
+        if number + 1 < len(chunks) and len(left) + len(chunks[number + 1]) <= _MERGED_BYTES:
+            left += chunks.pop(number + 1)
+        if number and len(chunks[number - 1]) + len(left) <= _MERGED_BYTES:
+            chunks[number - 1] += left
+            left = b""
+        if left:
+            chunks[number] = left
+        else:
+            del chunks[number]
+        return size
+
+    def _find(self, id_: int, place: int) -> tuple[int, int] | None:
+        """Return the number of the chunk with an item, and the offset in it; None: it is absent."""
+        chunks, wanted = self._chunks, ENTRY.pack(place, id_, 0)
+        if chunks and self._is_at(0, self._at, wanted):
+            return 0, self._at
+        number = bisect_right(chunks, wanted[:_WITHOUT_SIZE], key=_where) - 1
+        if number >= 0:
+            at = place_in(chunks[number], wanted)
+            if self._is_at(number, at, wanted):
+                return number, at
+        return self._search(wanted)
+
+    def _search(self, wanted: bytes) -> tuple[int, int] | None:
+        """As `_find`, one entry after the other: for items that came in another order."""
+        for number, chunk in enumerate(self._chunks):
+            at = chunk.find(wanted[:_WITHOUT_SIZE])
+            while at >= 0:
+                if at % _ENTRY_BYTES == 0 and self._is_at(number, at, wanted):
+                    return number, at
+                at = chunk.find(wanted[:_WITHOUT_SIZE], at + 1)
+        return None
+
+    def _is_at(self, number: int, at: int, wanted: bytes) -> bool:
+        is_here = self._chunks[number].startswith(wanted[:_WITHOUT_SIZE], at)
+        return is_here and (number > 0 or at >= self._at)
+
+
+def _where(chunk: bytes) -> bytes:
+    """Return the place and the id of a chunk's first entry."""
+    return chunk[:_WITHOUT_SIZE]
 
 
 class _Before:
@@ -130,25 +172,45 @@ class _Before:
     A look at a value takes its row out of here, and the trash takes out one after the other.
     """
 
-    __slots__ = ("_locks", "_rows", "stay")
+    __slots__ = ("_held", "_locks", "_rows", "stay")
 
-    def __init__(self, locks: KeyLocks, rows: dict[bytes, int | Row], stay: IdSet) -> None:
+    def __init__(
+        self, locks: KeyLocks, rows: dict[bytes, int | Row], held: dict[int, Values], stay: IdSet
+    ) -> None:
         self._locks = locks
         self._rows = rows
+        self._held = held
         self.stay = stay
 
     def __len__(self) -> int:
+        return len(self._rows) + len(self._held)
+
+    @property
+    def value_count(self) -> int:
+        """The number of values whose rows are here."""
         return len(self._rows)
 
     def pop(self) -> None:
-        """Take out the next row."""
-        self._pass(*self._rows.popitem())
+        """Take out the next row; after the last one, what the next item held."""
+        if self._rows:
+            self._pass(*self._rows.popitem())
+        else:
+            self._held.popitem()
 
     def bring(self, value: bytes) -> None:
         """Take out the row of this value, if it is here."""
         row = self._rows.pop(value, None)
         if row is not None:
             self._pass(value, row)
+
+    def held(self, id_: int) -> tuple[bytes, ...]:
+        """Return the values that an item held; some of them may not be here any more."""
+        values = self._held.get(id_, ())
+        return (values,) if isinstance(values, bytes) else values
+
+    def holders(self) -> Iterator[int]:
+        """Yield the items that held a value and stay."""
+        return (id_ for id_ in self._held if id_ in self.stay)
 
     def all(self) -> Iterator[tuple[bytes, int]]:
         """Yield each value with its holder; 0: no item has it."""
@@ -160,6 +222,7 @@ class _Before:
         holder = row if isinstance(row, int) else row.holder
         if holder in self.stay:
             self._locks._rows[value] = holder
+            self._locks._hold(holder, value)
         if not self._rows:
             self._locks._forget(self)
 
@@ -168,35 +231,44 @@ class KeyLocks:
     """The claims of one subscription's items. `matches_any`: one common value is a match.
 
     `blocked` are the ids of the items that wait for others, `blocked_bytes` the size of their
-    bodies; `blocked_values` is the number of values that an item waits for. `moved` are the blocked
-    items whose place is not their id.
+    bodies.
     """
 
     __slots__ = (
-        "_before", "_copies", "_heads", "_more", "_rows", "blocked", "blocked_bytes",
-        "blocked_values", "matches_any", "moved",
+        "_before", "_copies", "_free", "_held", "_line", "_more", "_named", "_places", "_rows",
+        "blocked", "blocked_bytes", "matches_any",
     )  # fmt: skip
 
     def __init__(self, matches_any: bool = False) -> None:
         self.matches_any = matches_any
         # By value. A row that no item waits in is stored as the id of its holder alone.
         self._rows: dict[bytes, int | Row] = {}
+        self._held: dict[int, Values] = {}  # by item: the values that it is first for
         # Rows from before a flush of many keys. A value is in one of them or in `_rows`.
         self._before: list[_Before] = []
         self._more: dict[int, int] = {}  # items that wait for several values, and for how many
-        # A heap of each row's first place with the row's value, and some outdated entries. None:
-        # `oldest` has not been called yet.
-        self._heads: list[tuple[int, bytes]] | None = None
+        self._line = DueTimes()  # of blocked items: place, id and the number of a row
+        self._places = DueTimes()  # of blocked items whose place is not their id: id, place and 0
+        self._named: list[bytes] = []  # by the number of a row: its value
+        self._free: list[int] = []  # numbers that no row has
         self._copies = 0  # of the rows: a row that one of them shares is replaced, not changed
         self.blocked = IdSet()
-        self.moved = IdSet()
         self.blocked_bytes = 0
-        self.blocked_values = 0
+
+    @property
+    def blocked_values(self) -> int:
+        """The number of values that an item waits for."""
+        return len(self._named) - len(self._free)
+
+    @property
+    def in_id_order(self) -> bool:
+        """True if each blocked item waits for one value, at the place that is its id."""
+        return not (self._places.count or self.matches_any)
 
     def clear(self, trash: Trash) -> None:
         """Remove all claims."""
-        trash.take(self._rows)
-        self._rows = {}
+        trash.take(self._rows, self._held)
+        self._rows, self._held = {}, {}
         for before in self._before:
             before.stay = IdSet()
         self._before.clear()
@@ -210,19 +282,21 @@ class KeyLocks:
         """
         for earlier in self._before:
             earlier.stay = stay
-        before, self._rows = _Before(self, self._rows, stay), {}
+        before = _Before(self, self._rows, self._held, stay)
+        self._rows, self._held = {}, {}
         while len(before) and len(before) <= SMALL:
             before.pop()
-        if len(before):
+        if before.value_count:
             self._before.append(before)
-            trash.take(before)
+        trash.take(before)
         self._block_none(trash)
 
     def _block_none(self, trash: Trash) -> None:
-        trash.take(self._more)
-        self._more, self._heads = {}, None
-        self.blocked, self.moved = IdSet(), IdSet()
-        self.blocked_bytes = self.blocked_values = 0
+        trash.take(self._more, self._named)
+        self._more, self._named, self._free = {}, [], []
+        self._line.clear()
+        self._places.clear()
+        self.blocked, self.blocked_bytes = IdSet(), 0
 
     def _bring(self, values: tuple[bytes, ...]) -> None:
         """Have the rows of these values among the others."""
@@ -236,7 +310,7 @@ class KeyLocks:
 
     def __len__(self) -> int:
         """Return the number of values, those included that a flush has freed not long ago."""
-        return len(self._rows) + sum(map(len, self._before))
+        return len(self._rows) + sum(before.value_count for before in self._before)
 
     def values(self, key: bytes) -> tuple[bytes, ...]:
         """Return the values that an item with this key claims."""
@@ -263,10 +337,14 @@ class KeyLocks:
             if self._before:
                 self._bring((key,))
             row = self._rows.setdefault(key, id_)
-            return row == id_ or (not isinstance(row, int) and row.holder == id_)
+            if row == id_ or (not isinstance(row, int) and row.holder == id_):
+                self._held[id_] = key
+                return True
+            return False
         if self.blocker(id_, key) is not None:
             return False
-        for value in self.values(key):
+        values = self._held[id_] = self.values(key)
+        for value in values:
             self._rows.setdefault(value, id_)
         return True
 
@@ -278,14 +356,20 @@ class KeyLocks:
         if self.matches_any:
             if self.take(id_, key):
                 return True
-            waits = sum(self._stand(value, id_, place, body_bytes) for value in self.values(key))
+            waits = 0
+            for value in self.values(key):
+                if self._stand(value, id_, place, body_bytes):
+                    waits += 1
+                else:
+                    self._hold(id_, value)
             if waits > 1:
                 self._more[id_] = waits
         elif not self._stand(key, id_, place, body_bytes):
+            self._held[id_] = key
             return True
         self.blocked.add(id_)
         if place != id_:
-            self.moved.add(id_)
+            self._places.add(id_, place, 0)
         self.blocked_bytes += body_bytes
         return False
 
@@ -295,18 +379,33 @@ class KeyLocks:
             self._bring((value,))
         rows = self._rows
         row = rows.setdefault(value, id_)
-        if isinstance(row, int):
-            if row == id_:
-                return False
-            row = rows[value] = Row(row, self._copies)
-            row.add(id_, place, body_bytes)
-            self.blocked_values += 1
-            self._note_head(place, value)
-            return True
-        if row.holder == id_:
+        if (row if isinstance(row, int) else row.holder) == id_:
             return False
-        self._own(value, row).add(id_, place, body_bytes)
+        if isinstance(row, int):
+            row = rows[value] = Row(row, self._name(value), self._copies)
+        else:
+            row = self._own(value, row)
+        row.add(id_, place, body_bytes)
+        self._line.add(place, id_, row.number)
         return True
+
+    def _name(self, value: bytes) -> int:
+        """Return a number for the row of this value: an item waits in it from now on."""
+        if self._free:
+            number = self._free.pop()
+            self._named[number] = value
+            return number
+        self._named.append(value)
+        return len(self._named) - 1
+
+    def _hold(self, id_: int, value: bytes) -> None:
+        """Note that an item is first for this value."""
+        if not self.matches_any:
+            self._held[id_] = value
+            return
+        held = self._held.get(id_, ())
+        if isinstance(held, tuple) and value not in held:
+            self._held[id_] = (*held, value)
 
     def _own(self, value: bytes, row: Row) -> Row:
         """Return the row of this value, to be changed: no copy of the rows has it."""
@@ -320,24 +419,39 @@ class KeyLocks:
         if self._before:
             self._bring(values)
         for value in values:
-            self._rows.setdefault(value, id_)
+            if self._rows.setdefault(value, id_) == id_:
+                self._hold(id_, value)
 
     def end(self, id_: int, key: bytes, body_bytes: int) -> list[Blocked]:
         """End the claims of an item; return the items that this unblocks, out of their rows."""
         if not self.matches_any and self._rows.get(key) == id_:
             del self._rows[key]
+            self._held.pop(id_, None)
             return []
         return self._end(id_, self.values(key), body_bytes)
 
     def end_unknown(self, id_: int, body_bytes: int) -> list[Blocked]:
-        """`end` an item whose key cannot be read any more; searches every row.
+        """`end` an item whose key cannot be read any more."""
+        values = [self._named[number] for number in self._rows_of(id_)]
+        return self._end(id_, (*values, *self._held_by(id_)), body_bytes)
 
-        (A KNOWN FLAW: with 100,000 keys that are taken it takes 10 ms for each item that only the
-        log has and that is dropped to make room, or by a way of `upto`.)
-        """
-        values = [value for value in self._rows if self._is_in(id_, value)]
-        values += [v for before in self._before for v, holder in before.all() if holder == id_]
-        return self._end(id_, tuple(values), body_bytes)
+    def _held_by(self, id_: int) -> tuple[bytes, ...]:
+        """Return the values that an item is first for, and have their rows among the others."""
+        for before in self._before[:]:
+            self._bring(before.held(id_))
+        values = self._held.get(id_, ())
+        return (values,) if isinstance(values, bytes) else values
+
+    def _place_of(self, id_: int) -> int:
+        """Return the place of a blocked item."""
+        found = self._places.of(id_) if self._places.count else []
+        return found[0][1] if found else id_
+
+    def _rows_of(self, id_: int) -> list[int]:
+        """Return the numbers of the rows that an item waits in."""
+        if id_ not in self.blocked:
+            return []
+        return [number for _, other, number in self._line.of(self._place_of(id_)) if other == id_]
 
     def leave(self, ids: IdSet) -> tuple[dict[int, int], list[Blocked]]:
         """Remove the blocked items among `ids`.
@@ -345,20 +459,27 @@ class KeyLocks:
         Return the removed items with the bytes of their bodies, and the unblocked items as in
         `end`: with `any`, an item that waits for one value may hold others.
         """
-        gone: dict[int, int] = {}
-        for value, row in [*self._rows.items()]:
-            if isinstance(row, int):
-                continue
-            going = {id_: size for id_, _, size in row if id_ in ids}
-            if going:
-                row = self._own(value, row)
-                row.leave(going)
-                gone |= going
-                self._has_new_first(value, row)
-        for id_, size in gone.items():
+        gone, held = dict[int, int](), list[bytes]()
+        for id_ in ids.both(self.blocked):
+            place, size = self._place_of(id_), 0
+            for number in self._rows_of(id_):
+                value = self._named[number]
+                row = self._rows[value]
+                assert not isinstance(row, int)
+                size = self._leave_row(value, self._own(value, row), id_, place)
+            gone[id_] = size
+            held += self._held_by(id_)
+            self._held.pop(id_, None)
             self._more.pop(id_, None)
-            self._unpark(id_, size)
-        freed = self._pass_on(gone) if self.matches_any and gone else []
+            self._unblock(id_, place, size)
+        freed = list[Blocked]()
+        for value in held:
+            row = self._rows[value]
+            if isinstance(row, int):
+                del self._rows[value]
+            else:
+                self._hand_on(value, self._own(value, row), freed)
+        freed.sort(key=lambda each: each[1])
         return gone, freed
 
     def leave_first(self, below: int) -> dict[int, int]:
@@ -366,44 +487,43 @@ class KeyLocks:
         the bytes of their bodies. Each item waits for one value: its key."""
         gone: dict[int, int] = {}
         while (oldest := self.oldest()) is not None and oldest[0][1] < below:
-            (id_, _, size), value = oldest
+            (id_, place, size), value = oldest
             row = self._rows[value]
             assert not (isinstance(row, int) or self.matches_any)
-            row = self._own(value, row)
-            row.drop_first()
+            self._leave_row(value, self._own(value, row), id_, place)
             gone[id_] = size
-            self._has_new_first(value, row)
-            self._unpark(id_, size)
+            self._unblock(id_, place, size)
         return gone
 
-    def _pass_on(self, gone: dict[int, int]) -> list[Blocked]:
-        """Pass the values that `gone` items hold to the next items; return the unblocked ones."""
-        freed = list[Blocked]()
-        for value, row in [*self._rows.items()]:
-            if (row if isinstance(row, int) else row.holder) not in gone:
-                continue
-            if isinstance(row, int):
-                del self._rows[value]
-            else:
-                row = self._own(value, row)
-                self._hand_on(row, freed)
-                self._has_new_first(value, row)
-        freed.sort(key=lambda each: each[1])
-        return freed
+    def _leave_row(self, value: bytes, row: Row, id_: int, place: int) -> int:
+        """Remove a waiting item from a row; return the size of its body, -1: it did not wait."""
+        size = row.remove(id_, place)
+        self._line.discard(place, id_, row.number)
+        if not row:
+            self._dissolve(value, row)
+        return size
 
-    def _hand_on(self, row: Row, freed: list[Blocked]) -> None:
+    def _hand_on(self, value: bytes, row: Row, freed: list[Blocked]) -> None:
         """Pass a value to the first item in the row; add it to `freed` if it waits for no more."""
-        first = row.pop()
-        if self._has_all(first[0]):
+        id_, place, size = first = row.pop()
+        self._line.discard(place, id_, row.number)
+        self._hold(id_, value)
+        if not row:
+            self._dissolve(value, row)
+        if self._has_all(id_):
             freed.append(first)
-            self._unpark(first[0], first[2])
+            self._unblock(id_, place, size)
 
-    def holders(self, first: int, last: int) -> set[int]:
-        """Return the items from `first` to `last` that are first for a value."""
-        rows = self._rows.values()
-        ids = {row if isinstance(row, int) else row.holder for row in rows}
-        ids |= {holder for before in self._before for _, holder in before.all()}
-        return {id_ for id_ in ids if first <= id_ <= last}
+    def holders(self, among: IdSet) -> list[int]:
+        """Return those of these items that are first for a value."""
+        held = self._held
+        if among.count < len(held):
+            found = {id_ for id_ in among if id_ in held}
+        else:
+            found = {id_ for id_ in held if id_ in among}
+        for before in self._before:
+            found.update(id_ for id_ in before.holders() if id_ in among)
+        return sorted(found)
 
     def rows(self) -> list[int | Row]:
         """Return the rows as they are now, with the holders of the values for which no item waits:
@@ -424,55 +544,29 @@ class KeyLocks:
 
     def oldest(self) -> tuple[Blocked, bytes] | None:
         """Return the blocked item with the lowest place, and a value that it waits for."""
-        heads, rows = self._heads, self._rows
-        if heads is None:
-            blocked_values = ((v, row) for v, row in rows.items() if not isinstance(row, int))
-            heads = self._heads = [(row.first_place(), value) for value, row in blocked_values]
-            heapify(heads)
-        while heads and not self._is_head(*heads[0]):
-            heappop(heads)
-        if not heads:
+        first = self._line.first()
+        if first is None:
             return None
-        value = heads[0][1]
-        row = rows[value]
-        assert not isinstance(row, int)
-        return row.first(), value
-
-    def _is_head(self, place: int, value: bytes) -> bool:
-        """True if this is the place of the first item that waits for the value."""
-        row = self._rows.get(value, 0)
-        return not isinstance(row, int) and row.first_place() == place
-
-    def _has_new_first(self, value: bytes, row: Row) -> None:
-        """Update the books after the first item left a row; a row that is empty is dissolved."""
-        if not row:
-            self._rows[value] = row.holder
-            self.blocked_values -= 1
-            if not self.blocked_values and self._heads:
-                self._heads.clear()  # no item waits
-        else:
-            self._note_head(row.first_place(), value)
-
-    def _note_head(self, place: int, value: bytes) -> None:
-        """Note the place of the item that is now the first to wait for the value."""
-        heads = self._heads
-        if heads is None:
-            return
-        heappush(heads, (place, value))
-        if len(heads) > 2 * self.blocked_values + _COMPACT_ABOVE:
-            heads[:] = [each for each in {*heads} if self._is_head(*each)]
-            heapify(heads)
-
-    def _is_in(self, id_: int, value: bytes) -> bool:
+        place, id_, number = first
+        value = self._named[number]
         row = self._rows[value]
-        if isinstance(row, int):
-            return row == id_
-        return row.holder == id_ or row._find(id_) >= 0
+        assert not isinstance(row, int)
+        return (id_, place, row.first()[2]), value
+
+    def _dissolve(self, value: bytes, row: Row) -> None:
+        """Store the id of the holder alone: no item waits in the row any more."""
+        self._rows[value] = row.holder
+        self._named[row.number] = b""
+        self._free.append(row.number)
+        if len(self._free) == len(self._named):
+            self._free.clear()
+            self._named.clear()
 
     def _end(self, id_: int, values: tuple[bytes, ...], body_bytes: int) -> list[Blocked]:
         if self._before:
             self._bring(values)
         rows, freed = self._rows, list[Blocked]()
+        place = self._place_of(id_) if id_ in self.blocked else 0
         for value in values:
             row = rows.get(value)
             if row is None:
@@ -480,16 +574,14 @@ class KeyLocks:
             if isinstance(row, int):
                 if row == id_:
                     del rows[value]
-                continue
-            if row.holder == id_:
-                row = self._own(value, row)
-                self._hand_on(row, freed)
-            elif id_ not in self.blocked or not (row := self._own(value, row)).remove(id_):
-                continue
-            self._has_new_first(value, row)
-        if id_ in self.blocked:
+            elif row.holder == id_:
+                self._hand_on(value, self._own(value, row), freed)
+            elif place:
+                self._leave_row(value, self._own(value, row), id_, place)
+        self._held.pop(id_, None)
+        if place:
             self._more.pop(id_, None)
-            self._unpark(id_, body_bytes)
+            self._unblock(id_, place, body_bytes)
         freed.sort(key=lambda each: each[1])
         return freed
 
@@ -500,8 +592,9 @@ class KeyLocks:
             self._more[id_] = waits
         return waits == 0
 
-    def _unpark(self, id_: int, body_bytes: int) -> None:
+    def _unblock(self, id_: int, place: int, body_bytes: int) -> None:
+        """Count out an item that has left its rows."""
         self.blocked.discard(id_)
-        if self.moved.count:
-            self.moved.discard(id_)
+        if place != id_:
+            self._places.discard(id_, place, 0)
         self.blocked_bytes -= body_bytes

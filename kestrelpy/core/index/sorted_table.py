@@ -65,7 +65,7 @@ class DueTimes:
             return
         self._trim(number)
         chunk = chunks[number]
-        at = _place(chunk, entry)
+        at = place_in(chunk, entry)
         if len(chunk) < _CHUNK_BYTES:
             chunks[number] = b"".join((chunk[:at], entry, chunk[at:]))
             return
@@ -80,7 +80,7 @@ class DueTimes:
         number = bisect_left(self._lasts, entry)
         if number < len(self._lasts):
             self._trim(number)
-            at = _place(self._chunks[number], entry)
+            at = place_in(self._chunks[number], entry)
             if self._chunks[number][at : at + _ENTRY_BYTES] == entry:
                 return
         self.add(due, id_, size)
@@ -135,12 +135,43 @@ class DueTimes:
             return 0
         self._trim(number)
         chunk = self._chunks[number]
-        at = _place(chunk, ENTRY.pack(due, 0, 0))
+        at = place_in(chunk, ENTRY.pack(due, 0, 0))
         found, _, size = ENTRY.unpack_from(chunk, at)
         if found != due:
             return 0
         self._replace(number, b"".join((chunk[:at], chunk[at + _ENTRY_BYTES :])))
         return int(size)
+
+    def of(self, due: int) -> list[Due]:
+        """Return all entries of this due time."""
+        found, entry = list[Due](), ENTRY.pack(due, 0, 0)
+        number = bisect_left(self._lasts, entry)
+        if number == len(self._lasts):
+            return found
+        self._trim(number)
+        at = place_in(self._chunks[number], entry)
+        while number < len(self._chunks):
+            for each in ENTRY.iter_unpack(self._chunks[number][at:]):
+                if each[0] != due:
+                    return found
+                found.append(each)
+            number, at = number + 1, 0
+        return found
+
+    def discard(self, due: int, id_: int, size: int) -> None:
+        """Remove an entry if it is there."""
+        entry = ENTRY.pack(due, id_, size)
+        if self._chunks and self._chunks[0].startswith(entry, self._at):
+            self.pop()
+            return
+        number = bisect_left(self._lasts, entry)
+        if number == len(self._lasts):
+            return
+        self._trim(number)
+        chunk = self._chunks[number]
+        at = place_in(chunk, entry)
+        if chunk.startswith(entry, at):
+            self._replace(number, b"".join((chunk[:at], chunk[at + _ENTRY_BYTES :])))
 
     def tidy(self, ids: IdSet) -> None:
         """Remove all entries but those of `ids` from the next chunk."""
@@ -204,8 +235,8 @@ class DueTimes:
             self._at = 0
 
 
-def _place(chunk: bytes, entry: bytes) -> int:
-    """Return the offset in the chunk at which the entry belongs."""
+def place_in(chunk: bytes, entry: bytes) -> int:
+    """Return the offset in a chunk of sorted entries at which this one belongs."""
     low, high = 0, len(chunk) // _ENTRY_BYTES
     while low < high:
         middle = (low + high) // 2

@@ -26,6 +26,8 @@ from kestrelpy.errors import ClientError
 
 # Numbers in one step: it takes 3 ms even if all of them are items in memory.
 STEP_NUMBERS: Final = 2048
+# ... of items that wait for keys, each of which may let others go on, this part (1/4): 10 ms.
+_BLOCKED_PART: Final = 4
 # Up to this number, disk references after the marker are looked up one by one.
 _FEW_STUBS: Final = 8
 
@@ -68,24 +70,18 @@ class AckUpTo:
     def _next(self) -> int:
         """Return the marker up to which the next step goes.
 
-        A step does not look one by one at items that only the log has, so their number does not
-        matter.
-
-        (A KNOWN FLAW: blocked items that came back at another place, or that wait for one of
-        several values, are looked for among all keys. That is done once, in one long step: 0.4 s
-        for 100,000 keys.)
+        A step does not look one by one at items that only the log has and that hold no key, so
+        their number does not matter.
         """
         reader, at = self._queue.reader, self._at
-        ready, gate = reader.ready, reader.key_gate
-        is_far = (
-            ready.resident or ready.disk_refs.count or len(reader.leases)
-            or gate.keys.blocked.count
-        )  # fmt: skip
-        if not is_far or not gate.in_id_order:
+        ready, keys = reader.ready, reader.key_gate.keys
+        if not (ready.resident or ready.disk_refs.count or len(reader.leases) or len(keys)):
             return self._marker
-        firsts = reader.live.first_from(at + 1), reader.markers.first_from(at + 1)
+        markers = reader.markers
+        firsts = reader.live.first_without(at + 1, markers.hidden), markers.first_from(at + 1)
         first = min((number for number in firsts if number), default=self._marker)
-        return min(first - 1 + STEP_NUMBERS, self._marker)
+        most = STEP_NUMBERS // _BLOCKED_PART if keys.blocked.count else STEP_NUMBERS
+        return min(first - 1 + most, self._marker)
 
     def _confirm(self, marker: int, now_ms: int) -> int:
         """Confirm every item up to the marker; return the record to wait for.
@@ -133,6 +129,8 @@ class AckUpTo:
             left -= self._end_each(reader, gone)
         if ready.disk_refs.count:
             left -= self._drop_disk_refs(reader, marker, gone)
+        for id_ in keyed.keys.holders(gone) if len(keyed.keys) else ():
+            keyed.drop_unread(id_, 0)  # of an item that went to the log alone
         keyed.put_back(freed)
         return max(left, 0)
 

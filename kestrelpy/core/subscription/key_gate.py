@@ -13,7 +13,6 @@ One rule: ending an item ends its claims; the items that wait for them return to
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from journal.sets import IdSet
@@ -214,21 +213,10 @@ class KeyGate:
             if self._state.waiters:
                 self._state.alarm.need(AT_ONCE_MS)
 
-    def drop_lost(self, first: int, last: int, is_here: Callable[[int], bool]) -> None:
-        """End the claims of live items in this range that are not readable any more.
-
-        `is_here` says whether an item is plain (`ReadyLine`).
-        """
-        live = self._state.live
-        for id_ in self.keys.holders(first, last):
-            if id_ in live and is_here(id_):
-                self.drop_unread(id_, 0)
-
-    @property
-    def in_id_order(self) -> bool:
-        """True if `drop_blocked` looks at no other items than those that it removes."""
-        keys = self.keys
-        return not keys.blocked.count or not (keys.moved.count or keys.matches_any)
+    def drop_lost(self, lost: IdSet) -> None:
+        """End the claims of live items that are not readable any more."""
+        for id_ in self.keys.holders(lost):
+            self.drop_unread(id_, 0)
 
     def drop_blocked(self, ids: IdSet, last: int) -> tuple[int, list[Blocked]]:
         """Remove the blocked items among `ids`: all that are live up to `last`, or without some
@@ -237,7 +225,7 @@ class KeyGate:
         if not self.keys.blocked.count:
             return 0, []
         freed = list[Blocked]()
-        if self.in_id_order:
+        if self.keys.in_id_order:
             gone = self.keys.leave_first(last + 1)
         else:
             gone, freed = self.keys.leave(ids)

@@ -17,7 +17,7 @@ reading it again, changes neither which items are ready nor their order.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from journal.format import Record, decode_meta, item_header_of, said_of_put
@@ -53,11 +53,8 @@ class Gate(Protocol):
     def drop_unread(self, id_: int, body_bytes: int) -> None:
         """End the claims of an item whose key is not known."""
 
-    def drop_lost(self, first: int, last: int, is_here: Callable[[int], bool]) -> None:
-        """End the claims of live items in this range that are not readable any more.
-
-        `is_here` says whether an item is plain.
-        """
+    def drop_lost(self, lost: IdSet) -> None:
+        """End the claims of live items that are not readable any more."""
 
     def oldest(self, below: int) -> Item | None:
         """Return the blocked item with the lowest place, if that is below `below`."""
@@ -274,7 +271,7 @@ class ReadyLine:
             ready.drop_beyond(ready.beyond_bytes * lost // ready.beyond, lost)
             if (ids := self._plain_between(first, last)).count:
                 state.name_unreadable(ids)
-            self._gate.drop_lost(first, last, self._is_plain)  # items that wait for them go on
+                self._gate.drop_lost(ids)  # items that wait for them go on
         ready.advance(last + 1)
 
     def count_unlent(self, first: int, last: int) -> int:

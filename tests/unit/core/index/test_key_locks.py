@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +17,7 @@ from kestrelpy.core.index.key_locks import KeyLocks, Row
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
 from tests.support.calls import calls_of
+from tests.support.steps import Work
 
 
 def key(*values: str) -> bytes:
@@ -217,6 +220,44 @@ def test_finding_the_oldest_looks_at_one_row_however_many_there_are(rivals: str)
     assert calls[1] == calls[2]
 
 
+@pytest.mark.parametrize("end", ["one that waits", "one that holds", "some that wait"])
+@pytest.mark.parametrize("matches_any", [False, True])
+@pytest.mark.parametrize("came_back", [0, 1])
+def test_an_item_is_found_by_its_id_however_many_keys_there_are(
+    end: str, matches_any: bool, came_back: int
+) -> None:
+    def cost(count: int) -> int:
+        keys = KeyLocks(matches_any)
+        for n in range(count):
+            claim(keys, 1 + n, key(f"R{n}"))
+        for n in range(count):
+            keys.claim(10_000 + 2 * n, 10_000 + 2 * n + came_back, 10, key(f"R{n}"))
+        middle = 10_000 + count // 2 * 2
+        with Work() as counted:
+            if end == "one that waits":
+                assert keys.end_unknown(middle, 10) == []
+            elif end == "one that holds":
+                assert ids(keys.end_unknown(1 + count // 2, 10)) == [middle]
+            else:
+                some = IdSet.of(range(middle, middle + 5))
+                assert [*keys.leave(some)[0]] == [middle, middle + 2, middle + 4]
+        return counted.steps
+
+    assert cost(4000) < cost(400) * 1.5
+
+
+@pytest.mark.parametrize("held", [10, 4000])
+def test_only_lost_items_or_only_holders_are_looked_at_whichever_are_fewer(held: int) -> None:
+    keys = KeyLocks()
+    for n in range(held):
+        claim(keys, 1 + n, key(f"R{n}"))
+    lost = IdSet()
+    lost.add_range(5, 8 if held > 10 else 4000)
+    with Work() as counted:
+        assert keys.holders(lost) == [id_ for id_ in lost if id_ <= held]
+    assert counted.steps < 400
+
+
 def test_who_waited_is_forgotten_though_nobody_asks_for_the_oldest_any_more() -> None:
     keys = KeyLocks()
     claim(keys, 1, A)
@@ -225,16 +266,14 @@ def test_who_waited_is_forgotten_though_nobody_asks_for_the_oldest_any_more() ->
     for id_ in range(3, 3000):
         claim(keys, id_, A)
         keys.end(id_ - 2, A, 10)
-    assert keys._heads is not None
-    assert len(keys._heads) < 200
+    assert keys._line.count == 1
     assert keys.oldest() == ((2999, 2999, 10), A)
 
     keys.end(2998, A, 10)
-    assert not keys._heads
     assert keys.oldest() is None
 
 
-def test_a_long_row_costs_24_bytes_for_each_that_waits() -> None:
+def test_a_long_row_costs_40_bytes_for_each_that_waits() -> None:
     keys = KeyLocks()
     claim(keys, 1, A)
     for id_ in range(2, 10_001):
@@ -242,10 +281,67 @@ def test_a_long_row_costs_24_bytes_for_each_that_waits() -> None:
     row = keys._rows[A]
 
     assert not isinstance(row, int)
-    assert row._waiting.itemsize * 3 == 24
+    assert sum(map(len, row._chunks)) == 9_999 * 20
+    assert sum(map(len, keys._line._chunks)) == 9_999 * 20
     while (freed := keys.end(keys.holder(A), A, 10)):
         assert len(freed) == 1
-    assert len(row._waiting) <= 2 * 64 * 3, "those that went are let go"
+    assert not row._chunks, "those that went are let go"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_row_is_a_list_in_the_order_in_which_they_came(seed: int) -> None:
+    """Places rise, as in a ready list; or not, as nothing forbids. A copy stays as it was."""
+    random = Random(seed)
+    row, wait, copies, number = Row(1), list[tuple[int, int, int]](), [], 0
+    for _ in range(4000):
+        choice = random.randrange(20)
+        if choice < 10:
+            number += 1
+            place = number if seed % 4 else random.randrange(1, 1 << 40)
+            wait.append((number << 33 | seed, place, random.randrange(99)))
+            row.add(*wait[-1])
+        elif choice < 14 and wait:
+            assert row.first() == wait[0]
+            row.drop_first()
+            del wait[0]
+        elif choice < 15 and wait:
+            assert row.pop() == wait[0]
+            assert row.holder == wait.pop(0)[0]
+        elif choice < 18 and wait:
+            id_, place, size = wait.pop(random.randrange(len(wait)))
+            assert row.remove(id_, place) == size
+            assert row.remove(id_, place) == -1
+        elif choice == 18:
+            copies = [*copies[-2:], (row.copy(0), wait[:])]
+        assert len(row) == len(wait)
+    assert [*row] == wait
+    for copy, before in copies:
+        assert [*copy] == before
+
+
+def test_one_in_the_middle_leaves_however_many_wait() -> None:
+    def cost(count: int) -> int:
+        row = Row(1)
+        for id_ in range(2, count):
+            row.add(id_, id_, 1)
+        with Work() as counted:
+            assert row.remove(count // 2, count // 2) == 1
+            row.copy(1)
+        return counted.steps
+
+    assert cost(20_000) < cost(1000) * 1.5
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_row_that_shrinks_is_in_few_chunks(step: int) -> None:
+    row = Row(1)
+    for id_ in range(10_000):
+        row.add(id_, id_, 1)
+    for id_ in range(10_000)[::step]:
+        if id_ % 100:
+            row.remove(id_, id_)
+    assert [id_ for id_, _, _ in row] == [*range(0, 10_000, 100)]
+    assert len(row._chunks) < 5
 
 
 Waiting = list[tuple[int, list[tuple[int, int, int]]]]
@@ -264,6 +360,7 @@ class KeysMachine(RuleBasedStateMachine):
         super().__init__()
         self.keys = KeyLocks(self.matches_any)
         self.claims: dict[int, bytes] = {}
+        self.places: dict[int, int] = {}
         self.possible: set[int] = set()
         self.next_id = 1
         self.trash = Trash(Timers())
@@ -279,11 +376,15 @@ class KeysMachine(RuleBasedStateMachine):
     def newly(self) -> Iterator[int]:
         return (i for i in self.claims if i not in self.possible and self.is_possible(i))
 
-    @rule(words=st.sampled_from(["A", "B", "C", "AB", "BA", "BC", "ABC", "AA", "D", "AD"]))
-    def arrive(self, words: str) -> None:
-        id_, self.next_id = self.next_id, self.next_id + 1
+    @rule(
+        words=st.sampled_from(["A", "B", "C", "AB", "BA", "BC", "ABC", "AA", "D", "AD"]),
+        came_back=st.booleans(),
+    )
+    def arrive(self, words: str, came_back: bool) -> None:
+        id_, place = self.next_id, self.next_id + came_back
+        self.next_id, self.places[id_] = place + 1, place
         self.claims[id_] = key(*words)
-        assert claim(self.keys, id_, key(*words)) == self.is_possible(id_)
+        assert self.keys.claim(id_, place, 10, key(*words)) == self.is_possible(id_)
         self.possible.update(self.newly())
 
     @rule(nth=st.integers(0, 9), is_known=st.booleans())
@@ -303,11 +404,28 @@ class KeysMachine(RuleBasedStateMachine):
         waiting = sorted(set(self.claims) - self.possible)
         if self.matches_any or not waiting:
             return
-        below = waiting[nth % len(waiting)] + 1
+        below = self.places[waiting[nth % len(waiting)]] + 1
         gone = self.keys.leave_first(below)
-        assert gone == {id_: 10 for id_ in waiting if id_ < below}
+        assert gone == {id_: 10 for id_ in waiting if self.places[id_] < below}
         for id_ in gone:
             del self.claims[id_]
+
+    @rule(those=st.sets(st.integers(0, 9)))
+    def some_leave_if_they_wait(self, those: set[int]) -> None:
+        some = [id_ for nth, id_ in enumerate(sorted(self.claims)) if nth in those]
+        gone, freed = self.keys.leave(IdSet.of(some))
+        assert gone == {id_: 10 for id_ in some if id_ not in self.possible}
+        for id_ in gone:
+            del self.claims[id_]
+        newly = sorted(self.newly())
+        assert ids(freed) == newly
+        self.possible.update(newly)
+
+    @rule(nth=st.integers(0, 9))
+    def one_asks_again(self, nth: int) -> None:
+        if self.claims:
+            id_ = sorted(self.claims)[nth % len(self.claims)]
+            assert self.keys.take(id_, self.claims[id_]) == (id_ in self.possible)
 
     @rule(stay=st.sets(st.integers(0, 9)), trash=st.integers(0, 9))
     def a_flush_spares_some(self, stay: set[int], trash: int) -> None:
@@ -343,6 +461,31 @@ class KeysMachine(RuleBasedStateMachine):
         assert self.keys.blocked_values == sum(count > 1 for count in rivals)
         oldest = self.keys.oldest()
         assert (oldest[0][0] if oldest else None) == min(waiting, default=None)
+
+    @invariant()
+    def what_it_finds_by_an_id_is_what_a_look_at_all_rows_finds(self) -> None:
+        keys = self.keys
+        held, line = defaultdict[int, set[bytes]](set), list[tuple[int, int, int]]()
+        for value, row in keys._rows.items():
+            held[row if isinstance(row, int) else row.holder].add(value)
+            if not isinstance(row, int):
+                assert keys._named[row.number] == value
+                line += [(place, id_, row.number) for id_, place, _ in row]
+        assert [*keys._line] == sorted(line)
+        back = {(id_, place, 0) for place, id_, _ in line if place != id_}
+        assert [*keys._places] == sorted(back)
+        found = {id_: {v} if isinstance(v, bytes) else {*v} for id_, v in keys._held.items()}
+        assert found == held
+        for before in keys._before:
+            for value, id_ in before.all():
+                assert not id_ or value in before.held(id_)
+        everybody = IdSet.of(range(1, self.next_id))
+        assert keys.holders(everybody) == sorted(
+            id_ for id_ in self.claims if any(keys.holder(v) == id_ for v in self.values_of(id_))
+        )
+
+    def values_of(self, id_: int) -> tuple[bytes, ...]:
+        return self.keys.values(self.claims[id_])
 
 
 class AnyMachine(KeysMachine):

@@ -48,7 +48,13 @@ def test_it_is_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None
             assert all(each in left for each in model if each[1] % 7)
             assert left <= set(model)
             model = sorted(left)
-        elif act < 0.96:
+        elif act < 0.95:
+            due = random.choice([each[0] for each in model] or [9])
+            assert times.of(due) == [each for each in model if each[0] == due]
+            gone = random.choice([*model, (due, 9, 9)])
+            times.discard(*gone)
+            model = [each for each in model if each != gone]
+        elif act < 0.97:
             copies.append((times.copy(), model[:]))
         assert times.first() == (model[0] if model else None)
         assert (list(times), times.count) == (model, len(model))

@@ -8,6 +8,7 @@ import pytest
 
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.ready_list import Ready
+from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.queue import ack_up_to as upto
 from kestrelpy.core.queue.ack_up_to import STEP_NUMBERS, AckUpTo
 from kestrelpy.errors import ClientError
@@ -129,6 +130,77 @@ def test_steps_leave_what_one_step_leaves(seed: int, monkeypatch: pytest.MonkeyP
         AckUpTo(q.queue, random.randrange(q.queue.last_number + 1)).finish(q.now_ms)
         state = state_after_a_restart(q.queue)
         left.append({what: value for what, value in state.items() if what != "bytes"})
+    assert left[0] == left[1]
+
+
+@pytest.mark.parametrize("keys", [KeySettings(), KeySettings(matches_any=True)])
+def test_the_keys_of_items_that_came_back_and_are_in_the_log_alone_are_free(
+    keys: KeySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
+    monkeypatch.setattr("kestrelpy.core.subscription.ready_line._SLACK_BYTES", 0)
+    q = make_queue(max_memory_bytes=4 << 10, max_attempts=None, lease_ms=None, keys=keys)
+    for number in range(40):
+        q.put(b"x", key=f"{number},{number + 100}")
+    leases = [q.open() for _ in range(30)]
+    while leases:
+        q.reader.nack(leases.pop(), q.now_ms, b"abort")
+    assert q.reader.ready.frontier < 20, "most are left to the log"
+    q.put(b"late", key="25,125")
+    AckUpTo(q.queue, 40).finish(q.now_ms)
+    assert q.open().item.body == b"late"
+
+
+KEYS = ("", "A", "B", "C", "A,B", "B,C", "A,B,C")
+
+
+def do_something_with_keys(q: CoreHarness, random: Random) -> None:
+    """As `do_something`, with items that wait for keys, some of them at another place."""
+    if random.randrange(3):
+        delay = random.choice((None, None, Delay(random.randrange(1, 30))))
+        q.put(b"x" * random.randrange(4), delay=delay, key=random.choice(KEYS))
+    do_something(q, random)
+
+
+def all_served(q: CoreHarness) -> list[int]:
+    """End all leases, take all that comes until nothing does; return the items in order."""
+    for lease in [*q.reader.leases]:
+        q.reader.confirm(lease, q.now_ms)
+    q.pass_time(100)
+    found = list[int]()
+    while (lease := q.may_open()) is not None:
+        found.append(lease.item.id)
+        q.reader.confirm(lease, q.now_ms)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_with_keys_steps_leave_what_one_step_leaves_and_all_of_it_is_served(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In memory and beyond it; with pairs, and with one of several values."""
+    left, is_beyond = [], seed % 2 > 0
+    if is_beyond:
+        monkeypatch.setattr("kestrelpy.core.index.memory_budget.FREE_BYTES", 0)
+    for numbers in (4, STEP_NUMBERS):
+        monkeypatch.setattr(upto, "STEP_NUMBERS", numbers)
+        random = Random(seed)
+        q = make_queue(
+            lease_ms=None, max_memory_bytes=(1 << (10 if is_beyond else 20)), max_attempts=None,
+            keys=KeySettings(matches_any=random.random() < 0.5),
+        )  # fmt: skip
+        for _ in range(120):
+            do_something_with_keys(q, random)
+        AckUpTo(q.queue, random.randrange(q.queue.last_number + 1)).finish(q.now_ms)
+        there = {*q.reader.live} - {*q.reader.dead.ids}
+        if not (is_beyond or q.reader.ready.disk_refs.count):
+            state = state_after_a_restart(q.queue)
+            assert state_after_a_restart(q.restarted().queue) == state
+        served = all_served(q)
+        assert {*served} <= there
+        assert {*q.reader.live} == {*q.reader.dead.ids}, "nothing waits for what is gone"
+        assert not q.reader.key_gate.keys.some(0, 1)
+        left.append(served)
     assert left[0] == left[1]
 
 
