@@ -29,6 +29,7 @@ class Rules:
     expire_to: str = ""
     max_attempts: int = 100
     dead_letter_to: str = ""
+    dead_letter_age_ms: int | None = None
     retry_delay_ms: int = 0
     retry_backoff: float = 1
     retry_delay_max_ms: int = 3_600_000

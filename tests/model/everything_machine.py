@@ -302,6 +302,7 @@ class EverythingMachine(RuleBasedStateMachine):
                 self.play.look()
                 differ(self.play, "newest")
                 self.met.example(self.seen)
+                self.met.words |= self.play.words
             else:
                 print("\n".join(self.play.told))
         finally:

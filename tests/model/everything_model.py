@@ -26,6 +26,7 @@ class Owed:
     keeps_expiry: bool
     source: str
     may_be_late: bool = False  # a child sees the expiry of what came back when it is next
+    life_ms: int = 0  # of a dead letter, from when it comes; 0: it does not expire
 
 
 class Town:
@@ -167,6 +168,7 @@ class Town:
         place.died, place.order, place.held = next(self._deaths), 0, False
         if line.rules.dead_letter_to:
             self.leave(line, place, line.rules.dead_letter_to, False)
+            self.owed[-1].life_ms = line.rules.dead_letter_age_ms or 0
 
     def leave(self, line: Line, place: Place, target: str, keeps_expiry: bool) -> None:
         """It goes to another queue."""
@@ -175,11 +177,15 @@ class Town:
         keeps_expiry &= not place.ageless
         self.owed.append(Owed(target, place.item, keeps_expiry, line.name, may_be_late))
 
-    def arrive(self, owed: Owed) -> None:
-        """It has come: a new arrival. What is moved keeps the rest of its expiry."""
+    def arrive(self, owed: Owed, stored_ms: int) -> None:
+        """It has come, then: a new arrival. What is moved keeps the rest of its expiry, and a dead
+        letter may get another."""
         self.owed.remove(owed)
         expires_ms = owed.item.expires_ms if owed.keeps_expiry else 0
         expires_ms = expires_ms if expires_ms > self.now_ms else 0
+        if owed.life_ms:
+            assert 0 <= self.now_ms - stored_ms < owed.life_ms, f"{owed} came at {stored_ms}"
+            expires_ms = stored_ms + owed.life_ms
         self.put(owed.target, owed.item.body, expires_ms, key=owed.item.key)
 
     # -- ends of everything -----------------------------------------------------------------

@@ -136,7 +136,9 @@ def _facts(play: Play, stage: ServerHarness, line: Line, free: set[int]) -> dict
         if not said.startswith("STAT"):
             break
         item = dict(re.findall(r"STAT (\S+) (\S+)", said))
-        is_unsure = number <= play.town.store(line.name).unsure
+        store = play.town.store(line.name)
+        # With `retain` by size a start lets go what a running server had not yet: `look` measures.
+        is_unsure = number <= store.unsure or store.own.rules.retain_bytes > 0
         if is_unsure and item["state"] in ("done", "gone"):
             number += 1
             continue

@@ -41,7 +41,10 @@ FACTORS: Final[dict[str, dict[str, Settings]]] = {
         "none": {}, "forever": {"retain": "forever"}, "4s": {"retain": "4s"},
         "8KiB": {"retain": "8KiB"},
     },
-    "dead": {"own": {"max_attempts": 2}, "to": {"max_attempts": 2, "dead_letter_to": "failed"}},
+    "dead": {
+        "own": {"max_attempts": 2}, "to": {"max_attempts": 2, "dead_letter_to": "failed"},
+        "aged": {"max_attempts": 2, "dead_letter_to": "failed", "dead_letter_age": "4300ms"},
+    },
     "age": {
         "none": {}, "max_age": {"max_age": "9s"}, "to": {"expire_to": "late"},
         "both": {"max_age": "9s", "expire_to": "late"},
@@ -69,6 +72,8 @@ IMPOSSIBLE: Final = {
     ("memory", "tiny", "age", age): "what expires on disk alone is known when it is read back"
     for age in ("max_age", "to", "both")
 } | {
+    ("memory", "tiny", "dead", "aged"): "as above"
+} | {
     ("durable", "no", "retain", kept): "a queue in memory retains nothing: it is refused"
     for kept in ("forever", "4s", "8KiB")
 } | {
@@ -79,7 +84,6 @@ NEVER_MET: Final = {
     ("expired", "memory=tiny"): "as above",
     ("expiry", "memory=tiny"): "as above",
     ("children=only", "from"): "what is retained then, the spec does not say",
-    ("from", "limit=bytes"): "the one row that retains forever beside it has children=only",
     ("from", "retain=4s"): "what a child begins with may be gone by then",
     ("from", "retain=none"): "as above",
     ("from", "retain=8KiB"): "as above",
@@ -100,7 +104,11 @@ def _rows() -> list[Row]:
         for one, value, other, second in IMPOSSIBLE
     ]
     factors = {name: list(values) for name, values in FACTORS.items()}
-    return [dict(row) for row in make(factors, strength=2, constraints=constraints)]
+    rows = [dict(row) for row in make(factors, strength=2, constraints=constraints)]
+    # A child begins with what is retained only where the queue stores for itself: with these rows
+    # that meets each setting too.
+    once_more = [row for row in rows if row["retain"] == "forever" and row["children"] == "only"]
+    return rows + [row | {"children": "free"} for row in once_more]
 
 
 ROWS: Final = _rows()
@@ -134,6 +142,7 @@ class Met:
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
     reloads: Counter[tuple[str, str]] = field(default_factory=Counter)
+    words: set[str] = field(default_factory=set)  # the verbs of the wire
 
     def example(self, seen: set[str]) -> None:
         """Count one example in which these were all met."""

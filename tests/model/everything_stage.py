@@ -94,7 +94,7 @@ def rules_of(settings: dict[str, object]) -> Rules:
             "lease": "lease_ms", "discard_old_when_full": "discards", "max_age": "max_age_ms",
             "retry_delay": "retry_delay_ms", "retry_delay_max": "retry_delay_max_ms",
             "key_unordered": "unordered", "dedupe_window": "dedupe_ms", "retain": "retain_ms",
-            "scope_window": "scope_ms",
+            "scope_window": "scope_ms", "dead_letter_age": "dead_letter_age_ms",
         }  # fmt: skip
         if name == "retain" and str(value).endswith("KiB"):
             rules.retain_bytes = int(str(value)[:-3]) << 10
@@ -132,6 +132,7 @@ class Play:
         self.seen_last: dict[str, int] = {}
         self.of_keys: Settings = {}  # of `jobs` and its children
         self.heard: set[str] = set()  # what schedules did
+        self.words: set[str] = set()  # the verbs that were sent
         self.told: list[str] = []  # as in a transcript, for whoever has to find out
         self.listen: Callable[[], None] = lambda: None  # to those who wait, at each moment
         self.stage = ServerHarness()
@@ -206,6 +207,7 @@ class Play:
         return self.send(who, data if body is None else data + b"\r\n" + body)
 
     def send(self, who: str, data: bytes) -> bytes:
+        self.words.add(data.partition(b" ")[0].decode())
         said = self.stage.say(who, data)
         for _ in range(_WAITS_MAX):
             if said:
@@ -217,6 +219,7 @@ class Play:
 
     def tell(self, who: str, line: str) -> None:
         """Ask, and do not listen yet."""
+        self.words.add(line.partition(" ")[0])
         self.told.append(f"{who}> {line}")
         self.stage.send(who, line.encode() + b"\r\n")
 
@@ -313,7 +316,7 @@ class Play:
         for shown in self.newcomers(target):
             found = [o for o in self.town.owed if o.target == target and o.item.body == shown.body]
             assert found, f"{target} has {shown.body!r} from nowhere"
-            self.town.arrive(found[0])
+            self.town.arrive(found[0], shown.stored_ms)
             newest = self.town.stores[target].newest
             assert newest is not None
             newest.shown = shown.number

@@ -14,6 +14,7 @@ from hypothesis import seed
 
 from tests.model.everything_acts import walk
 from tests.model.everything_machine import VERBS
+from tests.model.everything_places import ASKED
 from tests.model.everything_reloading import ReloadingMachine
 from tests.model.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row, features
 from tests.support.machines import run
@@ -70,6 +71,7 @@ def test_every_setting_and_every_verb_keeps_its_promise_beside_every_other() -> 
         walk(machine(ROWS[number], met)(), f"{number} {each} reload", 2 * STEPS, often, piece=piece)
     print(met.table())
     assert not missing, f"{len(missing)} pairs were not met: {missing}"
+    assert not ASKED - met.words, f"never asked for: {ASKED - met.words}"
     assert not never, f"{len(never)} pairs of a reload were not met: {never}"
 
 

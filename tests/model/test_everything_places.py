@@ -1,0 +1,63 @@
+"""Each setting and each verb has its place: the machine of everything draws it, or another test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from kestrelpy.config.settings import KNOWN
+from tests.model.everything_places import (
+    ASKED,
+    DRAWN_OF_SCHEDULES,
+    SCHEDULES_ELSEWHERE,
+    SETTINGS_ELSEWHERE,
+    VERBS_ELSEWHERE,
+    settings,
+    settings_drawn,
+    verbs,
+)
+from tests.support.named_tests import unknown
+
+Elsewhere = Mapping[str, tuple[str, str]]
+KINDS: dict[str, tuple[set[str], set[str], Elsewhere]] = {
+    "setting of a queue": (settings(), settings_drawn(), SETTINGS_ELSEWHERE),
+    "setting of a schedule": (
+        {*KNOWN["schedules"]}, {*DRAWN_OF_SCHEDULES}, SCHEDULES_ELSEWHERE
+    ),
+    "verb": (verbs(), {*ASKED}, VERBS_ELSEWHERE),
+}  # fmt: skip
+
+
+def complaints(known: set[str], drawn: set[str], elsewhere: Elsewhere) -> list[str]:
+    """One sentence for each that has no place, two, or none of its own."""
+    found = [
+        f"{each} is drawn by no machine. Instead: give it to a factor of everything_rows.py, or "
+        "name the test that draws it in everything_places.py, with the reason"
+        for each in sorted(known - drawn - {*elsewhere})
+    ]
+    found += [f"{each} is drawn, and stands elsewhere" for each in sorted(drawn & {*elsewhere})]
+    found += [f"there is no {each}" for each in sorted((drawn | {*elsewhere}) - known)]
+    named = unknown(test for test, _ in elsewhere.values())
+    return found + [f"there is no test {each}" for each in named]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_of_a_kind_is_drawn_by_the_machine_or_by_a_named_test(kind: str) -> None:
+    assert complaints(*KINDS[kind]) == []
+
+
+def test_what_has_no_place_is_named_with_what_to_do() -> None:
+    known, drawn, elsewhere = KINDS["setting of a queue"]
+    (found,) = complaints({*known, "max_moons"}, drawn, elsewhere)
+    assert found.startswith("max_moons is drawn by no machine. Instead: ")
+    (found,) = complaints(known, drawn - {"dead_letter_age"}, elsewhere)
+    assert found.startswith("dead_letter_age is drawn by no machine")
+
+
+def test_a_test_that_is_not_there_is_named() -> None:
+    known, drawn, elsewhere = KINDS["setting of a queue"]
+    gone = {**elsewhere, "sync": ("tests/unit/test_cron.py::test_of_the_moon", "why not")}
+    assert complaints(known, drawn, gone) == [
+        "there is no test tests/unit/test_cron.py::test_of_the_moon"
+    ]
