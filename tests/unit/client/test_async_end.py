@@ -71,3 +71,24 @@ async def test_after_its_lease_an_end_is_given_up() -> None:
     with pytest.raises(LeaseLost):
         await end(server, left_s=-1)
     assert server.asked == 1
+
+
+async def test_a_worker_that_is_stopped_while_it_connects_asks_for_nothing() -> None:
+    worker, said = AsyncWorker("jobs"), list[str]()
+
+    class Slow:
+        async def connect(self) -> None:
+            worker.stop()
+
+        async def ask(self, line: str) -> Answer:
+            raise AssertionError(f"it was stopped before it asked {line}")
+
+        def end_wait(self) -> None:
+            said.append("end")
+
+        def close(self) -> None:
+            said.append("close")
+
+    worker._fetching = cast(Any, Slow())
+    assert await worker.fetch() is None
+    assert said == ["end", "close"]
