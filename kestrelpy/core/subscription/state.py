@@ -15,7 +15,7 @@ replay calls the same.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from journal.errors import OF_QUEUE, Damage
 from journal.format import RawDraft
@@ -48,6 +48,7 @@ from kestrelpy.errors import ClientError, ItemRefused, ServerError
 
 # Lease tokens reserved by one synced record.
 TOKENS_RESERVED: Final = 1 << 20
+T = TypeVar("T")
 _COMPLAINT_MS: Final = 60_000  # one line a minute about a client's mistake is enough
 
 
@@ -413,7 +414,9 @@ class SubscriptionState:
             for id_ in gone:
                 held.pop(id_, None)
         if self.expiries:
-            self.expiries = {id_: ms for id_, ms in self.expiries.items() if id_ in live}
+            for id_ in gone if gone.count < len(self.expiries) else [*self.expiries]:
+                if id_ not in live:
+                    self.expiries.pop(id_, None)
         self._forget_gone()
         self.live_bytes = live_bytes if live else 0
         self.tidy()
@@ -435,7 +438,19 @@ class SubscriptionState:
         self._next_token = self._tokens_below = self.tokens.below
 
     def keep_held_keys(self, spared: IdSet) -> None:
+        """Forget the keys of all delayed items but `spared`, and the expiries of those that are not
+        live: the trash frees them, and few are looked at if few stay."""
+        trash = self.residency.trash
         if self.expiries:
-            self.expiries = {id_: ms for id_, ms in self.expiries.items() if id_ in self.live}
+            trash.take(before := self.expiries)
+            self.expiries = _only(before, self.live)
         if self.held_keys:
-            self.held_keys = {id_: key for id_, key in self.held_keys.items() if id_ in spared}
+            trash.take(keys := self.held_keys)
+            self.held_keys = _only(keys, spared)
+
+
+def _only(known: dict[int, T], ids: IdSet) -> dict[int, T]:
+    """Return what is known of these ids, after a look at the fewer of the two."""
+    if ids.count < len(known):
+        return {id_: known[id_] for id_ in ids if id_ in known}
+    return {id_: each for id_, each in known.items() if id_ in ids}
