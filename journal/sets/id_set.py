@@ -189,12 +189,16 @@ class IdSet:
         for each in sets:
             if each._last == last and each._first <= last:
                 run = min(run, each._first)
-        for each in sets:  # below the longest run at the upper end
-            for page in each._pages_in(1, run - 1):
-                made._take_page(page, each.word(page) & _below(run, page))
+        words = dict[int, int]()  # below the longest run at the upper end
+        for each in sets:
+            for page in each._pages_in(1, run - 1) if each._counts else ():
+                words[page] = words.get(page, 0) | each._paged(page)
             first, end = each._first, min(each._last, run - 1)
             for page in range(first // PAGE_IDS, end // PAGE_IDS + 1) if first <= end else ():
-                made._take_page(page, each.word(page) & _below(run, page))
+                words[page] = words.get(page, 0) | _span(page, first, end)
+        for page, word in words.items():
+            made._have(page, word & _below(run, page))
+            made.count += made._counts.get(page, 0)
         made._first, made._last = run, last
         made.count += last - run + 1
         return made

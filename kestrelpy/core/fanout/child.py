@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from journal.format import ReaderState
-from journal.sets import IdSet
+from journal.sets import IdCounts, IdSet
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.fanout.unseen import Digest, Unseen, disk_refs_of
+from kestrelpy.core.fanout.unseen import Arrivals, Digest, Unseen, disk_refs_of
 from kestrelpy.core.index import Delay, Holder, Lease, Memory
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log, records
@@ -30,6 +30,10 @@ from kestrelpy.core.timers import Alarm, PartAlarm, Timers
 # The log names a child after this time in which no client asked it for an item.
 ABANDONED_MS: Final = 24 * 60 * 60 * 1000
 _LAST: Final = 1 << 63  # no item has this number
+# Most of thousands of children have none of these: their copies share what stays empty.
+_NO_COUNTS: Final = IdCounts()
+_NO_IDS: Final = IdSet()
+_NONE: Final[list[Any]] = []
 
 
 class Parent(Needs, Protocol):
@@ -252,17 +256,26 @@ class Child(Subscription):
             return item
         return item.ending(oldest)
 
-    def state(self, clock: ClockOffset) -> ReaderState:
-        """Return all that is known of the child but the bodies, as a copy.
+    def state(self, clock: ClockOffset, arrivals: Arrivals) -> ReaderState:
+        """Return all that is known of the child but the bodies, as a copy, as after a `catch_up`.
 
         There may be thousands of children, most with nothing but items put for all: such a child
-        takes 4 µs.
+        takes 3 µs. If it has not looked at the latest of these, only the copy takes them in: a
+        child that waits for its turn is given them from memory.
         """
+        if self.taken < arrivals.last_unplain:
+            self.catch_up()
+        live, total, live_bytes = self.live.copy(), self.total_items, self.live_bytes
+        if arrivals.last > self.taken:
+            live_bytes += self.parent.put_bytes - self.seen_bytes
+            total += arrivals.add_to(live, self.taken)
+        deaths, leased = self.dead.deaths, self.leases.entries
         return ReaderState(
-            self.number, self.part, self.floor, self.total_items, self.live.copy(),
-            self.live_bytes, self.attempts.copy(), list(self.dead.deaths.values()),
-            list(self.leases.entries.values()), self.paused, self.delays.entries(clock),
-            Placed.of(self), dict(self.held_keys), self.ageless.copy(),
+            self.number, self.part, self.floor, total, live, live_bytes,
+            self.attempts.copy() if self.attempts else _NO_COUNTS,
+            list(deaths.values()) if deaths else _NONE, list(leased.values()) if leased else _NONE,
+            self.paused, self.delays.entries(clock), Placed.of(self), dict(self.held_keys),
+            self.ageless.copy() if self.ageless.count else _NO_IDS,
         )  # fmt: skip
 
     # -- the end of an item, and of the child -----------------------------------------------

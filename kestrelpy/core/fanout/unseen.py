@@ -24,6 +24,7 @@ from kestrelpy.core.index import ENTRY, Delays, DueTimes, Release
 # With more notes than this the children take them in, a few children in each tick; then the notes
 # are forgotten.
 UNSEEN_MAX: Final = 256
+_DIGESTS_MAX: Final = 2 * UNSEEN_MAX
 
 
 class Digest:
@@ -51,6 +52,31 @@ class Digest:
         self.disk_refs = b""
 
 
+class Arrivals:
+    """The items for all after the number `taken`, up to `last`, for several children.
+
+    A child that has not seen the number `last_unplain` has to take in a digest: some of the items
+    were not available at once.
+    """
+
+    __slots__ = ("ids", "last", "last_unplain", "taken")
+
+    def __init__(self, ids: IdSet, taken: int, last: int, last_unplain: int = 0) -> None:
+        self.ids = ids
+        self.taken = taken
+        self.last = last
+        self.last_unplain = last_unplain
+
+    def add_to(self, live: IdSet, taken: int) -> int:
+        """Add those after `taken` to these items, which are up to it; return their number."""
+        if self.ids.count == self.last - self.taken:  # no number is that of anything else
+            live.add_range(taken + 1, self.last)
+            return self.last - taken
+        some = self.ids if taken == self.taken else self.ids.between(taken + 1, self.last)
+        live.add_above(some)
+        return some.count
+
+
 class Unseen:
     """The unseen numbers of one queue with children.
 
@@ -59,14 +85,16 @@ class Unseen:
     place of sizes.
     """
 
-    __slots__ = ("_digest", "_events", "_known", "_numbers", "_passed", "due", "expiries")
+    __slots__ = ("_digests", "_events", "_known", "_numbers", "_passed", "due", "expiries")
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._events: list[int | Release | None] = []  # the size of a delayed item; None: passed
         self._passed: set[int] = set()
-        self._known = (0, 0)  # `_digest` covers the numbers after the first, up to the second
-        self._digest = Digest()
+        # Digests of the notes up to `_known`, by the number that each begins after: children that
+        # looked at the same time share one, and thousands look at few different times.
+        self._known = 0
+        self._digests: dict[int, Digest] = {}
         self.due = Delays()
         self.expiries = DueTimes()
 
@@ -98,15 +126,36 @@ class Unseen:
         count = bisect_right(self._numbers, number)
         self._passed.difference_update(self._numbers[:count])
         del self._numbers[:count], self._events[:count]
+        self._digests.clear()
 
     def between(self, taken: int, last: int) -> Digest | None:
         """Return the notes after `taken`, up to `last`; None: all those items are plain."""
         numbers = self._numbers
         if not numbers or numbers[-1] <= taken or numbers[0] > last:
             return None
-        if self._known != (taken, last):
-            self._digest, self._known = self._look(taken, last), (taken, last)
-        return self._digest
+        if self._known != last or len(self._digests) >= _DIGESTS_MAX:
+            self._known = last
+            self._digests.clear()
+        digest = self._digests.get(taken)
+        if digest is None:
+            digest = self._digests[taken] = self._look(taken, last)
+        return digest
+
+    def looked_at(self) -> None:
+        """Drop the digests: all children have been looked at."""
+        self._digests.clear()
+
+    def arrivals(self, taken: int, last: int) -> Arrivals:
+        """Return the arrivals after `taken`, up to `last`."""
+        self._digests.clear()
+        found = self.between(taken, last)
+        if found is None:
+            ids = IdSet()
+            ids.add_range(taken + 1, last)
+            return Arrivals(ids, taken, last)
+        notes = zip(reversed(self._numbers), reversed(self._events), strict=True)
+        unplain = next((number for number, event in notes if event is not None), 0)
+        return Arrivals(found.ids, taken, last, unplain)
 
     def _look(self, taken: int, last: int) -> Digest:
         found, at = Digest(), taken + 1

@@ -53,6 +53,7 @@ class ChildStart:
         """Return the items with a marker from `first` on, and those that have no marker yet."""
         queue = self._queue
         placed, delayed = dict[int, PlacedEntry](), dict[int, DelayedEntry]()
+        queue.catch_up()
         ids = self.offered()
         hidden = IdSet.union([reader.markers.hidden for reader in queue.readers]).copy()
         for reader in queue.readers:

@@ -17,7 +17,8 @@ from itertools import islice
 from typing import Final
 
 from journal.format import STOPS, TAKES, named
-from kestrelpy.core.fanout import UNSEEN_MAX
+from journal.sets import IdSet
+from kestrelpy.core.fanout import UNSEEN_MAX, Arrivals
 from kestrelpy.core.index import Delay
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import records
@@ -91,7 +92,9 @@ class FanOut:
                 continue
             del lagging[child]
             for item, put_bytes in self._late:
-                if item.id > child.taken and child.wants_each:
+                if item.id <= child.taken:  # somebody has looked at the child before its turn
+                    child.ready_line.offer(item)
+                elif child.wants_each:
                     child.arrive_late(item, now_ms, put_bytes)
             child.follow()
             if child.waiters.count:
@@ -100,6 +103,14 @@ class FanOut:
             self._late.clear()
             self._late_bytes = 0
         return len(some)
+
+    def arrivals(self) -> Arrivals:
+        """Return the items for all that some child has not looked at."""
+        queue, last = self._queue, self._queue.last_number
+        taken = min((child.taken for child in queue.children.values()), default=last)
+        if queue.unseen is None or taken >= last:
+            return Arrivals(IdSet(), last, last)
+        return queue.unseen.arrivals(taken, last)
 
     def next_due(self) -> int:
         """Return when `go_on` has something to do; NEVER_MS: nothing."""

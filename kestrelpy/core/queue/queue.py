@@ -368,9 +368,9 @@ class Queue(QueueState):
         """Return the items that any subscription needs now, as a set that stays as it is."""
         if not self.children:
             return self.reader.live.copy()
-        self.catch_up()
         self.reserve.forget()  # many items may have gone
-        return IdSet.union([reader.live for reader in self.readers])
+        # A child needs all arrivals that it has not looked at.
+        return IdSet.union([*(reader.live for reader in self.readers), self.fanout.arrivals().ids])
 
     def append_lessening(self, draft: RawDraft, now_ms: int) -> int:
         """Append a record after which some items may not be needed any more; return its lsn."""
@@ -584,7 +584,8 @@ class Queue(QueueState):
     def state(self) -> State:
         """Return all that is known of the queue but the bodies, as a copy."""
         reader = self.reader
-        self.catch_up()
+        arrivals = self.fanout.arrivals()
+        readers = [child.state(self.clock, arrivals) for child in self.children.values()]
         return State(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
@@ -592,7 +593,7 @@ class Queue(QueueState):
             watermarks=dict(self.watermarks), origins=self.origins.copy(),
             delayed=reader.delays.entries(self.clock), placed=Placed.of(reader),
             held=dict(reader.held_keys), memory=self.dedupe.remembered(self.policy),
-            readers=[child.state(self.clock) for child in self.children.values()],
+            readers=readers,
             passes_on=self.passes_on, is_tombstone=self.is_tombstone, floor=self.floor,
             retained=self.readable.copy() if self.retained else None,
             ageless=reader.ageless.copy(),

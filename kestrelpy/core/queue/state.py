@@ -136,6 +136,8 @@ class QueueState:
         """Let every child take in the arrivals."""
         for child in self.children.values():
             child.catch_up()
+        if self.unseen is not None:
+            self.unseen.looked_at()
 
     def raise_failed(self) -> NoReturn:
         """Raise ServerError: this queue's journal has failed."""

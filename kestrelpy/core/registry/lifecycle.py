@@ -216,7 +216,6 @@ class Lifecycle(Registry):
         start = ChildStart(queue)
         begins = start.beginning(begin) if begin is not None else None
         number, floor = queue.readers_named + 1, queue.last_number
-        queue.catch_up()
         child_queue = ChildQueue.named(
             queue, number, part, floor if begins is None else max(begin or 0, 1) - 1
         )

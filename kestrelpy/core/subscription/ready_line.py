@@ -255,6 +255,21 @@ class ReadyLine:
         if item.expires_ms:
             state.watch.add(item)
 
+    def offer(self, item: Item) -> None:
+        """Take in an item if it is the next one that would be read back; the caller has it still.
+        """
+        state, id_ = self._state, item.id
+        ready = state.ready
+        is_next = ready.beyond > 0 and id_ == ready.frontier and id_ in state.live
+        if not is_next or not self._may_read() or not self._is_plain(id_):
+            return
+        item = state.bound(item)
+        ready.drop_beyond(item.size)
+        ready.advance(id_ + 1)
+        ready.push(item)
+        if item.expires_ms:
+            state.watch.add(item)
+
     def skip_lost(self, last: int) -> None:
         """Skip the items from the frontier up to `last`, which the log does not have any more, and
         report them as damaged.

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from journal.format import Record
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Waiter, Want
@@ -17,7 +18,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.subscription.subscription import ABORTED
-from tests.support.core_harness import NAME, CoreHarness
+from tests.support.core_harness import NAME, CoreHarness, KeptReadAhead
 from tests.support.steps import Work
 
 FEW, MANY = 50, 400
@@ -224,6 +225,169 @@ def test_an_item_reaches_waiting_clients_of_many_children_in_slices(
     assert many < few * 1.3 + (MANY - 100) * 12  # to put off a child takes a few steps
 
 
+LOOKS: list[Callable[[CoreHarness], object]] = [
+    lambda q: q.queue.state(),
+    lambda q: q.queue.needed_now(),
+    lambda q: q.queue.catch_up(),
+    lambda q: q.broker.mention(b"jobs+new", q.now_ms),
+]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("items", [1, 3])
+def test_clients_of_many_children_are_served_from_memory_whoever_looks_at_the_children(
+    look: Callable[[CoreHarness], object], items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot comes between a set and the children's turns: each child read the log for it."""
+    monkeypatch.setattr("kestrelpy.core.queue.fanout.GIVEN_MAX", 5)
+    q = CoreHarness(Policy(), queues_max=MANY)
+    q.broker.create(NAME, q.now_ms)
+    waiting(q, FEW)
+    q.put(*[b"x"] * items)
+    assert len(q.queue.lagging) == FEW - 5
+    read: list[int] = []
+
+    def take(_: KeptReadAhead, item: int, most: int) -> list[Record]:
+        read.append(item)
+        return []
+
+    monkeypatch.setattr(KeptReadAhead, "take", take)
+    look(q)
+    while q.queue.lagging:
+        ticks(q, 1)
+    assert len(q.broker.take_to_resume()) == FEW
+    assert not read
+    assert not q.broker.take_to_read()
+
+
+def history(q: CoreHarness, random: Random) -> None:
+    """One step of one: items for all and for one child, at once and later, done and given back."""
+    name, choice = b"jobs+%d" % random.randrange(8), random.randrange(9)
+    reader = child(q, name).child
+    if choice <= 1:
+        q.put(b"x" * random.randrange(9), delay=Delay(3) if random.random() < 0.3 else None)
+    elif choice == 2:
+        child(q, name).put(b"own", 0, 0, q.now_ms, delay=random.choice((None, Delay(3))))
+    elif choice == 3:
+        assert reader is child(q, name).reader  # it has looked
+    elif choice <= 6:
+        lease = child(q, name).reader.open(q.who(name.decode()), q.now_ms)
+        if lease is not None and choice == 4:
+            reader.confirm(lease, q.now_ms)
+        elif lease is not None and choice == 5:
+            reader.nack(lease, q.now_ms, ABORTED, random.choice((None, Delay(3))))
+    elif choice == 7:
+        q.now_ms += 1
+        q.broker.tick(q.now_ms)
+    else:
+        q.read_back()
+
+
+def said(q: CoreHarness) -> list[object]:
+    """The children in a snapshot."""
+    return [
+        (
+            each.number, each.floor, each.total, [*each.live], each.live_bytes,
+            [*each.attempts.encode()], each.dead, each.leased, sorted(each.delayed),
+            sorted(each.placed), each.held, [*each.ageless],
+        )
+        for each in q.queue.state().readers
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_snapshot_and_a_count_say_what_they_say_after_all_children_have_looked(seed: int) -> None:
+    random, q = Random(seed), made(8, Policy(max_attempts=3))
+    for _ in range(60):
+        for _ in range(random.randrange(6)):
+            history(q, random)
+        needed, state = set(q.queue.needed_now()), said(q)
+        if random.random() < 0.7:
+            q.queue.catch_up()
+            assert said(q) == state
+            assert set(q.queue.needed_now()) == needed
+
+
+def put_own(q: CoreHarness, number: int) -> None:
+    child(q, b"jobs+%d" % number).put(b"x", 0, 0, q.now_ms)
+
+
+def put_for_all_later(q: CoreHarness, number: int) -> None:
+    q.put(b"x", delay=Delay(1000))
+    child(q, b"jobs+%d" % number).child.catch_up()
+
+
+def put_for_some_later(q: CoreHarness, number: int) -> None:
+    q.put(b"x", delay=Delay(1000))
+    for each in ChildQueue.all_of(q.queue)[number % 9 :: 9] if number < 9 else ():
+        each.child.catch_up()
+
+
+@pytest.mark.parametrize(
+    ("put", "look"),
+    [
+        (put_own, lambda q: q.queue.state()),
+        (put_own, lambda q: q.queue.needed_now()),
+        (put_for_all_later, lambda q: q.queue.needed_now()),
+        (put_for_some_later, lambda q: q.queue.state()),
+        (put_for_some_later, lambda q: q.queue.catch_up()),
+    ],
+)
+def test_a_look_at_all_children_costs_each_little_however_many_looked_at_other_times(
+    put: Callable[[CoreHarness, int], None], look: Callable[[CoreHarness], object]
+) -> None:
+    """So many numbers are noted, and the children have seen them up to as many places."""
+
+    def cost(notes: int) -> int:
+        q = made(MANY)
+        for number in range(notes):
+            put(q, number)
+        with Work() as counted:
+            look(q)
+        return counted.steps
+
+    few, many = cost(30), cost(200)
+    assert many < few + MANY * 80
+
+
+def put_nothing(q: CoreHarness) -> None:
+    """All is confirmed, or not there yet."""
+
+
+def put_and_confirm_some(q: CoreHarness) -> None:
+    q.put(*[b"x"] * 100)
+    for number, each in enumerate(ChildQueue.all_of(q.queue)):
+        each.child.catch_up()
+        each.child._apply_done(number % 90 + 3, 1)
+
+
+@pytest.mark.parametrize(("put", "most"), [(put_nothing, 20), (put_and_confirm_some, 50)])
+def test_the_count_of_what_children_need_takes_few_steps_for_each(
+    put: Callable[[CoreHarness], None], most: int
+) -> None:
+    def cost(children: int) -> int:
+        q = made(children)
+        put(q)
+        with Work() as counted:
+            q.queue.needed_now()
+        return counted.steps
+
+    few, many = cost(FEW), cost(MANY)
+    assert many < few + (MANY - FEW) * most
+
+
+def test_a_snapshot_takes_few_steps_for_a_child_with_nothing_but_items_for_all() -> None:
+    def cost(children: int) -> int:
+        q = made(children)
+        q.put(*[b"x"] * 10)
+        with Work() as counted:
+            q.queue.state()
+        return counted.steps
+
+    few, many = cost(FEW), cost(MANY)
+    assert many < few + (MANY - FEW) * 75
+
+
 def test_a_child_that_is_removed_before_its_turn_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrelpy.core.queue.fanout.GIVEN_MAX", 1)
     q = CoreHarness(Policy())
@@ -235,7 +399,7 @@ def test_a_child_that_is_removed_before_its_turn_has_none(monkeypatch: pytest.Mo
 
 
 def test_a_look_at_a_child_whose_turn_comes_finds_all_its_items(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kestrelpy.core.queue.fanout.GIVEN_MAX", 1)
     q = CoreHarness(Policy())
@@ -286,9 +450,7 @@ def test_each_child_gets_each_item_once_in_order_whoever_waits(
         name, choice = random.choice(names), random.randrange(12)
         if choice <= 4:
             holder = q.who(name.decode())
-            waiters.append(
-                q.broker.wait(Want.TAKE, name, holder, False, name, q.now_ms + 60_000)
-            )
+            waiters.append(q.broker.wait(Want.TAKE, name, holder, False, name, q.now_ms + 60_000))
         elif choice <= 6:
             body = b"%d" % number
             q.put(body, delay=Delay(random.choice((1, 5))) if random.random() < 0.2 else None)
