@@ -152,6 +152,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.index.delayed.Delays": {},
     "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
     "core.queue.recount.Recount": {"due_ms": CLOCK},
+    "core.queue.age_round.AgeRound": {"due_ms": CLOCK, "_looks": LAST},
     "core.queue.idle_sweep.IdleSweep": {
         "_looked_ms due_ms": CLOCK, "age_ms": SETTING, "unsure": NUMBER,
     },

@@ -33,6 +33,7 @@ from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.queue.age_round import AGE_CHECK_MS_MAX, AgeRound
 from kestrelpy.core.queue.dedupe_window import NOT_DUE
 from kestrelpy.core.queue.due_items import DueItems
 from kestrelpy.core.queue.fanout import FanOut
@@ -56,13 +57,12 @@ REUSED: Final = -5
 # A put that expects this is stored if its key has any version.
 ANY_VERSION: Final = -1
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
-_AGE_CHECK_MS_MAX: Final = 60_000
 
 
 class Queue(QueueState):
     """A queue with a log of its own."""
 
-    __slots__ = ("due", "fanout", "idle_sweep", "recount", "reserve", "retention")
+    __slots__ = ("age_round", "due", "fanout", "idle_sweep", "recount", "reserve", "retention")
 
     def __init__(
         self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
@@ -80,6 +80,7 @@ class Queue(QueueState):
         self.retention = Retention(self)
         self.reserve = RecordReserve(self)
         self.recount = Recount(self, self.needed_now)
+        self.age_round = AgeRound(self)
 
     # -- storing ----------------------------------------------------------------------------
 
@@ -560,11 +561,10 @@ class Queue(QueueState):
         age_ms = self.policy.max_queue_age_ms
         if age_ms is not None:
             ripe = self.created_ms + age_ms
-            if ripe <= now_ms:
-                ripe = now_ms + max(1, min(age_ms, _AGE_CHECK_MS_MAX))
+            ripe = ripe if ripe > now_ms else now_ms + max(1, min(age_ms, AGE_CHECK_MS_MAX))
             due = ripe if due is None else min(due, ripe)
-            if self.children:  # so often they are asked whether a client uses them
-                due = min(due, now_ms + max(1, min(age_ms // 4, _AGE_CHECK_MS_MAX)))
+            if self.children:
+                due = min(due, self.age_round.next_due(now_ms, age_ms))
         return due
 
     def checkpoint(self) -> Checkpoint:

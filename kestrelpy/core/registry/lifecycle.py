@@ -308,11 +308,16 @@ class Lifecycle(Registry):
         return lsn
 
     def expire_children(self, queue: Queue, now_ms: int) -> None:
-        """Remove children that no client has used for long, some at a time."""
-        old = (each for each in ChildQueue.all_of(queue) if each.is_too_old(now_ms))
-        for child_queue in [*islice(old, EXPIRED_MAX)]:
-            self.remove_child(child_queue.child, now_ms)
-            self.counters.queue_expires += 1
+        """Remove children that no client has used for long: look at some of them, and remove some.
+        """
+        looks, left = queue.age_round, EXPIRED_MAX
+        looks.begin(now_ms)
+        while left and (child := looks.take()) is not None:
+            child_queue = ChildQueue.of(child)
+            if not child_queue.deleted and child_queue.is_too_old(now_ms):
+                self.remove_child(child, now_ms)
+                self.counters.queue_expires += 1
+                left -= 1
 
     def _free_name(self, child_queue: ChildQueue, now_ms: int) -> None:
         """Pass on the name of a tombstone's child that is gone.
