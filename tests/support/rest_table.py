@@ -536,7 +536,7 @@ _VALUES: Final[dict[str, str]] = {
         journal.patience._Patient journal.held_folder.HeldFolder
     """,
     "what a child asked for last, kept for the next one that asks the same (UNSEEN_MAX)": """
-        core.fanout.unseen.Digest
+        core.fanout.unseen.Arrivals core.fanout.unseen.Digest
     """,
     "only methods, or what others fill in": """
         journal.recovery.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids

@@ -40,7 +40,7 @@ class Spare:
         queue.alarm.end()
         queue.idle_sweep, queue.fanout, queue.due = spare.idle_sweep, spare.fanout, spare.due
         queue.retention, queue.reserve = spare.retention, spare.reserve
-        queue.recount = spare.recount
+        queue.recount, queue.age_round = spare.recount, spare.age_round
         self.relieve(queue.reader)
         for child in queue.children.values():
             self.stand_in_for_child(child)
