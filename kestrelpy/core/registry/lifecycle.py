@@ -401,8 +401,3 @@ class Lifecycle(Registry):
             if self.queues.get(queue.name) is queue:
                 self.make_wanted(queue, now_ms)
         self.later.go_on(now_ms)
-
-    def abandoned(self, now_ms: int) -> list[Child]:
-        """Return the abandoned children: no client asks for their items, which stay on disk."""
-        children = (queue.child for queue in self.queues.values())
-        return [child for child in children if child is not None and child.is_abandoned(now_ms)]

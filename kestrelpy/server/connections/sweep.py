@@ -34,6 +34,8 @@ BODY_MS: Final = 60_000
 # some 50 µs in the next turn.
 _LOOKED_MAX: Final = 1000
 CLOSED_MAX: Final = 50
+# Abandoned children that are logged before others have their turn.
+NAMED_MAX: Final = 50
 
 
 class ConnectionSweep:
@@ -71,7 +73,7 @@ class ConnectionSweep:
             await self._trim()
             if now_ms - looked_ms >= pause * 1000:
                 looked_ms = now_ms
-                self.name_abandoned(now_ms)
+                await self.name_abandoned(now_ms)
                 for line in self._log_limit.rest(now_ms):
                     log.warning("%s", line)
                 await self.close_idle(now_ms, idle_ms)
@@ -87,14 +89,21 @@ class ConnectionSweep:
                 "their items, or closed", shed,
             )  # fmt: skip
 
-    def name_abandoned(self, now_ms: int) -> None:
-        """Log each abandoned child: once, and again after a request for it."""
-        found = {queue.name: queue for queue in self._broker.abandoned(now_ms)}
-        for name, queue in found.items():
-            if name not in self._abandoned:
-                why = queue.why_abandoned(now_ms)
-                _log_children.warning("queue %s: %s", name.decode("ascii"), why)
-        self._abandoned = set(found)
+    async def name_abandoned(self, now_ms: int) -> None:
+        """Log each abandoned child: once, and again after a request for it; some in each turn."""
+        found, named = set[bytes](), 0
+        for looked, queue in enumerate([*self._broker.queues.values()], 1):
+            if named == NAMED_MAX or not looked % _LOOKED_MAX:
+                named = 0
+                await asyncio.sleep(0)
+            child = queue.child
+            if child is None or queue.deleted or not child.is_abandoned(now_ms):
+                continue
+            found.add(child.name)
+            if child.name not in self._abandoned:
+                why, named = child.why_abandoned(now_ms), named + 1
+                _log_children.warning("queue %s: %s", child.name.decode("ascii"), why)
+        self._abandoned = found
 
     async def _trim(self) -> None:
         """Give memory back after a crowd has gone: the allocator keeps much of it."""

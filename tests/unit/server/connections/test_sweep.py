@@ -114,7 +114,7 @@ async def test_memory_is_given_back_once_after_a_crowd_has_gone(
     task.cancel()
 
 
-def test_an_abandoned_child_is_logged_once_and_again_after_a_request_for_it(
+async def test_an_abandoned_child_is_logged_once_and_again_after_a_request_for_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = ServerHarness()
@@ -122,11 +122,11 @@ def test_an_abandoned_child_is_logged_once_and_again_after_a_request_for_it(
     stage.say("a", b"get orders+audit/peek", b"get orders+empty/peek", b"set orders 0 0 1", b"1")
     stage.say("a", b"get orders+empty")
 
-    sweep.name_abandoned(stage.now_ms + ABANDONED_MS - 1)
+    await sweep.name_abandoned(stage.now_ms + ABANDONED_MS - 1)
     assert caplog.messages == []
     for _ in range(3):
         stage.now_ms += ABANDONED_MS
-        sweep.name_abandoned(stage.now_ms)
+        await sweep.name_abandoned(stage.now_ms)
     first = (
         "queue orders+audit: nobody asked for 24 hours, and 1 items wait: read them, or delete "
         "orders+audit"
@@ -134,6 +134,25 @@ def test_an_abandoned_child_is_logged_once_and_again_after_a_request_for_it(
     assert caplog.messages == [first]
 
     stage.say("a", b"get orders+audit/peek")
-    sweep.name_abandoned(stage.now_ms)
-    sweep.name_abandoned(stage.now_ms + ABANDONED_MS)
+    await sweep.name_abandoned(stage.now_ms)
+    await sweep.name_abandoned(stage.now_ms + ABANDONED_MS)
     assert [message.partition(":")[0] for message in caplog.messages] == ["queue orders+audit"] * 2
+
+
+async def test_thousands_of_abandoned_children_are_logged_some_in_each_turn(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_module, "NAMED_MAX", 3)
+    stage = ServerHarness()
+    sweep = ConnectionSweep(stage.broker, ConnectionMemory(0), [], lambda: None, LogLimit())
+    for number in range(20):
+        stage.say("a", b"get orders+%d/peek" % number)
+    stage.say("a", b"set orders 0 0 1", b"1")
+    now_ms = stage.now_ms + ABANDONED_MS
+    for count in (20, 20):  # each once
+        naming, before = asyncio.ensure_future(sweep.name_abandoned(now_ms)), len(caplog.messages)
+        while not naming.done():
+            await asyncio.sleep(0)
+            assert len(caplog.messages) - before <= 3
+            before = len(caplog.messages)
+        assert len(caplog.messages) == len(set(caplog.messages)) == count
