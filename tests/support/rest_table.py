@@ -176,7 +176,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "core.fanout.unseen.Unseen": {
         "_numbers _events _passed": "what some child may not have seen yet (UNSEEN_MAX)",
-        "_known": LAST,
+        "_known _digests": LAST,
     },
     "core.transfer.transfers.Transfers": {},
     "core.log.memory_log.MemoryLog": {
