@@ -73,15 +73,27 @@ async def test_after_its_lease_an_end_is_given_up() -> None:
     assert server.asked == 1
 
 
-async def test_a_worker_that_is_stopped_while_it_connects_asks_for_nothing() -> None:
+@pytest.mark.parametrize("breaks", [False, True])
+@pytest.mark.parametrize("stops_in", ["connect", "ask"])
+async def test_a_worker_that_is_stopped_while_it_waits_fetches_nothing(
+    stops_in: str, breaks: bool
+) -> None:
     worker, said = AsyncWorker("jobs"), list[str]()
 
     class Slow:
-        async def connect(self) -> None:
-            worker.stop()
+        def step(self, name: str) -> None:
+            said.append(name)
+            if name == stops_in:
+                worker.stop()
+                if breaks or name == "ask":
+                    raise ConnectionError("the wait was ended")
 
-        async def ask(self, line: str) -> Answer:
-            raise AssertionError(f"it was stopped before it asked {line}")
+        async def connect(self) -> None:
+            self.step("connect")
+
+        async def ask(self, _: str) -> Answer:
+            self.step("ask")
+            raise AssertionError("it was stopped before")
 
         def end_wait(self) -> None:
             said.append("end")
@@ -91,4 +103,16 @@ async def test_a_worker_that_is_stopped_while_it_connects_asks_for_nothing() -> 
 
     worker._fetching = cast(Any, Slow())
     assert await worker.fetch() is None
-    assert said == ["end", "close"]
+    assert said == (["connect"] if stops_in == "connect" else ["connect", "ask"]) + ["end", "close"]
+
+
+async def test_a_connection_that_breaks_in_a_wait_is_said() -> None:
+    worker = AsyncWorker("jobs")
+
+    class Broken:
+        async def connect(self) -> None:
+            raise ConnectionError("no server")
+
+    worker._fetching = cast(Any, Broken())
+    with pytest.raises(ConnectionError, match="no server"):
+        await worker.fetch()
