@@ -97,7 +97,11 @@ class MarkerIndex:
                 self._compact(_COMPACT_AT_ONCE)
 
     def keep_only(self, ids: IdSet) -> None:
-        """Forget the markers of all items but `ids`: the others are done."""
+        """Forget the markers of all items but `ids`: the others are done.
+
+        (A KNOWN FLAW: it looks at all markers in one step if some of their items stay: 0.1 s for
+        300,000.)
+        """
         if not self.hidden.count:
             return
         if not self.retains:

@@ -154,7 +154,11 @@ class AckUpTo:
         return size
 
     def _drop_disk_refs(self, reader: Subscription, marker: int, gone: IdSet) -> int:
-        """Take out the items with a disk reference in memory; return the bytes of their bodies."""
+        """Take out the items with a disk reference in memory; return the bytes of their bodies.
+
+        (A KNOWN FLAW: a step with items that came back to a place after the marker looks at all
+        disk references: 0.1 s for 300,000.)
+        """
         disk_refs, dropped = reader.ready.disk_refs, list[tuple[int, int]]()
         while disk_refs.first_place() <= marker:
             _, id_, size = disk_refs.pop()
