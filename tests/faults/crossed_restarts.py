@@ -243,8 +243,8 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "death does not release the key",
         "kestrelpy/core/subscription/subscription.py",
-        "            self.key_gate.end(item)\n            return self.outbox.dead_letter",
-        "            return self.outbox.dead_letter",
+        "            self.key_gate.end(item)\n            has_room",
+        "            has_room",
         KEYS,
     ),
     Fault(
