@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
@@ -47,6 +48,9 @@ from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.subscription.ready_line import item_of
 from kestrelpy.core.subscription.subscription import ABORTED, DEFERRED, Subscription
 from kestrelpy.core.subscription.where import Where
+from kestrelpy.operations.modes import UP
+from kestrelpy.operations.ports import Site
+from kestrelpy.operations.queue_admin import QueueAdmin
 from tests.support.compiled import attributes_of
 from tests.support.journals import FOLDER, IDENTITY, check_times
 from tests.support.memory_disk import MemoryDisk
@@ -333,6 +337,11 @@ class CoreHarness:
         """Somebody sets the wall clock."""
         self.broker.step_clock(self.broker.clock.offset_ms + ms)
         self.pass_time(0)
+
+    @property
+    def operations(self) -> QueueAdmin:
+        """What an operator does to the queue, while the server is up."""
+        return QueueAdmin(self.broker, cast(Site, SimpleNamespace(mode=UP)))
 
     def reload(self, **settings: Any) -> None:
         """Other limits and rules from now on; those not named stay."""

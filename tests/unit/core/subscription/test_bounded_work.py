@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
@@ -18,8 +16,6 @@ from kestrelpy.core.key_rule import KeySettings
 from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.subscription.placed import Placed
 from kestrelpy.core.subscription.subscription import ABORTED
-from kestrelpy.operations.modes import UP
-from kestrelpy.operations.queue_admin import QueueAdmin
 from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
 from tests.support.steps import Work
 
@@ -45,7 +41,7 @@ def redrive(q: CoreHarness) -> Iterator[object]:
     filled(q)
     while (lease := q.may_open()) is not None:
         q.bury(lease)
-    admin = QueueAdmin(q.broker, cast(Any, SimpleNamespace(mode=UP)))
+    admin = q.operations
     return admin.redrive(q.queue, deque(q.reader.dead.deaths), q.now_ms)
 
 
@@ -263,26 +259,6 @@ def test_a_step_of_upto_costs_the_same_however_many_items_there_are(
     (few, costly), (many, costlier) = cost(1000), cost(4000)
     assert few * 4 == many, "numbers of nothing take no steps"
     assert costlier < costly * 1.5
-
-
-@pytest.mark.parametrize("act", ["flush", "upto"])
-def test_what_is_known_of_others_is_not_looked_at(act: str) -> None:
-    """Expiries that leases have put off, and keys of items that were given back with a delay."""
-
-    def cost(known: int) -> int:
-        q = make_queue(lease_ms=None)
-        q.put(*[b"x"] * known)
-        q.reader.expiries = dict.fromkeys(range(2, known), WALL_MS * 2)
-        q.reader.held_keys = dict.fromkeys(range(2, known), b"key")
-        with Work() as counted:
-            if act == "flush":
-                q.flush()
-            else:
-                AckUpTo(q.queue, 10).finish(q.now_ms)
-        assert len(q.reader.expiries) == (0 if act == "flush" else known - 11)
-        return counted.steps
-
-    assert cost(8000) < cost(2000) * 1.2
 
 
 def test_a_copy_of_waiting_items_for_a_snapshot_looks_at_no_key() -> None:

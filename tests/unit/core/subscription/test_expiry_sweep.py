@@ -14,7 +14,6 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED, OVERDUE, Subscription
-from kestrelpy.operations.queue_admin import QueueAdmin
 from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
 from tests.support.steps import counted
 
@@ -170,7 +169,7 @@ def test_flush_expired_counts_it(
     state(q)
     q.pass_time(1)
     q.now_ms = EXPIRES_MS
-    sweep, count = QueueAdmin.sweep([q.queue], q.now_ms), -1
+    sweep, count = q.operations.sweep([q.queue], q.now_ms), -1
     for _ in range(100):
         try:
             next(sweep)
@@ -343,7 +342,7 @@ def test_a_tick_ends_a_bounded_number_of_them(is_blocked: bool) -> None:
 def test_a_flush_expired_of_nothing_takes_one_pass() -> None:
     q = make_queue()
     put_back_late(q)
-    assert counted(QueueAdmin.sweep([q.queue], q.now_ms)) == (0, 0)
+    assert counted(q.operations.sweep([q.queue], q.now_ms)) == (0, 0)
 
 
 # -- what is known of them goes with them ---------------------------------------------------
