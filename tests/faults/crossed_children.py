@@ -33,15 +33,15 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a snapshot forgets that a child is paused",
         "kestrelpy/core/fanout/child.py",
-        ".values()), self.paused, self.",
-        ".values()), False, self.",
+        "            self.paused, self.delays.entries(clock)",
+        "            False, self.delays.entries(clock)",
         CHILDREN,
     ),
     Fault(
         "a snapshot forgets what a child has lent by token",
         "kestrelpy/core/fanout/child.py",
-        "list(self.leases.entries.values())",
-        "[]",
+        "list(leased.values()) if leased else _NONE",
+        "_NONE",
         CHILDREN,
     ),
     Fault(
@@ -61,8 +61,8 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a snapshot forgets the dead letters of a child",
         "kestrelpy/core/fanout/child.py",
-        "list(self.dead.deaths.values())",
-        "[]",
+        "list(deaths.values()) if deaths else _NONE",
+        "_NONE",
         CHILDREN,
     ),
     Fault(
@@ -75,8 +75,8 @@ CHILDREN_CROSSED: tuple[Fault, ...] = (
     Fault(
         "a snapshot counts as a child's total what it has now",
         "kestrelpy/core/fanout/child.py",
-        "self.total_items, self.live.copy()",
-        "len(self.live), self.live.copy()",
+        "self.live.copy(), self.total_items, self",
+        "self.live.copy(), len(self.live), self",
         CHILDREN,
     ),
     Fault(

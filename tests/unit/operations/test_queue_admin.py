@@ -133,7 +133,7 @@ def test_expired_items_are_swept_and_counted(server: ServerHarness, admin: Queue
     for _ in range(3):
         server.say("a", b"set mail 0 1 1", b"x")
     server.now_ms += 5000  # no tick has run
-    assert ended(QueueAdmin.sweep(admin.to_sweep(None), server.now_ms)) == 3
+    assert ended(admin.sweep(admin.to_sweep(None), server.now_ms)) == 3
 
 
 def test_dead_letters_are_redriven_in_slices(

@@ -25,7 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerHarness]:
 
 def removal_of(server: ServerHarness) -> Removal:
     browser = server.client("z").conversation.browser()
-    return Removal(server.queue("jobs"), browser, lambda: server.now_ms)
+    return Removal(server.queue("jobs"), browser, lambda: server.now_ms, server)
 
 
 def read_and_cancel(server: ServerHarness, id_: int) -> Rests | None:

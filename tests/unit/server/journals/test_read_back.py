@@ -170,7 +170,7 @@ def lose(life: DiskHarness) -> None:
 
 def give_up(life: DiskHarness) -> int:
     """Acknowledge the loss; return of how many items."""
-    steps = QueueAdmin.acknowledge(life.jobs, life.now_ms)
+    steps = QueueAdmin(life.broker, life).acknowledge(life.jobs, life.now_ms)
     while True:
         try:
             next(steps)
