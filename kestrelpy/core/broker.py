@@ -227,7 +227,10 @@ class Broker(Lifecycle):
                 self._time_out(thing, now_ms)
 
     def step_clock(self, offset_ms: int) -> None:
-        """Set the clock offset after the wall clock was set or drifted, and move the due dates."""
+        """Set the clock offset after the wall clock was set or drifted, and move the due dates.
+
+        (A KNOWN FLAW: all queues and children are looked at in one go, 50 ms for 10,000 children.)
+        """
         self.clock.offset_ms = offset_ms
         for queue in self.logged:
             queue.catch_up()
