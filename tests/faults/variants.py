@@ -164,7 +164,7 @@ RULES: Final[dict[str, Rule]] = {
             "::test_what_expired_goes_on_and_lives_there_without_its_expiry",
         ("dead", "with age"):
             f"{_CORE}/transfer/test_transfers.py"
-            "::test_what_an_operator_moves_to_the_dead_letters_has_no_age_of_theirs",
+            "::test_a_dead_letter_lives_in_its_queue_as_long_as_is_set",
         ("expired", "with age"):
             f"{_CORE}/transfer/test_transfers.py"
             "::test_the_age_of_dead_letters_is_not_that_of_expired_items",
