@@ -48,7 +48,7 @@ async def test_a_patroni_that_loses_commits_is_refused(
         return version
 
     monkeypatch.setattr(exposure, "patroni_version", ask)
-    made = Config.model_validate({"fleet": {"patroni": "http://db1:8008"}})
+    made = Config.model_validate({"fleet": {"engine": "postgresql://db1/kestrel", "patroni": "http://db1:8008"}})
     if is_refused:
         with pytest.raises(Unservable, match=r"\[fleet\] patroni: Patroni 3\.0\.2 at .* or newer"):
             await refuse_unservable(made, [])
