@@ -14,6 +14,7 @@ One rule: a ticket counts as committed when the engine has said so, and never be
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections import deque
@@ -104,6 +105,7 @@ class Commits:
         self._hearers: list[_Hearer] = []
         self._is_late = False  # the last commit took long: the next one is to say that we live
         self.failure: OSError | None = None
+        self._ended: OSError | None = None  # this process ends: nothing more is committed
         self.trouble = ""  # why the engine does not commit now
         self.is_full = False  # it takes beats alone
         # When the last commit that was done was asked for first, by this process's own clock: it
@@ -121,6 +123,11 @@ class Commits:
         return self._claim
 
     @property
+    def _end(self) -> OSError | None:
+        """What has ended the commits; None: they go on."""
+        return self.failure or self._ended
+
+    @property
     def waiting_bytes(self) -> int:
         """How many bytes wait for a commit, without those in flight."""
         return self._outbox.bytes
@@ -128,8 +135,8 @@ class Commits:
     def add(self, *ops: Op) -> int:
         """Add a group; return the ticket that it has. Raises what has ended the commits."""
         with self._lock:
-            if self.failure is not None:
-                raise _again(self.failure)
+            if (end := self._end) is not None:
+                raise _again(end)
             return self._outbox.add(ops)
 
     def is_committed(self, ticket: int) -> bool:
@@ -143,10 +150,10 @@ class Commits:
                 self._commit_next()
         with self._lock:
             self._ask_for(ticket)
-            while ticket > self._committed and self.failure is None:
+            while ticket > self._committed and self._end is None:
                 self._settled.wait()
-            if ticket > self._committed and self.failure is not None:
-                raise _again(self.failure)
+            if ticket > self._committed and (end := self._end) is not None:
+                raise _again(end)
 
     def tell(self, ticket: int, hear: Hear) -> bool:
         """Have `hear` called, on any thread and soon, when the engine has this group, or with what
@@ -154,11 +161,11 @@ class Commits:
         with self._lock:
             if self._thread is None:
                 return False
-            if ticket > self._committed and self.failure is None:
+            if ticket > self._committed and self._end is None:
                 self._hearers.append((ticket, hear))
                 self._ask_for(ticket)
                 return True
-            failure = self.failure if ticket > self._committed else None
+            failure = self._end if ticket > self._committed else None
         hear(_again(failure) if failure is not None else None)
         return True
 
@@ -184,7 +191,8 @@ class Commits:
         self._commit_next()
 
     def close(self) -> None:
-        """Commit what waits, if the engine takes it at once, and end the thread. Blocks."""
+        """Commit what waits, if the engine takes it at once, and end the thread; what comes later
+        is refused. Blocks."""
         self._stop.set()
         with self._lock:
             self._changed.notify()
@@ -199,6 +207,7 @@ class Commits:
                 if not (self._asked > self._committed or self._stop.is_set() or self._is_late):
                     self._changed.wait(self._beat_s)
                 if not self._outbox and self._stop.is_set():
+                    self._ended = OSError(errno.ESHUTDOWN, "this process is ending")
                     return
             self._commit_next()
 

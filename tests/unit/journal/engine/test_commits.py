@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal.engine import Claim, Commits, Create, Fenced, Rename, Write
+from journal.engine import Claim, Commits, Create, Delete, Fenced, Rename, Write
 from journal.engine.commits import Outbox
 from journal.engine.engine import PIECE_BYTES
 from tests.support.memory_engine import Fate, MemoryEngine, claimed
@@ -343,6 +343,23 @@ def test_a_thread_beats_while_nothing_is_committed() -> None:
     engine.go.release(9)
     commits.close()
     assert all(each == () for each in engine.commits)
+
+
+def test_what_comes_behind_a_close_is_refused_and_waits_for_nobody() -> None:
+    """A segment may be about to be removed when the process ends."""
+    engine = MemoryEngine()
+    commits = commits_of(engine, beat_s=60.0)
+    commits.wait(commits.add(Create(1, "a", 10)))
+    commits.close()
+
+    heard = list[OSError | None]()
+    assert commits.tell(2, heard.append)
+    for act in (lambda: commits.add(Delete(1)), lambda: commits.wait(2)):
+        with pytest.raises(OSError, match="this process is ending"):
+            act()
+    assert [each is not None and each.errno for each in heard] == [errno.ESHUTDOWN]
+    assert commits.failure is None, "the slice is released"
+    assert list(engine.contents(1)) == ["a"]
 
 
 def test_a_close_commits_what_waits_and_does_not_wait_for_an_engine_that_is_away() -> None:
