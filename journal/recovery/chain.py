@@ -256,6 +256,7 @@ class Chain:
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ELOOP):
                 raise
+            self.files.mode(path)  # raises if the name is gone: a daemon has removed the segment
             return SegmentFile(number, path, None, 0, 0, unreadable="it is a link to no file")
         if is_last and size <= _SMALL_BYTES:
             try:

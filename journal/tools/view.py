@@ -162,6 +162,9 @@ class _LiveFiles:
     def size(self, path: str) -> int:
         return self._files.size(path)
 
+    def mode(self, path: str) -> int:
+        return self._files.mode(path)
+
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         if offset or size >= 0:
             return self._files.read(path, offset, size)

@@ -74,6 +74,9 @@ class Place:
     def size(self, path: str) -> int:
         return self._files.size(self.real(path))
 
+    def mode(self, path: str) -> int:
+        return self._files.mode(self.real(path))
+
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         path = self.real(path)
         if offset or not 0 < size <= _FRONT_BYTES:

@@ -75,6 +75,9 @@ class WatchedDisk:
     def size(self, path: str) -> int:
         return self._disk.size(path)
 
+    def mode(self, path: str) -> int:
+        return self._disk.mode(path)
+
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         if size >= 0:
             return self._disk.read(path, offset, size)
@@ -264,6 +267,22 @@ def test_a_segment_removed_under_our_feet_was_done_with(tmp_path: Path) -> None:
     assert lsns(view) == [1, 2, 7, 8, 9, 10]
     assert view.damages == []
     assert view.clean
+
+
+def test_segments_removed_between_their_listing_and_a_look_are_no_links_to_nothing(
+    tmp_path: Path
+) -> None:
+    folder = on_disk(tmp_path, chain(5))
+
+    class Removing(WatchedDisk):
+        def size(self, path: str) -> int:
+            for number in (1, 2, 3):  # the daemon reclaims them
+                (tmp_path / segment_name(number)).unlink(missing_ok=True)
+            return super().size(path)
+
+    view = read_journal(cast(Files, Removing(lambda *read: read[-1])), folder, live=True)
+    assert lsns(view) == [7, 8, 9, 10]
+    assert view.damages == []
 
 
 def test_no_record_is_read_twice_when_the_reading_starts_again(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind
 from journal.format.segment import segment_name
@@ -44,6 +46,23 @@ def grouped(disk: MemoryDisk, *folders: str) -> tuple[list[list[Contents]], list
 def paths(disk: MemoryDisk, *folders: str) -> list[str]:
     ((group), *_), _ = grouped(disk, *folders)
     return [found.path for found in best_copies(group)]
+
+
+def test_segments_that_go_between_their_listing_and_a_look_are_no_damage() -> None:
+    class Removing(MemoryDisk):
+        def size(self, path: str) -> int:
+            for number in (1, 2, 3):  # the daemon reclaims them
+                with suppress(FileNotFoundError):
+                    self.remove(f"a/jobs.1/{segment_name(number)}")
+            return super().size(path)
+
+    disk = Removing()
+    lay(disk, "a/jobs.1", *chain(5))
+
+    (found,), problems = discover(disk, ["a/jobs.1"])
+
+    assert [each.file.number for each in found.segments] == [4, 5]
+    assert (found.damages, problems) == ([], [])
 
 
 def test_places_of_one_journal_are_one_group_and_another_journal_another() -> None:
