@@ -21,7 +21,7 @@ WHY_PURE: Final = {
 _NO_SOURCES: Final = "it looks at the sources, which are not where the wheel is tested"
 _NO_COPY: Final = "it copies a whole world, and objects of compiled classes have no copies"
 _NO_STAND_IN: Final = "it puts a stand-in where a compiled class takes its own kind alone"
-_NOT_HEARD: Final = "it replaces a method, which compiled callers do not look up"
+_NOT_HEARD: Final = "it replaces a method or a figure, which compiled callers do not look up"
 _NO_CALLS: Final = "it counts calls, and compiled functions report none"
 _NO_SPARK: Final = "its jobs run in processes that have the wheel and no PySpark"
 PURE_ONLY: Final[dict[str, str]] = {
@@ -32,12 +32,15 @@ PURE_ONLY: Final[dict[str, str]] = {
     "tests/simulation/test_checker.py::test_a_planted_mistake": _NOT_HEARD,
     "tests/unit/core/fanout/test_many_children.py::test_one_of_many": _NO_CALLS,
     "tests/unit/core/index/test_key_locks.py::test_finding_the_oldest_looks": _NO_CALLS,
+    "tests/unit/core/queue/test_ack_up_to.py::test_the_keys_of_items_that_came_back": _NOT_HEARD,
+    "tests/unit/core/queue/test_age_round.py": "it sets a part of a millisecond as a time",
     "tests/unit/core/subscription/test_bounded_work.py": _NO_CALLS,
     "tests/unit/core/subscription/test_flush.py::test_a_deletion_makes_no_calls": _NO_CALLS,
     "tests/unit/core/subscription/test_flush.py::test_a_flush_makes_no_calls": _NO_CALLS,
     "tests/unit/protocol/verbs/test_get_wait.py::test_one_key_is_answered_when": _NOT_HEARD,
     "tests/unit/server/journals/test_read_cache.py::test_a_reader_for_which": _NO_STAND_IN,
     "tests/unit/server/journals/test_read_cache.py::test_a_turn_schedules_few": _NO_STAND_IN,
+    "tests/unit/server/test_answers_in_slices.py": _NO_STAND_IN,
     "tests/unit/server/test_turn.py::test_a_turn_writes_some": _NOT_HEARD,
     "tests/unit/test_compiled.py::test_every": _NO_SOURCES,
     "tests/unit/test_compiled.py::test_no_face": _NO_SOURCES,
