@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from unittest import mock
 
 from journal import patience
@@ -28,14 +28,32 @@ from kestrelpy.server.connections.connection import Connection
 from kestrelpy.server.directory import DirectoryWatch
 from kestrelpy.server.journals import journal_jobs, syncs
 from tests.simulation.books import WALL_MS
-from tests.simulation.loop import JobQueue
-
-if TYPE_CHECKING:
-    from tests.simulation.simulation import Simulation
+from tests.simulation.loop import JobQueue, Threads, Timeline
 
 _STEADY_MS: Final = 5_000  # the machine has been on that long when the server starts
 _SEGMENTS: Final = ((2048, 2048), (2048, 8192), (4096, 16384))
 _BATCHES: Final = (1024, 4096, 1 << 20)
+
+
+class World(Protocol):
+    """What the server's surroundings are taken from: a run."""
+
+    seed: int
+
+    @property
+    def timeline(self) -> Timeline:
+        """Its time."""
+
+    @property
+    def threads(self) -> Threads | None:
+        """Those of the daemon that lives."""
+
+    @property
+    def steady_from_us(self) -> int:
+        """When the machine was started."""
+
+    def hear_log(self, level: int, text: str, is_mistake: bool) -> None:
+        """The server wrote a line to its log."""
 
 
 def configuration(
@@ -78,7 +96,7 @@ def _numbered(init: Callable[..., None]) -> Callable[..., None]:
 class _Ear(logging.Handler):
     """Hears what the server writes to its log."""
 
-    def __init__(self, world: Simulation) -> None:
+    def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
         self._world = world
 
@@ -98,7 +116,7 @@ _LOOK_US = 40
 
 
 @contextlib.contextmanager
-def patched(world: Simulation) -> Iterator[None]:
+def patched(world: World) -> Iterator[None]:
     """The server's world is the run's, as long as this lasts."""
     timeline, chance = world.timeline, Random(world.seed)
 
@@ -153,7 +171,7 @@ def patched(world: Simulation) -> Iterator[None]:
             log.propagate = propagated
 
 
-def _thread(world: Simulation, **named: Any) -> Any:
+def _thread(world: World, **named: Any) -> Any:
     assert world.threads is not None
     return world.threads.Thread(**named)
 
@@ -168,6 +186,6 @@ class _AtOnce(NamedTuple):
         self.target()
 
 
-def _jobs(world: Simulation) -> JobQueue:
+def _jobs(world: World) -> JobQueue:
     assert world.threads is not None
     return JobQueue(world.threads)

@@ -13,22 +13,41 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from tests.simulation.loop import SimLoop
 from tests.simulation.requests import Request, Talk
-
-if TYPE_CHECKING:
-    from tests.simulation.ledger import Ledger
 
 _TRIP_US: Final = (50, 100, 200, 200, 1_000)
 _HIGH_BYTES: Final = (600, 4_000, 64_000)
 
 
+class Hearer(Protocol):
+    """Who is told what happens on a connection."""
+
+    def connected(self, talk: Talk) -> None:
+        """It is open."""
+
+    def arrived(self, talk: Talk, request: Request) -> None:
+        """The last byte of the request is with the server."""
+
+    def said(self, talk: Talk, data: bytes) -> None:
+        """The server let go of these bytes."""
+
+    def ended(self, talk: Talk) -> None:
+        """Its client says no more."""
+
+    def closed_by_server(self, talk: Talk) -> None:
+        """The server has closed it."""
+
+    def lost(self, talk: Talk) -> None:
+        """Its client is gone, and what was on the way as well."""
+
+
 class Wire(asyncio.Transport):
     """Both ends of one connection, in one life of the server."""
 
-    def __init__(self, loop: SimLoop, random: Random, ledger: Ledger, number: int) -> None:
+    def __init__(self, loop: SimLoop, random: Random, ledger: Hearer, number: int) -> None:
         super().__init__()
         self.number = number
         self.talk = Talk(number)

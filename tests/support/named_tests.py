@@ -36,9 +36,7 @@ def _is_there(path: str, name: str) -> bool:
 @cache
 def _tests_of(file: Path) -> frozenset[str]:
     tree = ast.parse(file.read_text())
-    functions = (each for each in ast.walk(tree) if _is_function(each))
-    return frozenset(each.name for each in functions if each.name.startswith("test_"))  # type: ignore[attr-defined]
-
-
-def _is_function(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    functions = [
+        each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return frozenset(each.name for each in functions if each.name.startswith("test_"))

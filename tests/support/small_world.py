@@ -160,7 +160,7 @@ class World:
     @contextmanager
     def _in_force(self) -> Iterator[None]:
         right = mock.patch.object(logins, "is_secret", lambda secret, stored: secret == SECRET)
-        with patched(self), right:  # type: ignore[arg-type]  # it has what is looked at
+        with patched(self), right:
             yield
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeVar
 
-from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]
+from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]  # no types
 
 from tests.simulation.loop import Timeline
 
@@ -148,7 +148,7 @@ class Fibers:
         self._all.clear()
 
 
-class Fiber(greenlet):  # type: ignore[misc]
+class Fiber(greenlet):  # type: ignore[misc]  # it has no types
     """One thread."""
 
     def __init__(self, fibers: Fibers, work: Callable[[], object]) -> None:

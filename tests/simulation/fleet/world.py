@@ -144,7 +144,7 @@ class SimProcess:
         """A daemon begins."""
         self.is_ready = False
         self.began_us = self.moments.us
-        self.loop = loop = FiberLoop(self, self.world)  # type: ignore[abstract]
+        self.loop = loop = FiberLoop(self, self.world)
         self.threads = Threads(loop)
         self.kept += [loop, self.threads]
         loop.call_soon(lambda: self.kept.append(loop.create_task(self._live(loop))))
@@ -320,7 +320,7 @@ class FleetWorld:
         if loop.listener is None or not loop.listener.is_open:
             return None
         self._wires += 1
-        wire = Wire(loop, self.random, self.books, self._wires)  # type: ignore[arg-type]
+        wire = Wire(loop, self.random, self.books, self._wires)
         self.books.epoch_of[wire.number] = process.epoch
         process.wires.append(wire)
         wire.connect(loop.listener.accept)
@@ -543,7 +543,7 @@ def _replaced(world: FleetWorld) -> Iterator[None]:
     """Put the run in the place of threads, clocks and the engine."""
     threads = SimThreading(lambda: world.running.fibers)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(world))  # type: ignore[arg-type]
+        stack.enter_context(patched(world))
         for where, name, stand_in in (
             (commits, "threading", threads),
             (cache, "threading", threads),

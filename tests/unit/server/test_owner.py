@@ -131,7 +131,8 @@ async def test_what_waits_for_an_engine_is_bounded_and_stored_when_it_answers(
             for queue in queues:
                 peer.writer.write(b"set %b 0 0 20000 noreply\r\n%b\r\n" % (queue, body))
         await until(lambda: all(log.lsn_appended > 2 for log in logs))
-        commits = server.daemon.membership._member.commits  # type: ignore[union-attr]
+        member = server.daemon.membership._member
+        commits = member.commits if member is not None else None
         assert commits is not None
         for _ in range(20):
             await asyncio.sleep(0.005)

@@ -280,7 +280,9 @@ async def test_nothing_waits_for_the_log_of_a_queue_that_has_ended(
         assert not turn.journal_jobs._snapshots
 
 
-async def test_thousands_of_deleted_queues_go_a_few_at_a_time_and_each_is_looked_at_once() -> None:
+async def test_thousands_of_deleted_queues_go_a_few_at_a_time_and_each_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A step of the loop looks at some; the data directory is listed once for a batch."""
     town = TransferHarness()
     count = 1000
@@ -307,9 +309,9 @@ async def test_thousands_of_deleted_queues_go_a_few_at_a_time_and_each_is_looked
         listed.append(folder)
         return names(folder)
 
-    town.broker.would_come_back = look  # type: ignore[method-assign]
-    town.directory.remove_queues = remove_some  # type: ignore[method-assign]
-    town.disk.names = list_names  # type: ignore[method-assign]
+    monkeypatch.setattr(town.broker, "would_come_back", look)
+    monkeypatch.setattr(town.directory, "remove_queues", remove_some)
+    monkeypatch.setattr(town.disk, "names", list_names)
 
     gates = await removed(town)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.snapshot.cadence.RECORDS_MAX", 150)
 
 
-def life(disk: MemoryDisk | None = None, **settings: object) -> DiskHarness:
-    return DiskHarness(Policy(**settings), SIZES, disk)  # type: ignore[arg-type]
+def life(disk: MemoryDisk | None = None, **settings: Any) -> DiskHarness:
+    return DiskHarness(Policy(**settings), SIZES, disk)
 
 
 def burst(server: DiskHarness, count: int = 200, size: int = 1000) -> None:
@@ -104,11 +105,6 @@ def leased(server: DiskHarness) -> None:
 
 def remembered(server: DiskHarness) -> None:
     server.jobs.put(b"with an id", 0, 0, server.now_ms, header=ItemHeader(id=b"one"))
-
-
-def paused(server: DiskHarness) -> None:
-    server.put(b"of a paused queue")
-    server.jobs.admin.pause(True, server.now_ms)
 
 
 STORIES = [ready, delayed, dead, leased, remembered]
