@@ -6,8 +6,9 @@ import os
 
 import pytest
 
+from journal.engine import Member
 from journal.errors import JournalError
-from kestrelpy.fleet import SliceNotEmpty, SliceOwned, move_in
+from kestrelpy.fleet import SliceNotEmpty, SliceOwned, claim_idle, move_in
 from kestrelpy.fleet.member import Seen, may_claim
 from kestrelpy.fleet.move_in import inventory
 from tests.support.memory_engine import MemoryEngine, claimed
@@ -131,3 +132,19 @@ def test_a_file_that_changes_meanwhile_is_noticed() -> None:
     with pytest.raises(JournalError, match="server-id: what the engine has of it differs"):
         bring_in(engine, disk, calls, before_compare=change)
     assert not is_open_to_daemons(engine)
+
+
+@pytest.mark.parametrize(("own_s", "of_owner_s"), [(1.0, 5.0), (5.0, 1.0)])
+def test_a_mover_waits_for_the_longer_takeover_of_its_own_and_the_owners(
+    own_s: float, of_owner_s: float
+) -> None:
+    engine, seconds = MemoryEngine(), [0.0]
+    claimed(engine, "a")
+    engine.note(Member("a"), of_owner_s)
+
+    def pause(pause_s: float) -> None:
+        seconds[0] += pause_s
+
+    claim_idle(engine, Member("mover"), own_s, clock=lambda: seconds[0], pause=pause)
+
+    assert seconds[0] == pytest.approx(5.0, abs=0.2)
