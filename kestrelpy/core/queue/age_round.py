@@ -38,6 +38,12 @@ class AgeRound:
             self.due_ms = NEVER_MS
             self._left = [*reversed(self._queue.children.values())]
 
+    def end(self) -> None:
+        """Give up the round: the queue has no `max_queue_age` any more."""
+        if self._left:
+            self._left = []
+        self.due_ms = NEVER_MS
+
     def take(self) -> Child | None:
         """Return the next child of the round; None: there is none for this tick."""
         if not self._left or not self._looks:

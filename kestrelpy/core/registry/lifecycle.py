@@ -311,6 +311,9 @@ class Lifecycle(Registry):
         """Remove children that no client has used for long: look at some of them, and remove some.
         """
         looks, left = queue.age_round, EXPIRED_MAX
+        if queue.policy.max_queue_age_ms is None:
+            looks.end()
+            return
         looks.begin(now_ms)
         while left and (child := looks.take()) is not None:
             child_queue = ChildQueue.of(child)
