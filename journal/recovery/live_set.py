@@ -42,9 +42,15 @@ _EXPIRY_META_BYTES: Final = 11  # a put with no more meta was made of nothing
 
 
 class Source(Protocol):
-    """A `Recovery`, or a `JournalView`. Its snapshot is known when it gave the first record."""
+    """A `Recovery`, or a `JournalView`. Its snapshot is known when it gave the first record.
+
+    With each of the `beginnings` the state is that of its snapshot, whatever was read before.
+    """
 
     snapshot: Snapshot | None
+
+    @property
+    def beginnings(self) -> int: ...
 
     @property
     def checkpoint(self) -> Checkpoint | Record | None: ...
@@ -240,20 +246,22 @@ class LiveSet:
 
     def follow(self, source: Source) -> Iterator[Record]:
         """Yield every record of a journal, noting those that its snapshot does not include."""
-        known = -1
+        known = begun = 0
         for record in source.records():
-            if known < 0:
-                known = self.restore(source.snapshot)
+            if begun != source.beginnings:
+                known, begun = self.restore(source.snapshot), source.beginnings
             if record.lsn > known:
                 self.see(record)
             yield record
-        if known < 0:
+        if not begun or begun != source.beginnings:
             self.restore(source.snapshot)
         # Ids are given once, so what ended meanwhile may be taken out at the end as well.
         self._hand_on(_name_in(source.checkpoint))
 
     def restore(self, snapshot: Snapshot | None) -> int:
-        """Begin at a snapshot; return its lsn, 0: there is none."""
+        """Begin at a snapshot; return its lsn, 0: there is none, and nothing is there."""
+        self.lines, self.known = {0: ReaderItems()}, True
+        self._passes_on, self._lsn_known = False, 0
         if snapshot is None:
             return 0
         self.lines = {0: ReaderItems.of(snapshot, b"", 0)}

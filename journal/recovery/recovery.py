@@ -95,6 +95,11 @@ class Recovery:
     _item_jump: int = 0  # behind a checkpoint they may go on from here
 
     @property
+    def beginnings(self) -> int:
+        """Return how often its records begin anew: nobody changes the files meanwhile."""
+        return 1
+
+    @property
     def is_sealed(self) -> bool:
         """True if the log ends in a segment that is not written to any more."""
         return self._last is not None and self._last.footer is not None

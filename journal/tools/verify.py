@@ -181,14 +181,7 @@ class StartView(JournalView):
         for _ in range(RESTARTS_MAX):
             recovery = self._recovery = Recovery(self._files, self.folder)
             try:
-                for record in recovery.records():
-                    if record.lsn < self.lsn_next:
-                        continue
-                    if not self.count:
-                        self.snapshot = recovery.snapshot
-                    self.lsn_next = record.lsn + 1
-                    self.count += 1
-                    yield record
+                yield from self._new_of(recovery)
             except FileNotFoundError:
                 continue
             self._finish(recovery)

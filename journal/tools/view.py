@@ -49,12 +49,14 @@ class JournalView:
     `damages` are the losses, `torn` the rest of a crash (or of a batch being written) after the
     last sync; `checkpoint` is the newest opening state, `lsn_next` the number of the next record.
     Below the lsn of `snapshot` reclaimed records are not there to be read: the queue's state is
-    that of the snapshot and the records after its lsn (None: all records).
+    that of the snapshot and the records after its lsn (None: all records). `beginnings` counts how
+    often that began anew, because a daemon wrote a snapshot, or removed the front of the log, and
+    then removed segments that were not read yet.
     """
 
     __slots__ = (
-        "_files", "_live", "checkpoint", "count", "damages", "folder", "identity", "lsn_next",
-        "lsn_synced", "records_behind_sync", "segment_count", "snapshot", "torn",
+        "_files", "_live", "beginnings", "checkpoint", "count", "damages", "folder", "identity",
+        "lsn_next", "lsn_synced", "records_behind_sync", "segment_count", "snapshot", "torn",
     )  # fmt: skip
 
     def __init__(self, files: Files, folder: str, live: bool) -> None:
@@ -67,6 +69,7 @@ class JournalView:
         self.torn: list[Damage] = []
         self.identity = b""
         self.count = 0
+        self.beginnings = 0
         self.segment_count = 0
         self.lsn_next = 1
         self.lsn_synced = 0
@@ -101,14 +104,7 @@ class JournalView:
         for _ in range(RESTARTS_MAX):
             recovery = Recovery(self._files, self.folder, whole=True)
             try:
-                for record in recovery.records():
-                    if record.lsn < self.lsn_next:
-                        continue  # read before a segment was removed under our feet
-                    self.lsn_next = record.lsn + 1
-                    if not self.count:
-                        self.snapshot = recovery.snapshot
-                    self.count += 1
-                    yield record
+                yield from self._new_of(recovery)
             except FileNotFoundError as error:
                 if not self._live:
                     raise JournalError(
@@ -124,8 +120,30 @@ class JournalView:
             f"{self.folder}: its segments were removed {RESTARTS_MAX} times while they were read"
         )
 
+    def _new_of(self, recovery: Recovery) -> Iterator[Record]:
+        """Yield the records of this reading that none before it has met."""
+        is_begun = False
+        for record in recovery.records():
+            if not is_begun:
+                is_begun = True
+                self._begin(recovery.snapshot, record.lsn)
+            if record.lsn < self.lsn_next:
+                continue  # read before a segment was removed under our feet
+            self.lsn_next = record.lsn + 1
+            self.count += 1
+            yield record
+        if not is_begun:
+            self._begin(recovery.snapshot, recovery.lsn_next)
+
+    def _begin(self, snapshot: Snapshot | None, lsn_first: int) -> None:
+        """Begin a reading with this record. Records between the last one that was read and its
+        state may be gone: then all begins anew at that state."""
+        since = snapshot.lsn + 1 if snapshot is not None else lsn_first
+        if not self.beginnings or since >= self.lsn_next:
+            self.snapshot = snapshot
+            self.beginnings += 1
+
     def _finish(self, recovery: Recovery) -> None:
-        self.snapshot = self.snapshot if self.count else recovery.snapshot
         self.identity = recovery.identity
         self.segment_count = len(recovery.segments)
         self.damages = [d for d in recovery.damages if d.kind != "torn"]

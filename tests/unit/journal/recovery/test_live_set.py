@@ -58,6 +58,7 @@ class Source:
     checkpoint: Checkpoint | Record | None = field(
         default_factory=lambda: Checkpoint(b"jobs", generation=1)
     )
+    beginnings: int = 1
 
     def records(self) -> Iterator[Record]:
         yield from self.given
@@ -232,3 +233,29 @@ def test_records_that_the_snapshot_includes_are_passed_on_and_not_counted_again(
     assert list(live.items) == [2, 3]
     assert (live.tokens, live.next_number, live.puts) == (17, 4, 1)
     assert list(known) == [2], "the snapshot stays as it is"
+
+
+class Anew(Source):
+    """Its records begin anew behind the first one."""
+
+    def records(self) -> Iterator[Record]:
+        yield self.given[0]
+        self.beginnings += 1
+        yield from self.given[1:]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        put(1),
+        record(Kind.READER, small=STOPS),
+        record(Kind.READER, meta={Tag.NAME: b"mail"}, reader=1, lsn=5),
+        record(Kind.DONE_MANY),
+    ],
+    ids=["an item", "a queue that only passes on", "a child", "ends that ids do not tell"],
+)
+def test_what_was_there_before_a_new_beginning_is_forgotten(first: Record) -> None:
+    live = LiveSet()
+    for _ in live.follow(Anew([first, record(Kind.PUT, 2, 2, lsn=9)])):
+        pass
+    assert ([*live.lines], list(live.items), live.known) == ([0], [2], True)
