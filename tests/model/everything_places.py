@@ -1,9 +1,12 @@
-"""Where each setting and each verb is drawn: by the machine of everything, or by another test.
+"""Where each setting, each verb and each change is drawn: by the machine of everything, by a narrow
+machine, or by another test.
 
 What the configuration and the parser know is looked up there; a new setting or verb that stands
 nowhere here fails `test_everything_places.py`.
 
-One rule: what the machine does not draw has the name of the test that does, with the reason.
+A machine that says that it draws something has met it over its seeds, or its own test fails.
+
+One rule: what no machine draws has the name of the test that does, with the reason.
 """
 
 from __future__ import annotations
@@ -13,57 +16,50 @@ from typing import Final
 from kestrelpy.config.settings import KNOWN
 from kestrelpy.protocol.parse.meta import META
 from kestrelpy.protocol.parse.parser import _PLAIN
-from tests.model.everything_machine import RELOADS
+from tests.model.everything_machine import RELOADS, VERBS, EverythingMachine
 from tests.model.everything_rows import FACTORS
+from tests.model.narrow import Narrow
+from tests.model.test_ages_machine import AgesMachine
+from tests.model.test_archive_machine import ArchiveMachine
+from tests.model.test_ids_machine import IdsMachine
+from tests.model.test_keys_machine import KeysMachine
+from tests.model.test_sync_machine import SyncMachine
+from tests.model.test_times_machine import SchedulesMachine
 
-_JSON: Final = "bodies would have to be JSON"
-# By setting: who draws it, and why the machine does not.
+# Machines of a few settings each, measured by the test of their module.
+NARROW: Final[tuple[type[Narrow], ...]] = (
+    AgesMachine, ArchiveMachine, IdsMachine, KeysMachine, SchedulesMachine, SyncMachine,
+)  # fmt: skip
+# By setting: who draws it, and why no machine does.
 SETTINGS_ELSEWHERE: Final = {
-    "max_item_size": (
-        "tests/unit/protocol/test_runs.py"
-        "::test_requests_that_come_together_do_what_they_do_one_by_one",
-        "it is a limit of one request, whatever else there is",
-    ),
-    "max_queue_age": (
-        "tests/unit/core/test_crossings.py"
-        "::test_an_empty_queue_that_remembers_ids_is_not_deleted_for_its_age",
-        "each queue of the machine is used all the time",
-    ),
-    "sync": (
-        "tests/unit/core/transfer/test_transfers_crash.py"
-        "::test_a_life_of_moves_and_crashes_loses_nothing_and_doubles_nothing",
-        "what a crash takes then, the spec does not say",
-    ),
     "sync_in_turn": (
         "tests/unit/server/test_turn.py"
         "::test_with_sync_in_turn_no_thread_syncs_and_stored_waits_all_the_same",
-        "it says on which thread, and the machine has none",
-    ),
-    "key_format": ("tests/scenario/keys.txt::a message that expires while it waits", _JSON),
-    "key": ("tests/scenario/keys.txt::a message that expires while it waits", _JSON),
-    "key_missing": ("tests/scenario/keys.txt::key_missing = free", _JSON),
-    "dedupe": (
-        "tests/unit/core/index/test_same_body.py"
-        "::test_the_same_id_with_another_body_is_one_clear_error",
-        "ids and bodies of the machine never differ",
-    ),
-    "fanout_create": (
-        "tests/scenario/fanout.txt::fanout_create: naming a child need not make it",
-        "the machine makes children at each moment",
-    ),
-    "archive_to": (
-        "tests/process/wire/test_archive.py"
-        "::test_what_was_stored_and_confirmed_can_be_read_in_the_archive",
-        "it is about files that the server is done with",
+        "it says on which thread, and the machines have none",
     ),
 }  # fmt: skip
-SCHEDULES_ELSEWHERE: Final = {
-    "timezone": (
-        "tests/unit/test_cron.py::test_a_line_is_about_the_clocks_of_its_zone",
-        "the machine runs for seconds",
-    ),
-}
+SCHEDULES_ELSEWHERE: Final[dict[str, tuple[str, str]]] = {}
 DRAWN_OF_SCHEDULES: Final = ("cron", "queue", "body", "catch_up")
+
+# Changes that are no setting by themselves: the machine that makes them, and as what it counts
+# them. A schedule whose queue is a child is not drawn: the configuration refuses it.
+CHANGES: Final[dict[str, tuple[type, str]]] = {
+    "a schedule changes its queue over a restart": (SchedulesMachine, "queue over a restart"),
+    "a schedule changes its queue by a reload": (SchedulesMachine, "queue by a reload"),
+    "a schedule changes its line over a restart": (SchedulesMachine, "line over a restart"),
+    "a schedule is left out for a while": (SchedulesMachine, "left out"),
+    "a schedule puts into a queue whose child alone has items": (
+        EverythingMachine, "scheduled / children=only"
+    ),
+    "a reload by the daemon's own way": (EverythingMachine, "reload"),
+    "a queue in memory": (EverythingMachine, "durable=no"),
+    "scopes of ids": (EverythingMachine, "scope"),
+    "retain by size": (EverythingMachine, "retain=8KiB"),
+    "dedupe changes by a reload": (IdsMachine, "reloaded"),
+    "sync changes by a reload": (SyncMachine, "reloaded"),
+    "max_queue_age changes by a reload": (AgesMachine, "reloaded"),
+    "the archive changes by a reload": (ArchiveMachine, "reloaded"),
+}  # fmt: skip
 
 # What the machine asks for, as the first word of a line.
 ASKED: Final = frozenset((
@@ -116,9 +112,29 @@ def verbs() -> set[str]:
 
 
 def settings_drawn() -> set[str]:
-    """Every setting of a queue that some row or some reload of the machine has."""
+    """Every setting of a queue that some row or some reload of a machine has."""
     rows = {key for values in FACTORS.values() for each in values.values() for key in each}
-    return rows | {str(each[0]) for each in RELOADS} | {"fanout_only"}  # by `children=only`
+    rows |= {str(each[0]) for each in RELOADS} | {"fanout_only"}  # by `children=only`
+    return rows | (narrow_settings() & settings())
+
+
+def schedules_drawn() -> set[str]:
+    """Every setting of a schedule that a machine draws."""
+    return {*DRAWN_OF_SCHEDULES} | (narrow_settings() & {*KNOWN["schedules"]})
+
+
+def narrow_settings() -> set[str]:
+    """Every setting that a narrow machine draws."""
+    return {name for machine in NARROW for name in machine.draws}
+
+
+def met_by(machine: type) -> set[str]:
+    """What a machine has to meet: its test fails if it does not."""
+    if issubclass(machine, Narrow):
+        return {*machine.effects}
+    values = {f"{name}={value}" for name, each in FACTORS.items() for value in each}
+    pairs = {f"{verb} / {value}" for verb in VERBS for value in values}
+    return {*VERBS, *values, *pairs}
 
 
 def settings() -> set[str]:

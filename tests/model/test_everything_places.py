@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from kestrelpy.config.settings import KNOWN
 from tests.model.everything_places import (
     ASKED,
-    DRAWN_OF_SCHEDULES,
+    CHANGES,
+    NARROW,
     SCHEDULES_ELSEWHERE,
     SETTINGS_ELSEWHERE,
     VERBS_ELSEWHERE,
+    met_by,
+    narrow_settings,
+    schedules_drawn,
     settings,
     settings_drawn,
     verbs,
@@ -22,9 +28,7 @@ from tests.support.named_tests import unknown
 Elsewhere = Mapping[str, tuple[str, str]]
 KINDS: dict[str, tuple[set[str], set[str], Elsewhere]] = {
     "setting of a queue": (settings(), settings_drawn(), SETTINGS_ELSEWHERE),
-    "setting of a schedule": (
-        {*KNOWN["schedules"]}, {*DRAWN_OF_SCHEDULES}, SCHEDULES_ELSEWHERE
-    ),
+    "setting of a schedule": ({*KNOWN["schedules"]}, schedules_drawn(), SCHEDULES_ELSEWHERE),
     "verb": (verbs(), {*ASKED}, VERBS_ELSEWHERE),
 }  # fmt: skip
 
@@ -47,6 +51,20 @@ def test_each_of_a_kind_is_drawn_by_the_machine_or_by_a_named_test(kind: str) ->
     assert complaints(*KINDS[kind]) == []
 
 
+def test_a_narrow_machine_is_measured_and_draws_what_there_is() -> None:
+    for machine in NARROW:
+        source = Path(inspect.getfile(machine)).read_text()
+        assert f"measure({machine.__name__}, " in source, machine
+        assert {*machine.weights} <= {*dir(machine)}, machine
+    assert narrow_settings() <= settings() | {*KNOWN["schedules"]}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_change_is_met_by_its_machine(change: str) -> None:
+    machine, name = CHANGES[change]
+    assert name in met_by(machine)
+
+
 def test_what_has_no_place_is_named_with_what_to_do() -> None:
     known, drawn, elsewhere = KINDS["setting of a queue"]
     (found,) = complaints({*known, "max_moons"}, drawn, elsewhere)
@@ -57,7 +75,7 @@ def test_what_has_no_place_is_named_with_what_to_do() -> None:
 
 def test_a_test_that_is_not_there_is_named() -> None:
     known, drawn, elsewhere = KINDS["setting of a queue"]
-    gone = {**elsewhere, "sync": ("tests/unit/test_cron.py::test_of_the_moon", "why not")}
+    gone = {**elsewhere, "sync_in_turn": ("tests/unit/test_cron.py::test_of_the_moon", "why not")}
     assert complaints(known, drawn, gone) == [
         "there is no test tests/unit/test_cron.py::test_of_the_moon"
     ]

@@ -201,6 +201,18 @@ class ServerHarness:
         self.schedules.put_in_force(self.config, self.now_ms)
         self.work()
 
+    def write_schedule(self, name: str, **settings: str) -> None:
+        """Another schedule in the file, for the next start."""
+        self._schedules[name] = settings
+        self._configure()
+
+    def drop_schedule(self, name: str) -> None:
+        """The file does not have this schedule any more, as after a reload."""
+        del self._schedules[name]
+        self._configure()
+        self.schedules.put_in_force(self.config, self.now_ms)
+        self.work()
+
     def reload_with(
         self, queues: dict[str, dict[str, Any]], schedules: dict[str, dict[str, str]],
         meanwhile: Callable[[], None] = lambda: None,
@@ -315,9 +327,7 @@ class ServerHarness:
         client = self.clients.get(name)
         if client is None:
             wire = wire_named("text" if name in self.on_text else "memcache")
-            conversation = Conversation(
-                self.broker, self, name, self.lines, self.now_ms, wire
-            )
+            conversation = Conversation(self.broker, self, name, self.lines, self.now_ms, wire)
             client = self.clients[name] = Client(conversation)
         return client
 
