@@ -77,6 +77,7 @@ class Node:
     visible: int = 0  # records of the log
     is_up: bool = True
     is_primary: bool = True
+    is_gone: bool = False  # dead: it does not come again
     begun: int = 0  # how often it was started: connections of an earlier time are gone
     queue: deque[Pending] = field(default_factory=deque)  # for the lock of the slice's row
     writing: Pending | None = None
@@ -225,7 +226,7 @@ class Cluster:
         self._down(node)
 
         def up() -> None:
-            if node is self.primary:
+            if node is self.primary and not node.is_gone:
                 node.is_up = True
                 node.show(len(node.log))
                 self.tell(f"{node.name} is there again")
@@ -244,9 +245,9 @@ class Cluster:
         self.standby = None
         self.has_link = True
         if lives_us:
-            self.timeline.after(lives_us, lambda: self._down(old))
+            self.timeline.after(lives_us, lambda: self._lost(old))
         else:
-            self._down(old)
+            self._lost(old)
 
         def promoted() -> None:
             standby.is_primary = True
@@ -263,6 +264,10 @@ class Cluster:
             self._ship()
 
         self.timeline.after(after_us, promoted)
+
+    def _lost(self, node: Node) -> None:
+        node.is_gone = True
+        self._down(node)
 
     def _down(self, node: Node) -> None:
         node.is_up = False

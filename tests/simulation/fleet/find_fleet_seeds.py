@@ -18,7 +18,7 @@ from typing import Final
 from tests.simulation.fleet.plants_fleet import PLANTS_FLEET
 from tests.simulation.fleet.world import run_fleet, troubles_of
 
-FLEET_SEEDS_MAX: Final = 300
+FLEET_SEEDS_MAX: Final = 1000
 FLEET_TABLE: Final = Path(__file__).parent / "seeds.json"
 
 

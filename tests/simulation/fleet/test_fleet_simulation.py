@@ -1,7 +1,7 @@
 """Two whole members on one replicated engine: every promise of a fleet, whatever happens to it.
 
     python -m tests.simulation.fleet SEED            one run as a story
-    python -m tests.simulation.fleet 0-999           a thousand, some minutes on two cores
+    python -m tests.simulation.fleet 0-999           a thousand, about a minute on two cores
     make soak TIME=30m                               seeds that no run has seen
 
 One rule: a failure names its seed, and the seed is all it takes to see it again.
@@ -27,7 +27,7 @@ from tests.simulation.fleet.plants_fleet import PLANTS_FLEET
 from tests.simulation.fleet.world import run_fleet
 from tests.support.soak import Soak
 
-SEEDS = range(8, 28)
+SEEDS = range(8, 48)
 # A life that ends in the middle leaves work behind that was never begun.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 # What the runs are for; each of these happens in them, or they have become too tame.

@@ -42,12 +42,12 @@ from tests.simulation.fleet.fibers import Fibers, Moments, SimThreading
 from tests.simulation.fleet.promises import FleetBooks
 from tests.simulation.house import configuration, patched
 from tests.simulation.loop import SimLoop, Threads, Timeline
-from tests.simulation.requests import Request
+from tests.simulation.requests import Request, Talk
 from tests.simulation.wire import Wire
 
-RUN_US: Final = 2_500_000  # of clients at work
+RUN_US: Final = 1_000_000  # of clients at work: many short lives find more than few long ones
 TAKEOVER_MS: Final = 300
-_REST_US: Final = 4_000_000
+_REST_US_MAX: Final = 4_000_000
 _START_US_MAX: Final = 20_000_000
 _LONGEST_LEASE_US: Final = 1_500_000
 _CACHE_BYTES: Final = 8 << 10
@@ -477,12 +477,14 @@ class FleetWorld:
         for member in self.members:
             member.network.is_cut = False
             self._wake(member)
-        self._run(_REST_US)
-        for talk in self.books.talks:
-            if talk.asked and not talk.is_over:
-                self.books.complain(f"connection {talk.number}: no answer to {talk.asked[0]}")
+        self._until(lambda: not self._unanswered(), _REST_US_MAX)
+        for talk in self._unanswered():
+            self.books.complain(f"connection {talk.number}: no answer to {talk.asked[0]}")
         if not self._until(lambda: self.owner, _START_US_MAX):
             self.books.complain("nobody owns the data")
+
+    def _unanswered(self) -> list[Talk]:
+        return [talk for talk in self.books.talks if talk.asked and not talk.is_over]
 
     def _drain(self) -> None:
         """Take all that is there, from one owner and then from the other."""
