@@ -293,3 +293,15 @@ def test_a_record_of_a_reader_that_nothing_names_makes_no_sense(readers: tuple[i
     ]
     with pytest.raises(ValueError, match="reader 2 that nothing names"):
         reader_states(frames)
+
+
+@pytest.mark.parametrize("left", range(4))
+def test_a_whole_file_without_its_end_is_no_snapshot(left: int) -> None:
+    """Each record is whole, and the header says this length: the footer and more are missing."""
+    frames: list[bytes] = []
+    at, drafts = FILE_HEADER_BYTES, (Checkpoint(b"jobs").draft(TIME_MS, 77), RUN, GOES_ON)
+    for one in drafts[:left]:
+        at += encode(one, 78, SHORT, 0, at, frames)
+    header = SegmentHeader(SHORT, IDENTITY, 0, at, TIME_MS, role=2).encode()
+    with pytest.raises(SnapshotDamaged, match="it has no end"):
+        Snapshot.decode(header + b"".join(frames), PATH)
