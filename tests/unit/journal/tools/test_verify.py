@@ -285,6 +285,41 @@ def test_of_the_first_item_of_all_a_loss_before_the_snapshot_is_named() -> None:
     assert torn == []
 
 
+@pytest.mark.parametrize(
+    ("broken", "is_lost"), [(2, True), (4, False), (5, False)],
+    ids=["before it", "in it", "at its end"],
+)
+def test_of_a_tail_that_was_written_anew_the_old_one_may_be_damaged(
+    broken: int, is_lost: bool
+) -> None:
+    """The second segment repeats the records from 3 on. A start reads neither: a snapshot has both.
+    """
+    disk = MemoryDisk()
+    first, second = SegmentBuilder(1, 2048, 1, opening(1)), SegmentBuilder(2, 2048, 3, opening(3))
+    old = first.batch(put(1), put(2)) + first.batch(put(3), put(4), put(5), put(6), synced=2)
+    second.batch(put(3), put(4), put(5), put(6), synced=2)
+    second.seal(live=4)
+    third = SegmentBuilder(3, 2048, 7, opening(7))
+    at = third.at
+    third.batch(put(7), synced=6)
+    third.batch(synced=7)
+    for each in (first, second, third):
+        lay(disk, each)
+    states = [SegmentState(1, 1, 2, 2, 64), SegmentState(2, 3, 6, 4, 64)]
+    state = snapshot(6, 3, at, [*range(1, 7)], 7, states, None)
+    data = state.encode(SHORT_IDENTITY, IDENTITY, TIME_MS)
+    disk.create(snapshot_path(6), data, len(data))
+    assert named(disk) == ([], [])
+
+    flipped(path_of(1), old[broken - 1].offset + IN_BODY)(disk)
+
+    damages, torn = named(disk)
+    assert [(each.path, each.id_first, each.id_last) for each in damages] == (
+        [(path_of(1), 2, 2)] if is_lost else []
+    )
+    assert torn == []
+
+
 NO_REASONS = {OF_QUEUE}  # named, and said of something else
 
 
