@@ -306,3 +306,23 @@ def test_a_file_that_was_removed_is_not_fetched_though_it_is_elsewhere(
 
     with pytest.raises(FileNotFoundError):
         cache.read(file, 0, 10, store.fetch)
+
+
+def test_what_may_go_is_looked_for_only_when_much_is_new(tmp_path: Path) -> None:
+    looks: list[int] = []
+
+    def is_committed(ticket: int) -> bool:
+        looks.append(ticket)
+        return False
+
+    cache = Cache(str(tmp_path / "cache"), 32 * FETCH_BYTES, is_committed)
+    cache.begin()
+    large, small = cache.add(1, 40 * FETCH_BYTES, 40 * FETCH_BYTES), cache.add(2, SIZE, SIZE)
+    fetch = Store(bytes(40 * FETCH_BYTES)).fetch
+    cache.read(large, 0, -1, fetch)
+    assert len(looks) == 1, "it is too large, and stays"
+
+    cache.read(small, 0, 10, fetch)
+    assert len(looks) == 1, "little is new"
+    cache.read(small, FETCH_BYTES, 10, fetch)
+    assert len(looks) == 3, "both are asked for again"

@@ -49,3 +49,16 @@ def test_it_knows_the_bytes_that_a_set_knows(
     assert all(start < end for start, end in missing)
     gaps = zip(ranges._ends, ranges._starts[1:], strict=False)
     assert all(end < start for end, start in gaps)
+
+
+def test_what_was_cleared_is_as_new() -> None:
+    ranges = Ranges()
+    for start in (0, 8, 30):
+        ranges.add(start, start + 4)
+
+    ranges.clear()
+
+    assert (ranges.bytes, ranges.missing(0, 40)) == (0, [(0, 40)])
+    ranges.add(10, 12)
+    ranges.add(12, 14)
+    assert (ranges.bytes, ranges.missing(0, 40)) == (4, [(0, 10), (14, 40)])
