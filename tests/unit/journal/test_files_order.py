@@ -30,6 +30,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     note(os, "write", "pwrite")
     note(os, "rename", "rename")
     note(os, "unlink", "unlink")
+    note(os, "truncate", "ftruncate")
     note(os, "sync folder", "fsync")
     return made
 
@@ -88,3 +89,18 @@ def test_many_new_names_are_on_disk_by_one_sync(calls: list[str], tmp_path: Path
     assert disk.rename_all(names) == {}
 
     assert calls == ["rename", "rename", "rename", "sync folder"]
+
+
+@pytest.mark.parametrize("before", [b"the older and longer one", b"short"])
+def test_a_file_written_over_another_has_its_name_when_its_bytes_and_length_are_on_disk(
+    calls: list[str], tmp_path: Path, before: bytes
+) -> None:
+    disk, old, new = Disk(), str(tmp_path / "old"), str(tmp_path / "new")
+    disk.create(old, before, len(before)).close()
+    calls.clear()
+
+    disk.create_over(old, new, b"the newer one")
+
+    away = ["rename", "sync folder"]
+    assert calls == [*away, "write", "truncate", "sync", *away]
+    assert (tmp_path / "new").read_bytes() == b"the newer one"
