@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -15,15 +17,16 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from journal.__main__ import DAMAGED, UNUSABLE, WELL, _percent, main
+from journal.__main__ import DAMAGED, UNUSABLE, WELL, _percent, _reason, main, report_facts
 from journal.files import Disk
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind
 from journal.format.record import Draft
 from journal.format.segment import segment_name
+from journal.sets.id_set import IdSet
 from journal.tools.dump import utc
 from journal.tools.repair import Repair
-from journal.tools.verify import LOCK
+from journal.tools.verify import LOCK, Report, check_journal
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 
@@ -332,3 +335,41 @@ def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
     )
     assert done.stdout == b"0\n"
     assert done.stderr == b""
+
+
+def test_the_facts_of_a_check_are_all_there_for_programs(tmp_path: Path) -> None:
+    one = journal_of(tmp_path / "jobs.3", *(put(n) for n in range(1, 5)), closed=False)
+    damage(tmp_path / "jobs.3" / segment_name(1), one.at - 64 - 72 * 2 + 5)
+    report = check_journal(Disk(), str(tmp_path / "jobs.3"))
+    report.snapshots, report.lsn_snapshot, report.unreadable = 2, 1, IdSet.of([2, 3, 9])
+
+    facts = report_facts(report)
+
+    named = {"name": "queue", "items": "live_items", "live_set": "", "past": "", "lsn_next": ""}
+    told = {named.get(each.name, each.name) for each in fields(Report)} - {""}
+    assert set(facts) == told | {"ending", "unreadable_items"}
+    read = json.loads(json.dumps(facts))
+    assert read == read | {
+        "folder": "jobs.3", "queue": "jobs", "generation": 1, "segments": 1, "snapshots": 2,
+        "lsn_snapshot": 1, "records": report.records, "live_items": report.items,
+        "unreadable_items": 3, "unreadable": [[2, 3], [9, 9]], "bytes": report.bytes,
+        "lsn_synced": report.lsn_synced, "records_behind_sync": report.records_behind_sync,
+        "ending": report.ending,
+    }  # fmt: skip
+    sentences = [each.sentence() for each in (*report.damages, *report.torn)]
+    assert sentences
+    assert [each["sentence"] for each in (*read["damages"], *read["torn"])] == sentences
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(13, "Permission denied", "jobs.1/a"), "jobs.1/a: Permission denied"),
+        (OSError(13, "Permission denied"), "jobs.1: Permission denied"),
+        (OSError("no number"), "jobs.1: no number"),
+        (ValueError("no journal"), "jobs.1: no journal"),
+        (ValueError("jobs.1: no journal"), "jobs.1: no journal"),
+    ],
+)
+def test_an_error_says_where_and_what(error: Exception, said: str) -> None:
+    assert _reason(error, "jobs.1") == said

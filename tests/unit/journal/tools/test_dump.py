@@ -11,12 +11,14 @@ import pytest
 from journal.files import Disk
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind, Tag
+from journal.format.out_of_order import DelayedEntry
+from journal.format.subscription_state import DeadEntry
 from journal.tools.dump import Wanted, dumped, snapshots, utc
 from journal.tools.view import read_journal
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER
 from tests.support.memory_disk import MemoryDisk
-from tests.support.snapshots import NEWEST, OLDER, laid, snapshot_path
+from tests.support.snapshots import NEWEST, OLDER, laid, rewrite, snapshot_path
 
 
 def lines(folder: Path, wanted: Wanted) -> list[str]:
@@ -118,3 +120,28 @@ def test_a_time_is_a_utc_date_or_a_bare_number_beyond_any_calendar(
     time_ms: int, text: str
 ) -> None:
     assert utc(time_ms) == text
+
+
+def test_every_record_says_all_its_facts(tmp_path: Path) -> None:
+    for each in facts(journal(tmp_path)):
+        assert {
+            "folder", "segment", "offset", "lsn", "time_ms", "kind", "item", "number", "small",
+            "reader",
+        } <= set(each)  # fmt: skip
+
+
+def test_the_facts_of_a_snapshot_are_those_that_it_has() -> None:
+    disk = laid().disk
+    entry = DelayedEntry(8, TIME_MS + 5, 9)
+    rewrite(disk, NEWEST, dead=[DeadEntry(6, 1, 2, b"", TIME_MS, 9)], delayed=[entry])
+    snapshot = [*snapshots(disk, FOLDER)][-1]
+
+    *_, last = dumped(read_journal(disk, FOLDER), Wanted(as_json=True))
+
+    assert json.loads(last) == {
+        "folder": "jobs.1", "snapshot": NEWEST, "live_items": snapshot.live.count,
+        "live_bytes": snapshot.live_bytes, "dead_items": [6],
+        "delayed_items": {"8": TIME_MS + 5}, "attempts": {"8": 3},
+        "next_item": snapshot.checkpoint.next_item, "segment": snapshot.segment,
+        "offset": snapshot.offset,
+    }  # fmt: skip
