@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from journal.format.meta import ended_bytes
 from journal.snapshot.snapshot import Snapshot
 from journal.write.writer import Journal
+from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.ready_list import NO_FRONTIER
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.policy import Policy
@@ -14,7 +18,7 @@ from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.subscription.where import Where
 from kestrelpy.errors import ServerError
-from tests.support.core_harness import WALL_MS, make_queue
+from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
 from tests.support.disk_harness import DiskHarness
 
 
@@ -188,3 +192,67 @@ def test_a_dead_item_whose_body_cannot_be_read_is_purged_once() -> None:
     assert (again.reader.dead.count, len(again.reader.dead)) == (1, 1)
     assert again.dead == [b"2"]
     assert not again.reader.dead.is_hidden(1)
+
+
+def restarted_with(body: bytes, *, max_attempts: int | None = None) -> CoreHarness:
+    """One item, of which only the log has the body."""
+    q = make_queue(max_attempts=max_attempts)
+    q.put(body)
+    if max_attempts:
+        q.abort(q.open())
+    return q.restarted()
+
+
+def in_memory() -> CoreHarness:
+    q = make_queue()
+    q.put(b"1")
+    return q
+
+
+def leased() -> CoreHarness:
+    q = in_memory()
+    q.open()
+    return q
+
+
+def leased_by_token() -> CoreHarness:
+    q = in_memory()
+    q.open(lease_ms=1000)
+    return q.restarted()
+
+
+def delayed() -> CoreHarness:
+    q = make_queue()
+    q.add(b"1", delay=Delay(1000, False))
+    return q.restarted()
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["unreadable", "not named"])
+@pytest.mark.parametrize(
+    ("make", "ends"),
+    [
+        (in_memory, False),
+        (leased, False),
+        (leased_by_token, False),
+        (partial(restarted_with, b"1"), True),
+        (delayed, True),
+        (partial(restarted_with, b"1", max_attempts=1), True),
+        (make_queue, True),
+    ],
+    ids=["in memory", "leased", "leased by token", "logged", "delayed", "dead", "gone"],
+)
+def test_of_what_cannot_be_read_only_what_nobody_has_is_given_up(
+    make: Callable[[], CoreHarness], ends: bool, is_named: bool
+) -> None:
+    q = make()
+    if is_named:
+        q.reader.unreadable.add(1)
+    admin, before = Admin(q.queue), len(q.records)
+    assert admin.would_give_up(1) == (ends and is_named)
+
+    assert admin.give_up(1, q.now_ms) == (ends and is_named)
+
+    assert 1 not in q.reader.unreadable, "nobody is asked about it again"
+    assert (1 in q.reader.live) == (not (ends and is_named) and make is not make_queue)
+    assert len(q.records) - before == (ends and is_named)
+    assert not admin.give_up(1, q.now_ms)
