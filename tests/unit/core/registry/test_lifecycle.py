@@ -99,6 +99,36 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None
     assert len([name for name in stage.disk.names("data") if name.startswith("jobs.")]) == 1
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (b"get jobs+kid/open", b"get jobs+kid/close/open", b"get jobs+kid/close"),
+        (b"get jobs+kid", b"get jobs+kid"),
+        (b"delete jobs+kid/upto=1", b"delete jobs+kid/upto=2"),
+        (b"flush jobs+kid",),
+        (b"get jobs+kid", b"delete jobs+kid/item=2"),
+        (b"get jobs+kid", b"gets jobs+kid/open/lease=1s", b"get jobs+kid/close/token=TOKEN"),
+    ],
+    ids=["confirmed", "taken", "up to one", "flushed", "deleted", "by token"],
+)
+def test_with_the_last_item_of_its_child_a_remnant_goes(lines: tuple[bytes, ...]) -> None:
+    stage = ServerHarness()
+    stage.say("eve", b"get jobs+kid/peek", b"set jobs 0 0 1", b"1", b"set jobs 0 0 1", b"2")
+    stage.say("eve", b"delete jobs")
+    replace_deleted(stage)
+    token = 0
+    for line in lines:
+        assert stage.broker.tombstones, "the child still has an item"
+        said = stage.say("bob", line.replace(b"TOKEN", b"%d" % token))
+        assert b"ERROR" not in said
+        if line.startswith(b"gets"):
+            token = int(said.split(b"\r\n")[0].split()[4])
+    stage.pass_time(10)
+
+    assert stage.broker.tombstones == []
+    assert not [name for name in stage.disk.names("data") if name.startswith("jobs.")]
+
+
 def test_what_a_child_of_a_remnant_was_handed_is_settled() -> None:
     town = TransferHarness()
     town.say("eve", b"get later+audit", b"set later 0 0 1", b"0", b"delete later")
