@@ -5,10 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kestrelpy.operations.rests import Gate
+from kestrelpy.protocol.parse import SILENT
 from kestrelpy.protocol.replies import JointReply, Replies
 
 
@@ -211,3 +213,35 @@ def test_replies_leave_in_order_and_not_early(
     look()
 
     assert left == list(range(len(waits)))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(
+    ("data", "is_told"), [(b"STORED\r\n", True), (SILENT, True), (b"", False)],
+    ids=["an answer", "one that only a failure has", "none at all"],
+)
+def test_of_a_log_that_fails_everybody_is_told_but_who_wants_no_reply(
+    data: bytes, is_told: bool, count: int
+) -> None:
+    replies, log = make_replies(), Gate()
+    replies.hold_run(data, log, 3, count)
+    log.failure = OSError(28, "full")
+
+    said = taken(replies)
+
+    assert said.count(b"SERVER_ERROR") == (count if is_told else 0)
+    assert replies.counters.server_errors == (count if is_told else 0)
+
+
+def test_who_is_gone_has_no_replies_in_flight() -> None:
+    replies, log = make_replies(), Gate()
+    replies.hold_run(b"STORED ", log, 5, 5)
+    replies.hold(b"VALUE ", log, 6)
+    replies.value_bytes = 6
+    assert replies.in_flight == 6
+
+    replies.clear()
+
+    assert (replies.in_flight, replies.value_bytes) == (0, 0)
+    log.lsn_stored = 6
+    assert taken(replies) == b""
