@@ -58,7 +58,7 @@ class Goal:
     ours: str = "kestrelpy"
 
 
-# Issue 21, for bodies of 100 B.
+# For bodies of 100 B.
 GOALS: dict[tuple[Job, Shape], tuple[Goal, ...]] = {
     (SET, Shape(1, 1)): (Goal("redis", 0.7, "compiled"),),
     (SET, Shape(50, 1)): (

@@ -82,7 +82,7 @@ class Goals:
     web_scrape_ms = 100.0
     web_memory_mib = 20.0
     web_start_s = 0.3
-    # Issue 19: a hundred open pages, and 10,000 queues.
+    # A hundred open pages, and 10,000 queues.
     pages_core_percent = 1.0
     pages_set_ratio = 0.95
     crowd_view_ms = 1000.0
@@ -103,42 +103,42 @@ class Goals:
     spark_100b = (1_000_000.0, 700_000.0)
     spark_live = 100_000.0
     spark_audit_s = 25.0
-    # Issue 20: Spark both ways.
+    # Spark both ways.
     spark_sink = 60_000.0
     spark_stream = 250_000.0
     spark_stream_live = 100_000.0
     spark_batch_ms = 250.0
     spark_again = 0.2
     spark_small_s = 15.0
-    # Issue 5: each trip by token against the same by connection.
+    # Each trip by token against the same by connection.
     token_ratio = 0.7
-    # Issue 5: a delayed item's memory, and how late it comes beside a sync.
+    # A delayed item's memory, and how late it comes beside a sync.
     delayed_bytes = 150.0
     late_ms = 50.0
-    # Issue 5: many keys beside none; behind many items of a blocked key as behind ten. Section 4:
-    # a waiting item costs at most so much if it has a key.
+    # Many keys beside none; behind many items of a blocked key as behind ten; the memory of a
+    # waiting item with a key.
     key_ratio = 0.8
     blocked_ratio = 0.9
     blocked_bytes = 48.0
-    # Issue 6: an observer of a retained log with `n=`, alone and beside sets.
+    # An observer of a retained log with `n=`, alone and beside sets.
     observed_items = 150_000.0
     observed_ratio = 0.8
-    # Issue 6: a hand-off, its fetch included, beside a plain durable set.
+    # A hand-off, its fetch included, beside a plain durable set.
     handoff_ratio = 0.4
-    # Issue 6: remembered ids, and keys with versions.
+    # Remembered ids, and keys with versions.
     once_bytes = 64.0
     once_ratio = 0.65
     once_start_s = 10.0
-    # Issue 6: a set with ten children, and the disk of its items, beside none and one.
+    # A set with ten children, and the disk of its items, beside none and one.
     fanout_ratio = 0.9
     fanout_disk = 1.05
-    # Issue 14: what a client notices beside a bad one (waits: `answer_ms`), and what that leaves.
+    # What a client notices beside a bad one (waits: `answer_ms`), and what that leaves.
     attack_ratio = 2.0
     left_mib = 64.0
     main_job_ratio = 3.0
-    # Issue 14: no operation holds up the loop for longer.
+    # No operation holds up the loop for longer.
     slice_ms = 20.0
-    # Issue 21, the disk: a thousand queues written at once against one; 5 ms a sync; one client.
+    # The disk: a thousand queues written at once against one; 5 ms a sync; one client.
     spread_ratio = 0.3
     spread_p99 = 10.0
     large_ratio = 1.0  # MB/s of 64 KiB bodies, against Redis

@@ -1,4 +1,4 @@
-"""One queue's limits and rules, frozen. Spec, section 4.
+"""One queue's limits and rules, frozen.
 
 One rule: a policy is a value. A reload replaces it with another one, and decisions made under the
 old one (a deadline, an expiry) stand.

@@ -1,5 +1,5 @@
 """Every flipped bit of every file of a data directory is named by the start, or by whoever reads
-what it hit, or it changes nothing. Never is it silent (spec 1.7).
+what it hit, or it changes nothing. It is never silent.
 
 In `make test` one bit of every eighth byte is flipped, in `make test-fast` of each 31st, and in
 `make sweep` every bit, in two hours. Of long runs of filler every sixteenth byte is taken.

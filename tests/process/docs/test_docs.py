@@ -11,7 +11,15 @@ from tests.support.daemon import DaemonProcess
 from tests.support.pages import ROOT, Block, Reader, blocks, broken_links, headings
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-OTHERS = [ROOT / name for name in ("DECISIONS.md", "bench/README.md", "journal/FORMAT.md")]
+MAPS = [ROOT / name for name in ("docs/architecture.md", "CONTRIBUTING.md")]
+OTHERS = [
+    ROOT / name
+    for name in ("CONTRIBUTING.md", "DECISIONS.md", "bench/README.md", "journal/FORMAT.md")
+]
+# A plan of the team, which no reader has.
+PLAN = re.compile(r"design\.md|\bspec \d|\bSpec, section|\b[Ii]ssue \d")
+CITING = {".py", ".md", ".toml", ".sql", ".sh", ".js", ".txt"}
+SOURCES = ("journal", "kestrelpy", "pyspark_kestrel", "tests", "bench", "docs", "packaging")
 # These have tests of their own that run their code.
 OWN = {
     "clients.md": "tests/process/clients/test_page.py",
@@ -123,6 +131,27 @@ def test_pages_with_tests_of_their_own_have_them() -> None:
 
 def test_headings_have_the_anchors_that_pages_on_the_web_give_them() -> None:
     assert headings("# One (two)\n```text\n# no\n```\n## `a` b\n") == {"one-two", "a-b"}
+
+
+@pytest.mark.parametrize("path", MAPS, ids=lambda path: path.name)
+def test_a_map_names_files_and_folders_that_exist(path: Path) -> None:
+    named = set(re.findall(r"`([\w.-]+(?:/[\w.-]*)+|[\w-]+\.(?:md|toml))`", path.read_text()))
+    assert len(named) > 15
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_no_file_cites_a_plan_that_is_not_here() -> None:
+    ours = [*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "kestrelpy.toml", ROOT / "pyproject.toml"]
+    for folder in SOURCES:
+        ours += [path for path in (ROOT / folder).rglob("*") if path.suffix in CITING]
+    cited = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in ours
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if PLAN.search(line)
+    ]
+    assert cited == []
 
 
 def test_the_guarantees_name_tests_that_exist() -> None:

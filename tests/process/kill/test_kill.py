@@ -1,7 +1,7 @@
 """`kill -9` under load: what was acknowledged is there, what was confirmed stays gone, order holds.
 
-The promises of spec 1.1, 1.3, 1.5 and 1.6, on the real process. Every item is set once; a set whose
-answer was lost may or may not be there.
+The real process is killed. Every item is set once; a set whose answer was lost may or may not be
+there.
 """
 
 from __future__ import annotations

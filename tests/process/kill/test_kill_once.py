@@ -1,6 +1,6 @@
 """`kill -9` under idempotent producers that repeat whatever was not answered: each id once.
 
-The promises of spec 3.2 and 7 on the real process. A producer sends each number under its own id
+The real process is killed. A producer sends each number under its own id
 until it is told STORED, and then often once more; a writer counts with cas, and after a kill asks
 which version there is.
 """

@@ -1,6 +1,6 @@
 """`kill -9` while consumers, fan-out children and observers read one log: each has each item, once.
 
-The promises of spec 8 and 9 on the real process. Every item is set once. Each reader of a queue
+The real process is killed. Every item is set once. Each reader of a queue
 confirms it once, whatever the others do with theirs; an observer of what is retained sees it once,
 in the order of markers, over all lives of the server. What was asked and not answered is in doubt.
 """

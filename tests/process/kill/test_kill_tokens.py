@@ -1,7 +1,7 @@
 """`kill -9` with leases by token alive: they go on, their tokens are good, and nobody else's.
 
-The promises of spec 1.3, 1.4 and 1.5 on the real process. Every item is set once. A worker keeps
-its tokens over the kills; what it asked and was not answered is in doubt.
+The real process is killed. Every item is set once. A worker keeps its tokens over the kills; a
+request without an answer is in doubt.
 """
 
 from __future__ import annotations

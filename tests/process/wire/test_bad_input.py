@@ -1,4 +1,4 @@
-"""Each line of spec 14 against the real process, and clients that behave badly."""
+"""Each kind of bad input against the real process, and clients that behave badly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def connect(daemon: DaemonProcess, *, receive_buffer: int = 0) -> Raw:
     return Raw(("127.0.0.1", daemon.port), receive_buffer=receive_buffer)
 
 
-# -- the lines of spec 14 ----------------------------------------------------------------------
+# -- bad input ---------------------------------------------------------------------------------
 
 
 def test_an_unknown_verb_is_error_and_the_connection_stays(raw: Raw) -> None:
