@@ -117,7 +117,6 @@ class Channel(virtual.Channel):
     def __init__(self, connection: Broker, **options: object) -> None:
         super().__init__(connection, **options)
         self.fetchers: list[Fetcher] = []
-        self._no_ack: set[str] = set()
         self._passing: list[tuple[str, str]] = []  # children of queues that go with this channel
         self._auto_delete: set[str] = set()
         self._settings: dict[str, dict[str, str]] = {}  # of queues, not declared yet
@@ -334,18 +333,30 @@ class Channel(virtual.Channel):
         raise Empty  # `drain_events` of the transport delivers
 
     def _size(self, queue: str) -> int:
-        return self.connection.count(queue_name(queue))
+        return sum(self.connection.count(name) for name in self._names(queue))
 
     def _purge(self, queue: str) -> int:
-        name = queue_name(queue)
-        count = self.connection.count(name)
-        if count:
-            self.connection.command(b"flush %b" % name.encode("ascii"))
-        return count
+        purged = 0
+        for name in self._names(queue):
+            count = self.connection.count(name)
+            if count:
+                self.connection.command(b"flush %b" % name.encode("ascii"))
+            purged += count
+        return purged
 
-    def _delete(self, queue: str, *more: object, **options: object) -> None:
-        with contextlib.suppress(Refused):  # `allow_delete` may be off
-            self.connection.command(b"delete %b" % queue_name(queue).encode("ascii"))
+    def _delete(self, queue: str, exchange: str = "", *more: object, **options: object) -> None:
+        """Delete a queue, with what it reads of an exchange that it is bound to, and how it was
+        declared: one of that name that is declared later is another one."""
+        self._settings.pop(queue, None)
+        self._going.pop(queue, None)
+        self._auto_delete.discard(queue)
+        self._passing = [each for each in self._passing if each[0] != queue]
+        names = [queue_name(queue)]
+        if self._is_fanout(exchange):
+            names.append(child_name(exchange, queue))
+        for name in names:
+            with contextlib.suppress(Refused):  # `allow_delete` may be off
+                self.connection.command(b"delete %b" % name.encode("ascii"))
 
     def _is_fanout(self, exchange: str) -> bool:
         return self.state.exchanges.get(exchange, {}).get("type") in _FANOUT_TYPES

@@ -76,6 +76,7 @@ class LeaseKeeper:
         ends_at, renew_at = now + self._lease_seconds, now + self._lease_seconds / 2
         with self._changed:
             self._held[name, token] = Held(name, token, ends_at, renew_at)
+            self._closing = False  # a connection that was closed is used again
             self._start()
             if renew_at < self._wakes_at:
                 self._changed.notify()
@@ -105,7 +106,6 @@ class LeaseKeeper:
 
     def _start(self) -> None:
         if self._thread is None or not self._thread.is_alive():
-            self._closing = False
             self._thread = threading.Thread(target=self._run, name="kestrelpy leases", daemon=True)
             self._thread.start()
 
@@ -114,7 +114,7 @@ class LeaseKeeper:
         while True:
             batch = self._next_batch()
             if batch is None:
-                break
+                return
             is_fresh = self._wire is None  # an old connection may have broken long ago
             try:
                 self._send(batch)
@@ -126,7 +126,6 @@ class LeaseKeeper:
                     self._outage.broke(error)
                 self._forget_ended()
                 time.sleep(pause.next_seconds())
-        self._drop_wire()
 
     def _next_batch(self) -> list[Held] | None:
         """Wait for ends or due renewals; None: closed, and nothing is left to end."""
@@ -139,6 +138,7 @@ class LeaseKeeper:
                 if batch:
                     return batch
                 if self._closing:
+                    self._drop_wire()  # before another thread may begin
                     self._thread = None
                     return None
                 renewals = (each.renew_at for each in self._held.values())

@@ -91,9 +91,6 @@ class Transport(virtual.Transport):
             raise UrlRefused("the transport option lease must be at least 1s")
         self._wakes = WakePipe()
         self.outage = Outage.of(f"the daemon at {address[0]}:{address[1]}")
-        self.keeper = LeaseKeeper(
-            self._server, self._lease_seconds, self._wakes.wake, self.outage
-        )  # fmt: skip
         self._begin()
 
     def _begin(self) -> None:
@@ -102,6 +99,10 @@ class Transport(virtual.Transport):
         self._lock = threading.RLock()
         self._wire: Wire | None = None
         self._was_connected = False
+        # A copy of this process has no leases, and no thread that renews them.
+        self.keeper = LeaseKeeper(
+            self._server, self._lease_seconds, self._wakes.wake, self.outage
+        )  # fmt: skip
         # Ids of what this transport stores: the server remembers the newest one only. A copy of
         # this process that went on with these ids would store nothing.
         self._scope = uuid.uuid4().hex[:20]
