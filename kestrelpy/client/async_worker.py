@@ -319,7 +319,11 @@ class AsyncWorker:
             await asyncio.sleep(self._times.nap_seconds)
             now = time.monotonic()
             due = [each for each in self._items if self._times.due(each) <= now]
-            await asyncio.gather(*(self._act(each, now) for each in due))
+            acts = (self._act(each, now) for each in due)
+            for error in await asyncio.gather(*acts, return_exceptions=True):
+                if error is not None:  # raised by a call that was registered with `when_stop`
+                    said = {"message": f"{self.queue}: a call of when_stop", "exception": error}
+                    asyncio.get_running_loop().call_exception_handler(said)
 
     async def _act(self, item: AsyncItem, now: float) -> None:
         step = self._times.step(item, now)
