@@ -1,5 +1,5 @@
-"""The house stands as docs/architecture.md draws it: floors, packages, sizes. A failure says what to
-do instead.
+"""The house stands as docs/architecture.md draws it: floors, packages, sizes. A failure says what
+to do instead.
 
       cli, client, examples                   5
       server/    spark/                       4   sockets, threads, the process; pyspark
