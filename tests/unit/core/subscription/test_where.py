@@ -143,3 +143,22 @@ def test_an_item_that_expired_and_was_redriven_leaves_the_list_once() -> None:
     ready = q.reader.ready
     assert (ready.count, ready.resident, ready.resident_bytes) == (1, 1, 5)
     assert q.ready == [b"stays"]
+
+
+def came_back_before_a_restart(q: CoreHarness) -> CoreHarness:
+    again = nacked_with_a_delay(q).restarted()
+    again.now_ms += 1000
+    again.queue.tick(again.now_ms, 1)
+    return again
+
+
+def test_an_item_that_cannot_be_read_lets_its_key_go() -> None:
+    q = came_back_before_a_restart(make_queue())
+    q.put(b"next", key="A")
+    assert q.reader.held_keys == {1: text_of(b"A")}
+    assert q.reader.ready_line.begin_fetch() == [1]
+
+    q.reader.ready_line.hide_stub(1)
+
+    assert (q.reader.held_keys, list(q.reader.unreadable)) == ({}, [1])
+    assert q.take("bob") == b"next"
