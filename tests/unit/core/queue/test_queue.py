@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.subscription.subscription import DISCARDED_ITEMS_MAX
 from kestrelpy.errors import ItemRefused, ServerError
-from tests.support.core_harness import NAME, WALL_MS, make_queue
+from tests.support.core_harness import (
+    NAME,
+    WALL_MS,
+    CoreHarness,
+    make_queue,
+    state_after_a_restart,
+)
 
 # -- limits ------------------------------------------------------------------------------------
 
@@ -314,3 +321,49 @@ def test_a_queue_knows_whether_it_holds_anything() -> None:
     assert not q.queue.is_empty
     q.close(lease)
     assert q.queue.is_empty
+
+
+@pytest.mark.parametrize("one_in", [2, 3])
+def test_of_what_is_read_back_to_make_room_the_expired_is_not_discarded(one_in: int) -> None:
+    q = make_queue()
+    for n in range(600):
+        q.put(b"x", expires_ms=WALL_MS + 10 if n % one_in else 0)
+    again = q.restarted()
+    again.reload(max_items=2, discard_old_when_full=True)
+    again.now_ms += 20
+
+    assert again.put(b"new")
+
+    kept = 600 // one_in
+    counters = again.reader.counters
+    assert (counters.discarded, counters.expired) == (kept - 1, 600 - kept)
+    assert again.reader.ready.count == 2
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+@pytest.mark.parametrize("flags", [0, 1, 77])
+@pytest.mark.parametrize("bodies", [[b"a"], [b"one", b"two", b"six"], [b""] * 3])
+def test_a_run_of_puts_is_what_each_of_them_is(
+    bodies: list[bytes], flags: int, on_disk: bool
+) -> None:
+    one_by_one, together = make_queue(), make_queue()
+    if not on_disk:
+        for q in (one_by_one, together):
+            q.queue.attach(MemoryLog())
+    for q in (one_by_one, together):
+        q.put(b"first")
+    for body in bodies:
+        one_by_one.queue.put(body, flags, 0, one_by_one.now_ms)
+    together.queue.put_run(bodies, sum(map(len, bodies)), flags, together.now_ms)
+
+    def figures(q: CoreHarness) -> tuple[int, ...]:
+        reader, ready = q.reader, q.reader.ready
+        return (
+            reader.live_bytes, ready.count, ready.bytes, ready.resident, ready.resident_bytes,
+            reader.cost, q.queue.total_items, q.queue.put_bytes, q.queue.next_number,
+        )  # fmt: skip
+
+    assert figures(together) == figures(one_by_one)
+    assert state_after_a_restart(together.queue) == state_after_a_restart(one_by_one.queue)
+    if on_disk:
+        assert together.records == one_by_one.records

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +12,13 @@ from journal.errors import JournalFailed
 from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
+from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder, Lease
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.subscription.subscription import ABORTED
+from tests.support.core_harness import CoreHarness, make_queue
 from tests.support.disk_harness import NAME, WALL_MS, DiskHarness
 from tests.support.memory_disk import Fault
 
@@ -450,3 +452,38 @@ def test_the_head_that_is_dropped_may_stand_apart() -> None:
     assert list(q.reader.live) == [4, 5, 6]
     assert (q.reader.ready.count, q.reader.ready.bytes) == (3, 3)
     assert q.take_all() == [b"4", b"5", b"6"]
+
+
+def token(q: CoreHarness) -> None:
+    q.open(lease_ms=10_000)
+
+
+def connection(q: CoreHarness) -> None:
+    q.open()
+
+
+def dead(q: CoreHarness) -> None:
+    q.bury(q.open())
+
+
+def back_later(q: CoreHarness) -> None:
+    q.reader.nack(q.open(), q.now_ms, b"abort", Delay(1000))
+
+
+@pytest.mark.parametrize("states", [[], [token], [connection], [dead], [back_later],
+                                    [token, connection, dead, back_later, token]])  # fmt: skip
+def test_few_and_many_items_beyond_the_frontier_are_counted_alike(
+    states: list[Callable[[CoreHarness], None]]
+) -> None:
+    q = make_queue()
+    for n in range(300):
+        q.put(b"%d" % n)
+    for state in states * 3:
+        q.take()
+        state(q)
+    reader = q.restarted().reader if connection not in states else q.reader
+    for first, last in ((1, 300), (1, 70), (3, 80), (5, 5), (4, 40), (20, 299)):
+        plain = [id_ for id_ in reader.live if first <= id_ <= last]
+        plain = [id_ for id_ in plain if reader.ready_line._is_plain(id_)]
+        assert reader.ready_line.count_unlent(first, last) == len(plain)
+        assert list(reader.ready_line._plain_between(first, last)) == plain
