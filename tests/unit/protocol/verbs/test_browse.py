@@ -143,6 +143,30 @@ def test_a_client_at_end_of_input_still_gets_its_read(stage: ServerHarness) -> N
     assert markers(stage.client("a").take()) == [30]
 
 
+@pytest.mark.parametrize("when", ["before its read", "during its read", "while it waits"])
+def test_a_client_that_sends_no_more_does_not_wait_for_the_next_item(
+    stage: ServerHarness, when: str
+) -> None:
+    """Another one takes all the items that it would have read."""
+    line = b"gets jobs/peek/after=0/n=3/t=5s\r\n"
+    if when == "while it waits":
+        for _ in range(COUNT):
+            stage.say("b", b"get jobs")
+    stage.reads = when == "while it waits"
+    if when == "before its read":
+        stage.client("a").conversation.note_eof()
+    stage.send("a", line)
+    if when != "before its read":
+        stage.end("a")
+    for _ in range(COUNT):
+        stage.send("b", b"get jobs\r\n")
+
+    stage.reads = True
+    stage.work()
+
+    assert stage.client("a").take() == b"END\r\n"
+
+
 @pytest.mark.parametrize("option", [b"", b"/n=100"])
 def test_items_that_the_disk_cannot_read_are_skipped(stage: ServerHarness, option: bytes) -> None:
     lost = log_of(stage).journal.segments[1]
