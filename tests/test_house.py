@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import rest_house, tested_house
+from tests.support import rest_house, states, tested_house
 from tests.support.rest_table import (
     AT_MOST,
     MAY_HOLD,
@@ -544,3 +544,7 @@ def test_what_may_be_left_is_there_and_has_one_reason() -> None:
             if attribute in MAY_HOLD.get(name, {})
         ]
     )
+
+
+def test_every_state_that_is_entered_is_left_or_says_why_not() -> None:
+    complain(states.complaints())

@@ -5,6 +5,7 @@ One rule: nothing is decided here; every default is in the configuration.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -30,6 +31,7 @@ from kestrelpy.message_keys import MessageKey
 # There are many queues, and most have the same settings: these share one policy.
 _POLICIES_KEPT: Final = 1024
 _TARGETS: Final = ("expire_to", "dead_letter_to")
+_LOOKS: Final = 2  # at owners of other queues, with each new one: so those of deleted queues go
 
 
 class Policies:
@@ -40,7 +42,7 @@ class Policies:
         # Returns the settings that clients declared for an existing queue.
         self.declared_of: Callable[[bytes], bytes] = lambda name: b""
         # The users who declared the targets of queues since the start: their rights count.
-        self.owners: dict[bytes, str] = {}
+        self.owners: OrderedDict[bytes, str] = OrderedDict()
 
     def of(self, name: bytes, declared: bytes) -> Policy:
         """Return the policy of a queue with these declared settings."""
@@ -79,7 +81,21 @@ class Policies:
             target = getattr(block, key)
             if target and target != getattr(old, key) and not _may_write(self.config, user, target):
                 raise Forbidden(f"forbidden: {key} needs the role write in queue {target}")
-        if user is not None and any(getattr(block, key) for key in _TARGETS):
+        targets = {key: getattr(block, key) for key in _TARGETS if getattr(block, key)}
+        if any(target != getattr(old, key) for key, target in targets.items()):
+            self._take_owner(name, user)
+        elif not targets:
+            self.owners.pop(name, None)
+
+    def _take_owner(self, name: bytes, user: str | None) -> None:
+        """Note who declared the targets of a queue, and forget two of those whose queues are gone.
+        """
+        self.owners.pop(name, None)
+        for _ in range(min(_LOOKS, len(self.owners))):
+            each, owner = self.owners.popitem(last=False)
+            if self.declared_of(each):
+                self.owners[each] = owner
+        if user is not None:
             self.owners[name] = user
 
     def _refuse_circle(self, name: bytes, block: QueueBlock) -> None:

@@ -89,6 +89,8 @@ class Supervisor:
             if not self._has_failed:
                 self._has_failed = True
                 log.warning("NOTIFY_SOCKET %s: %s", self._address.replace("\0", "@"), error)
+        else:
+            self._has_failed = False
 
     def _name(self, descriptor: int) -> str:
         number = descriptor - FIRST_DESCRIPTOR

@@ -330,7 +330,9 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "most": SETTING,
         "_open": "journals that were written a moment ago and have not rested yet",
     },
-    "server.policies.Policies": {},
+    "server.policies.Policies": {
+        "owners": "one for each queue that sends items on, and some of those that are deleted",
+    },
     "server.journals.read_back.ReadBack": {},
     "server.queue_deletion.QueueDeletions": {},
     "server.schedules.Schedules": {},

@@ -169,3 +169,18 @@ def test_what_is_no_listening_socket_is_refused_by_its_name(
                 handed(monkeypatch, number).sockets()
     with pytest.raises(BadInheritance, match="Bad file descriptor"):
         handed(monkeypatch, 987).sockets()
+
+
+def test_a_supervisor_that_does_not_hear_is_one_line_each_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = str(tmp_path / "notify")
+    made = Supervisor({"NOTIFY_SOCKET": place})
+    for turn in (1, 2):
+        made.stopping()
+        made.stopping()
+        assert len(caplog.messages) == turn
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(place)
+            made.stopping()
+        os.unlink(place)

@@ -77,3 +77,41 @@ def test_what_the_file_says_needs_no_user() -> None:
     auth = {"anna": {"secret": SECRET, "role": "admin", "queues": ["a*"]}}
     config = Config.model_validate({"auth": auth, "queues": {"a": {"dead_letter_to": "b"}}})
     assert Policies(config).of(b"a", b'dead_letter_to = "b"\n').dead_letter_to == b"b"
+
+
+TO_B, TO_C, NONE = b'dead_letter_to = "b"\n', b'dead_letter_to = "c"\n', b"max_items = 5\n"
+
+
+def test_who_declared_a_target_is_forgotten_with_it() -> None:
+    known = policies(anna=("admin", ["*"]), root=("admin", ["*"]))
+    known.refuse_targets(b"a", TO_B, b"", "anna")
+    assert dict(known.owners) == {b"a": "anna"}
+    known.refuse_targets(b"a", NONE, TO_B, "root")
+    assert dict(known.owners) == {}
+
+    known.refuse_targets(b"a", TO_B, b"", "anna")
+    known.config = Config()  # a reload takes the users away
+    known.refuse_targets(b"a", TO_C, TO_B, None)
+    assert dict(known.owners) == {}, "these are nobody's rights"
+
+
+def test_who_declares_a_target_that_is_there_is_not_its_owner() -> None:
+    """Otherwise it would end with the rights of somebody who never had them."""
+    known = policies(anna=("admin", ["a", "b"]), bob=("admin", ["a"]))
+    known.refuse_targets(b"a", TO_B, b"", "anna")
+    known.refuse_targets(b"a", TO_B + NONE, TO_B, "bob")
+    assert known.of(b"a", TO_B + NONE).dead_letter_to == b"b"
+
+
+def test_owners_of_deleted_queues_are_forgotten_and_others_are_not() -> None:
+    known = policies(anna=("admin", ["*"]))
+    there: dict[bytes, bytes] = {}
+    known.declared_of = lambda name: there.get(name, b"")
+    for number in range(50):
+        name = b"stays-%d" % number
+        there[name] = TO_B
+        known.refuse_targets(name, TO_B, b"", "anna")
+    for number in range(500):
+        known.refuse_targets(b"goes-%d" % number, TO_B, b"", "anna")
+    assert {*known.owners} >= {*there}
+    assert len(known.owners) < 2 * len(there) + 9
