@@ -168,7 +168,7 @@ class Inspection:
         key = stored.key if stored is not None else NO_KEY
         return ItemFacts(
             id=id_,
-            marker=_marker(reader, stored, id_),
+            marker=marker_here(reader, id_, stored.marker if stored is not None else 0),
             state=state.decode("ascii"),
             why=self._why(state, lease, death, ahead, key, now_ms),
             attempts=attempts,
@@ -221,6 +221,20 @@ class Inspection:
         return "it is next"
 
 
+def marker_here(reader: Subscription, id_: int, known: int) -> int | None:
+    """Return the marker of an item, which it keeps when it is delayed again; None: it has none yet.
+
+    `known` is what its put says: its id or 0 if the put was read from the log.
+    """
+    if id_ not in reader.markers.hidden:
+        return id_
+    if known and known != id_:
+        return known
+    if id_ in reader.delays:  # there may be many of these
+        return reader.markers.of(id_, 0) or None
+    return reader.markers.marker_of(id_) or None
+
+
 def death_facts(reader: Subscription, death: DeadEntry) -> DeathFacts:
     """Return the facts of a dead letter."""
     return DeathFacts(
@@ -235,13 +249,6 @@ def death_facts(reader: Subscription, death: DeadEntry) -> DeathFacts:
 def _as_stored(item: Item) -> _Stored:
     origin = item.origin.name if item.origin is not None else b""
     return _Stored(item.marker, item.stored_ms, item.expires_ms, item.size, item.key, origin)
-
-
-def _marker(reader: Subscription, stored: _Stored | None, id_: int) -> int | None:
-    if id_ not in reader.markers.hidden:
-        return id_
-    known = stored.marker if stored is not None else 0
-    return known or reader.markers.marker_of(id_) or None
 
 
 def _bytes(stored: _Stored | None, death: DeadEntry | None) -> int | None:

@@ -70,8 +70,8 @@ async def get_items(
     limit: _Limit = 20,
     after: After = 0,
 ) -> Response:
-    """Answer with items. Without a state: all that were ever available, delayed ones not. A page
-    may be empty and have a `next`: it looks at 10,000 items at most."""
+    """Answer with items. Without a state: all that were ever available. A page may be empty and
+    have a `next`: it looks at 10,000 items at most."""
     call = call_of(request)
     found = find_queue(call, queue)
     items = ItemList(found, LogReader(call), state or "", key, body, call.now_ms)

@@ -4,7 +4,8 @@
     leased, dead, delayed ──▶ by id, each one read ──────────┴──▶ key? text? ──▶ a page, its cursor
 
 A page looks at a bounded number of items. It may be empty and have a cursor: the next page goes on
-from there. The pages without a state have all items with a marker; a delayed item has none yet.
+from there. The pages without a state have all items with a marker; one that was never available has
+none.
 
 One rule: a page shows only items that are stored.
 """
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from journal.format import in_words
 from journal.store import Put
 from kestrelpy.core import DONE, AnyQueue, Browse
+from kestrelpy.operations.item_facts import marker_here
 from kestrelpy.operations.lists.leases import leased_ids
 from kestrelpy.operations.ports import PAUSE
 from kestrelpy.operations.reading import LogReader, NoShape
@@ -32,7 +34,7 @@ _Bytes = bytes  # where a field of that name hides the type
 
 
 class ListedItem(NamedTuple):
-    """One item. Times are on the wall clock; `marker` is None before the item is available."""
+    """One item. Times are on the wall clock; `marker` is None before the item was available."""
 
     id: int
     marker: int | None
@@ -104,7 +106,7 @@ class ItemList:
             for put in page.puts:
                 after, looked = put[1], looked + 1
                 room -= len(put[5])
-                item = self._listed(put, browse)
+                item = self._listed(put, browse, put[1])
                 if self._matches(item, put[5]):
                     found.append(item)
                 if len(found) == most:
@@ -125,7 +127,8 @@ class ItemList:
             browse = Browse(queue)
             if put is None or not browse.has(id_):
                 continue
-            item = self._listed(put, browse)
+            marker = marker_here(queue.reader, id_, put[1])
+            item = self._listed(put, browse, marker)
             if self._matches(item, put[5]):
                 found.append(item)
             if len(found) == most:
@@ -151,8 +154,8 @@ class ItemList:
             return False
         return (self._key is None or item.key == self._key) and self._text in body
 
-    def _listed(self, put: Put, browse: Browse) -> ListedItem:
-        id_, marker, flags, stored_ms, expires_ms, body, key, _, _ = put
+    def _listed(self, put: Put, browse: Browse, marker: int | None) -> ListedItem:
+        id_, _, flags, stored_ms, expires_ms, body, key, _, _ = put
         expires_ms = self._queue.reader.expires_here(id_, expires_ms)
         state, attempts = browse.state(id_)
         if state != DONE and browse.has_expired(
@@ -161,7 +164,7 @@ class ItemList:
             state = DONE
         word = "leased" if state == b"lent" else state.decode("ascii")
         return ListedItem(
-            id_, None if word == "delayed" else marker or None, word, attempts, flags, stored_ms,
+            id_, marker, word, attempts, flags, stored_ms,
             expires_ms or None, len(body), in_words(key) or None, body[: self._body_max],
             len(body) > self._body_max,
         )  # fmt: skip

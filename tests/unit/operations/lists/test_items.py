@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
 from kestrelpy.operations.lists import items
@@ -31,7 +33,19 @@ def page(
     reader = server.client("reader").conversation.browser()
     assert isinstance(reader, LogReader)
     found = ItemList(server.queue("jobs"), reader, state, key, 1, lambda: server.now_ms)
-    return ended(found.page(after, most))
+    steps = found.page(after, most)
+    return read(server, steps) if server.queue("jobs").policy.durable else ended(steps)
+
+
+def read(server: ServerHarness, steps: Generator[bytes, None, ItemPage]) -> ItemPage:
+    """What the server is asked for on the way is read."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: ItemPage = end.value
+            return found
+        server.work()
 
 
 def ids(found: ItemPage) -> list[int]:
@@ -96,3 +110,40 @@ def test_a_time_chooses_the_first_item_and_no_later_one_is_left_out(
     )
     assert ids(ended(found.page(0, 1))) == [2]
     assert ids(ended(found.page(0, 9))) == [2, 3]
+
+
+# What becomes of an item whose marker is not its id, and the state that it is listed by then.
+STATES: dict[str, tuple[bytes, str]] = {
+    "given back late": (b"get jobs/abort/delay=1h", "delayed"),
+    "dead": (b"get jobs/abort/dead=why", "dead"),
+    "leased": (b"get jobs/close", "leased"),  # of another item: nothing
+}
+
+
+@pytest.mark.parametrize("ends", ["", "kill", "restart"])
+@pytest.mark.parametrize("memory", ["64MiB", 1])
+@pytest.mark.parametrize("how", STATES)
+@pytest.mark.parametrize("delay", [b"", b"/delay=1s"])
+def test_an_item_is_listed_with_the_marker_that_it_keeps(
+    delay: bytes, how: str, memory: object, ends: str
+) -> None:
+    server = ServerHarness()
+    server.set_queue("jobs", max_memory=memory)
+    server.say("a", b"set jobs%b 0 0 1" % delay, b"x")
+    server.say("a", b"set jobs/delay=2h 0 0 1", b"y")
+    server.pass_time(1000)
+    line, state = STATES[how]
+    assert server.say("a", b"gets jobs/open/lease=1h").startswith(b"VALUE jobs")
+    token = server.queue("jobs").reader.leases.of(1)
+    assert token is not None
+    if how != "leased":
+        server.say("a", line + b"/token=%d" % token.token)
+    if ends:
+        getattr(server, ends)()
+        server.work()
+    marker = 3 if delay else 1
+    found = [each for each in page(server, state).items if each.id == 1]
+    assert [each.marker for each in found] == [marker]
+    assert b"STAT marker %d\r\n" % marker in server.say("a", b"stats jobs/item=1")
+    assert [each.marker for each in page(server).items if each.id == 1] == [marker]
+    assert [each.marker for each in page(server, "delayed").items if each.id == 2] == [None]
