@@ -27,6 +27,28 @@ _DISK: Final = f"{_HTTP}/test_answers_of_the_disk.py"
 _EVENT: Final = (
     f"{_HTTP}/test_streams.py::test_an_answer_about_an_event_waits_until_that_is_on_disk"
 )
+_FIELDS: Final = "tests/unit/operations/test_fields_of_items.py"
+_RIGHTS: Final = "tests/unit/protocol/test_rights_of_names.py"
+_TARGETS: Final = "tests/unit/server/test_target_rights.py"
+_DEATHS: Final = f"{_CORE}/subscription/test_ways_to_die.py"
+_CLOCKS: Final = f"{_CORE}/test_durations_and_dates.py"
+_IDLE: Final = f"{_CORE}/registry/test_idle_children.py"
+_MODELS: Final = "tests/model"
+_SYNC: Final = (
+    f"{_MODELS}/test_sync_machine.py"
+    "::test_an_answer_waits_for_what_it_says_and_a_power_cut_takes_nothing_of_that"
+)
+_IDS: Final = f"{_MODELS}/test_ids_machine.py::test_each_id_is_stored_once_and_a_mistake_is_told"
+_AGES: Final = (
+    f"{_MODELS}/test_ages_machine.py"
+    "::test_children_come_by_a_mention_and_go_when_nobody_uses_them"
+)
+_TIMES: Final = (
+    f"{_MODELS}/test_times_machine.py::test_each_time_is_put_once_whatever_changes"
+)
+_STATES: Final = (
+    "ready", "blocked", "delayed", "given back late", "dead", "lent", "lent by token",
+)  # fmt: skip
 Rule = dict[tuple[str, ...], str]
 
 # The variants of each rule: every combination of these has its cell.
@@ -54,6 +76,44 @@ VARIANTS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "what expires": (("ready", "leased", "dead"), ("memory", "disk")),
     "an id that was seen stores nothing": (
         ("plain", "same body", "scope"), ("running", "restarted"),
+    ),
+    "a field of an item is the same by every door": (
+        _STATES, ("stats", "full value", "HTTP", "HTTP list"), ("queue", "child"),
+    ),
+    "an item is listed with the marker that it keeps": (
+        ("leased", "dead", "delayed"), ("from memory", "from disk"), ("running", "restarted"),
+    ),
+    "each name of a request has its right": (
+        ("queue", "child", "second name", "each of an alias", "called as a route"),
+        ("memcache", "HTTP", "Zaqar"),
+    ),
+    "a setting that names a queue needs a right there": (
+        ("dead_letter_to", "expire_to"), ("declared", "after a reload", "after a start"),
+    ),
+    "an item dies": (
+        ("buried", "given back", "hang-up", "deadline"), ("connection", "token"),
+        ("queue", "child"),
+    ),
+    "what comes back waits for its delay": (
+        ("given back", "hang-up", "deadline"), ("connection", "token"), ("queue", "child"),
+    ),
+    "a clock that is set": (
+        ("delay", "delay of a give-back", "retry", "lease by token", "date", "expiry", "max_age",
+         "wait"),
+        ("queue", "child"),
+    ),
+    "what an answer waits for follows the setting": (
+        ("put", "duplicate", "flush", "first mention", "get", "open by token", "close", "abort",
+         "touch", "wait"),
+        ("sync", "confirms"),
+    ),
+    "a reload changes it": (
+        ("dedupe", "max_item_size", "sync", "confirms", "max_queue_age", "fanout_create",
+         "archive_to", "queue of a schedule", "line of a schedule", "zone of a schedule"),
+        ("while it runs",),
+    ),
+    "a child is in use": (
+        ("asked", "waiter", "lease", "pause", "on its way"), ("memcache", "other doors"),
     ),
 }  # fmt: skip
 
@@ -192,5 +252,160 @@ RULES: Final[dict[str, Rule]] = {
             product(("plain", "same body", "scope"), ("running", "restarted")),
             f"{_CORE}/queue/test_seen_ids.py::test_an_id_that_was_seen_stores_nothing",
         ),
+    },
+    "a field of an item is the same by every door": {
+        **dict.fromkeys(
+            product(_STATES, ("stats",), ("queue", "child")),
+            f"{_FIELDS}::test_each_field_of_each_item_is_right",
+        ),
+        **dict.fromkeys(
+            product(_STATES, ("full value",), ("queue", "child")),
+            f"{_FIELDS}::test_a_full_value_has_the_same_fields",
+        ),
+        **dict.fromkeys(
+            product(("delayed",), ("full value",), ("queue", "child")),
+            f"{NONE}it has no marker yet, so no observer is shown it",
+        ),
+        **dict.fromkeys(
+            product(_STATES, ("HTTP", "HTTP list"), ("queue", "child")),
+            f"{_FIELDS}::test_http_shows_the_same_fields_as_the_wire",
+        ),
+    },
+    "an item is listed with the marker that it keeps": dict.fromkeys(
+        product(
+            ("leased", "dead", "delayed"), ("from memory", "from disk"), ("running", "restarted")
+        ),
+        "tests/unit/operations/lists/test_items.py"
+        "::test_an_item_is_listed_with_the_marker_that_it_keeps",
+    ),
+    "each name of a request has its right": {
+        **dict.fromkeys(
+            product(
+                ("queue", "child", "second name", "each of an alias", "called as a route"),
+                ("memcache",),
+            ),
+            f"{_RIGHTS}::test_each_name_of_a_line_has_its_right",
+        ),
+        **dict.fromkeys(
+            product(("queue", "second name", "called as a route"), ("HTTP",)),
+            f"{_RIGHTS}::test_a_queue_that_is_called_as_a_route_is_a_queue",
+        ),
+        ("child", "HTTP"): f"{_RIGHTS}::test_a_queue_that_is_called_as_a_route_is_a_queue",
+        ("each of an alias", "HTTP"): f"{NONE}an alias is refused there",
+        **dict.fromkeys(
+            product(("queue", "child", "called as a route"), ("Zaqar",)),
+            f"{_RIGHTS}::test_a_queue_that_is_called_as_a_route_is_a_queue",
+        ),
+        ("second name", "Zaqar"): f"{NONE}no request there names two queues",
+        ("each of an alias", "Zaqar"): f"{NONE}an alias is refused there",
+    },
+    "a setting that names a queue needs a right there": {
+        **dict.fromkeys(
+            product(("dead_letter_to", "expire_to"), ("declared",)),
+            f"{_TARGETS}::test_a_target_needs_the_right_to_write_it",
+        ),
+        **dict.fromkeys(
+            product(("dead_letter_to", "expire_to"), ("after a reload",)),
+            f"{_TARGETS}"
+            "::test_a_target_ends_with_the_rights_of_who_declared_it_and_comes_back_with_them",
+        ),
+        **dict.fromkeys(
+            product(("dead_letter_to", "expire_to"), ("after a start",)),
+            f"{_TARGETS}"
+            "::test_a_target_from_before_the_start_needs_some_user_who_may_declare_it",
+        ),
+    },
+    "an item dies": {
+        **dict.fromkeys(
+            product(
+                ("buried", "given back", "hang-up", "deadline"), ("connection", "token"),
+                ("queue", "child"),
+            ),
+            f"{_DEATHS}::test_an_item_dies",
+        ),
+        **dict.fromkeys(
+            product(("hang-up",), ("token",), ("queue", "child")),
+            f"{NONE}a lease by token outlives its connection",
+        ),
+    },
+    "what comes back waits for its delay": {
+        **dict.fromkeys(
+            product(
+                ("given back", "hang-up", "deadline"), ("connection", "token"), ("queue", "child")
+            ),
+            f"{_DEATHS}::test_what_comes_back_waits_for_the_retry_delay",
+        ),
+        **dict.fromkeys(
+            product(("hang-up",), ("token",), ("queue", "child")),
+            f"{NONE}a lease by token outlives its connection",
+        ),
+    },
+    "a clock that is set": {
+        **dict.fromkeys(
+            product(
+                ("delay", "delay of a give-back", "retry", "lease by token"), ("queue", "child")
+            ),
+            f"{_CLOCKS}::test_a_duration_does_not_follow_the_clock",
+        ),
+        **dict.fromkeys(
+            product(("date",), ("queue", "child")),
+            f"{_CLOCKS}::test_a_date_follows_the_clock",
+        ),
+        **dict.fromkeys(
+            product(("expiry", "max_age"), ("queue", "child")),
+            f"{_CLOCKS}::test_a_life_follows_the_clock",
+        ),
+        **dict.fromkeys(
+            product(("wait",), ("queue", "child")),
+            f"{_CLOCKS}::test_a_wait_does_not_follow_the_clock",
+        ),
+    },
+    "what an answer waits for follows the setting": {
+        **dict.fromkeys(
+            product(
+                ("put", "duplicate", "flush", "first mention", "get", "open by token", "close",
+                 "abort", "touch"),
+                ("sync", "confirms"),
+            ),
+            _SYNC,
+        ),
+        **dict.fromkeys(
+            product(("put", "duplicate", "flush", "first mention"), ("confirms",)),
+            f"{NONE}it ends no lease",
+        ),
+        ("wait", "sync"):
+            "tests/unit/server/test_turn.py"
+            "::test_an_item_is_not_shown_before_its_sync_has_finished",
+        ("wait", "confirms"):
+            "tests/unit/protocol/verbs/test_get_wait_synced.py"
+            "::test_with_synced_confirms_a_get_that_waited_is_answered_when_it_is_synced",
+    },
+    "a reload changes it": {
+        **dict.fromkeys(product(("dedupe", "max_item_size"), ("while it runs",)), _IDS),
+        **dict.fromkeys(product(("sync", "confirms"), ("while it runs",)), _SYNC),
+        **dict.fromkeys(product(("max_queue_age", "fanout_create"), ("while it runs",)), _AGES),
+        ("archive_to", "while it runs"):
+            f"{_MODELS}/test_archive_machine.py"
+            "::test_what_was_stored_stays_in_the_journal_or_in_the_archive",
+        **dict.fromkeys(
+            product(
+                ("queue of a schedule", "line of a schedule", "zone of a schedule"),
+                ("while it runs",),
+            ),
+            _TIMES,
+        ),
+    },
+    "a child is in use": {
+        ("asked", "memcache"): f"{_IDLE}::test_a_child_that_a_client_asks_now_and_then_stays",
+        ("asked", "other doors"): f"{_IDLE}::test_a_child_that_other_doors_ask_now_and_then_stays",
+        ("waiter", "memcache"): f"{_IDLE}::test_a_child_with_a_waiter_or_a_lease_stays",
+        ("waiter", "other doors"): f"{NONE}all waits of all doors stand in one list",
+        ("lease", "memcache"): f"{_IDLE}::test_a_child_with_a_waiter_or_a_lease_stays",
+        ("lease", "other doors"): f"{NONE}all leases of all doors stand in one list",
+        ("pause", "memcache"): _AGES,
+        ("pause", "other doors"): f"{NONE}a pause is the child's, whoever ordered it",
+        ("on its way", "memcache"):
+            f"{_IDLE}::test_a_child_whose_item_is_on_its_way_elsewhere_stays",
+        ("on its way", "other doors"): f"{NONE}it goes by itself",
     },
 }  # fmt: skip

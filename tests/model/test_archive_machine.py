@@ -97,12 +97,16 @@ class ArchiveMachine(Narrow):
 
     def _goes(self, work: Callable[[JournalLog], object]) -> None:
         before = {n: each for n, each in self._journal().items() if n.endswith(".segment")}
+        archives = self._archives()
         assert self.log is not None
         work(self.log)
         gone = {n: each for n, each in before.items() if n not in self._journal()}
         self.told.append(f"(tidied: {sorted(gone)} went)")
         if not gone:
             return
+        come, here = {*self._archives()} - {*archives}, f"{self.archive}/"
+        others = {name for name in come if not name.startswith(here)}
+        assert not others, f"archive_to is {self.archive}, and {others} came"
         if self.archive == "none":
             self.met.add("removed")
             self.sure &= self._there()
@@ -117,11 +121,12 @@ class ArchiveMachine(Narrow):
         self.met.add("archived")
         self.archived |= found
 
+    def _archives(self) -> dict[str, bytes]:
+        return self._files("old") | self._files("older")
+
     def _whole(self) -> bytes:
         files = self._journal() if self.log is not None else {}
-        for folder in ("old", "older"):
-            files |= self._files(folder)
-        return b"".join(files.values())
+        return b"".join((files | self._archives()).values())
 
     def _there(self) -> set[bytes]:
         whole = self._whole()

@@ -20,7 +20,7 @@ from tests.model.everything_rows import FACTORS, IMPOSSIBLE, ROWS, Met, Row, fea
 from tests.support.machines import run
 from tests.support.soak import Soak
 
-WALKS, MORE_WALKS, STEPS = 16, 80, 100
+WALKS, MORE_WALKS, STEPS = 14, 80, 100
 # What is met seldom: of these rules something comes of it.
 RULES_OF = {
     "dead": ("end", "open_dead"), "purge": ("end", "purge", "look"), "redrive": ("end", "redrive"),

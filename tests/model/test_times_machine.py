@@ -243,7 +243,8 @@ class SchedulesMachine(Narrow):
 
     def _step_clock(self, seconds: int) -> None:
         self.told.append(f"= the clock is set by {seconds}s")
-        self.stage.broker.clock.offset_ms += seconds * 1000
+        broker = self.stage.broker
+        broker.step_clock(broker.clock.offset_ms + seconds * 1000)
         self.stage.first_ms -= seconds * 1000  # also over a start
         self._keep_near()
         self.stage.pass_time(1000)  # it looks within a second
