@@ -28,6 +28,7 @@ from kestrelpy.core.queue import (
     Queue,
     refuse_beyond,
 )
+from kestrelpy.core.queue_life import QueueLife
 from kestrelpy.core.registry import TOKENS_PER_MS
 from kestrelpy.core.replay import Replay
 from kestrelpy.core.schedules import CatchUp, Running, Schedule, Timetable
@@ -49,7 +50,7 @@ __all__ = [
     "NOT_FOUND", "NO_KEY", "READY", "REUSED", "TOKENS_PER_MS", "AckUpTo", "Admin", "AnyQueue",
     "Broker", "Browse", "CatchUp", "Child", "ChildQueue", "ChildStart", "ClockOffset", "Delay",
     "Histogram", "Holder", "Item", "JournalLog", "KeySettings", "Lease", "Log", "MemoryLog",
-    "Policy", "Queue", "QueueCounters", "Replay", "Running", "Schedule", "ServerCounters",
-    "Subscription", "Timetable", "TransferRequest", "Waiter", "Want", "Where", "WireCounters",
-    "item_of", "on_disk", "refuse_beyond",
+    "Policy", "Queue", "QueueCounters", "QueueLife", "Replay", "Running", "Schedule",
+    "ServerCounters", "Subscription", "Timetable", "TransferRequest", "Waiter", "Want", "Where",
+    "WireCounters", "item_of", "on_disk", "refuse_beyond",
 ]  # fmt: skip

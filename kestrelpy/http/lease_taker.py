@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kestrelpy.core import DEFERRED, AnyQueue, Lease, Subscription, Want
+from kestrelpy.core import DEFERRED, AnyQueue, Lease, QueueLife, Subscription, Want
 from kestrelpy.errors import ServerError
 from kestrelpy.http.call import Call
 from kestrelpy.operations import PAGE_BYTES_MAX, Children, LeaseEnd, Leasing, Rests
@@ -47,7 +47,8 @@ class LeaseTaker:
     """
 
     __slots__ = (
-        "_call", "_grace_ms", "_in_one", "_lease_ms", "_leasing", "_name", "_room", "_taken",
+        "_call", "_grace_ms", "_in_one", "_lease_ms", "_leasing", "_life", "_name", "_room",
+        "_taken",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class LeaseTaker:
         self._room = PAGE_BYTES_MAX  # of bodies in one answer; the first one always has room
         self._leasing = Leasing(call.broker, call.host)
         self._taken: Taken | None = None
+        self._life: QueueLife | None = None  # of the queue of what is taken
 
     async def take(self, most: int, wait_ms: int) -> Taken | None:
         """Return up to `most` leases, after `wait_ms` at most; None: there is nothing.
@@ -93,7 +95,7 @@ class LeaseTaker:
             )
             self._leasing.check_mode()
             now_ms = call.now_ms()  # it may have waited
-            if queue is None or (self._taken is not None and self._taken.queue is not queue):
+            if queue is None or (self._life is not None and self._life.is_over):
                 return
             reader = queue.reader
             while len(self._taken.leases if self._taken else ()) < most:
@@ -136,7 +138,7 @@ class LeaseTaker:
 
     def _add(self, queue: AnyQueue, lease: Lease) -> None:
         if self._taken is None:
-            self._taken = Taken(queue, [], [], [])
+            self._taken, self._life = Taken(queue, [], [], []), QueueLife.of(queue)
         self._taken.leases.append(lease)
         self._taken.bodies.append(lease.item.body)
         self._room -= lease.item.size

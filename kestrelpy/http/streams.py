@@ -36,6 +36,7 @@ from kestrelpy.core import (
     REUSED,
     AnyQueue,
     Item,
+    QueueLife,
     Want,
 )
 from kestrelpy.errors import ClientError
@@ -225,11 +226,13 @@ async def get_stream(
         _refuse_alias(call, stream.queue)
         return answer({"stream": name, "version": 0, "events": []})
     key = check_stream(queue, stream.key, "from_version" if first else "")
-    walk = StreamWalk(call, LogReader(call))
+    walk, life = StreamWalk(call, LogReader(call)), QueueLife.of(queue)
     if not first:
         first, most = max(walk.version(queue, key), 1), 1
     before = await call.reserve(PAGE_BYTES_MAX)
     version, items = await call.run(walk.page(queue, key, first, most))
+    if life.is_over:
+        version, items = 0, []  # as if it had been asked for before there is one again
     rests = Rests(queue.log, queue.log.lsn_appended)
     call.broker.counters.get_hits += bool(items)
     call.broker.counters.get_misses += not items

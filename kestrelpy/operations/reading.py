@@ -23,7 +23,17 @@ from typing import Final
 from journal.files import Files, is_shortage
 from journal.format import Record
 from journal.store import Place, Put, RangeScan, ReadOne, Scanned, TimeSearch
-from kestrelpy.core import AnyQueue, Browse, ChildStart, Item, JournalLog, Log, item_of, on_disk
+from kestrelpy.core import (
+    AnyQueue,
+    Browse,
+    ChildStart,
+    Item,
+    JournalLog,
+    Log,
+    QueueLife,
+    item_of,
+    on_disk,
+)
 from kestrelpy.errors import Unread
 from kestrelpy.operations.displaced_read import DISPLACED_MAX, DisplacedRead
 from kestrelpy.operations.ports import PAUSE, Client, Shape
@@ -175,9 +185,9 @@ class LogReader:
         No item stored before `since_ms` comes first. The page is shown in the turn in which it is
         returned: later, some of its items may be gone. The caller notes a gap (`Browse.note_gap`).
         """
-        client, browse = self._client, Browse(queue)
+        client, browse, life = self._client, Browse(queue), QueueLife.of(queue)
         page = Page(most, since_ms)
-        while not queue.deleted:
+        while not life.is_over:
             browse.ids = queue.readable
             log, first = queue.log, browse.first(after)
             if first and _is_stored(log, first) and not page.is_full:

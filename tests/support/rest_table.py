@@ -417,6 +417,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
         core.transfer.transfer.Transfer core.subscription.placed.Placed
         core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
+        core.queue_life.QueueLife
         core.transfer.steps.Source core.transfer.steps.Target
         core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Browse
     """,

@@ -117,6 +117,15 @@ class Pipe(asyncio.Transport):
         """It was never paused."""
 
 
+class Loop(SimLoop):
+    """The loop of a daemon that checks logins: work on a thread can be waited for by many."""
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., object], *args: Any
+    ) -> asyncio.Future[object]:
+        return self.create_task(super().run_in_executor(executor, func, *args))
+
+
 class World:
     """One daemon. In this context the server's clocks, threads and chance are the world's."""
 
@@ -126,7 +135,7 @@ class World:
         self.steady_from_us = 0
         self.disk = disk or MemoryDisk()
         self.mistakes: list[str] = []  # of the server, and what it says at the level CRITICAL
-        self.loop = SimLoop(self.timeline, Random(1), self.mistakes.append, self._happened)
+        self.loop = Loop(self.timeline, Random(1), self.mistakes.append, self._happened)
         self.threads = Threads(self.loop)
         self.events = 0  # since the request under way came
         self._config = config

@@ -14,6 +14,7 @@ from collections import deque
 from typing import Final
 
 from kestrelpy.core.queue import AnyQueue
+from kestrelpy.core.queue_life import QueueLife
 from kestrelpy.core.subscription import onward
 from kestrelpy.errors import Refused
 
@@ -30,7 +31,7 @@ class TransferRequest:
     """
 
     __slots__ = (
-        "by_itself", "ids", "is_over", "is_resting", "left", "moved", "of_dead", "owner",
+        "_life", "by_itself", "ids", "is_over", "is_resting", "left", "moved", "of_dead", "owner",
         "passed", "refusal", "refused", "rest_ms", "source", "target", "told", "under_way",
     )  # fmt: skip
 
@@ -40,6 +41,7 @@ class TransferRequest:
     ) -> None:  # fmt: skip
         """`owner` belongs to the shell, which notifies it when the request `is_over`."""
         self.source = source
+        self._life = QueueLife.of(source)
         self.target = target
         self.of_dead = ids is not None
         self.ids: deque[int] = ids if ids is not None else deque()
@@ -60,6 +62,11 @@ class TransferRequest:
     def is_done(self) -> bool:
         """True if there is nothing more to begin, or to wait for."""
         return not (self.ids or self.left or self.under_way or self.is_resting)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the source is deleted; for a client also if it was made again since."""
+        return self.source.deleted or (not self.by_itself and self._life.is_over)
 
     def wants(self, id_: int) -> bool:
         """True if the item is still dead, readable, not leased, and bound for this target."""

@@ -120,7 +120,7 @@ class Transfers:
     def _begin(self, request: TransferRequest, steps: int, now_ms: int) -> int:
         """Take and store items, up to the limits; return how many were begun."""
         for begun in range(steps):
-            if request.source.deleted or request.source.log.failure is not None:
+            if request.is_lost or request.source.log.failure is not None:
                 request.give_up("its journal failed or it was deleted")
                 return begun
             if self._count >= MOVES_MAX or self._bytes >= BYTES_MAX:

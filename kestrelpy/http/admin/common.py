@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kestrelpy.access import with_user
-from kestrelpy.core import AnyQueue
+from kestrelpy.core import AnyQueue, QueueLife
 from kestrelpy.http.answers import HttpError, answer
 from kestrelpy.http.call import Call
 from kestrelpy.http.models import DryRun, refusals
@@ -48,6 +48,12 @@ def find_queue(call: Call, text: str) -> AnyQueue:
     if queue is None:
         raise HttpError(404, f"there is no queue {text}")
     return queue
+
+
+def refuse_other(life: QueueLife) -> None:
+    """Raise HttpError 404 if the queue was deleted since it was found."""
+    if life.is_over:
+        raise HttpError(404, f"there is no queue {life.queue.name.decode('ascii')}")
 
 
 def next_page(request: Request, cursor: object) -> str | None:

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import AnyQueue
+from kestrelpy.core import AnyQueue, QueueLife
 from kestrelpy.errors import ClientError
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
@@ -25,6 +25,7 @@ from kestrelpy.http.admin.common import (
     is_dry_run,
     next_page,
     note,
+    refuse_other,
     text_of,
 )
 from kestrelpy.http.admin.models import shown
@@ -75,7 +76,9 @@ async def get_items(
     call = call_of(request)
     found = find_queue(call, queue)
     items = ItemList(found, LogReader(call), state or "", key, body, call.now_ms)
+    life = QueueLife.of(found)
     page = await call.run(items.page(after, limit))
+    refuse_other(life)
     rows = [row_of_item(each) for each in page.items]
     return answer({"items": rows, "next": next_page(request, page.next)})
 

@@ -19,7 +19,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kestrelpy.core import AnyQueue, TransferRequest
+from kestrelpy.core import AnyQueue, QueueLife, TransferRequest
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import ERRORS, call_of, find_queue, is_dry_run
 from kestrelpy.http.admin.health import pause
@@ -115,6 +115,7 @@ class Chosen:
     ) -> None:
         """`ready`: it is for this number of ready items. Raise HttpError for a bad selection."""
         self.queue = queue
+        self.life = QueueLife.of(queue)
         self.rate = selection.rate
         self.is_dry_run = selection.dry_run
         self.batch = min(BATCH, self.rate or BATCH)
@@ -181,12 +182,12 @@ def _check_target(request: Request, queue: AnyQueue, target: bytes) -> None:
 async def _next(job: Job, chosen: Chosen, count: int) -> None:
     """Leave time to others after a batch of this many items, and look whether to go on."""
     job.done += count
-    if chosen.queue.deleted:
-        raise HttpError(404, "the queue was deleted meanwhile")
     if chosen.rate is not None and count:
         await job.rest(count / chosen.rate)
     else:
         await job.call.run(pause())
+    if chosen.life.is_over:
+        raise HttpError(404, "the queue was deleted meanwhile")
     job.check()
 
 

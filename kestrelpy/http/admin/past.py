@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kestrelpy.core import QueueLife
 from kestrelpy.http.admin import models
 from kestrelpy.http.admin.common import (
     ERRORS,
@@ -19,6 +20,7 @@ from kestrelpy.http.admin.common import (
     call_of,
     find_queue,
     next_page,
+    refuse_other,
 )
 from kestrelpy.http.admin.items import BODY_MAX, LIMIT_MAX, row_of_item
 from kestrelpy.http.answers import answer
@@ -47,12 +49,14 @@ async def get_at(
     bodies."""
     call = call_of(request)
     found, reader = find_queue(call, queue), LogReader(call)
+    life = QueueLife.of(found)
     since_ms = 0 if after else ms
     if since_ms:
         after = max((await call.run(reader.search(found, since_ms))) - 1, 0)
     wanted = text.encode("utf-8", "surrogatepass")
     items = ItemList(found, reader, "", key, body, call.now_ms, wanted, since_ms)
     page = await call.run(items.page(after, limit))
+    refuse_other(life)
     markers = marker_facts(found)
     return answer({
         "items": [row_of_item(each) for each in page.items], "looked": page.looked,

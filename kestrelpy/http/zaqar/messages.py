@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from journal.store import Put
-from kestrelpy.core import AnyQueue, Delay, Lease, Want
+from kestrelpy.core import AnyQueue, Delay, Lease, QueueLife, Want
 from kestrelpy.durations import shown
 from kestrelpy.errors import NoRoomYet, ServerError
 from kestrelpy.http.answers import HttpError, answer, nothing
@@ -107,7 +107,7 @@ def _store(
         policy.keys.key_of(name, (), body)
         if at % _STORED_PER_SLICE == _STORED_PER_SLICE - 1:
             yield PAUSE
-    ids, target = list[str](), None
+    ids, target, life = list[str](), None, None
     for at, (body, ttl, delay) in enumerate(ready):
         while True:
             now_ms = call.now_ms()
@@ -119,7 +119,8 @@ def _store(
             if target is None:
                 target = storing.queue(name, terms, body, now_ms)
                 assert target is not None, "no version is asked for"
-            if target.deleted:
+                life = QueueLife.of(target)
+            if life is not None and life.is_over:
                 raise ServerError(f"the queue was deleted after {at} of {len(ready)} messages")
             if call.host.mode != UP:
                 why = f"{call.host.mode}: {at} of {len(ready)} messages are stored"

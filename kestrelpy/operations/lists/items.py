@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from journal.format import in_words
 from journal.store import Put
-from kestrelpy.core import DONE, AnyQueue, Browse
+from kestrelpy.core import DONE, AnyQueue, Browse, QueueLife
 from kestrelpy.operations.item_facts import marker_here
 from kestrelpy.operations.lists.leases import leased_ids
 from kestrelpy.operations.ports import PAUSE
@@ -116,10 +116,11 @@ class ItemList:
 
     def _by_id(self, after: int, most: int) -> Generator[bytes, None, ItemPage]:
         queue, found, looked = self._queue, list[ListedItem](), 0
+        life = QueueLife.of(queue)
         ids = yield from self._ids(after)
         for id_ in ids[:READ_MAX]:
             after, looked = id_, looked + 1
-            if queue.deleted:
+            if life.is_over:
                 return ItemPage(found, None, looked, True)
             if id_ > queue.log.item_stored:
                 continue

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.core import READY, Browse, Holder, Waiter, Want
+from kestrelpy.core import READY, Browse, Holder, QueueLife, Waiter, Want
 from kestrelpy.operations import PAGE_BYTES_MAX, LogReader, Page
 from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.ports import Talk
@@ -78,6 +78,7 @@ class Browser(LogReader):
                         yield b""
                 if since_ms and not after:
                     after = (yield from self.search(queue, since_ms)) - 1
+                life = QueueLife.of(queue)
                 page = yield from self.page(queue, after, view.most, view.since_ms, shape)
                 if page is not None:
                     data = _said(*page, shape, view.after, end)
@@ -89,7 +90,7 @@ class Browser(LogReader):
                 if log.failure is not None and queue.last_number > log.item_stored:
                     to.hold(b"failed", log, log.lsn_appended + 1)  # becomes the error
                     return
-                if queue.deleted:
+                if life.is_over:
                     break
                 after = max(after, queue.last_number)  # there is nothing up to here
             is_alias = target.name in talk.broker.aliases

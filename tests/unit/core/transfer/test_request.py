@@ -15,7 +15,7 @@ from kestrelpy.core.transfer.request import PASSED_MAX, REST_MS, REST_MS_MAX, Tr
 
 
 def request(*ids: int, by_itself: bool = False) -> TransferRequest:
-    return TransferRequest(cast(Queue, None), b"dead", deque(ids), by_itself=by_itself)
+    return TransferRequest(source(), b"dead", deque(ids), by_itself=by_itself)
 
 
 def source(leased: tuple[int, ...] = (), **settings: Any) -> Queue:

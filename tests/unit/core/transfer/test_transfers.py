@@ -398,6 +398,20 @@ def test_a_source_that_is_deleted_meanwhile_leaves_one_copy() -> None:
     assert town.queue("failed").reader.live.count == 2
 
 
+def test_what_a_client_moves_is_not_taken_from_a_source_that_was_made_again() -> None:
+    town = TransferHarness()
+    town.say("b", b"get jobs+kid")
+    town.put("jobs", b"1")
+    request = TransferRequest(town.queue("jobs"), b"other", None, 2)
+    town.say("b", b"delete jobs")
+    town.say("b", b"set jobs 0 0 1", b"2")
+    assert request.source is town.queue("jobs"), "its child goes on in its log"
+    town.broker.moves.request(request)
+    town.go()
+    assert request.is_over and (request.moved, request.refusal != "") == (0, True)
+    assert town.queue("jobs").reader.live.count == 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_source_whose_deletion_a_crash_undoes_has_no_second_copy(seed: int) -> None:
     random = Random(seed)

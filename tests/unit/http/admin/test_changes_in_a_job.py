@@ -115,11 +115,14 @@ async def test_a_job_ends_with_the_batch_it_has_begun(
         assert nth > ITEMS
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(("name", "has_child"), [*((name, True) for name in JOBS), ("move", False)])
 async def test_a_job_leaves_a_queue_alone_that_is_made_anew(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, has_child: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with web(tmp_path) as server:
+        if has_child:  # then the queue made anew has the log of the one before
+            await server.client.post("/queues/jobs/leases")
+            await server.client.post("/queues/jobs%2Bkid/leases")
         rounds = Rounds(server, monkeypatch)
 
         async def make_anew(job: Job) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from kestrelpy.http.zaqar import messages
+from kestrelpy.operations import QueueAdmin
+from kestrelpy.server.clock import now_ms
 from tests.support.disks import HeldDisk
 from tests.support.http_client import web
 from tests.support.running import Peer
@@ -281,6 +283,29 @@ async def test_a_long_batch_stops_when_nothing_is_stored_any_more(
         assert stored <= len(queue.reader.live) < 200
         assert answer.status_code == 503
         assert f"{mode}: {len(queue.reader.live)} of 200 messages are stored" in answer.text
+
+
+@pytest.mark.parametrize("has_child", [False, True])
+async def test_a_long_batch_stops_when_its_queue_is_made_anew(
+    has_child: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "_STORED_PER_SLICE", 1)
+    async with web(tmp_path) as server:
+        api, broker = Api(server.client), server.daemon.broker
+        await api.post("jobs", 0)
+        if has_child:  # then the queue made anew has the log of the one before
+            broker.mention(b"acme:jobs+kid", now_ms())
+        posted = asyncio.ensure_future(
+            api.ask("POST", "/jobs/messages", {"messages": [{"body": n} for n in range(200)]})
+        )
+        while len(broker.queues[b"acme:jobs"].reader.live) < 3:
+            await asyncio.sleep(0)
+        QueueAdmin(broker, server.daemon).delete(b"acme:jobs", now_ms())
+        broker.create(b"acme:jobs", now_ms())
+        answer = await posted
+        assert answer.status_code == 503
+        assert "the queue was deleted after 2 of 200 messages" in answer.text
+        assert not broker.queues[b"acme:jobs"].reader.live
 
 
 @pytest.mark.parametrize("slice_", [1, 7])
