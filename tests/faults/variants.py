@@ -113,7 +113,7 @@ VARIANTS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("while it runs",),
     ),
     "a child is in use": (
-        ("asked", "waiter", "lease", "pause", "on its way"), ("memcache", "other doors"),
+        ("asked", "waiter", "lease", "pause"), ("memcache", "other doors"),
     ),
 }  # fmt: skip
 
@@ -404,8 +404,5 @@ RULES: Final[dict[str, Rule]] = {
         ("lease", "other doors"): f"{NONE}all leases of all doors stand in one list",
         ("pause", "memcache"): _AGES,
         ("pause", "other doors"): f"{NONE}a pause is the child's, whoever ordered it",
-        ("on its way", "memcache"):
-            f"{_IDLE}::test_a_child_whose_item_is_on_its_way_elsewhere_stays",
-        ("on its way", "other doors"): f"{NONE}it goes by itself",
     },
 }  # fmt: skip

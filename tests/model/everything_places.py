@@ -42,7 +42,8 @@ SCHEDULES_ELSEWHERE: Final[dict[str, tuple[str, str]]] = {}
 DRAWN_OF_SCHEDULES: Final = ("cron", "queue", "body", "catch_up")
 
 # Changes that are no setting by themselves: the machine that makes them, and as what it counts
-# them. A schedule whose queue is a child is not drawn: the configuration refuses it.
+# them. A schedule whose queue is a child is not drawn: the configuration refuses it, by
+# tests/unit/config/test_schedules.py::test_a_child_is_no_queue_of_a_schedule.
 CHANGES: Final[dict[str, tuple[type, str]]] = {
     "a schedule changes its queue over a restart": (SchedulesMachine, "queue over a restart"),
     "a schedule changes its queue by a reload": (SchedulesMachine, "queue by a reload"),

@@ -95,3 +95,8 @@ def test_all_mistakes_are_reported_at_once(file: Path) -> None:
         load_text(file, '[schedules.a]\ncron = "* * * * 9"\nqueue = "/"\n[schedules.b]\n')
 
     assert len(refusal.value.problems) == 3
+
+
+def test_a_child_is_no_queue_of_a_schedule(file: Path) -> None:
+    text = f"[schedules.a]\n{GOOD.replace('jobs', 'jobs+kid')}"
+    assert "no + (a fan-out child is not put into)" in told(file, text)

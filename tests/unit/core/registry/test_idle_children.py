@@ -84,30 +84,20 @@ def test_a_child_with_a_waiter_or_a_lease_stays(use: str) -> None:
 )
 def test_a_child_that_a_client_asks_now_and_then_stays(line: bytes) -> None:
     stage = with_child()
+    child = stage.queue("jobs+w")
     for _ in range(4):
         pass_ms(stage, AGE_MS * 3 // 4)
         stage.say("bob", line)
-    assert b"jobs+w" in stage.broker.queues
+    assert stage.queue("jobs+w") is child, "it was made again"
 
 
 def test_a_child_that_other_doors_ask_now_and_then_stays() -> None:
     stage = with_child()
+    child = stage.queue("jobs+w")
     for _ in range(4):
         pass_ms(stage, AGE_MS * 3 // 4)
         assert Children(stage.broker, stage).asked(b"jobs+w", stage.now_ms) is not None
-    assert b"jobs+w" in stage.broker.queues
-
-
-def test_a_child_whose_item_is_on_its_way_elsewhere_stays() -> None:
-    stage = with_child()
-    stage.set_queue("failed", max_items=1)
-    stage.say("eve", b"set failed 0 0 1", b"x")
-    stage.set_queue("jobs+w", dead_letter_to="failed")
-    stage.say("eve", b"set jobs 0 0 1", b"1")
-    stage.say("bob", b"get jobs+w/open")
-    stage.say("bob", b"get jobs+w/abort/dead")
-    pass_ms(stage, 5 * AGE_MS)
-    assert b"jobs+w" in stage.broker.queues
+    assert stage.queue("jobs+w") is child, "it was made again"
 
 
 def test_a_child_that_the_configuration_names_stays() -> None:

@@ -24,6 +24,10 @@ WAYS: Final[dict[str, tuple[bytes, str]]] = {
     "deadline": (b"", "lease"), "deferred": (b"/defer", ""),
 }  # fmt: skip
 NAMES: Final = (b"jobs", b"jobs+kid")
+# A lease by token outlives its connection.
+ENDS: Final = [
+    (way, by) for way in WAYS for by in ("connection", "token") if (way, by) != ("hang-up", "token")
+]
 
 
 def end_one(stage: ServerHarness, name: bytes, way: str, by: str) -> None:
@@ -45,11 +49,8 @@ def end_one(stage: ServerHarness, name: bytes, way: str, by: str) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("by", ["connection", "token"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "by"), ENDS)
 def test_an_item_dies(way: str, by: str, name: bytes, restarts: bool) -> None:
-    if (way, by) == ("hang-up", "token"):
-        pytest.skip("a lease by token outlives its connection")
     stage = ServerHarness()
     stage.set_queue(max_attempts=MOST, lease="5s")
     stage.say("eve", b"get jobs+kid")
@@ -77,12 +78,11 @@ def test_an_item_dies(way: str, by: str, name: bytes, restarts: bool) -> None:
     assert stage.say("kim", b"get " + other).startswith(b"VALUE"), "it is dead in one alone"
 
 
-@pytest.mark.parametrize("by", ["connection", "token"])
-@pytest.mark.parametrize("way", ["given back", "hang-up", "deadline"])
+@pytest.mark.parametrize(
+    ("way", "by"), [each for each in ENDS if each[0] in ("given back", "hang-up", "deadline")]
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_comes_back_waits_for_the_retry_delay(name: bytes, way: str, by: str) -> None:
-    if (way, by) == ("hang-up", "token"):
-        pytest.skip("a lease by token outlives its connection")
     stage = ServerHarness()
     stage.set_queue(retry_delay="30s", lease="5s")
     stage.say("eve", b"get jobs+kid")
@@ -99,9 +99,9 @@ def test_what_comes_back_waits_for_the_retry_delay(name: bytes, way: str, by: st
 def test_the_life_of_what_goes_elsewhere(name: bytes, how: str, age: str) -> None:
     """A dead letter goes without the life that it had; what is moved keeps the rest of that."""
     stage = ServerHarness()
-    to = {"dead_letter_to": "failed", "dead_letter_age": age} if how == "by itself" else {}
-    stage.set_queue("jobs", **to)
-    stage.set_queue("jobs+kid", **to)
+    for each in NAMES:  # each has an age of its own
+        to = {"dead_letter_to": "failed", "dead_letter_age": age if each == name else "2h"}
+        stage.set_queue(each.decode(), **(to if how == "by itself" else {}))
     stage.say("eve", b"get jobs+kid")
     stage.say("eve", b"set jobs 0 100 1", b"x")
     if how == "moved":
