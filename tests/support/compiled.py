@@ -41,6 +41,7 @@ PURE_ONLY: Final[dict[str, str]] = {
     "tests/unit/server/journals/test_read_cache.py::test_a_reader_for_which": _NO_STAND_IN,
     "tests/unit/server/journals/test_read_cache.py::test_a_turn_schedules_few": _NO_STAND_IN,
     "tests/unit/server/test_answers_in_slices.py": _NO_STAND_IN,
+    "tests/unit/server/test_exits.py": _NO_STAND_IN,
     "tests/unit/server/test_turn.py::test_a_turn_writes_some": _NOT_HEARD,
     "tests/unit/test_compiled.py::test_every": _NO_SOURCES,
     "tests/unit/test_compiled.py::test_no_face": _NO_SOURCES,
