@@ -1367,6 +1367,34 @@ FAULTS: tuple[Fault, ...] = (
         "",
         ("tests/unit/client/test_async_end.py",),
     ),
+    Fault(
+        "beside a daemon a tool goes on from an older snapshot than it reads on from",
+        "journal/tools/view.py",
+        "        if not self.beginnings or since >= self.lsn_next:\n",
+        "        if not self.beginnings:\n",
+        ("tests/unit/journal/tools/test_snapshots_meanwhile.py",),
+    ),
+    Fault(
+        "what is needed again is compacted away",
+        "journal/compaction/maintenance.py",
+        "        if live_lsn < segments.revived_lsn:\n",
+        "        if live_lsn < 0:\n",
+        ("tests/unit/journal/compaction/test_maintenance.py",),
+    ),
+    Fault(
+        "a dead letter holds the key that it had",
+        "kestrelpy/core/subscription/state.py",
+        "        self.ends.forget(id_)\n        self.held_keys.pop(id_, None)\n",
+        "        self.ends.forget(id_)\n",
+        ("tests/unit/core/replay/test_snapshot_and_records.py",),
+    ),
+    Fault(
+        "the length of a file that is written over another is not synced",
+        "journal/files.py",
+        "            os.ftruncate(descriptor, len(data))\n            handle.sync()  # the new",
+        "            handle.sync()\n            os.ftruncate(descriptor, len(data))  # the new",
+        ("tests/unit/journal/test_files_order.py",),
+    ),
 )
 
 # Faults that no test finds, each with its reason; "no test yet" is work to be done.

@@ -502,6 +502,40 @@ def test_a_segment_is_not_rewritten_as_empty_before_its_last_confirm_is_durable(
     assert maintenance.choose(lsn)[:3] == [first, middle, last]
 
 
+def test_by_the_living_of_before_nothing_is_rewritten_that_is_needed_again() -> None:
+    """A new child may begin at items that all others have confirmed: a rewriting that does not know
+    of it would leave them out."""
+    disk = MemoryDisk()
+    writer = fresh(disk, Sizes(8192, 8192, 1 << 20))
+    for _ in range(200):
+        writer.put_all(b"x")
+    segments, segment_list = writer.journal.segments, writer.journal.segment_list
+    chosen = segments[1:4]
+    stay = {segment.item_first for segment in chosen}
+    for item in range(1, 201):
+        if item not in stay:
+            writer.done(item)
+    writer.commit()
+    for _ in range(2):
+        writer.put_all(b"z")
+        take_one(writer, disk)
+    maintenance = writer.store.maintenance
+    before = maintenance.snapshots[-1]
+    assert maintenance.choose(before)[:3] == chosen
+    needed = IdSet.of(writer.queue.live)
+
+    segment_list.recount(needed, writer.journal.commit.lsn_appended)
+    assert maintenance.choose(before)[:3] == chosen, "nothing was needed again"
+    needed.add(chosen[1].item_last)
+    writer.put_all(b"a child that begins there")
+    since = writer.journal.commit.lsn_appended
+    segment_list.recount(needed, since)
+
+    assert chosen[1].live == 2
+    assert maintenance.choose(before) == []
+    assert maintenance.choose(since)[:3] == chosen
+
+
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_a_snapshot_written_twice_without_a_record_between_counts_once(earlier: int) -> None:
     disk = MemoryDisk()
