@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+
+import pytest
 
 from journal.format.kinds import Kind
 from journal.format.record import HEADER_BYTES, Draft
@@ -254,3 +257,41 @@ def test_what_a_start_could_not_read_is_found_when_the_disk_gives_it_again() -> 
     without.kill()
 
     assert len(without.reader.live) == 13
+
+
+def needed(one: Segment, segment_list: SegmentList, is_so: bool) -> None:
+    one.live = int(is_so)
+
+
+def not_durable(one: Segment, segment_list: SegmentList, is_so: bool) -> None:
+    one.emptied_lsn = 100 if is_so else 31
+
+
+def rewritten(one: Segment, segment_list: SegmentList, is_so: bool) -> None:
+    segment_list.busy = [one] if is_so else []
+
+
+def not_given(one: Segment, segment_list: SegmentList, is_so: bool) -> None:
+    one.unread = is_so
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+@pytest.mark.parametrize("snapshots", [[], [40], [40, 50]])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("holds", [needed, not_durable, rewritten, not_given])
+def test_a_segment_stays_as_long_as_anything_holds_it(
+    holds: Callable[[Segment, SegmentList, bool], None], place: int, snapshots: list[int],
+    is_short: bool,
+) -> None:
+    """However many snapshots there are, and on a full disk as well."""
+    segment_list = emptied()
+    one = segment_list.segments[place]
+    holds(one, segment_list, True)
+
+    gone = segment_list.take_dead(99, snapshots, is_short=is_short)
+    assert one.path not in gone
+    assert one in segment_list.segments
+
+    holds(one, segment_list, False)
+    gone += segment_list.take_dead(99, snapshots, is_short=is_short)
+    assert sorted(gone) == ["1", "2", "3"]
