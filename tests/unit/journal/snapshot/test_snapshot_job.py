@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -13,11 +14,13 @@ from journal.format.lease import LeaseEntry
 from journal.format.out_of_order import PlacedEntry
 from journal.format.subscription_state import DeadEntry, ReaderState
 from journal.format.transfer import Origin
+from journal.sets.hash_table import ID
+from journal.snapshot.dedupe_pending import Fresh
 from journal.snapshot.job import FREED_MAX, SnapshotJob
 from journal.snapshot.snapshot import Snapshot
 from tests.support import snapshots
 from tests.support.journals import FOLDER, IDENTITY
-from tests.support.memory_disk import MemoryDisk
+from tests.support.memory_disk import Fault, MemoryDisk
 
 MANY = 3 * FREED_MAX + 5
 
@@ -81,3 +84,23 @@ def test_a_snapshot_that_could_not_be_written_keeps_its_copies_for_the_next_atte
     with pytest.raises(OSError):
         job.run(disk)
     assert [len(pile) for pile in piles] == sizes
+
+
+def test_the_next_attempt_lists_what_the_first_one_remembered_once() -> None:
+    disk = MemoryDisk()
+    disk.make_folder(FOLDER)
+    seen = Fresh()
+    seen.add_id(ID.pack(bytes(16), 1, 1, 0))
+    job, _ = begun()
+    job.batch = seen.take()
+    disk.faults = [Fault("create", "*.snapshot", times=2, error=errno.EIO)]
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            job.run(disk)
+
+    job.run(disk)
+
+    path = snapshots.snapshot_path(9)
+    assert job.chunk is not None
+    (listed,) = Snapshot.decode(disk.read(path), path).chunks
+    assert (listed.name, listed.ids) == (job.chunk.name, 1)

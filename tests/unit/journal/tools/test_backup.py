@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 
@@ -109,7 +110,8 @@ def test_a_closed_journal_is_copied_whole_and_stays_closed() -> None:
     assert report.ending == "clean"
 
 
-def test_half_a_batch_is_not_copied() -> None:
+@pytest.mark.parametrize("attempts", [1, 2, 3])
+def test_half_a_batch_is_not_copied(attempts: int) -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(b"first")
@@ -117,9 +119,12 @@ def test_half_a_batch_is_not_copied() -> None:
     writer.put(b"cut " * 99)
     disk.faults.append(Fault("write", keep_sectors=1))
     writer.write()
+    gone = Fault("create", "/backup/*", times=attempts - 1, error=errno.ENOENT)
+    disk.faults = [gone] if attempts > 1 else []
     copied = copy_journal(disk, FOLDER, TARGET)
     assert copied is not None
     assert bodies(list(Recovery(disk, TARGET).records())) == [b"first"]
+    assert check_journal(disk, TARGET).torn == []
 
 
 def test_a_power_cut_after_the_copy_takes_nothing_of_it() -> None:
