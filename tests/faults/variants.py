@@ -112,6 +112,9 @@ VARIANTS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
          "archive_to", "queue of a schedule", "line of a schedule", "zone of a schedule"),
         ("while it runs",),
     ),
+    "a queue that would refuse an item is not made for it": (
+        ("move", "redrive", "dead_letter_to", "expire_to"), ("queue", "child"),
+    ),
     "a child is in use": (
         ("asked", "waiter", "lease", "pause"), ("memcache", "other doors"),
     ),
@@ -395,6 +398,10 @@ RULES: Final[dict[str, Rule]] = {
             _TIMES,
         ),
     },
+    "a queue that would refuse an item is not made for it": dict.fromkeys(
+        product(("move", "redrive", "dead_letter_to", "expire_to"), ("queue", "child")),
+        f"{_CORE}/transfer/test_new_targets.py::test_a_queue_that_would_refuse_it_is_not_made",
+    ),
     "a child is in use": {
         ("asked", "memcache"): f"{_IDLE}::test_a_child_that_a_client_asks_now_and_then_stays",
         ("asked", "other doors"): f"{_IDLE}::test_a_child_that_other_doors_ask_now_and_then_stays",
