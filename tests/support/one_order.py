@@ -198,6 +198,8 @@ class Door:
             return
         assert name in self.in_steps or change in self.steps, where
         assert is_between(found[1], one[1], other[1]), where
+        if said == one[0] != other[0]:
+            assert is_between(found[1], one[1], one[1]), where
         assert not self.is_mixed(said), where
 
     # -- what breaks ------------------------------------------------------------------------

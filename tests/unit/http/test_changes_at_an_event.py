@@ -203,14 +203,14 @@ _DELETED: Final = boss(
 _MADE: Final = both(_NEW, boss(put(b"dead", b"n7"), put(b"acme:jobs", b'"n5"')))
 
 
-def ends_leases(word: bytes) -> Change:
-    """All leases by token are confirmed, or given back, by their tokens."""
+def ends_leases(word: bytes, most: int | None = None) -> Change:
+    """The leases by token, or the first of each queue, are confirmed or given back."""
 
     def change(world: World) -> None:
         lines = [
             b"get %b/%b/token=%d" % (name, word, lease.token)
             for name, queue in world.daemon.broker.queues.items()
-            for lease in queue.reader.leases.all()
+            for lease in [*queue.reader.leases.all()][:most]
             if lease.by_token
         ]
         boss(*lines, put(b"none", b"n2"), put(b"acme:none", b'"n6"'))(world)
@@ -227,6 +227,7 @@ CHANGES: Final[dict[str, Change]] = {
     ),
     "given back": ends_leases(b"abort"),
     "confirmed": ends_leases(b"close"),
+    "one confirmed": ends_leases(b"close", 1),
     "flushed": boss(
         b"flush jobs", b"flush other", b"flush jobs+kid", b"flush acme:jobs", b"flush acc"
     ),
@@ -355,13 +356,13 @@ def one_in_a_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     DOOR.running.clear()
 
 
-@pytest.mark.parametrize(("name", "change"), sorted({*DOOR.few(CHANGES, 2), *FOUND}))
+@pytest.mark.parametrize(("name", "change"), sorted({*DOOR.few(CHANGES, 1), *FOUND}))
 def test_a_change_comes_before_a_request_or_after_it(name: str, change: str) -> None:
     for nth in DOOR.some(name):
         DOOR.look(name, change, nth)
 
 
-@pytest.mark.parametrize(("name", "how"), DOOR.few(BREAKS, 1))
+@pytest.mark.parametrize(("name", "how"), DOOR.few(BREAKS, 1)[::2])
 def test_an_answer_is_true_whatever_breaks_meanwhile(name: str, how: str) -> None:
     for nth in DOOR.some(name):
         DOOR.look_at_break(name, how, nth)
