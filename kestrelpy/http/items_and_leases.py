@@ -101,7 +101,7 @@ async def post_item(
     delay: str = Query("", description="Available after this time, for instance 5s."),
     at: str = Query("", description="Available at this time, in unix seconds."),
     expires: str = Query("", description="Its life, for instance 1h."),
-    flags: str = Query("0", description="memcache's flags."),
+    flags: str = Query("0", description="The flags of memcache."),
 ) -> Response:
     """Answer 201 when the item is on disk; 200 if its id was seen before; 422 if that was with
     another body or key."""

@@ -68,7 +68,9 @@ class Readiness:
 
 @router.get(
     "/health", summary="How the server is", response_model=models.HealthNow,
-    responses={503: {"model": models.HealthNow | Error}},
+    responses={503: {
+        "model": models.HealthNow | Error, "description": "A journal has failed.",
+    }},
 )  # fmt: skip
 async def get_health(request: Request) -> Response:
     """Answer 503 if the journal of any queue has failed."""
@@ -85,7 +87,9 @@ async def get_health(request: Request) -> Response:
 
 @router.get(
     "/ready", summary="Whether the server takes new items", response_model=models.Ready,
-    responses={503: {"model": models.Ready | Error}},
+    responses={503: {
+        "model": models.Ready | Error, "description": "It takes none now: the answer says why.",
+    }},
 )  # fmt: skip
 async def get_ready(request: Request) -> Response:
     """Answer 503 if the server stops, is not up, or has a queue that can store nothing, or no queue

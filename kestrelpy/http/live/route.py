@@ -37,20 +37,38 @@ class _Asked(BaseModel):
     """The parameters of all views; each takes some of them."""
 
     model_config = ConfigDict(extra="forbid")
-    view: Kind
-    range: Span = "1h"
-    queue: Annotated[str, Query(max_length=256)] = ""
-    search: Annotated[str, Query(max_length=128)] = ""
-    sort: Sort = "trouble"
-    order: Literal["up", "down"] = "down"
-    offset: Annotated[int, Query(ge=0, le=_OFFSET_MAX)] = 0
-    limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = ROWS_MAX
-    state: State | None = None
-    key: Annotated[str | None, Query(min_length=0, max_length=1024)] = None
-    after: _Number = 0
-    died_from_ms: _Number = 0
-    died_before_ms: _Number | None = None
-    attempts_least: _Number = 0
+    view: Annotated[Kind, Query(description="Which view.")]
+    range: Annotated[Span, Query(description="How long a past its history has.")] = "1h"
+    queue: Annotated[str, Query(max_length=256, description="The queue that is shown.")] = ""
+    search: Annotated[
+        str, Query(max_length=128, description="Only queues with this in their name.")
+    ] = ""
+    sort: Annotated[Sort, Query(description="What the queues are in the order of.")] = "trouble"
+    order: Annotated[
+        Literal["up", "down"], Query(description="Whether the most comes last or first.")
+    ] = "down"
+    offset: Annotated[
+        int, Query(ge=0, le=_OFFSET_MAX, description="How many queues are passed over.")
+    ] = 0
+    limit: Annotated[int, Query(ge=1, le=ROWS_MAX, description="How many rows at most.")] = ROWS_MAX
+    state: Annotated[
+        State | None, Query(description="Only items in this state; of keys, done: all of them.")
+    ] = None
+    key: Annotated[
+        str | None,
+        Query(
+            min_length=0, max_length=1024,
+            description="Only items with this key; of dead letters, with this reason.",
+        ),
+    ] = None  # fmt: skip
+    after: Annotated[_Number, Query(description="The cursor of the page before.")] = 0
+    died_from_ms: Annotated[_Number, Query(description="Only dead letters from then on.")] = 0
+    died_before_ms: Annotated[
+        _Number | None, Query(description="Only dead letters before then.")
+    ] = None
+    attempts_least: Annotated[
+        _Number, Query(description="Only dead letters that were delivered so often.")
+    ] = 0
 
 
 class WholeView(BaseModel):

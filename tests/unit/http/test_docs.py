@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from kestrelpy.http.app import make_app
 from tests.support.http_client import web
+
+_SENTENCE = re.compile(r"[A-Z`].* .*\.", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z][A-Za-z_-]*")
+# What FastAPI says where the route says nothing.
+_UNSAID = {"", "Successful Response", *(status.phrase for status in HTTPStatus)}
 
 
 async def test_the_page_and_all_that_it_loads_come_from_here(tmp_path: Path) -> None:
@@ -56,3 +67,61 @@ async def test_the_description_has_every_route_with_the_shape_of_its_answer(
             assert first["content"][kind]["schema"], (method, path)
             assert operations[method, path]["summary"]
         assert not [each for each in operations if each[1].startswith("/docs")]
+
+
+def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each method with its path, and what is told of it."""
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def unsaid(described: dict[str, Any]) -> list[str]:
+    """What has no description of its own: a path says what its parts are, the route's own text
+    what its first success is."""
+    found = list[str]()
+    for label, operation in operations(described):
+        first = True
+        for status, said in operation["responses"].items():
+            is_own = first and status.startswith("2")
+            if not is_own and said.get("description", "") in _UNSAID:
+                found.append(f"{label} {status}")
+            first = first and not is_own
+        for each in operation.get("parameters", ()):
+            if each["in"] == "path":
+                continue
+            told = each.get("description", "")
+            if not _NAME.fullmatch(each["name"]) or not _SENTENCE.fullmatch(told):
+                found.append(f"{label} {each['name']}")
+        if not _SENTENCE.fullmatch(operation.get("description", "")) or not operation["summary"]:
+            found.append(label)
+    return found
+
+
+def test_every_answer_and_parameter_has_a_description_of_its_own() -> None:
+    assert unsaid(make_app().openapi()) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "mistake", "named"),
+    [
+        ("parameters", {"name": "limit", "in": "query", "description": "limit"}, " limit"),
+        ("parameters", {"name": "How many.", "in": "query", "description": "How many."},
+         " How many."),
+        ("parameters", {"name": "limit", "in": "header"}, " limit"),
+        ("responses", {"409": {}}, " 409"),
+        ("responses", {"503": {"description": "Service Unavailable"}}, " 503"),
+    ],
+)  # fmt: skip
+def test_what_says_nothing_of_its_own_is_named(part: str, mistake: Any, named: str) -> None:
+    operation: dict[str, Any] = {
+        "summary": "Some", "description": "Answer with some.", "parameters": [],
+        "responses": {"200": {"description": "Successful Response"}},
+    }  # fmt: skip
+    described = {"paths": {"/some": {"get": operation}}}
+    assert unsaid(described) == []
+    if part == "parameters":
+        operation[part].append(mistake)
+    else:
+        operation[part] |= mistake
+    assert unsaid(described) == [f"GET /some{named}"]
