@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
+import time
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
@@ -20,6 +22,18 @@ from kestrelpy.http.answers import JSON
 from kestrelpy.http.app import all_routes
 from kestrelpy.server import Daemon
 from tests.support.running import ANSWER_SECONDS, Peer, Running
+
+
+# Members of answers: moments are milliseconds since 1970, spans are lengths.
+MOMENTS = frozenset({
+    "at_ms", "began_ms", "died_ms", "due_ms", "ended_ms", "ends_ms", "expires_ms", "first_ms",
+    "last_backup_ms", "last_ms", "now_ms", "since_ms", "started_ms", "stored_ms",
+})  # fmt: skip
+SPANS = frozenset({
+    "age_ms", "disk_full_in_ms", "idle_ms", "lease_left_ms", "oldest_ms", "service_p50_ms",
+    "service_p99_ms", "step_ms", "sync_p50_ms", "sync_p99_ms", "wait_p50_ms", "wait_p99_ms",
+})  # fmt: skip
+_YEARS_MS = 20 * 365 * 86_400_000
 
 
 class Web:
@@ -67,6 +81,37 @@ def filled(path: str) -> str:
     return re.sub(r"\{[a-z:]+\}", "1", path)
 
 
+async def check_times(said: httpx.Response) -> None:
+    """Fail if a member of an answer in JSON is a time of another clock than its name says."""
+    if said.request.method == "HEAD" or said.headers.get("content-type") != JSON:
+        return
+    wrong = wrong_times(json.loads(await said.aread()), int(time.time() * 1000))
+    assert not wrong, f"{said.request.url}: {wrong}"
+
+
+def wrong_times(answer: Any, unix_ms: int) -> list[str]:
+    """Return the members whose name says another kind of time than they have; 0: none."""
+    found = list[str]()
+    todo = [answer]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, list):
+            todo += each
+        elif isinstance(each, dict):
+            todo += each.values()
+            for name, value in each.items():
+                if not name.endswith("_ms") or type(value) not in (int, float):
+                    continue
+                is_moment = abs(value - unix_ms) < _YEARS_MS
+                if name not in MOMENTS | SPANS:
+                    found.append(f"{name}: neither among MOMENTS nor SPANS")
+                elif value and is_moment != (name in MOMENTS):
+                    found.append(f"{name}: {value}")
+                elif value < 0:
+                    found.append(f"{name}: {value}")
+    return found
+
+
 async def check_shape(said: httpx.Response) -> None:
     """Fail if an answer in JSON is not as its route describes it."""
     if said.request.method == "HEAD" or said.headers.get("content-type") != JSON:
@@ -102,7 +147,7 @@ async def web(
     try:
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", timeout=ANSWER_SECONDS,
-            event_hooks={"response": [check_shape]},
+            event_hooks={"response": [check_shape, check_times]},
         ) as client:
             yield Web(server, client, port)
     finally:
