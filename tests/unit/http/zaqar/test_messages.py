@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from kestrelpy.http.zaqar import messages
 from kestrelpy.operations import QueueAdmin
 from kestrelpy.server.clock import now_ms
 from tests.support.disks import HeldDisk
-from tests.support.http_client import web
+from tests.support.http_client import Web, web
 from tests.support.running import Peer
 from tests.support.zaqar import OTHER, Api, bodies
 from tests.unit.http.test_items_and_leases import waiting
@@ -319,3 +320,52 @@ async def test_a_long_batch_is_stored_in_slices_in_its_order(
         found = [n for page in await pages(api, "jobs", "echo=true&limit=20") for n in page]
         for first in (0, 100):
             assert [n for n in found if first <= n < first + 15] == list(range(first, first + 15))
+
+
+def later(server: Web, monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    """Have the wall clock show so much later, before the core takes anything out for it."""
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + seconds * 1_000_000_000)
+    server.daemon.broker.clock.offset_ms += seconds * 1000
+
+
+async def test_each_way_to_see_a_message_says_how_old_it_is_by_the_wall_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path) as server:
+        api = Api(server.client)
+        first, _ = await api.post("jobs", 1, 2)
+        later(server, monkeypatch, 100)
+        seen = {"one": (await api.ask("GET", f"/jobs/messages/{first}")).json()["age"]}
+        figures = (await api.ask("GET", "/jobs/stats")).json()["messages"]
+        seen |= {each: figures[each]["age"] for each in ("oldest", "newest")}
+        for how, query in (("ids", f"ids={first}"), ("list", "echo=true")):
+            page = (await api.ask("GET", f"/jobs/messages?{query}")).json()["messages"]
+            seen[how] = page[0]["age"]
+        claim, (claimed,) = await api.claim("jobs", "limit=1")
+        seen["claim"] = claimed["age"]
+        shown = (await api.ask("GET", f"/jobs/claims/{claim}")).json()
+        seen["claimed"] = shown["messages"][0]["age"]
+        fresh = shown["age"]
+        (popped,) = (await api.ask("DELETE", "/jobs/messages?pop=1")).json()["messages"]
+        seen["pop"] = popped["age"]
+        assert {how for how, age in seen.items() if not 100 <= age < 1000} == set()
+        assert fresh < 100
+
+        later(server, monkeypatch, 200)
+        again = (await api.ask("GET", f"/jobs/claims/{claim}")).json()
+        assert 200 <= again["age"] < 1000
+
+
+async def test_a_message_past_its_life_is_shown_by_no_way_before_it_is_taken_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path) as server:
+        api = Api(server.client)
+        (id_,) = await api.post("jobs", 1, ttl=60)
+        ways = [f"/jobs/messages/{id_}", f"/jobs/messages?ids={id_}"]
+        assert [(await api.ask("GET", way)).status_code for way in ways] == [200, 200]
+        later(server, monkeypatch, 100)
+        assert [(await api.ask("GET", way)).status_code for way in ways] == [404, 404]
+        assert await api.listed("jobs") == []
+        assert server.daemon.broker.queues[b"acme:jobs"].reader.live.count == 1
