@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.disks import HeldDisk
 from tests.support.guarded import PASSWORD, user
 from tests.support.http_client import Web, web
+from tests.support.zaqar import CLIENT
+
+ROOT = Path(__file__).parents[4]
 
 
 async def test_each_action_leaves_one_line_with_peer_action_and_count(
@@ -69,47 +75,94 @@ async def test_no_action_is_done_by_a_get(tmp_path: Path) -> None:
         assert (await server.client.get("/admin/queues/jobs")).json()["facts"]["items"] == 1
 
 
-ACTIONS = {
+# Item 1 is dead, 2 is leased, 3 is ready, 4 is delayed.
+ACTIONS: dict[str, tuple[str, str, Any]] = {
     "pause": ("POST", "/admin/queues/jobs/pause", None),
+    "resume": ("POST", "/admin/queues/jobs/resume", None),
     "flush": ("POST", "/admin/queues/jobs/flush", None),
     "purge": ("POST", "/admin/queues/jobs/purge", {"ids": [1]}),
     "redrive": ("POST", "/admin/queues/jobs/redrive", {"ids": [1]}),
     "move": ("POST", "/admin/queues/jobs/move", {"count": 1, "target": "other"}),
-    "remove": ("DELETE", "/admin/queues/jobs/items/2", None),
-    "retry": ("POST", "/admin/queues/jobs/items/3/retry", None),
+    "move dead": (
+        "POST", "/admin/queues/jobs/move", {"state": "dead", "ids": [1], "target": "other"}
+    ),
+    "remove": ("DELETE", "/admin/queues/jobs/items/3", None),
+    "retry": ("POST", "/admin/queues/jobs/items/4/retry", None),
+    "renew lease": ("PATCH", "/admin/queues/jobs/leases/2?lease=1h", None),
+    "end lease": ("DELETE", "/admin/queues/jobs/leases/2", None),
+    "bury leased": ("DELETE", "/admin/queues/jobs/leases/2?bury=why", None),
+    "run schedule": ("POST", "/admin/schedules/yearly/run", None),
+    "declare": ("PUT", "/v2/queues/more", {"_max_claim_count": 5}),
+    "flush by the messaging API": ("POST", "/v2/queues/jobs/purge", None),
 }  # fmt: skip
+YEARLY = '[schedules.yearly]\ncron = "0 0 1 1 *"\nqueue = "yearly"\nbody = "x"\n'
+SYNCED = f'[queues.jobs]\nconfirms = "synced"\n{YEARLY}'  # so are the ends of leases
+ELSEWHERE = {
+    "acknowledge": "it needs a damaged journal", "delete": "it removes a folder", "mode": "not on disk",
+    "drain": "not on disk", "close connection": "not on disk", "stop job": "not on disk",
+}  # fmt: skip
+API = {"Client-ID": CLIENT, "X-Project-ID": "acme"}
 
 
 async def fill(server: Web) -> None:
-    """Make a dead letter, a ready and a delayed item."""
-    await server.client.post("/queues/jobs/items", content=b"1")
-    (lease,) = (await server.client.post("/queues/jobs/leases")).json()["leases"]
-    await server.client.delete(f"/queues/jobs/leases/{lease['token']}?bury=why")
-    await server.client.post("/queues/jobs/items", content=b"2")
-    await server.client.post("/queues/jobs/items?delay=1h", content=b"3")
+    """Make a dead letter, a leased, a ready and a delayed item, here and in the messaging API."""
+    for queue in ("jobs", "acme:jobs"):
+        await server.client.post(f"/queues/{queue}/items", content=b"1")
+        (lease,) = (await server.client.post(f"/queues/{queue}/leases")).json()["leases"]
+        await server.client.delete(f"/queues/{queue}/leases/{lease['token']}?bury=why")
+        await server.client.post(f"/queues/{queue}/items", content=b"2")
+        await server.client.post(f"/queues/{queue}/leases")
+        await server.client.post(f"/queues/{queue}/items", content=b"3")
+        await server.client.post(f"/queues/{queue}/items?delay=1h", content=b"4")
+
+
+async def ask(server: Web, action: str) -> httpx.Response:
+    method, path, body = ACTIONS[action]
+    return await server.client.request(method, path, json=body, headers=API)
+
+
+def noted(server: Web) -> list[str]:
+    return [each.what for each in server.daemon.actions.newest(50) if each.what != "start"]
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_an_action_is_answered_and_logged_after_its_sync_and_not_before(
+async def test_an_action_is_answered_and_noted_after_its_sync_and_not_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, action: str
 ) -> None:
     caplog.set_level("INFO", "kestrelpy.admin")
     disk = HeldDisk()
-    async with web(tmp_path, files=disk) as server:
+    async with web(tmp_path, SYNCED, disk) as server:
         await fill(server)
+        if action == "resume":
+            await ask(server, "pause")
+            caplog.clear()
+        before = noted(server)
         disk.go.clear()
         try:
-            method, path, body = ACTIONS[action]
-            asked = asyncio.ensure_future(server.client.request(method, path, json=body))
+            asked = asyncio.ensure_future(ask(server, action))
             for _ in range(50):
                 assert (await server.client.get("/admin/mode")).status_code == 200
             assert not asked.done()
+            assert noted(server) == before
             assert not [each for each in caplog.records if each.name == "kestrelpy.admin"]
         finally:
             disk.go.set()
         said = await asyncio.wait_for(asked, 20)
-        assert said.status_code == 200, said.text
-        assert [each for each in caplog.records if each.name == "kestrelpy.admin"]
+        assert said.is_success, said.text
+        assert noted(server) == [action.partition(" by ")[0], *before]
+        lines = [each for each in caplog.records if each.name == "kestrelpy.admin"]
+        assert lines or ACTIONS[action][1].startswith("/v2")
+
+
+def test_every_action_that_is_noted_is_one_of_these() -> None:
+    """The source says what it notes in so many words."""
+    found = set[str]()
+    for path in (ROOT / "kestrelpy/http").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "note":
+                words = ast.walk(node.args[1])
+                found |= {each.value for each in words if isinstance(each, ast.Constant)} - {None}
+    assert found - set(ACTIONS) - set(ELSEWHERE) == set()
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -117,10 +170,11 @@ async def test_an_action_that_never_came_to_the_disk_is_an_error(
     tmp_path: Path, action: str
 ) -> None:
     disk = HeldDisk()
-    async with web(tmp_path, files=disk) as server:
+    async with web(tmp_path, SYNCED, disk) as server:
         await fill(server)
+        if action == "resume":
+            await ask(server, "pause")
         disk.fails = True
-        method, path, body = ACTIONS[action]
-        said = await server.client.request(method, path, json=body)
+        said = await ask(server, action)
         assert said.status_code == 503, said.text
         assert str(tmp_path) not in said.text
