@@ -23,7 +23,6 @@ from kestrelpy.http.app import all_routes
 from kestrelpy.server import Daemon
 from tests.support.running import ANSWER_SECONDS, Peer, Running
 
-
 # Members of answers: moments are milliseconds since 1970, spans are lengths.
 MOMENTS = frozenset({
     "at_ms", "began_ms", "died_ms", "due_ms", "ended_ms", "ends_ms", "expires_ms", "first_ms",
@@ -105,9 +104,7 @@ def wrong_times(answer: Any, unix_ms: int) -> list[str]:
                 is_moment = abs(value - unix_ms) < _YEARS_MS
                 if name not in MOMENTS | SPANS:
                     found.append(f"{name}: neither among MOMENTS nor SPANS")
-                elif value and is_moment != (name in MOMENTS):
-                    found.append(f"{name}: {value}")
-                elif value < 0:
+                elif value < 0 or (value and is_moment != (name in MOMENTS)):
                     found.append(f"{name}: {value}")
     return found
 

@@ -98,8 +98,9 @@ ACTIONS: dict[str, tuple[str, str, Any]] = {
 YEARLY = '[schedules.yearly]\ncron = "0 0 1 1 *"\nqueue = "yearly"\nbody = "x"\n'
 SYNCED = f'[queues.jobs]\nconfirms = "synced"\n{YEARLY}'  # so are the ends of leases
 ELSEWHERE = {
-    "acknowledge": "it needs a damaged journal", "delete": "it removes a folder", "mode": "not on disk",
-    "drain": "not on disk", "close connection": "not on disk", "stop job": "not on disk",
+    "acknowledge": "it needs a damaged journal", "delete": "it removes a folder",
+    "mode": "not on disk", "drain": "not on disk", "close connection": "not on disk",
+    "stop job": "not on disk",
 }  # fmt: skip
 API = {"Client-ID": CLIENT, "X-Project-ID": "acme"}
 
