@@ -41,12 +41,25 @@ READ_SECONDS: Final = 10.0
 _NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
 
 
+_Declared = tuple[AnyQueue, bytes, str | None]  # with its declared settings, and their owner
+
+
 class _Known(NamedTuple):
-    """A queue as the check saw it, and its policy under the new configuration."""
+    """A queue as the check saw it, and its policy under the new configuration.
+
+    `owner` is the user who declared its targets, None: nobody since the start.
+    """
 
     queue: AnyQueue
     declared: bytes
+    owner: str | None
     policy: Policy
+
+    def is_as(self, queue: AnyQueue, owner: str | None) -> bool:
+        """True if this is the queue as it is now."""
+        return (
+            self.queue is queue and self.declared == queue.declared and self.owner == owner
+        )
 
 
 class Reload:
@@ -130,22 +143,23 @@ class Reload:
         """The queues for which it could not be put in force, each with the error."""
         return self._enforcement.failed if self._enforcement is not None else {}
 
-    def _late(self) -> list[tuple[AnyQueue, bytes]]:
-        """Return the queues that have changed since the check, each with its declared settings."""
-        known, late = self._known, []
+    def _late(self) -> list[_Declared]:
+        """Return the queues that have changed since the check."""
+        known, late, owners = self._known, [], self._policies.owners
         for name, queue in self._broker.queues.items():
-            seen = known.get(name)
-            if seen is None or seen.queue is not queue or seen.declared != queue.declared:
-                late.append((queue, queue.declared))
+            seen, owner = known.get(name), owners.get(name)
+            if seen is None or not seen.is_as(queue, owner):
+                late.append((queue, queue.declared, owner))
         return late
 
-    def _check(self, some: list[tuple[AnyQueue, bytes]]) -> None:
+    def _check(self, some: list[_Declared]) -> None:
         policies, config = self._policies, self.config
-        for queue, declared in some:
-            policy = policy_in(config, queue.name, declared, policies.owners)
-            self._known[queue.name] = _Known(queue, declared, policy)
+        for queue, declared, owner in some:
+            owners = {queue.name: owner} if owner is not None else {}
+            policy = policy_in(config, queue.name, declared, owners)
+            self._known[queue.name] = _Known(queue, declared, owner, policy)
         declared_of = {name: each.declared for name, each in self._known.items()}
-        names = [queue.name for queue, _ in some]
+        names = [queue.name for queue, _, _ in some]
         policies.refuse_cycles(config, names, declared_of)
         policies.refuse_aliases(config, names, declared_of)
 
@@ -187,7 +201,7 @@ class Enforcement:
         if broker.queues.get(name) is not queue:
             return  # deleted since
         known = self._known.get(name)
-        if known is not None and known.queue is queue and known.declared == queue.declared:
+        if known is not None and known.is_as(queue, self._policies.owners.get(name)):
             policy = known.policy
         else:
             policy = self._policies.of(name, queue.declared)

@@ -601,8 +601,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a reload forgets what was declared",
         "kestrelpy/server/reloading.py",
-        "policy_in(config, queue.name, declared, policies.owners)",
-        'policy_in(config, queue.name, b"", policies.owners)',
+        "policy_in(config, queue.name, declared, owners)",
+        'policy_in(config, queue.name, b"", owners)',
         ("tests/scenario/test_transcripts.py", "tests/process/wire/test_declaring.py"),
     ),
     Fault(
@@ -894,8 +894,22 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a reload does not check what was declared during its check",
         "kestrelpy/server/reloading.py",
-        "if seen is None or seen.queue is not queue or seen.declared != queue.declared:",
-        "if seen is None or seen.queue is not queue:",
+        "self.queue is queue and self.declared == queue.declared and self.owner == owner",
+        "self.queue is queue and self.owner == owner",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "a reload takes a queue that was made again for the one that it checked",
+        "kestrelpy/server/reloading.py",
+        "self.queue is queue and self.declared == queue.declared and self.owner == owner",
+        "self.declared == queue.declared and self.owner == owner",
+        TESTS_OF_RELOADS,
+    ),
+    Fault(
+        "a reload goes by the rights of the user who declared a target before",
+        "kestrelpy/server/reloading.py",
+        "self.queue is queue and self.declared == queue.declared and self.owner == owner",
+        "self.queue is queue and self.declared == queue.declared",
         TESTS_OF_RELOADS,
     ),
     Fault(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kestrelpy.config.settings import Config
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import LATE_MAX, STEPS_MAX, Reload
+from tests.support.guarded import user
 from tests.support.running import running
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import Work
@@ -150,6 +152,49 @@ def test_an_item_that_comes_between_check_and_taking_keeps_the_key_settings() ->
         reload.take()
     assert stage.policies.config is stage.config
     assert bounded(stage) == 0
+
+
+def test_a_queue_that_is_made_again_between_check_and_taking_keeps_the_key_settings() -> None:
+    stage = stage_with(2)
+    reload = reload_of(stage, key_match="any", max_items=1)
+    reload.check()
+    stage.say("a", b"delete q1", b"set q1/key=A 0 0 1", b"x")
+    with pytest.raises(ConfigError, match="queue q1: key settings cannot change while it holds"):
+        reload.take()
+    assert stage.policies.config is stage.config
+
+
+def test_a_queue_that_is_made_again_and_empty_has_the_new_key_settings_at_once() -> None:
+    stage = stage_with(2)
+    reload = reload_of(stage, key_match="any")
+    reload.check()
+    stage.say("a", b"delete q1", b"set q1 0 0 1", b"x", b"get q1")
+    assert reload.take()
+    assert stage.queue("q1").policy.keys.matches_any, "before the turn of its queue"
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["before", "in force"])
+@pytest.mark.parametrize(
+    ("first", "second", "target"), [("anna", "ben", b"q2"), ("ben", "anna", b"")]
+)
+def test_a_target_that_another_user_declares_again_is_by_the_rights_of_that_user(
+    *, is_taken: bool, first: str, second: str, target: bytes
+) -> None:
+    stage = stage_with(3)
+    said = b'expire_to = "q2"'
+    stage.say("a", b"set q1/declare 0 0 %d" % len(said), said)
+    anna, ben = user("anna", role="admin", queues=["q1"]), user("ben", role="admin")
+    config = Config.model_validate(tomllib.loads(anna + ben))
+    stage.policies.owners[b"q1"] = first
+    reload = Reload(stage.policies, stage.broker, config)
+    reload.check()
+    if is_taken:
+        assert reload.take()
+    stage.policies.owners[b"q1"] = second
+    if not is_taken:
+        assert reload.take()
+    finish(stage, reload)
+    assert stage.queue("q1").policy.expire_to == target
 
 
 def test_an_item_that_comes_before_the_turn_of_its_queue_has_its_key_by_the_new_settings() -> None:
