@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any, cast
 
@@ -116,3 +117,19 @@ async def test_a_connection_that_breaks_in_a_wait_is_said() -> None:
     worker._fetching = cast(Any, Broken())
     with pytest.raises(ConnectionError, match="no server"):
         await worker.fetch()
+
+
+@pytest.mark.parametrize(
+    ("line", "should_stop", "is_lost"), [(OVER, True, True), (b"END", False, False)]
+)
+async def test_a_lost_item_should_stop_and_one_that_ended_need_not(
+    line: bytes, *, should_stop: bool, is_lost: bool
+) -> None:
+    worker = AsyncWorker("jobs")
+    worker._ending = cast(Any, Server(line))
+    item = AsyncItem("jobs", Found(b"x", 0, 7), worker._end, cast(Any, None))
+    item._lease_ends = time.monotonic() + 1000
+    assert not item.should_stop
+    with contextlib.suppress(LeaseLost):
+        await item.confirm()
+    assert (item.should_stop, item.is_lost) == (should_stop, is_lost)

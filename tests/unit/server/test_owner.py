@@ -46,6 +46,8 @@ async def test_an_owner_that_is_fenced_while_it_stops_waits_for_no_answer(
     engine: MemoryEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon_module, "DRAIN_SECONDS", 10 * SECONDS)
+    closed = list[Any]()
+    monkeypatch.setattr(daemon_module, "close_journals", lambda *_: closed.append(1))
     async with running(tmp_path, config=FLEET) as server:
         peer = await server.client()
         assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
@@ -62,6 +64,7 @@ async def test_an_owner_that_is_fenced_while_it_stops_waits_for_no_answer(
         async with asyncio.timeout(SECONDS):
             assert await peer.closed()
             await stopping
+        assert not closed, "the journals are another one's"
 
 
 async def test_an_owner_that_is_fenced_while_it_recovers_becomes_a_standby(

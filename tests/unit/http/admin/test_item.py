@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kestrelpy.http.memory import Share
+from kestrelpy.operations import PAGE_BYTES_MAX
 from tests.support.http_client import Web, web
 
 EVERY_BYTE = bytes(range(256)) * 8
@@ -54,6 +56,27 @@ async def test_a_body_that_is_not_there_is_404(tmp_path: Path) -> None:
             said = await server.client.get(f"/admin/queues/{path}/body")
             assert said.status_code == 404, path
         assert (await server.client.get("/admin/queues/jobs/items/0/body")).status_code == 400
+
+
+async def test_a_body_that_has_no_room_or_is_unreadable_is_a_refusal_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path) as server:
+        for size in (PAGE_BYTES_MAX, PAGE_BYTES_MAX + 1):
+            await server.client.post("/queues/jobs/items", content=b"x" * size)
+        body = "/admin/queues/jobs/items/%d/body"
+        monkeypatch.setattr(Share, "hold", lambda *_: False)
+        assert (await server.client.get(body % 1)).status_code == 200, "it is a page"
+        assert (await server.client.get(body % 2)).status_code == 503
+        monkeypatch.undo()
+        assert (await server.client.get(body % 2)).status_code == 200
+
+        async def unread(*_: Any) -> tuple[None, None]:
+            return None, None
+
+        monkeypatch.setattr("kestrelpy.http.admin.item.inspect", unread)
+        said = await server.client.get(body % 1)
+        assert (said.status_code, "cannot be read" in said.text) == (503, True)
 
 
 async def life(server: Web, path: str) -> tuple[list[dict[str, Any]], bool]:
