@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from kestrelpy.http.admin.items import cut_body
+from tests.support.disks import HeldDisk
 from tests.support.http_client import Web, web
 
 
@@ -92,6 +94,34 @@ async def test_an_item_is_removed_or_made_available(tmp_path: Path) -> None:
         await server.client.delete(f"/queues/jobs/leases/{got[0]['token']}?bury=why")
         assert (await server.client.delete(f"{items}/2")).json() == {"count": 1}
         assert await ids(server, "items?state=dead") == []
+
+
+@pytest.mark.parametrize("dry", ["?dry_run=true", ""])
+async def test_an_item_in_the_log_alone_is_removed_once_it_is_on_disk(
+    tmp_path: Path, dry: str
+) -> None:
+    disk, config = HeldDisk(), '[queues.jobs]\nmax_memory = "1KiB"\n'
+    async with web(tmp_path, config, disk) as server:
+        for _ in range(60):
+            await server.client.post("/queues/jobs/items", content=b"x" * 30)
+        jobs = "/admin/queues/jobs/items"
+        found = [(await server.client.delete(f"{jobs}/60{dry}")).status_code for _ in range(2)]
+        assert found == [200, 200 if dry else 404]
+        disk.go.clear()
+        try:
+            putting = asyncio.ensure_future(
+                server.client.post("/queues/jobs/items", content=b"x" * 30)
+            )
+            while server.daemon.broker.queues[b"jobs"].last_number < 61:
+                await asyncio.sleep(0)
+            asked = asyncio.ensure_future(server.client.delete(f"{jobs}/61{dry}"))
+            for _ in range(20):
+                await server.client.get("/admin/mode")
+            assert not asked.done()
+        finally:
+            disk.go.set()
+        assert (await asked).json()["count"] == 1
+        await putting
 
 
 async def test_reasons_come_in_pages_the_largest_first(tmp_path: Path) -> None:

@@ -90,6 +90,19 @@ def test_syncs_are_those_since_the_last_look(server: ServerHarness) -> None:
     assert points["disk_free"] == [None, None]
 
 
+def test_the_times_of_syncs_are_gone_when_there_was_none_for_some_seconds(
+    server: ServerHarness,
+) -> None:
+    samples, syncs = Sampler(), new_histogram()
+    samples.look(server.broker, 1000, syncs, None)
+    syncs[10] += 5
+    for tick in range(1, sampler.SYNCS_KEPT + 1):
+        samples.look(server.broker, 1000 + 1000 * tick, list(syncs), None)
+        assert (samples.sync_p50_ms, samples.sync_p99_ms) == (1.023, 1.023)
+    samples.look(server.broker, 60_000, list(syncs), None)
+    assert (samples.sync_p50_ms, samples.sync_p99_ms) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("counts", "part", "bound"),
     [([0, 0], 0.5, 0), ([5, 5], 0.5, 0), ([5, 6], 0.5, 1), ([0, 0, 99, 1], 0.99, 3)],
