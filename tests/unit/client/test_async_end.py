@@ -133,3 +133,26 @@ async def test_a_lost_item_should_stop_and_one_that_ended_need_not(
     with contextlib.suppress(LeaseLost):
         await item.confirm()
     assert (item.should_stop, item.is_lost) == (should_stop, is_lost)
+
+
+async def test_a_fetch_without_an_item_takes_no_slot_and_calls_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, found = AsyncWorker("jobs"), list[Any]([None, None, object(), None])
+
+    async def fetched(_: object) -> object:
+        if len(found) == 1:
+            worker.stop()
+        return found.pop(0)
+
+    handled = list[object]()
+
+    async def handle(item: object, *_: object) -> bool:
+        handled.append(item)
+        return True
+
+    monkeypatch.setattr(worker, "_fetch_or_pause", fetched)
+    monkeypatch.setattr(worker, "_handle", handle)
+    wanted = found[2]
+    await asyncio.wait_for(worker.run(cast(Any, None)), 20)
+    assert handled == [wanted]

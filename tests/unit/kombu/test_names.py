@@ -80,3 +80,11 @@ def test_an_expiration_is_memcached_s_expiry(expiration: Any, expiry: int) -> No
 def test_an_expiration_that_cannot_be_is_refused(expiration: Any) -> None:
     with pytest.raises(Unsupported, match="expiration="):
         expiry_seconds({"properties": {"expiration": expiration}}, NOW)
+
+
+@pytest.mark.parametrize("name_of", [queue_name, exchange_name])
+def test_a_name_that_is_too_long_is_refused_with_its_length(name_of: Any) -> None:
+    with pytest.raises(NameRefused, match=r"has a name of (\d+) bytes") as refused:
+        name_of("ü" * 100)
+    bytes_ = len(name_of("ü")) * 100 if name_of is queue_name else 9 + 6 * 100
+    assert f" of {bytes_} bytes " in str(refused.value)

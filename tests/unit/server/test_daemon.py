@@ -14,7 +14,7 @@ import pytest
 from kestrelpy.compiled import KIND
 from kestrelpy.config import Config
 from kestrelpy.server import clock
-from kestrelpy.server.daemon import StartError
+from kestrelpy.server.daemon import Daemon, StartError
 from tests.support.disks import HeldDisk
 from tests.support.running import Peer, Running, running
 
@@ -310,3 +310,25 @@ async def test_a_reload_whose_files_do_not_answer_ends_and_a_later_one_works(
         assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
         gate.set()  # what comes late changes nothing
         assert await peer.ask(b"set jobs 0 0 1\r\nx\r\n") == b"STORED\r\n"
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_only_an_end_that_nobody_asked_for_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_asked: bool
+) -> None:
+    caplog.set_level("INFO", "kestrelpy")
+    server = Running(tmp_path)
+    server.daemon = Daemon(server._load(), server._load, server.lines.append)
+    running_ = asyncio.ensure_future(server.daemon.run())
+    while not any(line.startswith("ready: ") for line in server.lines):
+        await asyncio.sleep(0.001)
+    if is_asked:
+        server.daemon._end_by("SIGTERM")
+        await running_
+    else:
+        running_.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running_
+    (ended,) = [each for each in caplog.records if each.getMessage().startswith("stopped: ")]
+    assert ended.levelname == ("INFO" if is_asked else "WARNING")
+    assert ended.getMessage().startswith("stopped: SIGTERM" if is_asked else "stopped: a bug")

@@ -189,3 +189,25 @@ async def test_a_client_that_sends_no_more_leaves_the_line(
     while users._line.count:
         await asyncio.sleep(0)
     users.close()
+
+
+async def test_a_client_that_sent_no_more_before_its_login_began_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users, slow = logins(monkeypatch), Slow(monkeypatch)
+    talk = cast(Any, SimpleNamespace(holder=SimpleNamespace(name="1.2.3.4:5")))
+    attempts = [users.begin("anna", b"%d" % n, talk) for n in range(2)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    late = users.begin("anna", b"3", talk)
+    late.note_eof()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert late.is_over
+    assert late.refusal.startswith("too many logins")
+    for each in attempts:
+        each.give_up()
+    slow.gate.set()
+    while users._line.count:
+        await asyncio.sleep(0)
+    users.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kestrelpy.config.settings import Config
+from kestrelpy.server.policies import Policies
 from tests.support.server_harness import ServerHarness
 
 
@@ -28,3 +30,13 @@ def test_a_child_that_a_reload_names_is_there_from_then_on() -> None:
 
     assert stage.say("a", b"get orders+audit") == b"VALUE orders+audit 0 1\r\n2\r\nEND\r\n"
     assert stage.queue("orders+audit").policy.max_items == 5
+
+
+def test_the_settings_in_force_are_those_of_the_queue_with_their_source() -> None:
+    blocks = {"jobs": {"max_items": 5}, "mail": {"max_items": 6}}
+    policies = Policies(Config.model_validate({"queues": blocks}))
+    for name, most in ((b"jobs", "5"), (b"mail", "6")):
+        for declared in (b"", b"max_bytes = 100\n"):
+            found = {key: value for key, value, _ in policies.settings(name, declared)}
+            assert found["max_items"] == most
+            assert (found["max_bytes"] == "100") == bool(declared)

@@ -46,8 +46,8 @@ _ACTIONS = {"actions": "at_ms count note queue what who"}
 _APPEND = {"append": "at_ms points"}
 MEMBERS: dict[str, dict[str, str]] = {
     "overview": {
-        "": f"{_COMMON} actions append connections depth disk_free disk_full_in_ms history oldest_ms"
-            " queues rates sync_p50_ms sync_p99_ms trouble wait_p99_ms",
+        "": f"{_COMMON} actions append connections depth disk_free disk_full_in_ms history"
+            " oldest_ms queues rates sync_p50_ms sync_p99_ms trouble wait_p99_ms",
         "rates": "confirmed dead delivered duplicate expired stored",
         "depth": "dead delayed leased ready", **_ACTIONS, **_APPEND,
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -179,3 +180,19 @@ async def test_tokens_that_a_damaged_record_may_have_covered_are_not_issued(
         peer = await server.client()
         answer = await peer.ask(b"gets jobs/open\r\n")
         assert int(answer.split()[4]) > 1 << 32
+
+
+def test_files_of_remembered_ids_that_are_obsolete_are_removed(tmp_path: Path) -> None:
+    directory = DataDirectory(Disk(), str(tmp_path), Sizes(2048, 2048, 1 << 20))
+    used, obsolete = tmp_path / "used", tmp_path / "obsolete"
+    for each in (used, obsolete):
+        each.write_bytes(b"")
+    chunks = Mock(obsolete=[str(obsolete)], used=[str(used)], damages=[])
+    chunks.losses.return_value = []
+    directory._remember(Mock(next_number=1), Mock(), Mock(snapshot=None), chunks, 0)
+    assert [each.name for each in tmp_path.iterdir()] == ["used"]
+
+
+def test_the_measure_of_a_sync_leaves_no_file(tmp_path: Path) -> None:
+    assert DataDirectory(Disk(), str(tmp_path), Sizes(2048, 2048, 1 << 20)).measure_sync() > 0
+    assert list(tmp_path.iterdir()) == []
