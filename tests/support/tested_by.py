@@ -105,7 +105,7 @@ TESTED_BY: Final[dict[str, str]] = {
     **{
         f"kestrelpy.kombu.{name}":
             "tests/process/celery_broker/test_celery.py: Celery sees the transport as a whole"
-        for name in ("channel", "sockets", "transport")
+        for name in ("channel", "sockets")
     },
     "kestrelpy.http.zaqar.routes":
         "tests/unit/http/test_short_way.py: the table of the busy routes, against FastAPI's",
