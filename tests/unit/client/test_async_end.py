@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -156,3 +157,30 @@ async def test_a_fetch_without_an_item_takes_no_slot_and_calls_nobody(
     wanted = found[2]
     await asyncio.wait_for(worker.run(cast(Any, None)), 20)
     assert handled == [wanted]
+
+
+async def test_of_two_fetches_at_once_one_begins_to_renew(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, begun = AsyncWorker("jobs"), list[int]()
+
+    class Fetching:
+        async def connect(self) -> None:
+            await asyncio.tasks.sleep(0)
+
+        async def ask(self, _: str) -> Any:
+            await asyncio.tasks.sleep(0)
+            return SimpleNamespace(found=lambda: Found(b"x", 0, 7))
+
+        def close(self) -> None:
+            pass
+
+    async def renew_all() -> None:
+        begun.append(1)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(worker, "_fetching", Fetching())
+    monkeypatch.setattr(worker, "_renew_all", renew_all)
+    await asyncio.gather(worker.fetch(), worker.fetch())
+    await asyncio.tasks.sleep(0)
+    assert len(begun) == 1
+    worker._items.clear()
+    await worker.close()

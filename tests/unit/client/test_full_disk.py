@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -75,3 +76,16 @@ def test_a_worker_leaves_leases_by_connection_when_there_is_room(worker: Worker)
     worker.fetch()
     worker.fetch()
     assert server.asked[7:] == ["connection"] * 2
+
+
+def test_a_pause_ends_with_its_time_and_with_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    naps = list[float]()
+    clock = SimpleNamespace(sleep=naps.append, monotonic=lambda: sum(naps))
+    monkeypatch.setattr("kestrelpy.client.worker.time", clock)
+    worker = Worker("jobs")
+    worker._sleep(1.0)
+    assert sum(naps) == pytest.approx(1.0)
+    naps.clear()
+    worker.stop()
+    worker._sleep(1.0)
+    assert naps == []
