@@ -40,6 +40,7 @@ PURE_ONLY: Final[dict[str, str]] = {
     "tests/unit/protocol/verbs/test_get_wait.py::test_one_key_is_answered_when": _NOT_HEARD,
     "tests/unit/server/journals/test_read_cache.py::test_a_reader_for_which": _NO_STAND_IN,
     "tests/unit/server/journals/test_read_cache.py::test_a_turn_schedules_few": _NO_STAND_IN,
+    "tests/unit/server/journals/test_read_cache.py::test_what_was_read_is_taken": _NO_STAND_IN,
     "tests/unit/server/test_answers_in_slices.py": _NO_STAND_IN,
     "tests/unit/server/test_exits.py": _NO_STAND_IN,
     "tests/unit/server/test_turn.py::test_a_turn_writes_some": _NOT_HEARD,
