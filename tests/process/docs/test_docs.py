@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MAPS = [ROOT / name for name in ("docs/architecture.md", "CONTRIBUTING.md")]
 OTHERS = [
     ROOT / name
-    for name in ("CONTRIBUTING.md", "DECISIONS.md", "bench/README.md", "journal/FORMAT.md")
+    for name in ("CONTRIBUTING.md", "bench/README.md", "bench/measured.md", "journal/FORMAT.md")
 ]
+DECISION_LINES_MAX = 8  # of 120 characters, without its heading and the lines between
 # A plan of the team, which no reader has.
 PLAN = re.compile(r"design\.md|\bspec \d|\bSpec, section|\b[Ii]ssue \d")
 CITING = {".py", ".md", ".toml", ".sql", ".sh", ".js", ".txt"}
@@ -138,6 +140,17 @@ def test_a_map_names_files_and_folders_that_exist(path: Path) -> None:
     named = set(re.findall(r"`([\w.-]+(?:/[\w.-]*)+|[\w-]+\.(?:md|toml))`", path.read_text()))
     assert len(named) > 15
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/decisions").iterdir()), ids=lambda p: p.name)
+def test_a_decision_is_short_dated_and_in_the_index(path: Path) -> None:
+    index = (ROOT / "docs/decisions.md").read_text()
+    for section in re.split(r"(?m)^## ", path.read_text())[1:]:
+        title, _, text = section.partition("\n")
+        lines = sum(len(textwrap.wrap(part, 120)) for part in re.split(r"\n\s*\n", text))
+        assert lines <= DECISION_LINES_MAX, title
+        assert re.search(r"\(20\d\d-\d\d-\d\d(, 20\d\d-\d\d-\d\d)*\)\s*$", text), f"{title}: a date"
+        assert f"[{title}](decisions/{path.name}#" in index, f"{title} is not in the index"
 
 
 def test_no_file_cites_a_plan_that_is_not_here() -> None:
