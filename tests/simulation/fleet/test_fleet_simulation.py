@@ -1,7 +1,7 @@
 """Two whole members on one replicated engine: every promise of a fleet, whatever happens to it.
 
     python -m tests.simulation.fleet SEED            one run as a story
-    python -m tests.simulation.fleet 0-999           a thousand, about a minute on two cores
+    python -m tests.simulation.fleet 0-999           a thousand, a minute and a half on two cores
     make soak TIME=30m                               seeds that no run has seen
 
 One rule: a failure names its seed, and the seed is all it takes to see it again.
