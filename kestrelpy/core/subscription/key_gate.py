@@ -232,7 +232,6 @@ class KeyGate:
         for id_ in gone:
             self._forget_whole(id_)
             self._state.watch.forget(id_)
-            self._state.sought_keys.pop(id_, None)
         self._count()
         return sum(gone.values()), freed
 
