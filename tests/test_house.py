@@ -1,11 +1,12 @@
-"""The house stands as docs/architecture.md draws it: floors, packages, sizes. A failure says what
-to do instead.
+"""The house stands as docs/architecture.md draws it: floors, packages, sizes.
 
-      cli, client, examples                   5
-      server/    spark/                       4   sockets, threads, the process; pyspark
-      protocol/                               3   words: bytes, commands, replies
-      core/                                   2   meaning; no asyncio, os, time, logging
-      journal/                                1   memory that lasts
+A failure says what to do instead.
+
+      cli, client, kombu, examples                5   terminals, workers, Celery
+      server/  http/  fleet/  spark/  config/     4   sockets, threads, the web, pyspark, settings
+      protocol/  operations/                      3   bytes, commands, replies; what a request means
+      core/                                       2   queues; no asyncio, os, time, logging
+      journal/                                    1   records, segments, syncs
 """
 
 from __future__ import annotations

@@ -72,10 +72,15 @@ class HealthNow(BaseModel):
 
 class Ready(BaseModel):
     """Whether the server takes new items now, and if not, why; `/health` names the queues.
+    `why` is one of the words, or the sentence of a member of a fleet that does not own the data.
     `warning` says why it makes no new queue, null if it does."""
 
     ready: bool
-    why: Literal["stopping", "readonly", "quiescent", "failed", "disk_full", "no_new_queue"] | None
+    why: (
+        Literal["stopping", "readonly", "quiescent", "failed", "disk_full", "no_new_queue"]
+        | str
+        | None
+    )
     warning: str | None
 
 
