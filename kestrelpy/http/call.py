@@ -133,6 +133,12 @@ class Call:
                 waiting.add(self)
                 await self.woken()
 
+    async def until_shown(self, *all_rests: Rests) -> None:
+        """Return as `until` does, before something is shown or begun: raise HttpError 401 if the
+        sender has lost its rights meanwhile."""
+        await self.until(*all_rests)
+        self.check()
+
     async def with_room(self, act: Callable[[], _T]) -> _T:
         """Return the result of `act`, executed again while its journal has no room yet."""
         while True:
@@ -172,6 +178,7 @@ class Call:
             elif (rests := self._rests) is not None:
                 self._rests = None
                 await self._tried(rests)
+                self.check()
             else:
                 self.host.turn.schedule()
                 await asyncio.sleep(0)

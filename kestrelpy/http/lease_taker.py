@@ -74,7 +74,7 @@ class LeaseTaker:
         self._leasing.check_mode()
         named = Children(call.broker, call.host).asked(self._name, call.now_ms())
         if named is not None:  # a child misses nothing from its first mention on
-            await call.until(named)
+            await call.until_shown(named)
         try:
             await self._more(most)
             if self._taken is None:

@@ -239,7 +239,7 @@ async def get_stream(
     head = {"stream": name, "version": version}
     data = await call.run(_worded(head, name, items))
     call.share.shrink(before + len(data))
-    await call.until(rests)
+    await call.until_shown(rests)
     return Response(data, 200, {"ETag": f'"{version}"'} if version else None, JSON)
 
 

@@ -76,7 +76,7 @@ async def get_life(
     except ClientError as error:
         raise HttpError(404, str(error)) from None
     if lsn:
-        await call.until(Rests(found.log, lsn))
+        await call.until_shown(Rests(found.log, lsn))
     life = ItemLife(found, item, call, LogReader(call))
     place = _place(after)
     head = {"id": item, "looked_bytes": 0, "left_bytes": 0, "is_whole": False, "next": None}

@@ -122,7 +122,7 @@ async def inspect(call: Call, queue: AnyQueue, id_: int) -> tuple[ItemFacts, byt
     except ClientError as error:
         raise HttpError(404, str(error)) from None
     if lsn:
-        await call.until(Rests(queue.log, lsn))
+        await call.until_shown(Rests(queue.log, lsn))
     reader = LogReader(call)
     inspection = Inspection(queue, id_, call.host.mode, reader)
     stored, ahead = await call.run(inspection.read())
@@ -189,14 +189,14 @@ async def delete_item(
     )
     if is_dry_run(request, dry_run):
         if removal.is_logged(item) and (unstored := removal.unstored(item)) is not None:
-            await call.until(unstored)
+            await call.until_shown(unstored)
         if not await call.run(removal.would_remove(item)):
             raise neither
         return counted(1, True)
     rests = removal.purge(item)
     if rests is None and removal.is_logged(item):
         if (unstored := removal.unstored(item)) is not None:
-            await call.until(unstored)
+            await call.until_shown(unstored)
         rests = await call.run(removal.read_and_cancel(item))
     elif rests is None:
         rests = removal.cancel(item)

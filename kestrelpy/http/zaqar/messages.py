@@ -11,7 +11,7 @@ One rule: no request ends what another client has claimed.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -220,11 +220,8 @@ def _page(ask: Ask, queue: AnyQueue, look: Look, at: Marker) -> Response:
 
 
 async def _by_ids(ask: Ask, name: bytes, ids: list[str]) -> Response:
-    found, seen = LeaseEnd(ask.call.broker).queue(name), list[Seen]()
-    if found is not None:
-        for text in ids:
-            if (each := await _seen(ask, found, message_id(text))) is not None:
-                seen.append(each)
+    found = LeaseEnd(ask.call.broker).queue(name)
+    seen = await _seen(ask, found, map(message_id, ids)) if found is not None else []
     if not seen or found is None:
         raise HttpError(404, "none of these messages is there")
     unix_ms = ask.call.now_ms() + ask.call.broker.clock.offset_ms
@@ -239,29 +236,34 @@ async def get(request: Request, queue: str, message: str) -> Response:
     """Show one message, claimed or not."""
     ask = Ask(request)
     found = LeaseEnd(ask.call.broker).queue(ask.name)
-    seen = await _seen(ask, found, message_id(message)) if found is not None else None
-    if seen is None or found is None:
+    seen = await _seen(ask, found, [message_id(message)]) if found is not None else []
+    if not seen or found is None:
         raise HttpError(404, f"there is no message {message[:40]}")
     unix_ms = ask.call.now_ms() + ask.call.broker.clock.offset_ms
-    return answer(_message(found, ask.path, seen, unix_ms))
+    return answer(_message(found, ask.path, seen[0], unix_ms))
 
 
 _message: Final = message
 
 
-async def _seen(ask: Ask, queue: AnyQueue, id_: MessageId | None) -> Seen | None:
-    """Return a message of this queue; None: it is not there."""
-    call = ask.call
-    number = _number(queue, id_)
-    if not number:
-        return None
-    log = queue.log
-    if number > log.item_stored:
-        await call.until(Rests(log, log.lsn_appended))
-    put: Put | None = await call.run(LogReader(call).find(queue, number))
-    if put is None or queue.deleted:
-        return None
-    return seen_of(queue, put, call.now_ms() + call.broker.clock.offset_ms)
+async def _seen(
+    ask: Ask, queue: AnyQueue, ids: Iterable[MessageId | None]
+) -> list[Seen]:
+    """Return the messages of this queue, of those with these ids, that are there when all are
+    read."""
+    call, log, puts = ask.call, queue.log, list[Put]()
+    for id_ in ids:
+        number = _number(queue, id_)
+        if not number:
+            continue
+        if number > log.item_stored:
+            await call.until_shown(Rests(log, log.lsn_appended))
+        put: Put | None = await call.run(LogReader(call).find(queue, number))
+        if put is not None:
+            puts.append(put)
+    # (of a queue that was deleted meanwhile nothing is)
+    unix_ms = call.now_ms() + call.broker.clock.offset_ms
+    return [each for put in puts if (each := seen_of(queue, put, unix_ms)) is not None]
 
 
 def _number(queue: AnyQueue, id_: MessageId | None) -> int:
@@ -319,7 +321,7 @@ async def _cancel(ask: Ask, queue: AnyQueue, number: int) -> bool:
         rests = removal.cancel(number)
     else:
         if (unstored := removal.unstored(number)) is not None:
-            await call.until(unstored)
+            await call.until_shown(unstored)
         rests = await call.run(removal.read_and_cancel(number))
     if rests is not None:
         await call.until(rests)
@@ -365,6 +367,7 @@ async def _delete_all(ask: Ask, queue: AnyQueue, ids: list[str], claims: list[Cl
             rest.append(number)
     await call.until(*rests)
     for number in rest:
+        call.check()
         if not queue.deleted and claimed_by(queue, number, call.now_ms()) is None:
             await _cancel(ask, queue, number)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kestrelpy.http.call import Call
 from tests.support.disks import HeldDisk
 from tests.support.http_client import Web, web
 from tests.support.zaqar import CLIENT
@@ -67,3 +68,52 @@ async def test_an_answer_about_a_message(config: str, status: int, tmp_path: Pat
             for _ in range(2)
         ]
         assert await is_told_after_the_sync(server, disk, *posts) == status
+
+
+ITEM, EVENT, MESSAGES = ITEMS, "/streams/acc-1", "/v2/queues/jobs/messages"
+# What is stored first, and who asks for it before it is on disk.
+ASKS = [
+    (ITEM, "GET", "/admin/queues/jobs/items/1"),
+    (ITEM, "GET", "/admin/queues/jobs/items/1/body"),
+    (ITEM, "GET", "/admin/queues/jobs/items/1/life"),
+    (ITEM, "POST", "/queues/jobs+kid/leases"),
+    (EVENT, "GET", EVENT),
+    (EVENT, "GET", "/categories/acc"),
+    (MESSAGES, "GET", f"{MESSAGES}?echo=true"),
+    (MESSAGES, "GET", f"{MESSAGES}/{{generation}}-1"),
+    (MESSAGES, "GET", f"{MESSAGES}?ids={{generation}}-1"),
+]
+
+
+@pytest.mark.parametrize(("path", "method", "asks"), ASKS)
+async def test_who_loses_the_right_before_the_sync_is_shown_nothing(
+    path: str, method: str, asks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, calls, admit = HeldDisk(), list[Call](), Call.admit
+    monkeypatch.setattr(Call, "admit", lambda call, *rest: (calls.append(call), admit(call, *rest)))
+    content = b'{"messages": [{"body": "old"}]}' if path == MESSAGES else b"old"
+    kind = {"Content-Type": "application/json"} if path == MESSAGES else {}
+    async with web(tmp_path, files=disk) as server:
+        queues = server.daemon.broker.queues
+        disk.go.clear()
+        try:
+            storing = asyncio.ensure_future(
+                server.client.post(path, content=content, headers=HEADERS | kind)
+            )
+            while not disk.waits:
+                await asyncio.sleep(0)
+            (queue,) = queues.values()
+            asked = asks.format(generation=queue.generation)
+            asking = asyncio.ensure_future(server.client.request(method, asked, headers=HEADERS))
+            while len(calls) < 2 or calls[1]._future is None:
+                assert not asking.done(), asking.result().text
+                await asyncio.sleep(0)
+            calls[1]._is_revoked = True
+        finally:
+            disk.go.set()
+        assert (await storing).status_code == 201
+        said = await asking
+        assert said.status_code == 401, said.text
+        assert "old" not in said.text
+        readers = [queue.reader for queue in queues.values()]
+        assert not any(len(reader.leases) for reader in readers)

@@ -158,3 +158,35 @@ async def test_a_wait_whose_rights_are_gone_takes_no_item_before_it_is_refused()
     one.refuse()
     with pytest.raises(HttpError, match="may do that no more"):
         await task
+
+
+@pytest.mark.parametrize("what", ["a slice", "a read", "room", "a sync"])
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_who_loses_the_right_during_work_is_shown_nothing_of_it(
+    what: str, has_begun: bool
+) -> None:
+    one, steps, waiting, gate = call(), list[str](), dict[object, None](), Gate()
+    read = SimpleNamespace(is_over=False)
+    one.host.start_read = lambda *_: None  # type: ignore[method-assign]
+
+    def work() -> Any:
+        steps.append("begun")
+        if what == "a read":
+            one.start_read(cast("Any", gate), cast("Any", read))
+        elif what == "room":
+            one.await_room(waiting)
+        elif what == "a sync":
+            one.await_stored(cast("Any", gate), 1)
+        one._is_revoked = True
+        yield PAUSE
+        steps.append("shown")
+
+    one.has_begun = has_begun
+    task = await begun(one.run(work()))
+    read.is_over = True
+    waiting.clear()
+    gate.open()
+    one.flush(1)
+    with pytest.raises(Gone if has_begun else HttpError):
+        await task
+    assert steps == ["begun"]

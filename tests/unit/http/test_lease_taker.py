@@ -89,3 +89,37 @@ async def test_an_item_that_expired_while_its_lease_waited_for_room_is_not_lease
         await client.post("/queues/jobs/leases")
         assert seen
         assert set(seen) == {later}
+
+
+@pytest.mark.parametrize("leased", [0, 1])
+async def test_a_server_that_hands_out_nothing_any_more_leases_nothing_after_a_wait(
+    leased: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was leased before the wait, in the same request, is given back."""
+    async with web(tmp_path) as server:
+        client, rounds, with_room = server.client, list[int](), Call.with_room
+        for body in (b"a", b"b"):
+            await client.post("/queues/jobs/items", content=body)
+        reader = server.daemon.broker.queues[b"jobs"].reader
+
+        async def waits(call: Call, act: Callable[[], Any]) -> Any:
+            found = await with_room(call, act)
+            rounds.append(1)
+            if len(rounds) > leased:
+                server.daemon.set_mode("quiescent")
+            return found
+
+        def next_of(*args: Any, **named: Any) -> Any:
+            return leases_next(*args, **named) if len(reader.leases) < leased else None
+
+        leases_next = Leasing.next
+        monkeypatch.setattr(Call, "with_room", waits)
+        if leased:  # the one after it is still being read
+            monkeypatch.setattr(Leasing, "next", staticmethod(next_of))
+            monkeypatch.setattr(type(reader), "is_busy", lambda *_: True)
+        said = await client.post("/queues/jobs/leases?count=2")
+        assert len(rounds) == leased + 1
+        assert said.status_code == 503
+        assert "quiescent" in said.json()["description"]
+        assert len(reader.leases) == 0
+        assert not reader.attempts

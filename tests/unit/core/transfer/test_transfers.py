@@ -14,7 +14,7 @@ from journal.format.transfer import Origin
 from journal.tools.view import JournalView
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.subscription.key_gate import SWEEP_ITEMS_MAX
-from kestrelpy.core.transfer.request import PASSED_MAX, TransferRequest
+from kestrelpy.core.transfer.request import PASSED_MAX, REST_MS, TransferRequest
 from tests.support.memory_disk import Fault
 from tests.support.transfer_harness import TransferHarness
 
@@ -223,6 +223,27 @@ def test_what_the_target_refuses_stays_dead_and_is_tried_again(settings: dict[st
     assert town.queue("failed").reader.live.count == 2
     assert town.queue("jobs").is_empty
     assert len(town.said) == 1, "one line, not one each time"
+
+
+def test_the_end_of_a_transfer_does_not_end_the_rest_of_its_request() -> None:
+    town = jobs_to_failed(max_items=2)
+    town.put("failed", b"in")
+    for body in (b"1", b"2"):
+        town.put("jobs", body)
+    for _ in range(2):
+        town.say("a", b"get jobs/open")
+        town.hold_syncs()
+        town.say("a", b"get jobs/abort")
+    assert len(town.moving()) == 1
+    assert len(town.said) == 1, "the second is refused, while the first is on its way"
+    assert town.say("b", b"get failed").startswith(b"VALUE"), "there is room again"
+
+    town.go()
+    assert town.moving() == []
+    assert list(town.queue("jobs").reader.dead.deaths) == [2], "it rests"
+    town.pass_time(REST_MS)
+    assert town.queue("jobs").is_empty
+    assert town.queue("failed").reader.live.count == 2
 
 
 @pytest.mark.parametrize("settings", [{"max_item_size": 8}, {"key_format": "json", "key": ["id"]}])

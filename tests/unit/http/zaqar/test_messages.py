@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kestrelpy.core import AnyQueue
 from kestrelpy.http.zaqar import messages
-from kestrelpy.operations import QueueAdmin
+from kestrelpy.operations import LeaseEnd, LogReader, QueueAdmin
 from kestrelpy.server.clock import now_ms
 from tests.support.disks import HeldDisk
 from tests.support.http_client import Web, web
@@ -369,3 +371,63 @@ async def test_a_message_past_its_life_is_shown_by_no_way_before_it_is_taken_out
         assert [(await api.ask("GET", way)).status_code for way in ways] == [404, 404]
         assert await api.listed("jobs") == []
         assert server.daemon.broker.queues[b"acme:jobs"].reader.live.count == 1
+
+
+@pytest.mark.parametrize("during", [1, 3])
+@pytest.mark.parametrize("change", ["done", "deleted", "made again"])
+async def test_what_goes_while_messages_are_read_is_not_shown(
+    change: str, during: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what was read before: the first message goes during its own read, or the last one."""
+    async with web(tmp_path, "[queue_defaults]\nmax_memory = 1\n") as server:
+        api, real, reads = Api(server.client), LogReader.find, list[int]()
+        if change == "made again":  # with a child the queue goes on in its log
+            await server.client.post("/queues/acme:jobs+kid/leases")
+        ids = await api.post("jobs", 1, 2, 3)
+        await api.claim("jobs", "limit=1")
+        broker, now_ms = server.daemon.broker, server.daemon.now_ms
+        queue = broker.queues[b"acme:jobs"]
+
+        def find(reader: LogReader, queue: AnyQueue, id_: int) -> Generator[bytes, None, Any]:
+            found = yield from real(reader, queue, id_)
+            reads.append(id_)
+            if len(reads) != during:
+                return found
+            if change == "done":
+                (lease,) = queue.reader.leases.all()
+                LeaseEnd.confirm(queue, lease, now_ms())
+                return found
+            broker.delete(b"acme:jobs", now_ms())
+            if change == "made again":
+                assert broker.create(b"acme:jobs", now_ms()) is queue
+            return found
+
+        monkeypatch.setattr(LogReader, "find", find)
+        many = await api.ask("GET", f"/jobs/messages?ids={','.join(ids)}")
+        if change == "done":
+            assert bodies(many.json()["messages"]) == [2, 3]
+        else:
+            assert many.status_code == 404
+        assert queue.deleted is (change == "deleted")
+
+
+@pytest.mark.parametrize("change", ["done", "deleted"])
+async def test_a_message_that_goes_while_it_is_read_is_not_shown(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path, "[queue_defaults]\nmax_memory = 1\n") as server:
+        api, real = Api(server.client), LogReader.find
+        (id_,) = await api.post("jobs", 1)
+        await api.claim("jobs", "limit=1")
+
+        def find(reader: LogReader, queue: AnyQueue, id_: int) -> Generator[bytes, None, Any]:
+            found = yield from real(reader, queue, id_)
+            (lease,) = queue.reader.leases.all()
+            if change == "done":
+                LeaseEnd.confirm(queue, lease, server.daemon.now_ms())
+            else:
+                server.daemon.broker.delete(b"acme:jobs", server.daemon.now_ms())
+            return found
+
+        monkeypatch.setattr(LogReader, "find", find)
+        assert (await api.ask("GET", f"/jobs/messages/{id_}")).status_code == 404
