@@ -76,6 +76,9 @@ def back_up(
     the items that cannot be read.
 
     Raise JournalError or OSError after removing everything it had made.
+
+    KNOWN FLAW: each queue is copied as of a moment of its own. An item that moves meanwhile from a
+    queue that is not copied yet to one that is copied is in neither.
     """
     if _is_inside(destination, source):
         raise JournalError(f"{destination}: lies in the data directory itself")
@@ -95,6 +98,7 @@ def back_up(
         done += size
         progress(min(done, total - 1), total)
 
+    names = [os.path.basename(folder) for folder in folders]  # to be removed if it fails
     try:
         for folder in folders:
             name = os.path.basename(folder)
@@ -106,11 +110,10 @@ def back_up(
             own = folder_name(copied.name, generation)
             if own != name and own not in files.names(destination):
                 # An operator named the folder by hand; a restore takes only a queue's own.
+                names.append(own)
                 files.rename(os.path.join(destination, name), os.path.join(destination, own))
                 name = own
-            made.append(
-                BackedUp(name, queue, generation, copied.items, copied.bytes, copied.lsn)
-            )
+            made.append(BackedUp(name, queue, generation, copied.items, copied.bytes, copied.lsn))
             damages += copied.damages
             if copied.unreadable:
                 unreadable[queue] = copied.unreadable
@@ -120,13 +123,20 @@ def back_up(
         with suppress(OSError):  # a source that cannot be written to is backed up as well
             note_backup(files, source, time.time_ns() // 1_000_000)
     except BaseException:
-        for name in (*map(os.path.basename, folders), *(each.folder for each in made)):
-            with suppress(OSError):
-                files.remove_folder(os.path.join(destination, name))
+        _remove(files, destination, names)
         raise
     finally:
         progress(total, total)
     return made, damages, unreadable
+
+
+def _remove(files: Files, destination: str, names: list[str]) -> None:
+    """Remove what a backup that failed has made: the list of its contents, and folders."""
+    with suppress(OSError):  # first: no restore takes what is there without it
+        files.remove(os.path.join(destination, MANIFEST))
+    for name in names:
+        with suppress(OSError):
+            files.remove_folder(os.path.join(destination, name))
 
 
 def summary(made: list[BackedUp]) -> str:
