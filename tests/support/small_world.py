@@ -120,7 +120,7 @@ class Pipe(asyncio.Transport):
 class Loop(SimLoop):
     """The loop of a daemon that checks logins: work on a thread can be waited for by many."""
 
-    def run_in_executor(  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override]  # a task, where the base has a coroutine
         self, executor: object, func: Callable[..., object], *args: Any
     ) -> asyncio.Future[object]:
         return self.create_task(super().run_in_executor(executor, func, *args))

@@ -93,9 +93,9 @@ def test_one_thread_renews_until_there_is_no_item_and_the_next_item_has_one_agai
 
 
 def test_a_thread_that_dies_of_a_call_is_followed_by_another(
-    renewal: Renewal, threads: Threads
+    renewal: Renewal, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    renewal._times.limit_seconds = 1.0  # type: ignore[misc]
+    monkeypatch.setattr(renewal._times, "limit_seconds", 1.0)
     item = leased()
     item.when_stop(never)
     renewal.watch(item, time.monotonic() - 20)
@@ -254,7 +254,8 @@ class Server:
 
 def async_worker() -> tuple[AsyncWorker, Server]:
     worker, server = AsyncWorker("jobs", items=9), Server()
-    worker._fetching = worker._ending = cast(Any, server)  # type: ignore[misc]
+    for connection in ("_fetching", "_ending"):
+        setattr(worker, connection, server)
     return worker, server
 
 

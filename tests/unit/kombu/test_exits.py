@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -36,7 +36,7 @@ class Line:
     """In the place of a connection: it answers what the test says."""
 
     open: list[Line]
-    answers: Callable[[bytes], bytes]
+    answers: ClassVar[Any]  # from a line to its answer
 
     def __init__(self, *_: object) -> None:
         self.closed = False
@@ -58,7 +58,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         asked.append(line)
         return b"TOUCHED" if line.startswith(b"touch") else b"END"
 
-    Line.open, Line.answers = [], staticmethod(succeed)  # type: ignore[assignment]
+    Line.open, Line.answers = [], staticmethod(succeed)
     monkeypatch.setattr(leases, "Wire", Line)
     monkeypatch.setattr(transport, "Wire", Line)
     return asked
@@ -119,7 +119,7 @@ def test_a_keeper_that_is_used_again_before_its_thread_has_ended_renews(
     def wait(_: float) -> None:
         keeper._held["q", 2].renew_at = 0.0
 
-    keeper._changed.wait = wait  # type: ignore[assignment]
+    cast(Any, keeper._changed).wait = wait
     batch = keeper._next_batch()
     assert batch is not None, "it waits for the lease that it has"
     keeper._send(batch)
@@ -156,10 +156,10 @@ def test_an_end_that_has_its_answer_is_sent_no_more(
     keeper.end("q", 1, "close")
     assert keeper.unanswered == 1
     refused = b"SERVER_ERROR readonly: this server removes nothing now"
-    Line.answers = staticmethod(lambda _: refused)  # type: ignore[assignment]
+    Line.answers = staticmethod(lambda _: refused)
     keeper._send(list(keeper._ending.values()))
     assert answered == [1], "it is sent again"
-    Line.answers = staticmethod(lambda _: ENDS[how])  # type: ignore[assignment]
+    Line.answers = staticmethod(lambda _: ENDS[how])
     keeper._send(list(keeper._ending.values()))
     assert answered == [1, 0]
 
@@ -168,7 +168,7 @@ def test_a_lease_that_is_over_is_held_no_more(said: list[bytes], threads: Thread
     keeper = LeaseKeeper(SERVER, 30)
     keeper.hold("q", 1)
     keeper.hold("q", 2)
-    Line.answers = staticmethod(  # type: ignore[assignment]
+    Line.answers = staticmethod(
         lambda line: b"NOT_FOUND" if b"token=1" in line else b"TOUCHED"
     )
     keeper._send(list(keeper._held.values()))
@@ -252,7 +252,7 @@ def test_a_connection_that_was_closed_connects_again_or_says_so_at_once(
         tries.append(line)
         raise ConnectionRefusedError
 
-    Line.answers = staticmethod(break_off)  # type: ignore[assignment]
+    Line.answers = staticmethod(break_off)
     with pytest.raises(ConnectionRefusedError):
         connection.command(b"version")
     assert tries == [b"version"]

@@ -60,12 +60,13 @@ def merged(view: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """A JSON merge patch."""
     view = dict(view)
     for name, value in patch.items():
+        there = view.get(name)
         if value is None:
             view.pop(name, None)
+        elif isinstance(value, dict) and isinstance(there, dict):
+            view[name] = merged(there, value)
         else:
-            there = view.get(name)
-            is_deep = isinstance(value, dict) and isinstance(there, dict)
-            view[name] = merged(there, value) if is_deep else value  # type: ignore[arg-type]
+            view[name] = value
     return view
 
 

@@ -67,7 +67,8 @@ class Line:
 
 def asked_by(call: Callable[[PostgresEngine], Any]) -> list[tuple[str, Any]]:
     engine, line = PostgresEngine("host=nowhere"), Line()
-    engine._committing = engine._reading = line  # type: ignore[assignment]
+    for connection in ("_committing", "_reading"):
+        setattr(engine, connection, line)
     with contextlib.suppress(Fenced, EngineAway):
         call(engine)
     return line.asked
