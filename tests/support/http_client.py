@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from fastapi.routing import APIRoute
@@ -20,6 +20,7 @@ from starlette.routing import Match
 from journal.files import Files
 from kestrelpy.http.answers import JSON
 from kestrelpy.http.app import all_routes
+from kestrelpy.http.live.watching import Live
 from kestrelpy.server import Daemon
 from tests.support.running import ANSWER_SECONDS, Peer, Running
 
@@ -48,6 +49,13 @@ class Web:
         """The daemon, which runs."""
         assert self.server.daemon is not None
         return self.server.daemon
+
+    @property
+    def live(self) -> Live:
+        """What samples the figures of this daemon and feeds `/events`."""
+        door = self.daemon._http._door
+        assert door is not None
+        return cast(Live, cast(Any, door._at_open).__self__)
 
     async def raw(self, data: bytes) -> bytes:
         """Send these bytes on a connection of their own; what comes back until it is closed."""

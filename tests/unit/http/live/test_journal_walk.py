@@ -13,7 +13,6 @@ import pytest
 from kestrelpy.http.live.journal_walk import SLICES_PER_TICK, JournalWalk
 from kestrelpy.operations.lists import journals
 from tests.support.http_client import Web, web
-from tests.unit.http.live.test_watching import live_of
 
 surveying = import_module("kestrelpy.operations.lists.survey")  # the package has its function
 QUEUES = 3000
@@ -50,7 +49,7 @@ async def test_a_tick_looks_at_a_bounded_part_of_many_journals(
 ) -> None:
     async with web(tmp_path, IN_MEMORY) as server:
         await store_in(server, *(f"q{number}" for number in range(QUEUES)))
-        live, walk = live_of(server), JournalWalk()
+        live, walk = server.live, JournalWalk()
         call = live._call
         assert (await walk.totals(call, 1)).queues.queues == QUEUES
         assert looked["states"] == looked["journals"] == QUEUES, "the first look is whole"
@@ -73,7 +72,7 @@ async def test_totals_that_nobody_watched_are_counted_anew(
 ) -> None:
     async with web(tmp_path) as server:
         await store_in(server, "one")
-        walk, call = JournalWalk(), live_of(server)._call
+        walk, call = JournalWalk(), server.live._call
         assert (await walk.totals(call, 1)).segments.segments == 1
         await store_in(server, "two")
         monkeypatch.setattr(walk, "_seen_ms", call.now_ms() - 60_000)

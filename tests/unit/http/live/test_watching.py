@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -104,7 +104,7 @@ async def test_the_free_disk_is_known_after_one_tick(tmp_path: Path) -> None:
     async with web(tmp_path) as server, events(server, "view=overview") as stream:
         for _ in range(2):
             await stream.next()
-        assert live_of(server).samples.ticks < 10
+        assert server.live.samples.ticks < 10
         assert stream.view["disk_free"] > 0
 
 
@@ -134,7 +134,7 @@ async def test_a_view_is_rendered_once_for_all_who_watch_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with web(tmp_path) as server:
-        live, rendered = live_of(server), list[str]()
+        live, rendered = server.live, list[str]()
         real = live.render
 
         async def counted(view: Any, call: Any) -> Any:
@@ -176,7 +176,7 @@ async def test_streams_are_bounded_and_end_with_the_server(
 
 async def test_whoever_missed_a_tick_gets_the_whole_view(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
-        live = live_of(server)
+        live = server.live
         async with events(server, "view=journal") as stream:
             await stream.next()
             (watched,) = live._watched.values()
@@ -189,13 +189,6 @@ async def test_whoever_missed_a_tick_gets_the_whole_view(tmp_path: Path) -> None
                 call.flush(0)
             while (await stream.next())[1] != "whole":
                 pass
-
-
-def live_of(server: Web) -> watching.Live:
-    """The live side of this server."""
-    door = server.daemon._http._door
-    assert door is not None
-    return cast(watching.Live, cast(Any, door._at_open).__self__)
 
 
 async def test_a_mode_is_in_the_verdict_with_its_beginning_before_anybody_looked(
@@ -216,7 +209,7 @@ async def test_a_mode_is_in_the_verdict_with_its_beginning_before_anybody_looked
 
 async def test_the_disk_is_full_where_nothing_new_is_stored(tmp_path: Path) -> None:
     async with web(tmp_path, '[server]\nmin_disk_free = "1GiB"\n') as server:
-        live, mib = live_of(server), 1 << 20
+        live, mib = server.live, 1 << 20
         samples = live.samples = Sampler()
         for number in range(20):  # 10 GiB, and 100 MiB less every ten seconds
             figures = dict.fromkeys(SERVER_SERIES, 0.0)
