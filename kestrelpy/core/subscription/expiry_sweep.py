@@ -35,7 +35,7 @@ class ExpirySweep:
         """Return when the next item expires, wall clock in ms; None: none does, or the next one is
         being read."""
         due, state = self._state.watch.next_due(), self._state
-        if state.ends.entry_count and len(state.sought_keys) < SOUGHT_MAX:
+        if state.ends.entry_count and self._may_seek():
             ends = state.ends.next_due()
             if ends is not None:
                 due = ends if due is None else min(due, ends)
@@ -55,7 +55,7 @@ class ExpirySweep:
                 if item.id not in self._gate.whole:
                     state.ready.remove(item)
                 self._gate.expire(item, unix_ms)
-        while taken < steps and len(state.sought_keys) < SOUGHT_MAX:
+        while taken < steps and self._may_seek():
             found = state.ends.pop_due(unix_ms)
             if found is None:
                 break
@@ -63,6 +63,11 @@ class ExpirySweep:
             if found[0]:
                 self._end(*found, unix_ms)
         return taken
+
+    def _may_seek(self) -> bool:
+        """True if the log is read for few enough keys; those that are known only wait to end."""
+        sought = self._state.sought_keys
+        return len(sought) < SOUGHT_MAX or list(sought.values()).count(None) < SOUGHT_MAX
 
     def _end(self, id_: int, size: int, unix_ms: int) -> None:
         """End an item that is past this expiry, if it waits outside the ready list in memory."""

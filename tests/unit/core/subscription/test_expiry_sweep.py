@@ -13,8 +13,10 @@ from journal.format.record import Record
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.subscription.expiry_sweep import SOUGHT_MAX
 from kestrelpy.core.subscription.subscription import ABORTED, OVERDUE, Subscription
 from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
+from tests.support.server_harness import ServerHarness
 from tests.support.steps import counted
 
 EXPIRES_MS = 10_000  # of the item, on the steady clock
@@ -337,6 +339,24 @@ def test_a_tick_ends_a_bounded_number_of_them(is_blocked: bool) -> None:
     q.pass_time(1000)
     assert q.reader.counters.expired - before == 2000
     assert not q.reader.delays.entry_count
+
+
+def test_many_blocked_items_end_whose_keys_the_log_alone_has() -> None:
+    count = 2 * SOUGHT_MAX
+    stage = ServerHarness()
+    stage.set_queue("jobs", max_memory=1)
+    stage.say("put", b"set jobs/key=A 0 0 1", b"1")
+    for _ in range(count):
+        stage.say("put", b"set jobs/key=A 0 1 99", b"y" * 99)
+    assert stage.say("bob", b"get jobs/open").startswith(b"VALUE")
+    stage.say("carl", b"get jobs/open")
+    stage.pass_time(100)  # the look at so many goes on
+    reader = stage.queue("jobs").reader
+    blocked, whole = reader.key_gate.keys.blocked, reader.key_gate.whole
+    assert blocked.count == count and count - len(whole) > SOUGHT_MAX
+    stage.pass_time(2000)
+    assert [*reader.live] == [1]
+    assert reader.sought_keys == {}
 
 
 def test_a_flush_expired_of_nothing_takes_one_pass() -> None:
