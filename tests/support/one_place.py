@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from journal.sets import hash_of
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.index.key_locks import KeyLocks
+from kestrelpy.core.queue.child_queue import ChildQueue
+from kestrelpy.core.queue.queue import Queue
 from kestrelpy.core.subscription.subscription import Subscription
 
 
@@ -29,6 +32,9 @@ def misplaced(broker: Broker) -> list[str]:
         found += [f"{name}: {each}" for each in _wrong(reader)]
         if reader.needs_read != any(each is reader for each in broker.to_read):
             found.append(f"{name}: it needs a read and is not among those to read, or the reverse")
+        if not isinstance(queue, ChildQueue):
+            found += [f"{name}: {each}" for each in _looked_up(queue)]
+            found += [f"{name}: {each}" for each in _unseen(queue)]
     return found
 
 
@@ -147,7 +153,8 @@ def _dead(reader: Subscription) -> Iterator[str]:
         yield from _among(f"{name} of the dead", getattr(dead, name), dead.deaths)
     yield from _among("bodies of the dead", dead._items, dead.deaths.keys() - {*away})
     yield from _among("_away", dead._away, away)
-    yield from _among("wanted", [dead.wanted] if dead.wanted else [], dead.deaths)
+    wanted = [dead.wanted] if dead.wanted else []
+    yield from _among("wanted", wanted, dead.deaths.keys() - dead._items.keys() - {*away})
     yield from _same("count", dead.count, len(dead.deaths) - len(away) - len(dead._hidden))
     yield from _same("bytes", dead.bytes, sum(each.body_bytes for each in dead.deaths.values()))
     yield from _same("_held_bytes", dead._held_bytes, sum(i.size for i in dead._items.values()))
@@ -233,15 +240,39 @@ def _locks(keys: KeyLocks, waits: set[int]) -> Iterator[str]:
     yield from _same("_places", {id_ for id_, _, _ in keys._places}, elsewhere)
     free = [n for n in range(len(keys._named)) if n not in numbers]
     yield from _same("_free", sorted(keys._free), free)
+    empty = [before for before in keys._before if not before.value_count]
+    yield from _same("rows from before a flush that has none left", empty, [])
 
 
 def _delays(reader: Subscription) -> Iterator[str]:
     delays = reader.delays
-    own = {id_: size for times in (delays._dates, delays._durations) for _, id_, size in times}
+    own = [(id_, size) for times in (delays._dates, delays._durations) for _, id_, size in times]
     shared = delays.shared
     if shared is not None:
-        own |= {i: s for each in (shared._dates, shared._durations) for _, i, s in each}
-    yield from _among("delayed without an entry", delays.ids, own)
-    yield from _same("bytes delayed", delays.bytes, sum(own.get(i, 0) for i in delays.ids))
+        own += [(i, s) for each in (shared._dates, shared._durations) for _, i, s in each]
+    here = [(id_, size) for id_, size in own if id_ in delays.ids]
+    yield from _same("delayed, by their entries", sorted(id_ for id_, _ in here), [*delays.ids])
+    yield from _same("bytes delayed", delays.bytes, sum(size for _, size in here))
     yield from _among("items of delays", delays.items, delays.ids)
     yield from _among("unlogged delays", delays.unlogged, delays.ids)
+
+
+def _looked_up(queue: Queue) -> Iterator[str]:
+    """The bucket that is remembered of the last look-up is still that of its id, or key."""
+    ids, versions = queue.dedupe.ids, queue.dedupe.versions
+    if ids._bucket is not None and ids.table.seek(ids._hash)[0] is not ids._bucket:
+        yield "the last id would be looked up at another place"
+    if versions._bucket is not None:
+        hash_ = hash_of(versions._base, versions._asked)
+        yield from _same("the hash of the last key", versions._hash, hash_)
+        bucket, at = versions.table.seek(hash_)
+        if bucket is not versions._bucket or at != versions._at:
+            yield "the last key would be looked up at another place"
+
+
+def _unseen(queue: Queue) -> Iterator[str]:
+    """Each number noted is one that some child may not have seen."""
+    unseen = queue.unseen
+    if unseen is not None:
+        yield from _among("numbers passed", unseen._passed, unseen._numbers)
+        yield from _same("notes", len(unseen._events), len(unseen._numbers))

@@ -9,7 +9,9 @@ from typing import Final
 
 import pytest
 
+from journal.sets import ID
 from kestrelpy.core.index.leases import Holder
+from kestrelpy.core.index.sorted_table import ENTRY
 from kestrelpy.core.item import Item
 from kestrelpy.core.timers import Entry
 from tests.support.end_of_life import end
@@ -18,6 +20,10 @@ from tests.support.server_harness import ServerHarness
 
 NAMES: Final = (b"jobs", b"jobs", b"jobs+kid")
 STEPS: Final = 120
+CONDITIONS: Final = (
+    b"", b"/id=a", b"/id=b", b"/id=c", b"/id=d", b"/expect=0", b"/expect=1",
+    b"/id=a/scope=s/epoch=1", b"/id=b/scope=s/epoch=2", b"/id=a/scope=t/epoch=1",
+)  # fmt: skip
 SETTINGS: Final[dict[str, dict[str, object]]] = {
     "plain": {},
     "in memory": {"durable": False},
@@ -27,6 +33,54 @@ SETTINGS: Final[dict[str, dict[str, object]]] = {
     "full": {"max_items": 12, "discard_old_when_full": True, "max_age": "2s"},
     "sent on": {"max_attempts": 1, "dead_letter_to": "failed", "expire_to": "late"},
     "one at a time": {"max_leased": 2, "max_age": "3s"},
+    "remembered": {"dedupe_window": "1s", "scope_window": "2s"},
+}
+
+# The sizes of structures and of rounds of work, so small that a short history meets each.
+LIMITS: Final = {
+    f"kestrelpy.core.{name}": limit
+    for name, limit in {
+        "index.key_locks._CHUNK_BYTES": 4 * ENTRY.size,
+        "index.key_locks._MERGED_BYTES": 2 * ENTRY.size,
+        "index.sorted_table.CHUNK_ENTRIES": 4,
+        "index.sorted_table._CHUNK_BYTES": 4 * ENTRY.size,
+        "index.sorted_table._MERGED_BYTES": 2 * ENTRY.size,
+        "index.ready_list._CHUNK_ITEMS": 3,
+        "index.ready_list._SWEEP_ABOVE": 2,
+        "index.ready_list._SWEPT_MAX": 3,
+        "index.dead_letters.PASSED_ENTRIES_MAX": 2,
+        "index.dead_letters.KEPT_BYTES_MAX": 100,
+        "index.delayed._COMPACT_ABOVE": 2,
+        "index.markers._COMPACT_ABOVE": 2,
+        "index.markers._COMPACT_AT_ONCE": 2,
+        "index.disk_refs._COMPACT_ABOVE": 2,
+        "index.expiry_watch._COMPACT_ABOVE": 2,
+        "index.memory_budget.FREE_BYTES": 0,
+        "index.waiters._GONE_MAX": 2,
+        "index.dedupe._FEW_BYTES": 2 * ID.size,
+        "index.key_locks.SMALL": 1,
+        "trash.SMALL": 1,
+        "trash.FREED_MAX": 3,
+        "timers._COMPACT_ABOVE": 2,
+        "fanout.unseen._DIGESTS_MAX": 2,
+        "queue.fanout.UNSEEN_MAX": 2,
+        "queue.ack_up_to.STEP_NUMBERS": 8,
+        "queue.ack_up_to._FEW_STUBS": 1,
+        "subscription.key_gate.SWEEP_ITEMS_MAX": 3,
+        "subscription.expiry_sweep.SOUGHT_MAX": 2,
+        "subscription.subscription.SERVED_MAX": 2,
+        "subscription.subscription.DISCARDED_ITEMS_MAX": 3,
+        "subscription.ready_line.REFILL_ITEMS": 3,
+        "subscription.ready_line._SLACK_BYTES": 0,
+        "subscription.ready_line._EVICTED_MORE": 1,
+        "subscription.ready_line._EVICTED_MAX": 2,
+        "subscription.ready_line._FEW_IDS": 2,
+        "subscription.ready_line._LOOKED_UP_MAX": 2,
+        "subscription.placed._FEW": 2,
+        "transfer.transfers.BEGUN_MAX": 2,
+        "transfer.transfers.STEPS_MAX": 3,
+        "broker.TICK_STEPS_MAX": 5,
+    }.items()
 }
 
 
@@ -44,6 +98,7 @@ class History:
         is_guessed = "max_memory" in settings or not self.alone
         self.bodies = (b"y" * 40,) if is_guessed else (b"x", b"y" * 40, b"z" * 150)
         self.tokens: list[tuple[bytes, bytes]] = []
+        self.conditions = CONDITIONS if "dedupe_window" in settings else ()
 
     def say(self, who: str, *lines: bytes) -> bytes:
         return self.stage.say(who, *lines)
@@ -67,7 +122,10 @@ class History:
         when = self.one(b"", b"", b"", b"/delay=30ms", b"/delay=2s")
         expiry = self.one(b"0", b"0", b"1", b"3")
         body = self.one(*self.bodies)
-        line = b"set jobs%b%b 0 %b %d" % (key, when, expiry, len(body))
+        said = self.one(*self.conditions) if self.conditions else b""
+        if said.startswith(b"/expect"):
+            key = key or b"/key=A"
+        line = b"set jobs%b%b%b 0 %b %d" % (key, said, when, expiry, len(body))
         self.say("put", line, body)
 
     def fetch(self) -> None:
@@ -161,6 +219,18 @@ def run(settings: str, seed: int, steps: int = STEPS) -> None:
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_every_item_has_one_place_and_nothing_names_one_that_is_gone(settings: str) -> None:
     for seed in range(2):
+        run(settings, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_with_little_limits_every_item_has_one_place(
+    settings: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every list has several chunks, every sweep several rounds, every compaction comes soon."""
+    for where, limit in LIMITS.items():
+        monkeypatch.setattr(where, limit)
+    for seed in range(2, 6):
         run(settings, seed)
 
 
