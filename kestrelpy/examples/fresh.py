@@ -80,7 +80,7 @@ class Server:
         self.said = said
         for line in said.splitlines():
             if line.startswith("listening: memcache"):
-                self.address = ("127.0.0.1", int(line.rpartition(":")[2]))
+                self.address = (self.address[0], int(line.rpartition(":")[2]))
             elif line.startswith("listening: http"):
                 self.http_port = line.rpartition(":")[2].rstrip("/")
 

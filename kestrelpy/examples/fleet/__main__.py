@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from kestrelpy.examples.fleet.postgres_server import folder_of_servers
-from kestrelpy.examples.fleet.trial import Trial
+from kestrelpy.examples.fleet.trial import Trial, in_url
 from kestrelpy.examples.producer import Producer, numbered_lines, standard_library_files
 from kestrelpy.examples.results import Results
 from kestrelpy.examples.worker import Worker
@@ -135,9 +135,10 @@ def _what_to_try(trial: Trial) -> str:
     lines = []
     for name, member in trial.members.items():
         assert member.process is not None
+        host = in_url(member.address[0])
         lines.append(
-            f"  member {name}      pid {member.process.pid:<8} memcache 127.0.0.1:"
-            f"{member.address[1]}   http://127.0.0.1:{member.http_port}/"
+            f"  member {name}      pid {member.process.pid:<8} memcache {host}:"
+            f"{member.address[1]}   http://{host}:{member.http_port}/"
         )
     for server in trial.cluster.servers:
         lines.append(f"  PostgreSQL {server.name} pid {server.pid:<8} 127.0.0.1:{server.port}")

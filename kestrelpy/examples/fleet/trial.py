@@ -4,11 +4,15 @@
        ▲
     member a, member b                 who dies is started again, three seconds later
 
+Each member has a loopback address of its own, and both have the same ports, as on two machines: so
+the page of the standby links to the owner.
+
 One rule: however it ends, no process is left behind.
 """
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,16 +25,20 @@ from kestrelpy.examples.fleet.cluster import Cluster
 from kestrelpy.examples.fresh import Server
 
 MEMBERS: Final = ("a", "b")
+_HOST: Final = "127.0.0.1"
+_OTHER_HOSTS: Final = ("127.0.0.2", "::1")  # macOS has the second one only
 SLICE: Final = 1
 _AWAY_SECONDS: Final = 3.0
 _END_SECONDS: Final = 30.0
 _CONFIG: Final = """\
 [server]
-http_port = 0
+host = "{host}"
+http_host = "{host}"
 
 [fleet]
 engine = "{engine}"
 name = "{name}"
+address = "{address}"
 takeover = "{takeover}"
 """
 
@@ -44,7 +52,10 @@ class Trial:
         self.say = say
         self.takeover = takeover
         self.cluster = Cluster(folder)
-        self.members = {name: Server(("127.0.0.1", 0), folder / name) for name in MEMBERS}
+        self.members = {
+            name: Server((host, 0), folder / name)
+            for name, host in zip(MEMBERS, (_HOST, _other_host()), strict=True)
+        }
         self.owner: Owner | None = None
         self._engine: PostgresEngine | None = None
         self._gone: dict[str, float] = {}
@@ -83,13 +94,19 @@ class Trial:
         """Start the servers, then the members; return when one of them serves."""
         self.cluster.start()
         self._engine = PostgresEngine(self.cluster.address)
+        port, http_port = 0, "0"  # any free ones; the second member takes those of the first
         for name, member in self.members.items():
             assert member.folder is not None
             member.folder.mkdir()
-            member.http_port = "0"
-            config = _CONFIG.format(engine=self.cluster.address, name=name, takeover=self.takeover)
+            host = member.address[0]
+            config = _CONFIG.format(
+                engine=self.cluster.address, name=name, takeover=self.takeover, host=host,
+                address=in_url(host),
+            )  # fmt: skip
             (member.folder / "kestrelpy.toml").write_text(config)
+            member.address, member.http_port = (host, port), http_port
             member.start()
+            port, http_port = member.address[1], member.http_port
         self.look()
 
     def end(self) -> None:
@@ -125,3 +142,20 @@ class Trial:
         if owner is not None and (self.owner is None or owner.epoch != self.owner.epoch):
             self.say(f"member {owner.member.name} owns the data, in epoch {owner.epoch}")
         self.owner = owner
+
+
+def in_url(host: str) -> str:
+    """Return a host as it stands in front of a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _other_host() -> str:
+    """Return a second loopback address; raise RuntimeError if this machine has none."""
+    for host in _OTHER_HOSTS:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            socket.create_server((host, 0), family=family).close()
+        except OSError:
+            continue
+        return host
+    raise RuntimeError(f"no second loopback address: neither {' nor '.join(_OTHER_HOSTS)}")

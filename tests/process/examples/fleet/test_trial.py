@@ -10,6 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -72,6 +75,21 @@ def test_nothing_is_lost_whatever_its_user_kills(trial: Shown) -> None:
     assert "0 lost" in "".join(trial.lines)
     assert "Traceback" not in "".join(trial.lines)
     assert not os.path.exists(folder), "no folder is left, and no server"
+
+
+def test_the_page_of_the_standby_links_to_the_page_of_the_owner(trial: Shown) -> None:
+    owner, standby = (trial.until(rf"member {name} .* (http://\S+/)")[1] for name in ("a", "b"))
+    trial.until("Try this")
+
+    with pytest.raises(HTTPError) as refused:
+        urlopen(standby, timeout=SECONDS)
+    page = refused.value.read().decode()
+    refused.value.close()
+
+    assert re.findall(r'href="(http:[^"]+)"', page) == [owner]
+    assert f"standby of a at {urlsplit(owner).hostname}" in page
+    with urlopen(owner, timeout=SECONDS) as answer:
+        assert answer.status == 200
 
 
 def test_the_main_job_holds_on_a_fleet() -> None:
