@@ -13,6 +13,7 @@ from kestrelpy.core.counters import (
 )
 from tests.support.compiled import attributes_of
 from tests.support.core_harness import WALL_MS, make_queue
+from tests.support.server_harness import ServerHarness
 
 
 def counted(counters: QueueCounters) -> dict[str, int]:
@@ -129,3 +130,40 @@ def test_a_wall_clock_that_was_set_back_counts_as_no_time() -> None:
     waiting_ms = q.reader.counters.waiting_ms
     assert waiting_ms is not None
     assert (waiting_ms[0], waiting_ms[-1]) == (1, 0)
+
+
+# The queue or child, whether its lease is by token, and what confirms it.
+CONFIRMS = [
+    ("jobs", False, b"get jobs/close"),
+    ("jobs", True, b"get jobs/close/token=%d"),
+    ("jobs+audit", False, b"get jobs+audit/close"),
+    ("jobs+audit", True, b"get jobs+audit/close/token=%d"),
+    ("jobs", False, b"set next/confirm 0 0 1\r\nx"),
+    ("jobs", True, b"set next/confirm=jobs:%d 0 0 1\r\nx"),
+    ("jobs+audit", True, b"set next/confirm=jobs+audit:%d 0 0 1\r\nx"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "by_token", "confirm", "restarts"),
+    [(*each, False) for each in CONFIRMS] + [(*each, True) for each in CONFIRMS if each[1]],
+)
+def test_each_way_to_confirm_counts_the_time_since_the_delivery(
+    name: str, by_token: bool, confirm: bytes, restarts: bool
+) -> None:
+    stage = ServerHarness()
+    stage.say("a", b"get jobs+audit/peek")
+    stage.store(b"1")
+    opened = stage.say("a", b"gets %b/open%b" % (name.encode(), b"/lease=1m" * by_token))
+    token = int(opened.partition(b"\r\n")[0].rpartition(b" ")[2])
+    if restarts:
+        stage.restart()
+
+    stage.pass_time(5_000)
+    answer = stage.say("a", confirm % token if by_token else confirm)
+
+    assert answer in {b"END\r\n", b"STORED\r\n"}
+    counters = stage.queue(name).reader.counters
+    assert counters.confirmed == 1
+    assert counters.service_ms is not None
+    assert counters.service_ms[-1] == 5_000

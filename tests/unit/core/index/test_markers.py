@@ -52,6 +52,26 @@ def test_what_is_gone_is_passed_over() -> None:
     assert list(marks) == [(30, 5)]
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "live", "left"),
+    [
+        (1, 4, [], [5]),
+        (1, 4, [3], [3, 5]),
+        (2, 4, [], [1, 5]),
+        (2, 5, [2, 4], [1, 2, 4]),
+        (1, 9, [9], []),
+    ],
+)
+def test_of_a_range_that_is_lost_the_live_items_keep_their_markers(
+    first: int, last: int, live: list[int], left: list[int]
+) -> None:
+    marks = marks_of(*((10 + id_, id_) for id_ in range(1, 6)))
+    marks.lose(first, last, IdSet.of(live))
+    assert list(marks) == [(10 + id_, id_) for id_ in left]
+    assert [id_ for id_ in range(1, 6) if id_ in marks.hidden] == left
+    assert [marks.of(id_, 10 + id_) for id_ in left] == [10 + id_ for id_ in left]
+
+
 def test_forgetting_does_not_fill_the_memory() -> None:
     marks = marks_of(*((n + 5000, n) for n in range(1, 5001)))
     for id_ in range(2, 5001):

@@ -153,6 +153,26 @@ def test_a_compacted_segment_has_the_place_of_those_it_replaces() -> None:
     assert segment_list.holding(2) is compacted
 
 
+def test_an_item_ends_in_the_compacted_segment_whichever_was_at_hand() -> None:
+    segment_list = segment_list_of((1, 3), (4, 6))
+    segment_list.end(5, HEADER_BYTES + 10, 21)
+    chosen = segment_list.segments[:2]
+    compacted = Segment(9, "9", 2048, None, lsn_first=1, lsn_last=20, item_first=1, item_last=6)
+    segment_list.replace(chosen, compacted)
+
+    segment_list.end(4, HEADER_BYTES + 10, 22)
+
+    assert (compacted.live, compacted.emptied_lsn) == (4, 22)
+
+
+def test_an_item_of_a_segment_that_went_is_in_none() -> None:
+    segment_list = segment_list_of((1, 2), (3, 4))
+    for item in (1, 2):
+        segment_list.end(item, HEADER_BYTES + 10, 21)
+    assert segment_list.take_dead(21, []) == ["1"]
+    assert segment_list.holding(2) is None
+
+
 def with_compacted() -> SegmentList:
     """Of two of these segments; they are done as well, and have a higher number than the log."""
     segment_list = emptied()
