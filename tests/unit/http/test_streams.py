@@ -10,6 +10,7 @@ import pytest
 
 from journal.format import text_of, value_of
 from kestrelpy.http.streams import hash_64, is_of_member
+from kestrelpy.operations.reading import PAGE_BYTES_MAX
 from tests.support.disks import HeldDisk
 from tests.support.http_client import web
 from tests.support.running import Peer
@@ -163,11 +164,30 @@ async def test_a_group_shares_the_streams_of_a_category(tmp_path: Path) -> None:
                 if not said["events"]:
                     break
                 assert said["next"] == url.replace(f"after={after}", f"after={said['after']}")
+                assert len(said["events"]) <= 2
                 after = said["after"]
                 mine += [each["body"] for each in said["events"]]
             assert mine == sorted(mine, key=int)
             seen += mine
         assert sorted(seen, key=int) == [str(number) for number in range(40)]
+
+
+async def test_an_answer_to_a_member_of_a_group_has_no_more_bytes_than_any(tmp_path: Path) -> None:
+    names = [f"account-{number}" for number in range(10)]
+    mine, other = (
+        next(each for each in names if is_of_member(text_of(each[8:].encode()), member, 2))
+        for member in range(2)
+    )
+    async with web(tmp_path) as server:
+        for number, name in enumerate((mine, other, mine, mine, mine)):
+            body = b"%d" % number * (PAGE_BYTES_MAX * 3 // 8)
+            await server.client.post(f"/streams/{name}", content=body)
+        url, answers = "/categories/account?member=0&size=2", list[str]()
+        while said := bodies(answer := await server.client.get(url)):
+            answers.append("".join(each[0] for each in said))
+            assert sum(map(len, said)) <= PAGE_BYTES_MAX
+            url = answer.json()["next"]
+        assert answers == ["02", "34"]
 
 
 async def test_a_category_names_the_streams_and_items_without_one(tmp_path: Path) -> None:

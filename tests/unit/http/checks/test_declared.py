@@ -11,6 +11,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+from journal.format.key import text_of
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.app import all_routes, declarations
 from kestrelpy.http.checks import Declared, Parameter
@@ -226,3 +227,33 @@ def test_a_route_declares_each_parameter_once(declared: Declared) -> None:
     assert len(declared.query) == len({each.lower() for each in declared.query})
     for known in declared.query.values():
         assert known.schema.get("type") != "integer" or "maximum" in known.schema
+
+
+@pytest.mark.parametrize(
+    ("query", "id_"),
+    [
+        (b"id=ab", "ab"),
+        (b"id=a+b", "a b"),
+        (b"id=a%20b", "a b"),
+        (b"i%64=a+b", "a b"),
+        (b"id=a%2Bb", "a+b"),
+        (b"&id=a=b&", "a=b"),
+        (b"id=\xc3\xa4+b", "ä b"),
+    ],
+)
+def test_a_value_is_read_as_a_url_means_it(query: bytes, id_: str) -> None:
+    [put] = [each for each in ALL if each.label == "POST /queues/{queue}/items"]
+    scope = {
+        "method": "POST", "query_string": query, "path_params": {"queue": "jobs"}, "headers": []
+    }  # fmt: skip
+    assert put.check(scope) == {"id": id_}
+
+
+async def test_an_id_and_a_key_are_the_same_however_their_url_is_written(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        url = "/queues/jobs/items?id={0}&key={0}"
+        said = [await server.client.post(url.format(each), content=b"x") for each in
+                ("a+b", "a%20b", "a%2Bb")]  # fmt: skip
+        assert [each.status_code for each in said] == [201, 200, 201]
+        keys = [item.key for item in server.daemon.broker.queues[b"jobs"].reader.ready]
+        assert keys == [text_of(b"a b"), text_of(b"a+b")]

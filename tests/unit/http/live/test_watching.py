@@ -15,6 +15,7 @@ import pytest
 from kestrelpy.http.live import watching
 from kestrelpy.http.live.sampler import SERVER_SERIES, Sampler
 from kestrelpy.http.live.views import Rendered
+from kestrelpy.server import clock
 from tests.support.http_client import Web, web
 from tests.support.running import ANSWER_SECONDS
 
@@ -98,6 +99,18 @@ async def test_a_set_by_another_client_comes_as_a_change(tmp_path: Path) -> None
         await stream.until("trouble", "order", value=["jobs"])
         assert "history" in stream.view, "a change does not carry it, and does not remove it"
         assert first[0].rpartition("-")[0] in (await stream.next())[0]
+
+
+async def test_each_event_names_the_date_at_which_the_server_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    offset_ms = 1_700_000_000_000  # a step of the real clock would change what is expected
+    monkeypatch.setattr(clock, "wall_clock_offset_ms", lambda: offset_ms)
+    async with web(tmp_path) as server, events(server, "view=overview") as stream:
+        ids = [(await stream.next())[0] for _ in range(2)]
+        date_ms = server.daemon.started_ms + offset_ms
+        assert [each.rpartition("-")[0] for each in ids] == [str(date_ms)] * 2
+        assert stream.view["started_ms"] == date_ms
 
 
 async def test_the_free_disk_is_known_after_one_tick(tmp_path: Path) -> None:
