@@ -339,6 +339,22 @@ def test_several_keys_skip_expired_items_in_one_reply() -> None:
     )
 
 
+def test_items_that_expire_between_two_keys_of_a_request_hide_no_live_one() -> None:
+    stage = make_stage(durable=False)
+    stage.send("p", b"set jobs 0 5 1\r\nx\r\n" * 3500 + a_set(b"live"))
+    stage.client("p").take()
+    client = stage.client("a")
+
+    client.conversation.feed(b"get" + b" absent" * STEP_KEYS + b" jobs\r\n", stage.now_ms)
+    assert client.conversation.stream is not None, "the last key is left for another turn"
+    stage.now_ms += 6_000
+    while client.conversation.has_more:
+        client.conversation.go_on(stage.now_ms)
+    stage.work()
+
+    assert client.take() == b"VALUE jobs 0 4\r\nlive\r\nEND\r\n"
+
+
 def test_no_client_overtakes_one_that_waits_for_an_expiry_sweep() -> None:
     stage = make_stage(durable=False)
     stage.send("p", b"set jobs 0 5 1\r\nx\r\n" * 1500 + a_set(b"live"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kestrelpy.config import Config
 from kestrelpy.fleet import NoPatroni
 from kestrelpy.server import exposure
 from kestrelpy.server.exposure import Exposed, Tls, Unservable, refuse_exposed, refuse_unservable
+from tests.support.guarded import certificate
 
 USER = {"anna": {"secret": hash_secret(b"letmein")}}
 
@@ -78,3 +80,18 @@ def test_files_that_are_no_certificate_are_named(tmp_path: Path) -> None:
         for load in (Tls().begin, Tls.check):
             with pytest.raises(Exposed, match=name):
                 load(server)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+def test_a_reload_neither_begins_nor_ends_tls(tmp_path: Path) -> None:
+    certificate(tmp_path, "one")
+    named = config(tls_cert=str(tmp_path / "one.pem"), tls_key=str(tmp_path / "one.key")).server
+    with_tls, without = Tls(), Tls()
+    with_tls.begin(named)
+    before = with_tls.context
+
+    with_tls.renew(Tls.check(config().server))
+    without.renew(Tls.check(named))
+
+    assert with_tls.context is before is not None
+    assert without.context is None

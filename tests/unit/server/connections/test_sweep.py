@@ -82,6 +82,29 @@ async def test_thousands_of_idle_connections_close_some_in_each_turn() -> None:
     assert closed == silent
 
 
+async def test_the_lag_of_the_loop_is_how_late_each_look_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late_s, now_s = [0.25, 0.5], 100.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        if not late_s:
+            raise asyncio.CancelledError
+        now_s += seconds + late_s.pop(0)
+
+    monkeypatch.setattr(clock, "elapsed", lambda: now_s)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    broker = ServerHarness().broker
+    sweep = ConnectionSweep(broker, ConnectionMemory(0), [], lambda: None, LogLimit())
+
+    with pytest.raises(asyncio.CancelledError):
+        await sweep.run()
+
+    lag = broker.counters.loop_lag_us
+    assert (lag.count, lag.counts[-1]) == (2, 750_000)
+
+
 async def test_memory_is_given_back_once_after_a_crowd_has_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
