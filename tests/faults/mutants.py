@@ -59,7 +59,12 @@ from tests.faults.runs import (
 )
 
 ROOMS: Final = ("journal", "kestrelpy/core", "kestrelpy/protocol", "kestrelpy/server")
-SUBTLE_ROOMS: Final = (*ROOMS, "kestrelpy/http", "kestrelpy/client", "kestrelpy/kombu")
+# Not the command line, the fleet, Spark and the examples: most of their tests run processes, some a
+# JVM, so that one mutant would take many minutes.
+SUBTLE_ROOMS: Final = (
+    *ROOMS, "kestrelpy/client", "kestrelpy/config", "kestrelpy/http", "kestrelpy/kombu",
+    "kestrelpy/operations",
+)  # fmt: skip
 EQUIVALENTS: Final = ROOT / "tests/faults/equivalent_mutants.toml"
 RESULTS: Final = ROOT / "build/mutants.jsonl"
 # Together some seconds; which lives they are is nothing but their number.

@@ -133,6 +133,7 @@ def late_guards(source: Source) -> Iterator[_Found]:
 
 
 def stale_reads(source: Source) -> Iterator[_Found]:
+    set_once = _set_once(source)
     for function in source.functions():
         names = {each.arg for each in chain(function.args.posonlyargs, function.args.args)}
         body = function.body[1:] if ast.get_docstring(function) else function.body
@@ -144,9 +145,21 @@ def stale_reads(source: Source) -> Iterator[_Found]:
             if not isinstance(node, ast.If | ast.While | ast.IfExp):
                 continue
             for read in _chains(node.test):
-                if _root(read) in names:
+                if _root(read) in names and source.code(read) not in set_once:
                     early = f"_early = {source.code(read)}\n{' ' * first.col_offset}"
                     yield read, [(begin, begin, early), source.replaced(read, "_early")]
+
+
+def _set_once(source: Source) -> set[str]:
+    """Return the private attributes that this file sets in `__init__` alone, as `self._x`: one read
+    before the wait is the same one behind it."""
+    made, changed = set[str](), set[str]()
+    for function in source.functions():
+        found = made if function.name == "__init__" else changed
+        for node in own_nodes(function):
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+    return {f"self.{name}" for name in made - changed if name.startswith("_")}
 
 
 def _chains(node: ast.AST) -> Iterator[ast.Attribute]:

@@ -139,7 +139,7 @@ def test_the_tests_of_a_module_are_those_of_its_name_and_folder_first() -> None:
     assert not set(runs.first) & set(runs.then)
 
 
-@pytest.mark.parametrize("path", sources())
+@pytest.mark.parametrize("path", sources(rooms=SUBTLE_ROOMS))
 def test_every_module_has_tests_to_be_tried_with(path: str) -> None:
     runs = runs_of(ROOT, path)
 

@@ -115,6 +115,30 @@ def test_a_stale_read_is_made_at_the_begin_and_used_behind_the_wait() -> None:
     assert found[0].endswith("if _early:")
 
 
+ROOM = """
+class Room:
+    def __init__(self, is_live):
+        self._is_live = is_live
+        self.is_open = self._is_full = False
+
+    def fill(self):
+        self._is_full = True
+
+    async def close(self):
+        await self.wait()
+        if self.{attribute}:
+            self.end()
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "changes"),
+    [("_is_live", 0), ("_is_live.at_all", 1), ("_is_full", 1), ("is_open", 1), ("_is_of_base", 1)],
+)
+def test_no_stale_read_is_made_of_what_only_the_begin_sets(attribute: str, changes: int) -> None:
+    assert len(made("stale read", ROOM.format(attribute=attribute))) == changes
+
+
 def test_columns_are_those_of_characters() -> None:
     text = "def f(a, b):\n    return 'ä', a or b\n"
     assert made("one variant", text)[0] == ("return 'ä', a or b", "return 'ä', ((b))")
