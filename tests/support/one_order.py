@@ -141,12 +141,12 @@ class Door:
         return world.state()
 
     @cache  # noqa: B019  # a door lasts as long as the tests
-    def before(self, name: str, change: str) -> tuple[bytes, State, int]:
-        """The request and then the change: the answer, the state, and how many events."""
+    def before(self, name: str, change: str) -> Outcome:
+        """The request and then the change."""
         with self.filled(name) as (world, client):
-            said, events = self.ask(world, client, self.asks[name][-1]), world.events
+            said = self.ask(world, client, self.asks[name][-1])
             self.changes[change](world)
-            return said, self.over(world), events
+            return said, self.over(world)
 
     @cache  # noqa: B019
     def after(self, name: str, change: str) -> Outcome:
@@ -181,12 +181,13 @@ class Door:
                 records = appended(world)
 
             said = self.ask(world, client, self.asks[name][-1], nth, come)
+            assert world.events >= nth, f"{name} was over before event {nth}: no {change} came"
             more = appended(world) - records
             found = said, self.over(world)
         if change in MODES and name in self.ends_with:
             most = self.ends_with[name]
             assert more <= most, f"{name}, {change} at event {nth}: {more} records after it"
-        one = self.before(name, change)[:2]
+        one = self.before(name, change)
         if found == one:
             return
         other = self.after(name, change)
@@ -224,6 +225,7 @@ class Door:
                     world.disk.faults.append(Fault("sync", "*.segment", times=1 << 30))
 
             said = self.ask(world, client, self.asks[name][-1], nth, fail)
+            assert world.events >= nth, f"{name} was over before event {nth}: not {how}"
             world.rest()
             world.hang_up()
             if how == "full":
@@ -236,22 +238,22 @@ class Door:
             return said, states[0] if states else world.state()
 
     @cache  # noqa: B019
-    def alone(self, name: str) -> tuple[bytes, State, State, int]:
-        """What is said without any trouble, the states before and after it, and how many events."""
+    def alone(self, name: str) -> tuple[bytes, State, State]:
+        """What is said without any trouble, and the states before and after it."""
         with self.filled(name) as (world, client):
             world.rest()
             before = world.state()
-            said, events = self.ask(world, client, self.asks[name][-1]), world.events
+            said = self.ask(world, client, self.asks[name][-1])
             is_refused = b"ERROR" in said or said.startswith((b"4", b"5"))
             assert is_refused is (name in self.refused), f"{name} asks for nothing: {said!r}"
             world.hang_up()
             world.rest()
-            return said, before, world.state(), events
+            return said, before, world.state()
 
     def look_at_break(self, name: str, how: str, nth: int) -> None:
         """It fails at the nth event: each item is where it was, or where the request has it; who
         is told that it is done finds it done."""
-        said, before, after, _ = self.alone(name)
+        said, before, after = self.alone(name)
         word, state = self.broken(name, how, nth)
         where = f"{name}, {how} at event {nth}: {word!r}, {state}"
         assert is_between(state, before, after), f"{where}\n  not {before}\n  nor {after}"
@@ -260,9 +262,13 @@ class Door:
 
     # -- which events -----------------------------------------------------------------------
 
+    @cache  # noqa: B019
     def events(self, name: str) -> int:
-        """How many events the request has."""
-        return self.alone(name)[3]
+        """How many events the request has behind the one before it, as `look` and `broken` send it:
+        a rest between the two would end what is under way, and the number would be another."""
+        with self.filled(name) as (world, client):
+            self.ask(world, client, self.asks[name][-1])
+            return world.events
 
     def some(self, name: str) -> list[int]:
         """Some of the events of a request: one in its middle, of what acts in steps two."""

@@ -209,6 +209,15 @@ def test_an_answer_is_true_whatever_breaks_meanwhile(name: str, how: str) -> Non
         DOOR.look_at_break(name, how, nth)
 
 
+# Of these something is under way when the request before them has its answer.
+@pytest.mark.parametrize("name", ["hand-off for room", "set of an alias for room"])
+def test_a_change_comes_at_the_last_event_and_at_none_behind_it(name: str) -> None:
+    last = DOOR.events(name)
+    DOOR.look(name, "flushed", last)
+    with pytest.raises(AssertionError, match="no flushed came"):
+        DOOR.look(name, "flushed", last + 1)
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ASKS)
