@@ -34,6 +34,8 @@ _CHECKS_AT_ONCE: Final = 2
 # reserve for others.
 PENDING_MAX: Final = 256
 PENDING_EACH_MAX: Final = 192
+# How often one login is checked: again when a reload changed its user during the check.
+_CHECKS_MAX: Final = 4
 # Secrets that were right: HTTP sends them with each request.
 _KNOWN_MAX: Final = 1024
 # Checked for an unknown user; no secret has this hash.
@@ -190,12 +192,15 @@ class Logins:
         """
         if (grant := self.known(name, secret)) is not None:
             return grant
-        grant, is_right = await self._checked(name, secret, peer)
-        if is_right and grant is not None and self.is_current(grant):
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            self._known[self._digest(name, secret)] = grant
-            return grant
+        for _ in range(_CHECKS_MAX):
+            grant, is_right = await self._checked(name, secret, peer)
+            if grant is None or not is_right:
+                break
+            if self.is_current(grant):
+                if len(self._known) >= _KNOWN_MAX:
+                    self._known.clear()
+                self._known[self._digest(name, secret)] = grant
+                return grant
         self._note_failure(peer)
         await asyncio.sleep(FAILURE_SECONDS)  # this takes nobody's place
         return None

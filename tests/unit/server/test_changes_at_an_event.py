@@ -182,7 +182,7 @@ DOOR: Final = Memcache()
 # These have found something, each at one event alone.
 FOUND: Final = [
     ("peek full", "made anew"), ("peek after, waiting", "made anew"), ("set for room", "revoked"),
-    ("hand-off again, before it is stored", "made anew"),
+    ("hand-off again, before it is stored", "made anew"), ("login", "revoked"),
 ]  # fmt: skip
 
 

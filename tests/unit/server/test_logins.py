@@ -67,6 +67,41 @@ async def test_a_user_that_changed_logs_in_again(monkeypatch: pytest.MonkeyPatch
     assert not users.are_needed
 
 
+@pytest.mark.parametrize(
+    ("changed", "role"),
+    [(config(role="read"), Role.READ), (config(secret=OTHER), None), (Config(), None)],
+)
+async def test_a_user_that_changes_while_it_logs_in_is_what_it_is_then(
+    monkeypatch: pytest.MonkeyPatch, changed: Config, role: Role | None
+) -> None:
+    users, is_secret = logins(monkeypatch), module.is_secret
+
+    def check(secret: bytes, stored: str) -> bool:
+        users.put_in_force(changed)
+        return is_secret(secret, stored)
+
+    monkeypatch.setattr(module, "is_secret", check)
+    grant = await users.check("anna", b"letmein", "peer")
+    assert (grant and grant.role) == role
+    assert users.failed == (role is None)
+    users.close()
+
+
+async def test_a_user_that_changes_again_and_again_is_not_checked_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users, roles = logins(monkeypatch), ["write", "read"] * module._CHECKS_MAX
+
+    def check(secret: bytes, stored: str) -> bool:
+        users.put_in_force(config(role=roles.pop()))
+        return True
+
+    monkeypatch.setattr(module, "is_secret", check)
+    assert await users.check("anna", b"letmein", "peer") is None
+    assert len(roles) == module._CHECKS_MAX
+    users.close()
+
+
 async def test_logins_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     users = logins(monkeypatch)
     monkeypatch.setattr(module, "PENDING_MAX", 2)
