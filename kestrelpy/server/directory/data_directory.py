@@ -226,7 +226,6 @@ class DataDirectory:
     def _save_tokens(self, broker: Broker, folder: str, now_ms: int) -> Queue:
         """Save the tokens that this deleted queue may have issued; return the queue."""
         queue = broker.fresh(*parse_folder_name(folder), now_ms)
-        queue.deleted = True
         path = os.path.join(self.path, folder)
         try:
             _replayed(self.patient, path, queue)[1].close()
@@ -352,6 +351,8 @@ class DataDirectory:
             name, made = parse_folder_name(folder)
             if made:
                 found.setdefault(name, []).append((made, folder))
+        # The later of two queues of one name has the folders of both: if one of these stays, it has
+        # an error as well.
         waiting = [(queue, folders) for queue in queues if (folders := self._lives(queue, found))]
         while waiting:  # an earlier generation goes before a later one
             self._mark_removed([(queue, folders.pop(0)) for queue, folders in waiting], removed)
@@ -363,24 +364,23 @@ class DataDirectory:
             self.patient.remove_folder(folder)
 
     def _lives(self, queue: Queue, found: dict[bytes, list[tuple[int, str]]]) -> list[str]:
-        """Take from `found` the folders of a queue and of its earlier generations, in order."""
+        """Return those of the folders `found` that are of a queue and of its earlier generations,
+        in order."""
         name, generation = queue.name, queue.generation
         stay = {other.generation for other in [*self._tombstones] if other.name == name}
         parsed, _ = parse_folder_name(folder_name(name, generation))
-        going = [
-            (made, folder) for made, folder in sorted(found.get(parsed, ()))
+        return [
+            os.path.join(self.path, folder) for made, folder in sorted(found.get(parsed, ()))
             if made <= generation and made not in stay and folder == folder_name(name, made)
         ]  # fmt: skip
-        for each in going:
-            found[parsed].remove(each)
-        return [os.path.join(self.path, folder) for _, folder in going]
 
     def _mark_removed(self, folders: list[tuple[Queue, str]], removed: Removed) -> None:
         """Give these folders the names that a start removes; one sync makes all of them sure.
 
         Raise OSError if the sync failed or a shortage stopped one.
         """
-        names = [(folder, folder + REMOVED_SUFFIX) for _, folder in folders]
+        once = dict.fromkeys(folder for _, folder in folders)
+        names = [(folder, folder + REMOVED_SUFFIX) for folder in once]
         errors = self.patient.rename_all(names)
         removed.folders += [renamed for folder, renamed in names if folder not in errors]
         for queue, folder in folders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,7 +11,10 @@ import pytest
 from journal.errors import DirectoryLocked
 from journal.files import Disk
 from journal.write.segment_file import Sizes
+from kestrelpy.core import Broker
 from kestrelpy.server.directory.data_directory import DataDirectory
+from kestrelpy.server.directory.removed import Removed
+from tests.support.memory_disk import Fault
 from tests.support.running import running
 from tests.support.server_harness import ServerHarness
 
@@ -92,6 +96,52 @@ def test_a_delete_removes_earlier_generations_of_its_name_only() -> None:
 
     left = [name for name in stage.disk.names("data") if name.startswith(("jobs", "mail"))]
     assert sorted(left) == sorted(["jobs", "mail.5", mail])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("first", ["earlier", "later"])
+def test_of_two_queues_of_one_name_that_go_at_once_both_go_or_both_stay(
+    first: str, fails: bool
+) -> None:
+    stage = ServerHarness()
+    queues = [stage.broker.fresh(b"jobs", generation, 0) for generation in (5, 6)]
+    for queue in queues:
+        stage.disk.make_folder(stage.directory.folder(queue))
+    if fails:
+        stage.disk.faults.append(Fault("rename", "*/jobs.5", error=errno.EIO))
+    removed = Removed()
+
+    stage.directory.remove_queues(queues if first == "earlier" else queues[::-1], removed)
+
+    left = [name for name in stage.disk.names("data") if name.startswith("jobs.")]
+    assert sorted(left) == (["jobs.5", "jobs.6"] if fails else [])
+    assert removed.errors.keys() == ({*queues} if fails else set())
+
+
+async def test_later_generations_without_a_record_are_looked_at_once_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"set jobs 0 0 1\r\na\r\n")
+    (made,) = (tmp_path / "data").glob("jobs.*")
+    later = [made.with_suffix(f".{int(made.suffix[1:]) + more}") for more in (1, 2)]
+    for folder in later:
+        folder.mkdir()
+    looked, was_written = list[str](), DataDirectory._was_written
+
+    def look(directory: DataDirectory, broker: Broker, folder: str, now_ms: int) -> bool:
+        assert folder not in looked
+        looked.append(folder)
+        return was_written(directory, broker, folder, now_ms)
+
+    monkeypatch.setattr(DataDirectory, "_was_written", look)
+    async with running(tmp_path) as server:
+        peer = await server.client()
+        await peer.ask(b"get jobs\r\n")
+        assert await peer.line() == b"a\r\n"
+        assert [*(tmp_path / "data").glob("jobs.*")] == [made]
+    assert looked == [folder.name for folder in later[::-1]]
 
 
 async def test_of_two_generations_the_newer_one_stays(tmp_path: Path) -> None:
