@@ -8,11 +8,13 @@ import os
 import threading
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
 from kestrelpy.compiled import KIND
 from kestrelpy.config import Config
+from kestrelpy.protocol import MEMCACHE
 from kestrelpy.server import clock
 from kestrelpy.server.daemon import Daemon, StartError
 from tests.support.disks import HeldDisk
@@ -161,6 +163,29 @@ async def test_a_stop_answers_the_requests_in_flight(tmp_path: Path) -> None:
     assert await peer.line() == b"STORED\r\n"
     await stopping
     assert await peer.closed()
+
+
+async def test_a_client_that_comes_while_the_server_stops_is_let_go_without_a_word(
+    tmp_path: Path,
+) -> None:
+    disk = HeldDisk()
+    server = await Running(tmp_path, disk).start()
+    daemon = server.daemon
+    assert daemon is not None
+    peer = await server.client()
+    disk.go.clear()
+    peer.writer.write(b"set jobs 0 0 1\r\na\r\n")
+    while not daemon.broker.queues:
+        await asyncio.sleep(0.002)
+    stopping = asyncio.create_task(daemon.stop())
+    await asyncio.sleep(0)
+    late = Mock(get_extra_info=Mock(return_value=None))
+    daemon._new_connection(MEMCACHE).connection_made(late)
+    assert late.close.called
+    assert not late.write.called
+    disk.go.set()
+    assert await peer.line() == b"STORED\r\n"
+    await stopping
 
 
 async def test_a_unix_socket_is_served_and_a_left_over_one_taken_over(tmp_path: Path) -> None:

@@ -92,6 +92,22 @@ async def test_an_owner_that_is_fenced_while_it_recovers_becomes_a_standby(
         await server.client()
 
 
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_an_owner_that_releases_its_data_goes_on_unless_it_is_told_to_end(
+    engine: MemoryEngine, tmp_path: Path, is_told: bool
+) -> None:
+    server = Running(tmp_path, config=FLEET)
+    daemon = server.daemon = daemon_module.Daemon(server._load(), server._load, server.lines.append)
+    life = asyncio.create_task(daemon.run())
+    await until(lambda: any(line.startswith("ready: ") for line in server.lines))
+    engine.ask_release(1)
+    await until(lambda: daemon.membership.begins_again)
+    if is_told:
+        daemon._end_by("SIGTERM")
+    await asyncio.wait_for(life, SECONDS)
+    assert daemon.membership.begins_again is not is_told
+
+
 async def test_an_owner_copies_its_segments_to_the_archive(
     engine: MemoryEngine, tmp_path: Path
 ) -> None:

@@ -284,3 +284,25 @@ async def test_what_could_not_be_sent_at_once_is_counted_once(tmp_path: Path) ->
         connection.flush_output(0)
         connection._transport = real
         assert connection.held_bytes == transport.size == 100_000
+
+
+@pytest.mark.parametrize("request_", [b"get jobs/peek\r\n", b"gets jobs/peek/after=0/n=5\r\n"])
+async def test_the_room_for_a_reply_is_free_again_when_the_reply_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: bytes
+) -> None:
+    reserved, reserve = list[int](), Connection.reserve
+
+    def note(connection: Connection, size: int) -> bool:
+        reserved.append(size)
+        return reserve(connection, size)
+
+    monkeypatch.setattr(Connection, "reserve", note)
+    async with running(tmp_path) as server:
+        assert server.daemon is not None
+        memory = server.daemon.memory
+        peer = await server.client()
+        assert await peer.ask(b"set jobs 0 0 1\r\na\r\n") == b"STORED\r\n"
+        memory.is_short = True  # a small reply reserves its room as well
+        assert (await peer.ask(request_)).startswith(b"VALUE jobs/peek")
+        assert reserved
+        assert memory.used == 0

@@ -298,6 +298,30 @@ def test_the_round_of_a_queue_that_syncs_never_begins_with_a_sync() -> None:
     assert server.dirty == [log]
 
 
+@pytest.mark.parametrize("why", ["written to", "hangs"])
+def test_a_round_that_ends_early_is_left_and_comes_again(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    server = life()
+    burst(server)
+    idle = server.background.idle
+    idle.watch(server.log)
+    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.pass_second()
+    assert idle.has_round(server.log)
+    if why == "written to":
+        server.put(b"x" * RESERVE)
+        server.commit()
+    else:
+        monkeypatch.setattr(idle_journals, "WAITS_MAX", 1)
+    server.pass_second()
+    assert not idle.has_round(server.log)
+    assert idle.is_watching(server.log)
+    server.background.clock.seconds += reclaim.QUIET_MS / 1000
+    server.pass_second()
+    assert idle.has_round(server.log)
+
+
 def test_a_journal_that_is_gone_has_no_round() -> None:
     server = life()
     burst(server)
