@@ -234,24 +234,18 @@ class Past:
         self.damages += self._lost_footers(in_order) + self._lost_chunks()
 
     def _lost_footers(self, in_order: list[tuple[Frames, int]]) -> list[Damage]:
-        """Return the sealed segments without a footer: their successors were begun by a writer that
-        had sealed them. A start begins one after a crash as well, and that says so."""
-        found: list[Damage] = [
-            _without_footer(one)
-            for one, _ in in_order
-            if one.header is not None and one.header.role == COMPACTED and one.footer is None
-        ]
+        """Return the sealed segments without a footer; one that a daemon removes meanwhile has lost
+        none.
+        """
+        found = list[Damage]()
+        for one, _ in in_order:
+            with suppress(FileNotFoundError):
+                if one.header is not None and one.header.role == COMPACTED and one.footer is None:
+                    found.append(_without_footer(one))
         for (one, _), (two, lsn) in pairwise(in_order):
-            is_log = not any(f.header is None or f.header.role == COMPACTED for f in (one, two))
-            if not is_log or lsn > self._lsn_synced or one.footer is not None:
-                continue
-            opening = two.record(FILE_HEADER_BYTES)
-            batch = two.record(opening.end) if opening is not None else None
-            if batch is None or batch.kind != Kind.BATCH or not batch.small or batch.number >= lsn:
-                continue
-            records = [r for r in one.walk() if isinstance(r, Record) and r.kind not in UNNUMBERED]
-            if records and records[-1].lsn == lsn - 1:
-                found.append(_without_footer(one))
+            with suppress(FileNotFoundError):
+                if lsn <= self._lsn_synced and _was_sealed(one, two, lsn) and one.footer is None:
+                    found.append(_without_footer(one))
         return found
 
     def _lost_chunks(self) -> list[Damage]:
@@ -287,10 +281,11 @@ class Past:
                 newest = Snapshot.decode(self._files.read(path), path)
                 self.snapshots += 1
             except SnapshotDamaged as error:
-                size = self._files.size(path)
-                self.damages.append(
-                    Damage("corrupt", path, error.offset, size, error.reason, 1, 0)
-                )
+                with suppress(FileNotFoundError):
+                    size = self._files.size(path)
+                    self.damages.append(
+                        Damage("corrupt", path, error.offset, size, error.reason, 1, 0)
+                    )
             except FileNotFoundError:
                 continue
         return newest
@@ -387,6 +382,21 @@ class _Lost:
             )
             self._open.clear()
         self._put = item
+
+
+def _was_sealed(one: Frames, two: Frames, lsn: int) -> bool:
+    """Return whether the writer that began segment `two`, at `lsn`, had sealed `one` before.
+
+    A start begins a segment after a crash as well: its first batch says so.
+    """
+    if any(each.header is None or each.header.role == COMPACTED for each in (one, two)):
+        return False
+    opening = two.record(FILE_HEADER_BYTES)
+    batch = two.record(opening.end) if opening is not None else None
+    if batch is None or batch.kind != Kind.BATCH or not batch.small or batch.number >= lsn:
+        return False
+    records = [r for r in one.walk() if isinstance(r, Record) and r.kind not in UNNUMBERED]
+    return bool(records) and records[-1].lsn == lsn - 1
 
 
 def _without_footer(frames: Frames) -> Damage:

@@ -10,11 +10,12 @@ Segments 2 and 3 go while the tool reads the third. It has met the item 5 and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pytest
 
+from journal.errors import Damage
 from journal.files import Files
 from journal.recovery.live_set import LiveSet
 from journal.snapshot.snapshot import SegmentState
@@ -35,18 +36,34 @@ VIEWS: Final[dict[str, Callable[[Files], JournalView]]] = {
 
 
 class Daemon(MemoryDisk):
-    """A disk on which a daemon goes on when a tool reads the whole of a segment."""
+    """A disk on which a daemon goes on when a tool reads the whole of a segment, or, `at_event`,
+    when it has asked the disk so many times."""
 
     def __init__(self) -> None:
         super().__init__()
         self.goes_on: Callable[[], None] | None = None
         self.at = path_of(3)
+        self.events = 0
+        self.at_event: int | None = None
+
+    def names(self, folder: str) -> list[str]:
+        self._ask()
+        return super().names(folder)
+
+    def size(self, path: str) -> int:
+        self._ask()
+        return super().size(path)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        if path == self.at and size < 0 and self.goes_on is not None:
+        self._ask(path == self.at and size < 0)
+        return super().read(path, offset, size)
+
+    def _ask(self, is_here: bool = False) -> None:
+        self.events += 1
+        is_now = is_here if self.at_event is None else self.events == self.at_event
+        if is_now and self.goes_on is not None:
             go, self.goes_on = self.goes_on, None
             go()
-        return super().read(path, offset, size)
 
 
 class Written:
@@ -97,16 +114,17 @@ class Written:
         if lsn != BEFORE:
             self.disk.remove(snapshot_path(BEFORE))
 
-    def goes_on(self, lsn: int, gone: Sequence[int] = GONE) -> None:
+    def goes_on(self, lsn: int, gone: Sequence[int] = GONE, says: bool = True) -> None:
         """Have the daemon write this snapshot (0: none) and remove segments when the tool is at the
-        third."""
+        third; the tool's own request `says` that it is gone."""
 
         def go() -> None:
             if lsn:
                 self.snapshot(lsn)
             for number in gone:
                 self.disk.remove(path_of(number))
-            raise FileNotFoundError(2, "removed", path_of(3))
+            if says:
+                raise FileNotFoundError(2, "removed", path_of(3))
 
         self.disk.goes_on = go
 
@@ -171,6 +189,45 @@ def test_a_check_beside_a_daemon_that_goes_on_names_no_loss(lsn: int) -> None:
     assert journal.disk.goes_on is None, "the check met the change"
     assert (report.damages, list(report.unreadable)) == ([], [])
     assert (report.items, report.lsn_snapshot) == (len(LIVE), lsn)
+
+
+def wherever_a_daemon_goes_on(lsn: int, use: Callable[[Files], object]) -> Iterator[Written]:
+    """The journal of the drawing, about to change at each request of this use."""
+    plain = Written()
+    begin = plain.disk.events
+    use(plain.disk)
+    asked = plain.disk.events - begin
+    assert asked > 10
+    for at in range(1, asked + 1):
+        journal = Written()
+        journal.goes_on(lsn, says=False)
+        journal.disk.at_event = journal.disk.events + at
+        yield journal
+        assert journal.disk.goes_on is None, at
+
+
+@pytest.mark.parametrize("lsn", [10, 11, 12])
+def test_a_check_ends_well_wherever_a_daemon_goes_on(lsn: int) -> None:
+    for journal in wherever_a_daemon_goes_on(lsn, lambda files: check_journal(files, FOLDER)):
+        report = check_journal(journal.disk, FOLDER)
+
+        assert (report.damages, list(report.unreadable)) == ([], [])
+        assert report.items == len(LIVE)
+
+
+@pytest.mark.parametrize("lsn", [10, 11, 12])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_reading_ends_well_wherever_a_daemon_goes_on(
+    view: Callable[[Files], JournalView], lsn: int
+) -> None:
+    def read(files: Files) -> tuple[list[int], list[Damage]]:
+        live, reading = LiveSet(), view(files)
+        for _ in live.follow(reading):
+            pass
+        return list(live.items), reading.damages
+
+    for journal in wherever_a_daemon_goes_on(lsn, read):
+        assert read(journal.disk) == (LIVE, [])
 
 
 def test_without_a_change_the_journal_is_as_the_drawing_shows() -> None:
