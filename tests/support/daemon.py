@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from pymemcache.client.base import Client
+
+from tests.support import fork_server
 
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -71,17 +72,17 @@ class DaemonProcess:
 
     def _is_ready(self, prefix: Sequence[str]) -> bool:
         """Start it; False: it ended before it was ready."""
-        command = [
-            *prefix, sys.executable, "-m", "kestrelpy", "serve", "--config", str(self._config),
-            "--data-dir", str(self.data_dir), "--port", str(self.port),
-            "--http-port", self.http_port,
+        words = [
+            "serve", "--config", str(self._config), "--data-dir", str(self.data_dir),
+            "--port", str(self.port), "--http-port", self.http_port,
         ]  # fmt: skip
         if self.host != LOOPBACK:
-            command += ["--host", self.host]
+            words += ["--host", self.host]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KESTRELPY_")}
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-        )
+        self._process = fork_server.start(
+            words, prefix, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment,
+        )  # fmt: skip
         killer = threading.Timer(START_SECONDS, self._process.kill)
         killer.start()
         assert self._process.stdout is not None

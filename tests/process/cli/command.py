@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from tests.support import fork_server
 from tests.support.daemon import DaemonProcess
 
 SECONDS = 30.0
@@ -29,8 +29,8 @@ class Command:
         ours = ("KESTRELPY_", "PYTHONUNBUFFERED")  # the latter would hide a missing flush
         clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         source = str(Path(__file__).parents[3])
-        return subprocess.Popen(
-            [sys.executable, "-m", "kestrelpy", *words],
+        return fork_server.start(
+            words,
             stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE,
             env={**clean, "PYTHONPATH": source, "KESTRELPY_SERVER": self.server, **environment},
             cwd=self.folder,
