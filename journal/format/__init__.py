@@ -116,6 +116,7 @@ from journal.format.transfer import (
     settled,
     settled_by,
     settled_many,
+    target_of,
 )
 
 __all__ = [
@@ -134,6 +135,6 @@ __all__ = [
     "number_in", "opened", "origin_of", "padded", "parse_folder_name", "placed_entries",
     "raise_watermark", "reader_states", "retained_of", "said_of_put", "says_only_expiry",
     "segment_name", "segment_number", "segment_path", "sentence", "settled", "settled_by",
-    "settled_many", "shown", "split", "text_of", "texts", "texts_in", "usable_bytes", "value_of",
-    "watermark_drafts", "watermark_of_ids", "watermark_of_put", "watermarks_in",
+    "settled_many", "shown", "split", "target_of", "text_of", "texts", "texts_in", "usable_bytes",
+    "value_of", "watermark_drafts", "watermark_of_ids", "watermark_of_put", "watermarks_in",
 ]  # fmt: skip

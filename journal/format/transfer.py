@@ -113,8 +113,19 @@ def origin_of(meta: bytes, body_bytes: int = 0) -> Origin | None:
 
     `body_bytes` is the size of the item, if meta does not say it.
     """
+    return _named(Tag.ORIGIN, meta, body_bytes)
+
+
+def target_of(meta: bytes) -> Origin | None:
+    """Return the item that another one is now, by the meta of the record that ended it; None: it
+    does not say.
+    """
+    return _named(Tag.TARGET, meta, 0)
+
+
+def _named(tag: Tag, meta: bytes, body_bytes: int) -> Origin | None:
     said = decode_meta(meta)
-    name, generation = said.get(Tag.ORIGIN), said.get(Tag.GENERATION, 0)
+    name, generation = said.get(tag), said.get(Tag.GENERATION, 0)
     if not isinstance(name, bytes) or not isinstance(generation, int):
         return None
     server, _, rest = name.partition(b":")

@@ -1,6 +1,7 @@
 """The tools of an operator, beside a daemon: verify, repair, dump, backup."""
 
 from journal.tools.backup import copy_journal
+from journal.tools.backup_all import copy_journals
 from journal.tools.dump import Wanted, dumped, utc
 from journal.tools.repair import Repair, opening_behind, owned, repair_of
 from journal.tools.verify import (
@@ -14,7 +15,7 @@ from journal.tools.verify import (
 from journal.tools.view import RESTARTS_MAX, live_files, read_journal
 
 __all__ = [
-    "RESTARTS_MAX", "Progress", "Repair", "Report", "StartView", "Wanted",
-    "check_journal", "copy_journal", "dumped", "is_running", "live_files", "opening_behind",
+    "RESTARTS_MAX", "Progress", "Repair", "Report", "StartView", "Wanted", "check_journal",
+    "copy_journal", "copy_journals", "dumped", "is_running", "live_files", "opening_behind",
     "owned", "owning_folder", "read_journal", "repair_of", "utc",
 ]  # fmt: skip

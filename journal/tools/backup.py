@@ -26,12 +26,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from journal.errors import Damage, JournalError
 from journal.files import Files, Handle
-from journal.format import COMPACTED, FILE_HEADER_BYTES, Kind, segment_number
+from journal.format import COMPACTED, FILE_HEADER_BYTES, HEADER_BYTES, Kind, segment_number
 from journal.read import Frames, Hole
 from journal.sets import IdSet
 from journal.snapshot import is_ours
@@ -67,36 +68,17 @@ def copy_journal(
 
     Raises JournalError for a file that cannot be read, OSError for one that cannot be written.
     """
-    files.make_folder(target)
-    copy = _Copy(files, source, target, progress)
-    again, before = 0, list[Damage]()
-    for _ in range(RESTARTS_MAX):
-        try:
-            whole = copy.make()
-        except FileNotFoundError:
-            whole = False
-        if not any(segment_number(name) for name in files.names(source)):
-            files.remove_folder(target)
-            return None
-        if not whole:
-            continue
-        copied = _as_found(files, target)
-        again += 1
-        if not copied.damages or again == _DAMAGED_MAX or copied.damages == before:
+    copy = JournalCopy(files, source, target, progress)
+    while copy.make():
+        copied = copy.checked()
+        if copied is not None:
             return copied
-        before = copied.damages
-    raise JournalError(f"{source}: its files were removed {RESTARTS_MAX} times during the copy")
+    return None
 
 
-def _as_found(files: Files, folder: str) -> Copied:
-    report = check_journal(files, folder)
-    return Copied(
-        report.name, report.generation, len(report.live_set.items), report.bytes,
-        report.lsn_next - 1, report.damages, report.unreadable,
-    )  # fmt: skip
+class JournalCopy:
+    """One copy, which may be made again, or extended, as of a later moment."""
 
-
-class _Copy:
     def __init__(
         self, files: Files, source: str, target: str, progress: Callable[[int], None]
     ) -> None:
@@ -105,16 +87,92 @@ class _Copy:
         self._target = target
         self._progress = progress
         self._kept: set[str] = set()  # sealed files and snapshots that are in the target
+        # Segments in the target that the source still wrote to: up to where they are as in the
+        # source for good, and up to where they are written.
+        self._open: dict[str, tuple[int, int]] = {}
         self._is_passed = False  # a newer segment was copied: the log is past the older ones
+        self._found: Copied | None = None  # by the last check; None: it has changed since
+        self._checks = 0
+        self._damages: list[Damage] = []
 
     def make(self) -> bool:
-        """One attempt; False: a file changed meanwhile. Raises FileNotFoundError likewise."""
+        """Copy what the source has now; False: it was deleted, and so is the copy."""
+        for _ in range(RESTARTS_MAX):
+            try:
+                whole = self._attempt()
+            except FileNotFoundError:
+                whole = False
+            if not any(segment_number(name) for name in self._files.names(self._source)):
+                self._files.remove_folder(self._target)
+                return False
+            if whole:
+                return True
+        raise JournalError(
+            f"{self._source}: its files were removed {RESTARTS_MAX} times during the copy"
+        )
+
+    def checked(self) -> Copied | None:
+        """Return the content; None: it is damaged, and should be made again, as it may be whole
+        then."""
+        if self._found is not None:
+            return self._found
+        report = check_journal(self._files, self._target)
+        self._checks += 1
+        before, self._damages = self._damages, report.damages
+        if report.damages and report.damages != before and self._checks < _DAMAGED_MAX:
+            return None
+        self._found = Copied(
+            report.name, report.generation, len(report.live_set.items), report.bytes,
+            report.lsn_next - 1, report.damages, report.unreadable,
+        )  # fmt: skip
+        return self._found
+
+    def extend(self, segment: str) -> bool:
+        """Add what was written since to the log, which ended in this segment; False: that is not
+        there any more, and the copy has to be made again.
+
+        All files that the copy has stay. The copy of a deleted queue stays as it is.
+        """
+        names = [name for name in self._files.names(self._source) if segment_number(name)]
+        if not names:
+            return True
+        if segment not in self._kept and segment not in names:
+            return False
+        for name in names:
+            if name < segment or name in self._kept:
+                continue
+            with suppress(FileNotFoundError):  # removed meanwhile: that shows in the next one
+                self._extend_by(name)
+        return True
+
+    def end_at(self, segment: str, end: int) -> None:
+        """Let the log end in this segment at byte `end`."""
+        for name in [*self._open]:
+            if name > segment:
+                self._drop(name)
+        written = self._open.get(segment, (0, 0))[1]
+        if end >= written:
+            return
+        handle = self._files.open(os.path.join(self._target, segment))
+        try:
+            for at in range(end, written, _PIECE_BYTES):
+                handle.write(at, _ZEROS[: written - at])
+            handle.sync()
+        finally:
+            handle.close()
+        self._open[segment] = (end, end)
+        self._found = None
+
+    def _attempt(self) -> bool:
+        """Copy what is there; False: a file changed meanwhile. Raises FileNotFoundError likewise.
+        """
         files, target = self._files, self._target
         names = [name for name in files.names(self._source) if is_ours(name)]
+        if not self._kept and not self._open:
+            files.make_folder(target)
         for name in files.names(target):
-            if name not in names or name not in self._kept:
-                files.remove(os.path.join(target, name))
-                self._kept.discard(name)
+            if name not in names or not (name in self._kept or name in self._open):
+                self._drop(name)
         still_open = []
         for name in names:
             path = os.path.join(self._source, name)
@@ -126,12 +184,22 @@ class _Copy:
                 self._keep(name)
         self._is_passed = False
         whole = all(self._copy_open(name) for name in reversed(still_open))
-        files.make_folder(target)
+        if self._found is None:
+            files.make_folder(target)
         return whole
+
+    def _drop(self, name: str) -> None:
+        self._files.remove(os.path.join(self._target, name))
+        self._kept.discard(name)
+        self._open.pop(name, None)
+        self._found = None
 
     def _keep(self, name: str) -> None:
         """Link a file that is not written any more, or copy it."""
         old, new = os.path.join(self._source, name), os.path.join(self._target, name)
+        if name in self._open:
+            self._drop(name)
+        self._found = None
         size = self._files.size(old)
         try:
             self._files.link(old, new)
@@ -168,21 +236,59 @@ class _Copy:
         if not end and not is_damaged:
             return True
         self._is_passed = self._is_passed or not is_damaged
-        self._copy(old, new, end, frames.size)
+        self._bring_to(name, end, frames.size)
+        self._open[name] = (end - len(last), end)
         # An empty batch at the end is written over by the next one.
         return self._files.read(new, end - len(last), len(last)) == last
+
+    def _extend_by(self, name: str) -> None:
+        """Copy the records of a segment that the copy does not have yet."""
+        frames = Frames(self._files, os.path.join(self._source, name))
+        if frames.header is not None and frames.header.role == COMPACTED:
+            return
+        end, last = (
+            (frames.size, b"") if frames.footer is not None else _end_of_batches(frames)
+        )
+        if end:
+            self._bring_to(name, end, frames.size)
+            self._open[name] = (end - len(last), end)
+
+    def _bring_to(self, name: str, end: int, size: int) -> None:
+        """Copy the bytes of an open segment up to `end`, those that the copy does not have."""
+        old, new = os.path.join(self._source, name), os.path.join(self._target, name)
+        if name not in self._open:
+            self._found = None
+            self._copy(old, new, end, size)
+            return
+        at = self._open[name][0]
+        if not self._is_same(old, new, at, end):
+            self._found = None
+            handle = self._files.open(new)
+            try:
+                self._write_rest(handle, old, at, end, end)
+            finally:
+                handle.close()
+
+    def _is_same(self, old: str, new: str, at: int, end: int) -> bool:
+        """True if the copy has these bytes: none, or those of the same empty batch."""
+        if at >= end:
+            return True
+        size = end - at
+        return size <= HEADER_BYTES and (
+            self._files.read(old, at, size) == self._files.read(new, at, size)
+        )
 
     def _copy(self, old: str, new: str, end: int, size: int) -> None:
         files = self._files
         first = files.read(old, 0, min(end, _PIECE_BYTES))
         handle = files.create(new, first, len(first))
+        self._progress(len(first))
         try:
             self._write_rest(handle, old, len(first), end, size)
         finally:
             handle.close()
 
     def _write_rest(self, handle: Handle, old: str, at: int, end: int, size: int) -> None:
-        self._progress(at)
         while at < size:
             if at < end:
                 piece = self._files.read(old, at, min(end - at, _PIECE_BYTES))

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 
 import kestrelpy
 from journal.errors import Damage, JournalError
@@ -25,7 +26,7 @@ from journal.files import Files
 from journal.format import folder_name, journal_folders, parse_folder_name
 from journal.recovery import runs, told
 from journal.sets import IdSet
-from journal.tools import check_journal, copy_journal
+from journal.tools import check_journal, copy_journals
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.cli.journal import watch
 from kestrelpy.cli.manifest import MANIFEST, BackedUp, encode
@@ -39,8 +40,8 @@ def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
     plain_folder(destination, "DEST")
     try:
         with to_read(data_dir) as (files, source):
+            left_out = _left_out(files, source)  # first: nothing may fail after the backup
             made, damages, unreadable = back_up(files, source, destination, watch("backup"))
-            left_out = _left_out(files, source)
     except JournalError as error:
         raise CommandError(str(error)) from None
     except OSError as error:
@@ -76,21 +77,20 @@ def back_up(
     the items that cannot be read.
 
     Raise JournalError or OSError after removing everything it had made.
-
-    KNOWN FLAW: each queue is copied as of a moment of its own. An item that moves meanwhile from a
-    queue that is not copied yet to one that is copied is in neither.
     """
     if _is_inside(destination, source):
         raise JournalError(f"{destination}: lies in the data directory itself")
-    if files.names(destination):
-        raise JournalError(f"{destination}: is not empty; a backup needs a folder of its own")
+    there = files.names(destination)
+    if there:
+        is_rest = MANIFEST not in there and any(parse_folder_name(name)[1] for name in there)
+        what = "; if that is a backup that was cut short, remove it first" if is_rest else ""
+        raise JournalError(f"{destination}: is not empty; a backup needs a folder of its own{what}")
     if SERVER_ID not in files.names(source) and not journal_folders(files, source):
         raise JournalError(f"{source}: no data directory of kestrelpy")
     made: list[BackedUp] = []
     damages: list[Damage] = []
     unreadable: dict[str, IdSet] = {}
-    folders = _newest(journal_folders(files, source))
-    total = sum(_bytes_in(files, folder) for folder in folders)
+    total = sum(_bytes_in(files, folder) for folder in _listed(files, source))
     done = 0
 
     def more(size: int) -> None:
@@ -98,22 +98,18 @@ def back_up(
         done += size
         progress(min(done, total - 1), total)
 
-    names = [os.path.basename(folder) for folder in folders]  # to be removed if it fails
     try:
-        for folder in folders:
-            name = os.path.basename(folder)
-            copied = copy_journal(files, folder, os.path.join(destination, name), more)
-            if copied is None:
-                continue  # deleted meanwhile
+        copies = copy_journals(files, partial(_listed, files, source), destination, more)
+        for name, copied in sorted(copies.items()):
             generation = parse_folder_name(name)[1]
             queue = copied.name.decode("utf-8", "backslashreplace")
             own = folder_name(copied.name, generation)
             if own != name and own not in files.names(destination):
                 # An operator named the folder by hand; a restore takes only a queue's own.
-                names.append(own)
                 files.rename(os.path.join(destination, name), os.path.join(destination, own))
-                name = own
-            made.append(BackedUp(name, queue, generation, copied.items, copied.bytes, copied.lsn))
+            else:
+                own = name
+            made.append(BackedUp(own, queue, generation, copied.items, copied.bytes, copied.lsn))
             damages += copied.damages
             if copied.unreadable:
                 unreadable[queue] = copied.unreadable
@@ -123,20 +119,21 @@ def back_up(
         with suppress(OSError):  # a source that cannot be written to is backed up as well
             note_backup(files, source, time.time_ns() // 1_000_000)
     except BaseException:
-        _remove(files, destination, names)
+        _remove_all(files, destination)
         raise
     finally:
         progress(total, total)
     return made, damages, unreadable
 
 
-def _remove(files: Files, destination: str, names: list[str]) -> None:
-    """Remove what a backup that failed has made: the list of its contents, and folders."""
+def _remove_all(files: Files, destination: str) -> None:
+    """Remove what a backup that failed has made, in a folder that was empty."""
     with suppress(OSError):  # first: no restore takes what is there without it
         files.remove(os.path.join(destination, MANIFEST))
-    for name in names:
-        with suppress(OSError):
-            files.remove_folder(os.path.join(destination, name))
+    with suppress(OSError):
+        for name in files.names(destination):
+            with suppress(OSError):
+                files.remove_folder(os.path.join(destination, name))
 
 
 def summary(made: list[BackedUp]) -> str:
@@ -169,6 +166,10 @@ def _left_out(files: Files, source: str) -> dict[str, int | None]:
             if items is None or items:
                 found[os.path.basename(folder)] = items
     return found
+
+
+def _listed(files: Files, source: str) -> list[str]:
+    return _newest(journal_folders(files, source))
 
 
 def _newest(folders: list[str]) -> list[str]:

@@ -469,7 +469,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.recovery.chain.Chain
         journal.recovery.chain.SegmentFile journal.tools.verify.Past journal.tools.verify.Report
         journal.tools.verify.StartView journal.tools.verify._Lost
-        journal.snapshot.dedupe_load.Chunks journal.tools.backup.Copied journal.tools.backup._Copy
+        journal.snapshot.dedupe_load.Chunks journal.tools.backup.Copied
+        journal.tools.backup.JournalCopy journal.tools.backup_all._Backup
+        journal.tools.cut.Batch journal.tools.cut.Tail
         journal.tools.dump.Wanted journal.read.frames.Frames journal.read.frames.Hole
         journal.format.subscription_state.Beginning journal.tools.patch.Patch
         journal.tools.patch.Nothing journal.recovery.lost_segments.LostSegments
@@ -496,6 +498,9 @@ _VALUES: Final[dict[str, str]] = {
         journal.engine.postgres.facts.Facts journal.engine.postgres.facts.Replica
         journal.engine.postgres.facts.Seat
         journal.engine.postgres.snapshot.PostgresSnapshot
+    """,
+    "where a copy ends, and what left it": """
+        journal.tools.cut.End journal.tools.cut.Move
     """,
     "an error": """
         journal.engine.engine.EngineAway journal.engine.engine.EngineFull

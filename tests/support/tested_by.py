@@ -30,6 +30,8 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/core/transfer/test_transfers.py: its records say something in two logs at once",
     "journal.read.segment_read":
         "tests/unit/journal/read/test_readahead.py: a read ahead is made of these",
+    "journal.tools.backup_all":
+        "tests/process/cli/test_moves_in_a_backup.py: with a server whose items move meanwhile",
     "journal.snapshot.dedupe_load":
         "tests/unit/journal/snapshot/test_dedupe_file.py: reads what that module writes",
     "journal.snapshot.dedupe_merge":

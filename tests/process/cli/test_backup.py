@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from journal.files import Disk
+from journal.format import journal_folders
+from kestrelpy.cli.backup import backup
 from kestrelpy.server.directory.server_id import read_server_id
 from tests.process.cli.command import Command, eventually
 from tests.process.cli.load import Load, drained, number_of
@@ -74,6 +76,26 @@ def test_items_of_an_earlier_generation_are_named_as_left_out(
     assert json.loads(as_json.out)["left_out"] == {"jobs.1": 2}
 
 
+def test_a_source_that_cannot_be_listed_again_leaves_a_finished_backup(
+    kestrelpy: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that may fail follows the list of contents."""
+    stopped(tmp_path / "data", b"one")
+    listings = 0
+
+    def listed(files: Disk, source: str) -> list[str]:
+        nonlocal listings
+        listings += 1
+        if (tmp_path / "copy" / "backup.json").exists():
+            raise OSError(5, "Input/output error", source)
+        return journal_folders(files, source)
+
+    monkeypatch.setattr("kestrelpy.cli.backup.journal_folders", listed)
+    backup(str(tmp_path / "copy"), str(tmp_path / "data"), False)
+    assert listings
+    assert kestrelpy("restore", "copy", "--data-dir", "new").code == 0
+
+
 def test_a_restored_queue_is_a_new_generation_of_a_new_server(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
@@ -121,6 +143,7 @@ def test_only_closed_files_are_linked(kestrelpy: Command, tmp_path: Path) -> Non
     ("words", "said"),
     [
         (["backup", "full", "--data-dir", "data"], "full: is not empty"),
+        (["backup", "cut", "--data-dir", "data"], "cut short, remove it first"),
         (["backup", "data/copy", "--data-dir", "data"], "lies in the data directory itself"),
         (["backup", "copy", "--data-dir", "nowhere"], "nowhere: no data directory of kestrelpy"),
         (["backup", "file", "--data-dir", "data"], "file: Not a directory"),
@@ -135,6 +158,7 @@ def test_an_impossible_backup_is_one_sentence(
     stopped(tmp_path / "data", b"one")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
+    (tmp_path / "cut" / "jobs.1").mkdir(parents=True)
     (tmp_path / "file").touch()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "backup.json").write_text("{}")
