@@ -35,7 +35,7 @@ def misplaced(broker: Broker) -> list[str]:
         if not isinstance(queue, ChildQueue):
             found += [f"{name}: {each}" for each in _looked_up(queue)]
             found += [f"{name}: {each}" for each in _unseen(queue)]
-    return found
+    return [*found, *_absent(broker)]
 
 
 def _wrong(reader: Subscription) -> Iterator[str]:
@@ -46,6 +46,17 @@ def _wrong(reader: Subscription) -> Iterator[str]:
     yield from _leases(reader)
     yield from _keys(reader)
     yield from _delays(reader)
+
+
+def _absent(broker: Broker) -> Iterator[str]:
+    """A queue has absent children as long as clients wait for them."""
+    known = {parent: sorted(names) for parent, names in broker._absent_children.items()}
+    waited = dict[bytes, list[bytes]]()
+    for name in sorted(broker._absent):
+        parent, plus, _ = name.partition(b"+")
+        if plus:
+            waited.setdefault(parent, []).append(name)
+    yield from _same("the absent children", known, waited)
 
 
 def _among(what: str, ids: Iterable[int], allowed: Iterable[int]) -> Iterator[str]:

@@ -45,6 +45,23 @@ def test_what_was_put_off_without_a_record_and_is_retried_is_there_after_a_kill(
         assert stage.say("bob", b"get jobs") == value(b"jobs", text)
 
 
+@pytest.mark.parametrize("name", [b"jobs", b"jobs+kid"])
+def test_what_was_put_off_without_a_record_and_is_due_leaves_nothing_in_memory(
+    name: bytes,
+) -> None:
+    stage = ServerHarness()
+    stage.say("eve", b"get %b/peek" % name)
+    stage.say("eve", b"set jobs 0 0 1", b"1")
+    stage.say("eve", b"get %b/open" % name)
+    stage.queue("jobs").log.no_room = WHY
+    stage.say("eve", b"get %b/abort/delay=1s" % name)
+    reader = stage.queue(name.decode()).reader
+    assert reader.delays.unlogged == {1}
+    stage.pass_time(1000)
+    assert reader.delays.unlogged == set()
+    assert stage.say("bob", b"get %b" % name) == value(name, b"1")
+
+
 def test_what_was_put_off_without_a_record_and_is_cancelled_leaves_nothing_in_memory() -> None:
     stage = put_off_without_a_record()
 

@@ -544,6 +544,19 @@ def test_without_room_on_the_disk_it_waits_and_the_time_is_not_lost() -> None:
     assert works.put == [10]
 
 
+def test_it_waits_for_room_until_the_journal_has_its_next_segment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    works = running()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(works.hand.queue.log), "has_room", lambda self, size, more=False: False)
+        works.pass_s(10)
+        assert works.table.waits_for_room
+    works.pass_s(1)
+    assert not works.table.waits_for_room
+    assert works.put == [10]
+
+
 def test_a_schedule_that_could_not_begin_begins_when_it_was_there() -> None:
     hand = make_queue()
     hand.queue.log.no_room = "no room on the disk"

@@ -417,6 +417,51 @@ def test_a_look_at_a_child_whose_turn_comes_finds_all_its_items(
     assert (waiter.name, waiter.lease.item.body) == (b"jobs+1", b"one")
 
 
+def lagging(monkeypatch: pytest.MonkeyPatch) -> CoreHarness:
+    """A queue with an item that waiting clients of two children get in their turn."""
+    monkeypatch.setattr("kestrelpy.core.queue.fanout.GIVEN_MAX", 1)
+    q = CoreHarness(Policy())
+    q.broker.create(NAME, q.now_ms)
+    waiting(q, 3)
+    q.put(b"one")
+    assert len(q.queue.lagging) == 2
+    return q
+
+
+def test_no_item_is_kept_for_children_when_all_have_had_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    q = lagging(monkeypatch)
+    fanout = q.queue.fanout
+    assert (len(fanout._late), fanout._late_bytes) == (1, 3)
+    q.pass_time(10)
+    assert not q.queue.lagging
+    assert (len(fanout._late), fanout._late_bytes) == (0, 0)
+
+
+def test_a_child_that_a_reload_limits_before_its_turn_has_its_items_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    q = lagging(monkeypatch)
+    limited = child(q, b"jobs+1")
+    limited.set_policy(Policy(max_items=10), q.now_ms)
+    assert limited.child not in q.queue.lagging
+    assert limited.child in q.queue.eager
+
+
+@pytest.mark.parametrize("put", [put_now, put_later])
+def test_a_child_whose_clients_have_given_up_is_given_no_later_item(
+    put: Callable[[CoreHarness], None],
+) -> None:
+    q = CoreHarness(Policy())
+    q.broker.create(NAME, q.now_ms)
+    waiting(q, 1)
+    assert [*q.queue.eager] == [child(q).child]
+    q.pass_time(60_000)
+    put(q)
+    assert [*q.queue.eager] == []
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_each_child_gets_each_item_once_in_order_whoever_waits(
     seed: int, monkeypatch: pytest.MonkeyPatch

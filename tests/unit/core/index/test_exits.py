@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from journal.format import ItemHeader
+from journal.format import DelayedEntry, ItemHeader
 from journal.format.key import join, text_of
 from journal.sets import HASH_BYTES, KEY, IdSet
 from journal.store import Fresh
@@ -25,8 +25,10 @@ from kestrelpy.core.index.sorted_table import CHUNK_ENTRIES
 from kestrelpy.core.index.versions import Versions
 from kestrelpy.core.item import Item
 from kestrelpy.core.policy import Policy
+from kestrelpy.core.subscription import OutOfOrder
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import SMALL, Trash
+from tests.support.core_harness import make_queue
 
 
 def item(id_: int, size: int = 1) -> Item:
@@ -75,6 +77,14 @@ def test_a_table_by_place_is_empty_when_the_last_was_taken_from_its_end() -> Non
     table.add(5, item(5))
     assert (table.first_place(), table.last_place(), table.count) == (5, 5, 1)
     assert [*table] == table.all()
+
+
+def test_a_table_by_place_of_several_chunks_is_emptied_from_its_end() -> None:
+    table, count = ByPlace(), 3 * CHUNK_ENTRIES
+    for place in range(count):
+        table.add(place, item(place + 1))
+    assert [table.pop_last()[0] for _ in range(count)] == [*range(count)][::-1]
+    assert (table.count, table.all()) == (0, [])
 
 
 def test_no_bytes_are_left_of_items_beyond_the_frontier_whose_size_was_a_guess() -> None:
@@ -163,6 +173,14 @@ def test_arrivals_keep_the_digest_of_their_own_beginning_alone() -> None:
     assert unseen.between(0, 2) is not None
     unseen.arrivals(1, 2)
     assert [*unseen._digests] == [1]
+
+
+def test_an_item_that_was_leased_is_delayed_no_more_though_its_release_is_lost() -> None:
+    found = OutOfOrder(make_queue().reader)
+    found.restore([DelayedEntry(1, 10, 5, b"", 0)], [])
+    assert found.ids == {1}
+    found.leased(1)
+    assert found.ids == set()
 
 
 # -- delays and disk references ----------------------------------------------------------------
@@ -259,6 +277,16 @@ def test_markers_that_are_lost_leave_the_front_of_the_table_at_once() -> None:
     markers = many_markers(4000)
     markers.lose(1, 3998, IdSet())
     assert [*markers] == [(8000, 4000)]
+
+
+def test_when_all_markers_are_gone_a_compaction_begins_with_the_first_of_the_new() -> None:
+    markers = many_markers(4000)
+    *others, last = markers.hidden
+    for id_ in others:
+        markers.forget(id_)
+    assert markers._compacted > 0
+    markers.forget(last)
+    assert markers._compacted == 0
 
 
 # -- keys --------------------------------------------------------------------------------------

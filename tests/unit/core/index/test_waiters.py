@@ -32,6 +32,14 @@ def test_the_first_who_came_is_first_until_finished() -> None:
     assert not line
 
 
+def test_the_first_of_a_line_is_not_kept_when_it_gives_up() -> None:
+    line, first = Waiters(), waiter()
+    line.add(first)
+    line.add(waiter())
+    line.finish(first)
+    assert first not in line._lines[False]
+
+
 def test_finishing_twice_counts_once() -> None:
     line, first, second = Waiters(), waiter(), waiter()
     line.add(first)

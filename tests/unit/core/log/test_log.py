@@ -73,6 +73,13 @@ def test_a_queue_is_dirty_once_until_it_was_cleaned() -> None:
     assert q.dirty == [log]
 
 
+def test_whoever_waited_for_room_is_woken_once() -> None:
+    log = make_queue().queue.log
+    log.waiting_room["anna"] = None
+    assert log.end_waiting_room() == ["anna"]
+    assert log.end_waiting_room() == []
+
+
 def test_stored_is_true_when_it_is_synced_and_closes_when_they_are_written() -> None:
     writer = fresh(MemoryDisk())
     log = log_of(writer)

@@ -66,6 +66,16 @@ def test_a_child_that_begins_its_work_is_counted_at_once() -> None:
     assert counts.count() >= 400
 
 
+def test_a_child_at_work_is_one_however_often_it_is_counted() -> None:
+    stage = family()
+    stage.say("a", b"set jobs 0 0 1", b"x")
+    stage.say("b", b"get jobs+c0/open")
+    counts = stage.queue("jobs").reserve
+    for _ in range(3):
+        counts.exact()
+        assert counts.workers() == 1
+
+
 def test_as_the_queue_grows_a_bounded_number_too_many_finds_room() -> None:
     stage = family()
     counts = stage.queue("jobs").reserve

@@ -6,10 +6,13 @@ from random import Random
 
 import pytest
 
+from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.queue import Queue
 from kestrelpy.server.reloading import put_in_force
+from tests.support.core_harness import no_queue
 from tests.support.memory_disk import PowerCut
+from tests.support.one_place import misplaced
 from tests.support.server_harness import ServerHarness
 from tests.support.transfer_harness import TransferHarness, both_deleted_and_the_first_failed
 
@@ -538,3 +541,14 @@ def test_what_is_delayed_in_a_child_of_a_remnant_follows_the_wall_clock() -> Non
     stage.pass_time(10)
 
     assert stage.say("bob", b"get jobs+audit") == b"VALUE jobs+audit 0 1\r\n1\r\nEND\r\n"
+
+
+def test_children_that_clients_waited_for_are_absent_no_more_when_they_are_made() -> None:
+    q = no_queue()
+    names = [b"jobs+a", b"jobs+b"]
+    for name in names:
+        q.broker.wait(Want.OPEN, name, q.who("anna"), False, name, q.now_ms + 1000)
+    assert q.broker.absent_children(b"jobs") == names
+    q.broker.create(b"jobs", q.now_ms)
+    assert {*names} <= q.broker.queues.keys()
+    assert misplaced(q.broker) == []
