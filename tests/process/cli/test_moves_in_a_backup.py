@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -13,7 +16,10 @@ from journal.errors import JournalError
 from kestrelpy.cli.backup import back_up
 from kestrelpy.cli.restore import put_back
 from kestrelpy.core.log.log import JournalLog
+from tests.process.cli.command import Command
+from tests.process.cli.load import drained
 from tests.process.cli.test_changes_in_a_backup import BusyDisk, make
+from tests.support.daemon import DaemonProcess
 from tests.support.journals import TIME_MS, TINY
 from tests.support.kills import new_seed
 from tests.support.memory_disk import MemoryDisk
@@ -277,6 +283,43 @@ def look_at_load(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_an_item_that_nobody_confirms_is_in_each_backup(seed: int) -> None:
     look_at_load(seed)
+
+
+@pytest.mark.slow
+def test_backups_of_a_real_daemon_whose_items_move_have_each_item(
+    kestrelpy: Command, tmp_path: Path
+) -> None:
+    seed, every, moved, stop = new_seed(), set[bytes](), Counter[int](), threading.Event()
+
+    def move_on(mover: int) -> None:
+        chance, client = Random(seed + mover), daemon.client()
+        while not stop.is_set():
+            source, target = chance.sample(QUEUES, 2)
+            said = client.raw_command(f"move {source} {target} {chance.randint(1, 9)}")
+            moved[mover] += int(said)
+
+    with DaemonProcess(tmp_path / "data") as daemon:
+        client = daemon.client()
+        for number in range(200):
+            every.add(body := b"%d " % number * 40)
+            assert client.set(QUEUES[number % 4], body)
+        with ThreadPoolExecutor() as threads:
+            movers = [threads.submit(move_on, mover) for mover in range(3)]
+            try:
+                for number in range(3):
+                    before = moved.total()
+                    made = kestrelpy("backup", f"copy{number}", "--data-dir", "data")
+                    assert made.code == 0, made
+                    assert moved.total() > before
+            finally:
+                stop.set()
+            for mover in movers:
+                mover.result()
+    for number in range(3):
+        restored = kestrelpy("restore", f"copy{number}", "--data-dir", f"new{number}")
+        assert restored.code == 0, restored
+        with DaemonProcess(tmp_path / f"new{number}") as again:
+            assert {body for queue in QUEUES for body in drained(again, queue)} == every
 
 
 @pytest.mark.soak
