@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.config.reading import load_config
-from tests.unit.config.files import KEYS, problems
+from tests.unit.config.files import KEYS, load_text, problems, problems_of
 
 WRONG_VALUES = [
     ("server", 'host = ""', "a host name or an address"),
@@ -241,6 +241,34 @@ def test_settings_that_contradict_each_other_are_reported(file: Path, text: str,
     file.write_text(text)
 
     assert problems(file).startswith(f"{file}: {told}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("text_port = 22133", "port and text_port are both 22133"),
+        ("port = 2223", "port and http_port are both 2223"),
+        ("text_port = 2223", "text_port and http_port are both 2223"),
+        ('text_port = 2223\nhttp_host = "::"', "text_port and http_port are both 2223"),
+        ('text_port = 2223\nhost = "0.0.0.0"', "text_port and http_port are both 2223"),
+    ],
+)
+def test_two_listeners_on_one_port_are_reported(file: Path, text: str, told: str) -> None:
+    assert f"{told}: each listener needs its own" in problems_of(file, f"[server]\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "port = 0\ntext_port = 0\nhttp_port = 0",
+        'text_port = 2223\nhttp_host = "127.0.0.2"',
+        'text_port = 2223\nhttp_port = "off"',
+    ],
+)
+def test_listeners_on_other_addresses_and_any_free_ports_are_allowed(
+    file: Path, text: str
+) -> None:
+    assert load_text(file, f"[server]\n{text}\n").server.text_port is not None
 
 
 def test_a_contradiction_between_two_sources_names_both(file: Path) -> None:

@@ -108,3 +108,23 @@ async def test_a_stop_ends_the_transfer_that_the_job_waits_for(by: Call) -> None
     await asyncio.sleep(0)
     job.stop()
     assert ((await over(job)).state, given_up) == ("stopped", ["the job was stopped"])
+
+
+async def test_the_facts_of_a_job_are_all_there_and_its_times_are_dates(by: Call) -> None:
+    by.broker.clock.offset_ms = 50_000
+    job = Jobs().start(by, "redrive", "jobs", 3, True, at_once)
+    job.refused["it is leased"] += 2
+    job.note = "their age counts from now"
+    facts: dict[str, Any] = {
+        "id": job.number, "action": "redrive", "queue": "jobs", "by": by.who,
+        "state": "running", "done": 0, "total": 3, "error": None,
+        "began_ms": 51_000, "ended_ms": None, "is_dry_run": True,
+        "refused": [{"why": "it is leased", "count": 2}], "note": "their age counts from now",
+    }  # fmt: skip
+    assert job.facts() == facts
+
+    server: Any = by.host
+    server.time_ms += 100
+    await over(job)
+
+    assert job.facts() == facts | {"state": "done", "done": 3, "ended_ms": 51_100}
