@@ -464,7 +464,7 @@ class Play:
             "waiters": len(self.town.waits.of(line.name)),
         }  # fmt: skip
         if self.row["memory"] == "tiny" or "+" in line.name:
-            del counted["bytes"]  # a guess: docs/guarantees.md, counters
+            del counted["bytes"]  # a guess: docs/limits.md, counters
         found = {name: int(said[name]) for name in counted}
         late = sum(owed.may_be_late and owed.source == line.name for owed in self.town.owed)
         if counted["items"] <= found["items"] <= counted["items"] + late:

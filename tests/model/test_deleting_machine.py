@@ -3,6 +3,8 @@ any moment: nothing is lost, nothing is doubled, nothing that was deleted comes 
 
 The model (`deleting_model`) knows what may be there. Whatever is asked is asked in any state of the
 disk: of each log any part was written or synced so far.
+
+Promise: hand-off.
 """
 
 from __future__ import annotations

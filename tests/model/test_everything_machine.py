@@ -5,6 +5,17 @@ Walks of a seed meet every pair; hypothesis looks for the shortest way to what i
 failed names its row and its seed, and is taken again by
 
     walk(machine(ROWS[row], Met())(), seed, STEPS, often, piece=...)
+
+Promise token: random histories against a model with renewals, tokens of any age, kills and power
+    cuts; kill of the real process with leases alive; threads that race on real sockets; the whole
+    server with crashes and faults; transcripts; a queue made again in between, a full disk.
+Promise key: random histories against a model (pair, any, unordered; leases of both kinds, expiry,
+    limits, kills, power cuts), the claims alone against a list, little memory against endless; the
+    whole server with crashes and faults; twelve racing consumers on real sockets that hang up at
+    random; transcripts.
+Promise removed: model, little memory against endless, power cuts.
+Promise paused: model, transcripts, kill, power cut; the whole server with crashes and faults.
+Promise: expiry.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ say, and with the body that was handed off last.
 
 The model is made of the specification (3.2): it knows of each item which places its answers leave
 possible. What was not answered is in one of two places, and a crash decides.
+
+Promise: hand-off.
 """
 
 from __future__ import annotations

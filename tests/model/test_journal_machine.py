@@ -3,6 +3,9 @@
 The model is a list: what was appended, in order, and up to where an answer said *synced* or
 *written*. A restart may keep more than was promised, but only ever a beginning of that list; and
 what is alive in it is what was put and not confirmed.
+
+Promise rewritten: a failed sync then a restart, a power cut during recovery.
+Promise: stored.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Both have real journals with tiny segments on memory disks. What has to be read back comes at random
 later moments; snapshots are written, segments rewritten and removed, processes killed in between.
+
+Promise memory: random histories on little memory against endless memory, with late reads, crashes,
+    flushes, expiry; `python -m bench backlog`.
 """
 
 from __future__ import annotations

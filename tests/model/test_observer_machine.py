@@ -4,6 +4,11 @@ Consumers open, confirm, give back and take; items expire, die and are flushed; 
 and killed, the power is cut, segments go; there is next to no memory, and what observers have read
 comes at random later moments. The model is the spec: an item is kept from its STORED until it is
 confirmed, flushed or, while it is ready, expired.
+
+Promise observer: random histories against a model with kills, power cuts, removed and compacted
+    segments, late reads and next to no memory; the whole server with crashes and faults; kill of
+    the real process.
+Promise: retain.
 """
 
 from __future__ import annotations

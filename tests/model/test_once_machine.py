@@ -5,6 +5,11 @@ Producers send with ids, scopes and versions at random, at the edges of the wind
 what there is; snapshots are written and chunks merged, segments go; processes end, are killed, the
 power is cut. The model is the spec. A power cut leaves some beginning of what nobody was answered,
 so from then on the model is all that may be true, until answers tell.
+
+Promise id: random histories against a model with kills, power cuts before the sync, snapshots,
+    merged and forgotten chunks; a power cut at any verb of a snapshot and a merge; idempotent
+    producers under kill of the real process; a hundred racing connections; transcripts.
+Promise: version.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 Times are multiples of ten, waits end at fives: so nothing that the spec leaves open (a lease and a
 wait that end in the same millisecond) decides about the outcome.
+
+Promise one-holder: random histories against a model.
+Promise order: model, kill under load.
+Promises: late-confirm, waiters.
 """
 
 from __future__ import annotations

@@ -6,6 +6,12 @@ children named, begun earlier and deleted; processes end and are killed, the pow
 records that no sync has covered, snapshots are taken, segments rewritten and gone. The queue may
 retain what is done, and then children begin with that. After each step, or only now and then, so
 that a child misses much, an observer of each reader is shown exactly what the model has.
+
+Promise child: random histories of one parent and its children against a model with kills, power
+    cuts, delays, moves and removed segments; transcripts, with kills and power cuts; the recipe
+    `audit`.
+Promise first-mention: random histories of one parent and its children against a model; kills and
+    power cuts.
 """
 
 from __future__ import annotations

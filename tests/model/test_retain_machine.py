@@ -6,6 +6,10 @@ changes, the journal is tidied up (snapshots, rewriting, segments that go), proc
 killed, the power is cut. The model says what must be seen: what is not done, and what is done and
 whose time is not over. What must not be seen: anything out of order, twice, past its expiry, with
 another body, or under another marker than its first.
+
+Promise retain: random histories against a model with crashes, rotation and removal; the whole
+    server with crashes and faults, up to three queues between which items move; a worker that is
+    quicker than an observer killed again and again.
 """
 
 from __future__ import annotations

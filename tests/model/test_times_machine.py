@@ -11,6 +11,10 @@ The walks stand around days on which clocks change. The model has the times of a
 every five minutes; it is written from what the configuration file says of schedules.
 
 One rule: after each step every queue holds what was put since, as often as it was.
+
+Promise delay: model with delays, retries, deferral, restarts and power cuts; little memory against
+    endless; transcripts with kills and power cuts.
+Promise: duration.
 """
 
 from __future__ import annotations

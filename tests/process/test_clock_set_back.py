@@ -1,4 +1,7 @@
-"""A real daemon whose wall clock is set back between two lives: a delay of seconds stays one."""
+"""A real daemon whose wall clock is set back between two lives: a delay of seconds stays one.
+
+Promise: duration.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@ what it hit, or it changes nothing. It is never silent.
 
 In `make test` one bit of every eighth byte is flipped, in `make test-fast` of each 31st, and in
 `make sweep` every bit, in two hours. Of long runs of filler every sixteenth byte is taken.
+
+Promise flipped-bit: one bit of every fifth byte of every file, one at a time, of a directory with
+    something of everything; each bit in `make sweep`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@
     make soak TIME=30m                         seeds that no run has seen
 
 One rule: a failure names its seed, and the seed is all it takes to see it again.
+
+Promise segment-goes: power cuts during rotation, snapshots, compaction, removal, recovery.
+Promise http-lease: kill, power cut on a memory disk.
+Promises: stored, token, observer, retain, key, version, schedule, move, paused, memory, fair-share,
+    http-stored, http-hang-up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which moments a cron line names: in any zone, on either side of a clock that is moved."""
+"""Which moments a cron line names: in any zone, on either side of a clock that is moved.
+
+Promise: schedule.
+"""
 
 from __future__ import annotations
 

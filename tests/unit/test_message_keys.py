@@ -1,4 +1,7 @@
-"""Keys from messages: names and pointers, types, what is absent and what is refused."""
+"""Keys from messages: names and pointers, types, what is absent and what is refused.
+
+Promise key-found: any bytes; transcripts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A write goes out within the call, on either loop and with TLS as well."""
+"""A write goes out within the call, on either loop and with TLS as well.
+
+Promise: takeover.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ Canvases keep results in Celery's file backend, the one that needs no server and
 limits are not the broker's: it has no counter for a chord, so Celery asks once a second, by a task
 that it retries, whether all parts are done; and a result is not written in one step, so that a
 killed worker may leave an empty one, which counts as none until the task has run again.
+
+Promise celery: 10,000 tasks, a part of them with countdowns, with kills of workers and of the
+    daemon, also under a producer; a task longer than its lease; workers that are told to stop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The leases of messages: renewed and ended over breaks, and nobody waits."""
+"""The leases of messages: renewed and ended over breaks, and nobody waits.
+
+Promise: celery.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A worker that is told to stop ends, also while the daemon is away."""
+"""A worker that is told to stop ends, also while the daemon is away.
+
+Promise: celery.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`kestrelpy backup` and `restore`: every item stored before the backup is restored."""
+"""`kestrelpy backup` and `restore`: every item stored before the backup is restored.
+
+Promises: verify, backup.
+"""
 
 from __future__ import annotations
 

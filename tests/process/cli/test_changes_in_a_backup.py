@@ -2,6 +2,8 @@
 
 A backup that succeeds opens, and has each item that was stored before it and not confirmed by its
 end, and nothing else. One that fails leaves nothing, and one that is killed is taken by no restore.
+
+Promise: backup.
 """
 
 from __future__ import annotations

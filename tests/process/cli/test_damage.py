@@ -1,5 +1,8 @@
 """Bytes of a journal that are zeros: verify, repair, backup, restore and the start of a real daemon
-name the items that cannot be read, and every other item comes out."""
+name the items that cannot be read, and every other item comes out.
+
+Promise: bodies-known.
+"""
 
 from __future__ import annotations
 

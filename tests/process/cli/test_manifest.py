@@ -1,4 +1,7 @@
-"""A manifest comes from outside: one bad word refuses the restore, before anything is written."""
+"""A manifest comes from outside: one bad word refuses the restore, before anything is written.
+
+Promise restore-inside: bad manifests of every kind; links and pipes on the real disk.
+"""
 
 from __future__ import annotations
 

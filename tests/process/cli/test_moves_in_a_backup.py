@@ -1,4 +1,7 @@
-"""Items move between queues at any verb of a backup: each is in one of the restored queues."""
+"""Items move between queues at any verb of a backup: each is in one of the restored queues.
+
+Promise: backup.
+"""
 
 from __future__ import annotations
 

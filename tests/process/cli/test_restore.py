@@ -1,4 +1,7 @@
-"""A restore that a power cut ends leaves each queue as it was, or restored."""
+"""A restore that a power cut ends leaves each queue as it was, or restored.
+
+Promise restore: a power cut at any verb.
+"""
 
 from __future__ import annotations
 

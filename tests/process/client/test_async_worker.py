@@ -1,4 +1,7 @@
-"""`AsyncWorker`: many items at a time on asyncio, at least once, and it says so."""
+"""`AsyncWorker`: many items at a time on asyncio, at least once, and it says so.
+
+Promise: worker.
+"""
 
 from __future__ import annotations
 

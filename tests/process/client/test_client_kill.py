@@ -1,4 +1,8 @@
-"""Workers while connections are cut and their server is killed: nothing is lost or doubled."""
+"""Workers while connections are cut and their server is killed: nothing is lost or doubled.
+
+Promise worker: connections cut at any moment and kills of the real daemon under four workers;
+    leases that end while a worker holds them, a full disk.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A `Worker` whose connection, lease or server is lost: at least once, and it says so."""
+"""A `Worker` whose connection, lease or server is lost: at least once, and it says so.
+
+Promise: worker.
+"""
 
 from __future__ import annotations
 

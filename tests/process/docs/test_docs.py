@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.daemon import DaemonProcess
 from tests.support.pages import ROOT, Block, Reader, blocks, broken_links, headings
+from tests.support.promises import EVIDENCE, evidence, named_in, page, promised
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MAPS = [ROOT / name for name in ("docs/architecture.md", "CONTRIBUTING.md")]
@@ -167,7 +168,26 @@ def test_no_file_cites_a_plan_that_is_not_here() -> None:
     assert cited == []
 
 
-def test_the_guarantees_name_tests_that_exist() -> None:
-    named = set(re.findall(r"`(tests/[^`]+)`", (ROOT / "docs" / "guarantees.md").read_text()))
-    assert len(named) > 50
-    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+def test_each_promise_has_evidence_and_each_test_that_names_one_is_right() -> None:
+    names = [name for section in promised().values() for name in section]
+    assert len(names) == len(set(names)) > 70
+    found = evidence()
+    assert [name for name in names if name not in found] == [], "no test says: Promise <name>."
+    assert sorted(found.keys() - set(names)) == [], "nobody promised these"
+    assert EVIDENCE.read_text() == page(), "run python -m tests.support.promises"
+
+
+def test_a_line_about_a_promise_that_cannot_be_read_is_an_error() -> None:
+    head = "A file.\n\nPromise a-b: one fault; one\n    more.\nPromises: c, d.\nPromise: e."
+    assert list(named_in(head)) == [
+        ("a-b", "one fault; one more"), ("c", ""), ("d", ""), ("e", ""),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="not a line about a promise: Promise of"):
+        list(named_in("Promise of rain"))
+
+
+def test_the_guarantees_are_short() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    assert len(text.encode()) <= 14 << 10
+    promises = [line for line in text.splitlines() if line.startswith("- **")]
+    assert [line for line in promises if len(line) > 140] == [], "limits.md has the rest"

@@ -1,4 +1,7 @@
-"""What every engine promises: the one in memory, and a real PostgreSQL."""
+"""What every engine promises: the one in memory, and a real PostgreSQL.
+
+Promise claim: eight processes that claim at once; clocks that are a day wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Each recipe as its reader runs it: one command, a fresh daemon, and it ends well.
 
 The recipes check themselves what they promise; here is what their reader sees.
+
+Promises: retain, child.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Modes that change under a daemon that is not root: nothing that was STORED is lost."""
+"""Modes that change under a daemon that is not root: nothing that was STORED is lost.
+
+Promise closed-file: modes of the directory, of a queue's folder and of a segment under a daemon
+    that is not root.
+Promise: no-new-queue.
+"""
 
 from __future__ import annotations
 

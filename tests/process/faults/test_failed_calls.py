@@ -2,6 +2,8 @@
 
 Spec 1.8. strace lets single system calls on one queue's active segment fail; after that the disk
 is well again, so whoever tries once more would succeed, and would be found out.
+
+Promise: failed-sync.
 """
 
 from __future__ import annotations

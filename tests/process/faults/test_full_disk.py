@@ -2,6 +2,12 @@
 
 Spec 1.9. The disk is a tmpfs of a few mebibytes; other files on it take what is left, as a log
 that nobody rotates would, and take at once whatever the daemon gives back.
+
+Promise full-disk: a small disk that other programs fill and leave full, also across stops and
+    kills, with none, one or two snapshots; bursts of small items under eight workers as it fills,
+    with and without ids, with items that leave late; a snapshot that finds no room; a power cut
+    while one is written over another; every subscription of a fan-out to its last item.
+Promises: token, no-new-queue.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Spec 1.2, 1.5 and design 4. strace holds every sync of one queue's segment for ten seconds. Nothing
 here measures time: what is claimed is that answers come *before* the word the hung sync holds back.
+
+Promise hung-sync: a sync held for ten seconds in the real process.
 """
 
 from __future__ import annotations

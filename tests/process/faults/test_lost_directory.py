@@ -1,4 +1,7 @@
-"""The data directory changes under a running daemon: nothing false is said, and nothing is lost."""
+"""The data directory changes under a running daemon: nothing false is said, and nothing is lost.
+
+Promise directory-lost: each of these on real folders, links and mounts.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 An idle crowd holds every descriptor that the process may have. Queues rest by then, so each has to
 open its files again for whatever it is asked.
+
+Promises: shortage, descriptors.
 """
 
 from __future__ import annotations

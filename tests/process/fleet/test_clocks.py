@@ -1,4 +1,7 @@
-"""Members whose clocks are a day wrong: who owns the data is decided all the same."""
+"""Members whose clocks are a day wrong: who owns the data is decided all the same.
+
+Promise: claim.
+"""
 
 from __future__ import annotations
 

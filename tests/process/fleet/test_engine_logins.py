@@ -2,6 +2,8 @@
 mistake is one sentence.
 
 The server from the wheel has no TLS: a front before it does, as a proxy of a provider would.
+
+Promise: engine-trouble.
 """
 
 from __future__ import annotations

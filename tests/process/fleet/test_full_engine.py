@@ -1,4 +1,7 @@
-"""The disk of the database is full: clients hear one sentence, and it goes on with the room."""
+"""The disk of the database is full: clients hear one sentence, and it goes on with the room.
+
+Promise engine-trouble: a real disk that is full; a password that changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The disk of an owner's cache is full: the engine has all of it, and clients notice nothing."""
+"""The disk of an owner's cache is full: the engine has all of it, and clients notice nothing.
+
+Promise fleet-cache: a real owner with a disk of 2 MiB for 3 MB of items; every call of the local
+    disk refused, bytes half written, random histories.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Bad input over HTTP against a real daemon: one sentence, bounded memory, nobody else notices."""
+"""Bad input over HTTP against a real daemon: one sentence, bounded memory, nobody else notices.
+
+Promises: http-hang-up, http-bounded.
+"""
 
 from __future__ import annotations
 

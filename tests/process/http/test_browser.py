@@ -6,6 +6,8 @@
 
 The front on 127.0.0.2 does what a rebinding name server does: the page and the daemon have one
 name.
+
+Promise: other-site.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Streams over a real daemon that is killed: a version is written once, over both wires."""
+"""Streams over a real daemon that is killed: a version is written once, over both wires.
+
+Promise http-stored: kill of the real process; the whole server with random crashes, faults and
+    clients of both protocols.
+Promise http-version: kill.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""TLS on both ports of a real daemon, and what it refuses at its start."""
+"""TLS on both ports of a real daemon, and what it refuses at its start.
+
+Promise: users.
+"""
 
 from __future__ import annotations
 

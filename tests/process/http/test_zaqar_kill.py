@@ -1,6 +1,8 @@
 """`kill -9` on either side of each answer of the messaging API: what was answered is true.
 
 The daemon is a process of its own, and so is its disk's truth: after the kill only that counts.
+
+Promises: http-stored, zaqar-kill.
 """
 
 from __future__ import annotations

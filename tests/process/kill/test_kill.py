@@ -2,6 +2,11 @@
 
 The real process is killed. Every item is set once; a set whose answer was lost may or may not be
 there.
+
+Promise stored: kill of the real process under load; power cut at any step on a memory disk; the
+    whole server with random crashes and faults.
+Promise confirmed: kill under load; replies held back by hand.
+Promise: order.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Every item is set once. However often the server dies, each is in one queue, once; and what somebody
 confirmed at the end of the chain never comes back. What a client asked and was not answered is in
 doubt, but for a hand-off: there it is in one queue or in the other.
+
+Promise: hand-off.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Every item is set once. Whatever moves, it is in one queue, and what was confirmed in any of them
 never comes back. What a client asked and was not answered is in doubt.
+
+Promise: move.
 """
 
 from __future__ import annotations

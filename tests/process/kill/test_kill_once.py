@@ -3,6 +3,8 @@
 The real process is killed. A producer sends each number under its own id
 until it is told STORED, and then often once more; a writer counts with cas, and after a kill asks
 which version there is.
+
+Promises: id, version.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 The real process is killed. Every item is set once. Each reader of a queue
 confirms it once, whatever the others do with theirs; an observer of what is retained sees it once,
 in the order of markers, over all lives of the server. What was asked and not answered is in doubt.
+
+Promise each-reader-once: the real daemon under consumers, children, one of them named late, and
+    observers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """`kill -9` around the second in which a schedule puts: each second is put once, by one life or the
 next. On the real process and the real clock; its journal is the witness.
+
+Promise: schedule.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """Spark from queue to queue while the driver, its workers and the servers are killed.
 
 Bodies are compared as multisets: one lost and one doubled row would not show in a count.
+
+Promise spark-sink: the driver (its whole process group), the processes of tasks and servers killed
+    at random, a driver killed inside the sink's commit; a batch repeated in another order and with
+    other partitions; a server that hangs up, hangs, is full, read-only or another one. Multisets of
+    bodies are compared, and the same check fails without ids.
 """
 
 from __future__ import annotations

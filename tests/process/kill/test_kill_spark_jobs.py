@@ -2,6 +2,8 @@
 
 A queue with room for some items holds the job in the middle, until a consumer makes room. Bodies
 are compared as multisets.
+
+Promise: spark-sink.
 """
 
 from __future__ import annotations

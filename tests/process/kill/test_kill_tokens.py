@@ -2,6 +2,8 @@
 
 The real process is killed. Every item is set once. A worker keeps its tokens over the kills; a
 request without an answer is in doubt.
+
+Promise: token.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A queue with a child is deleted and made again over each protocol, with `kill -9` in between."""
+"""A queue with a child is deleted and made again over each protocol, with `kill -9` in between.
+
+Promise: made-again.
+"""
 
 from __future__ import annotations
 

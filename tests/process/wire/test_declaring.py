@@ -1,4 +1,7 @@
-"""`set q/declare` through real clients and sockets, over restarts, reloads and kills."""
+"""`set q/declare` through real clients and sockets, over restarts, reloads and kills.
+
+Promise: declared.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Keys and `max_leased` under many racing consumers on real sockets, who hang up at random."""
+"""Keys and `max_leased` under many racing consumers on real sockets, who hang up at random.
+
+Promise: key.
+"""
 
 from __future__ import annotations
 

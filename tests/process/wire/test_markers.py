@@ -1,4 +1,7 @@
-"""Reading by marker from the real daemon, with a client library and with a bare socket."""
+"""Reading by marker from the real daemon, with a client library and with a bare socket.
+
+Promise: observer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A hundred connections race for one key: exactly one wins, and versions have no gap."""
+"""A hundred connections race for one key: exactly one wins, and versions have no gap.
+
+Promises: id, version.
+"""
 
 from __future__ import annotations
 

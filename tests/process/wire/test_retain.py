@@ -1,5 +1,8 @@
 """`retain` on a real daemon: done items are there over a `kill -9`, then their segments go by
-themselves, through the archive."""
+themselves, through the archive.
+
+Promise: retain.
+"""
 
 from __future__ import annotations
 

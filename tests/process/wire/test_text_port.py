@@ -1,4 +1,8 @@
-"""Kestrel's simple text protocol on a port of its own, with real sockets."""
+"""Kestrel's simple text protocol on a port of its own, with real sockets.
+
+Promise text-port: kill of the real process; syncs held back by hand; failed writes; power cut on a
+    memory disk.
+"""
 
 from __future__ import annotations
 

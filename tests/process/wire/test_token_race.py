@@ -3,6 +3,8 @@ run out and hang up, and every one of them tells what it was told, and when.
 
 Tokens rise with every lease, so afterwards their order is that of the leases; between two leases of
 one item the first must have been ended by its holder, or be over by every clock.
+
+Promise: token.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What is known of ids and versions where a chunk or every snapshot is gone: less, not wrong."""
+"""What is known of ids and versions where a chunk or every snapshot is gone: less, not wrong.
+
+Promise: index-damage.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The running clock: the wall clock, but it never steps back, over all lives."""
+"""The running clock: the wall clock, but it never steps back, over all lives.
+
+Promise: duration.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Each time of a schedule is put once: over restarts, clocks that are set, and full queues."""
+"""Each time of a schedule is put once: over restarts, clocks that are set, and full queues.
+
+Promises: schedule, slices.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,11 @@
 
 A real journal with tiny segments on the memory disk; who consumes empties segments, which go; there
 are snapshots, kills and power cuts at any moment, with what was not synced kept, lost or torn.
+
+Promise schedule: random histories with kills, power cuts, next to no room in segments, snapshots
+    and consumers; the moment before, between and after write and sync; kills of the real process in
+    the second of the put; clocks set both ways; days on which clocks change, in many zones, against
+    trying every minute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A log in a shortage: what is answered is in it when that is over, nothing is left out."""
+"""A log in a shortage: what is answered is in it when that is over, nothing is left out.
+
+Promise: shortage.
+"""
 
 from __future__ import annotations
 

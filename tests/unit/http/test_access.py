@@ -1,4 +1,7 @@
-"""Every route with no, wrong and insufficient credentials."""
+"""Every route with no, wrong and insufficient credentials.
+
+Promise: users.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`Idempotency-Key`: stored once in its stream or queue, answered like the first, or 422."""
+"""`Idempotency-Key`: stored once in its stream or queue, answered like the first, or 422.
+
+Promise: same-body.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Items and leases over HTTP, beside memcache on the same queues."""
+"""Items and leases over HTTP, beside memcache on the same queues.
+
+Promise: http-lease.
+"""
 
 from __future__ import annotations
 

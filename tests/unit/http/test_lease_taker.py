@@ -1,4 +1,7 @@
-"""Leases for an HTTP client come behind those who waited before, and from disk as well."""
+"""Leases for an HTTP client come behind those who waited before, and from disk as well.
+
+Promise: http-waiters.
+"""
 
 from __future__ import annotations
 

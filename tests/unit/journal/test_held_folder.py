@@ -1,4 +1,7 @@
-"""A folder that a process owns: nobody else does, and another one in its place is noticed."""
+"""A folder that a process owns: nobody else does, and another one in its place is noticed.
+
+Promise: directory-lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`python -m journal`: lines a person can read, exit codes a script can use, never a traceback."""
+"""`python -m journal`: lines a person can read, exit codes a script can use, never a traceback.
+
+Promise: verify.
+"""
 
 from __future__ import annotations
 

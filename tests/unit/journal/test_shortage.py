@@ -1,4 +1,9 @@
-"""No descriptor or memory for the moment: nothing has failed, nothing is damaged, it goes on."""
+"""No descriptor or memory for the moment: nothing has failed, nothing is damaged, it goes on.
+
+Promise shortage: each of these from every open and read, on a memory disk; an idle crowd that holds
+    every descriptor of the real process.
+Promise: failed-sync.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One connection: bounded, in order, and no item shown that a power cut takes away."""
+"""One connection: bounded, in order, and no item shown that a power cut takes away.
+
+Promise: fair-share.
+"""
 
 from __future__ import annotations
 

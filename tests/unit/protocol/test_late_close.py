@@ -1,4 +1,7 @@
-"""A close by connection that comes after its lease, because somebody was stopped."""
+"""A close by connection that comes after its lease, because somebody was stopped.
+
+Promise: late-confirm.
+"""
 
 from __future__ import annotations
 

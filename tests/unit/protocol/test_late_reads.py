@@ -1,4 +1,7 @@
-"""A child's reads from the log, while more items arrive that it has not looked at."""
+"""A child's reads from the log, while more items arrive that it has not looked at.
+
+Promise: child.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Thousands of callers that one sync answers send in slices: others are answered in between."""
+"""Thousands of callers that one sync answers send in slices: others are answered in between.
+
+Promise: slices.
+"""
 
 from __future__ import annotations
 

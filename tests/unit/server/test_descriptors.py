@@ -1,4 +1,7 @@
-"""Descriptors are shared out so that no crowd of connections takes what the queues need."""
+"""Descriptors are shared out so that no crowd of connections takes what the queues need.
+
+Promise descriptors: crowds up to a low limit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A reload is taken whole and at one moment, and put in force for a few queues in each turn."""
+"""A reload is taken whole and at one moment, and put in force for a few queues in each turn.
+
+Promise: slices.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The order of connections: at once, in the light queue or in the heavy one."""
+"""The order of connections: at once, in the light queue or in the heavy one.
+
+Promise fair-share: floods of eleven kinds of lines on one and many connections, answered or not;
+    lines that cost much; a share by commands and by time on a clock of the test; the whole server
+    with crashes and faults; `python -m bench attackers`.
+"""
 
 from __future__ import annotations
 

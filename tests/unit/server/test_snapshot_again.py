@@ -1,4 +1,7 @@
-"""A snapshot that a shortage stopped is written by the next attempt, and is the same."""
+"""A snapshot that a shortage stopped is written by the next attempt, and is the same.
+
+Promise: shortage.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""No reply leaves ahead of its record, and requests that come together share a write and a sync."""
+"""No reply leaves ahead of its record, and requests that come together share a write and a sync.
+
+Promises: takeover, confirmed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Puts without room in the journal: they wait for the next segment, and leave nothing behind."""
+"""Puts without room in the journal: they wait for the next segment, and leave nothing behind.
+
+Promise: full-disk.
+"""
 
 from __future__ import annotations
 

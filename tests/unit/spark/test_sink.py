@@ -1,4 +1,7 @@
-"""`df.write` and `df.writeStream` to real daemons: each row is there once."""
+"""`df.write` and `df.writeStream` to real daemons: each row is there once.
+
+Promise: spark-sink.
+"""
 
 from __future__ import annotations
 

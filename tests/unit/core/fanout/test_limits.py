@@ -1,5 +1,8 @@
 """A full disk refuses no confirm of a child: there is room for those of all readers that work. And
-a child that is not full drops nothing."""
+a child that is not full drops nothing.
+
+Promises: child, full-disk.
+"""
 
 from __future__ import annotations
 

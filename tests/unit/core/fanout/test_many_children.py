@@ -1,6 +1,8 @@
 """What is done to one child costs the same, however many children its queue has.
 
 The figures are lines of Python, as in `test_bounded_work.py`.
+
+Promise: slices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Stored once by id: windows' edges, scopes and epochs, what is remembered and what is not."""
+"""Stored once by id: windows' edges, scopes and epochs, what is remembered and what is not.
+
+Promises: id, version.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is remembered over restarts: from chunks, from the log behind them, and when one is lost."""
+"""What is remembered over restarts: from chunks, from the log behind them, and when one is lost.
+
+Promises: id, version, index-damage.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Delayed items: due in order, by two clocks; available at a place of their own; after a restart as
-before. Spec 2 and 5."""
+before. Spec 2 and 5.
+
+Promise: delay.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Claims on keys: who may be lent, who waits for whom, and who is next."""
+"""Claims on keys: who may be lent, who waits for whom, and who is next.
+
+Promise: key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An id with another body or key: known for a mistake, over restarts, chunks and old journals."""
+"""An id with another body or key: known for a mistake, over restarts, chunks and old journals.
+
+Promise same-body: kills, power cuts, snapshots, chunks of this version and of earlier ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A key is a stream: each item written under it makes the next version, and a writer may insist."""
+"""A key is a stream: each item written under it makes the next version, and a writer may insist.
+
+Promise version: kills, power cuts, snapshots; the whole server with crashes and faults.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Consumers waiting are served strictly in the order they came."""
+"""Consumers waiting are served strictly in the order they came.
+
+Promise waiters: model, transcripts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`upto` goes a long way in steps; each is an `upto` of its own, in memory and in the log."""
+"""`upto` goes a long way in steps; each is an `upto` of its own, in memory and in the log.
+
+Promise upto-steps: random histories with other commands and restarts between any two steps, against
+    one that takes a single step.
+"""
 
 from __future__ import annotations
 

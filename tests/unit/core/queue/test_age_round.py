@@ -1,6 +1,8 @@
 """Thousands of children under a `max_queue_age` are looked at some at a time.
 
 The figures are lines of Python, as in `test_bounded_work.py`.
+
+Promise: slices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What a client declared for a queue: kept with its data, and never read by the core."""
+"""What a client declared for a queue: kept with its data, and never read by the core.
+
+Promise declared: power cuts, kills, a kill among hundreds of declarations in the real process;
+    restarts, reloads.
+"""
 
 from __future__ import annotations
 

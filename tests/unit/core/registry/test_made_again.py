@@ -1,4 +1,8 @@
-"""A queue with children is deleted and made again: the children go on in the same log."""
+"""A queue with children is deleted and made again: the children go on in the same log.
+
+Promise made-again: kills and a power cut at every step, with unread, delayed, leased, dead items
+    and none; items on the move.
+"""
 
 from __future__ import annotations
 

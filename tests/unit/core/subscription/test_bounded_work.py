@@ -2,6 +2,9 @@
 
 The figures are lines of Python, not milliseconds: 1,000 lines take about a tenth of a millisecond
 on the slowest machine in use, compiled less.
+
+Promise slices: counted steps of each slice, with few and many items, children and clients, beyond
+    `max_memory` too.
 """
 
 from __future__ import annotations

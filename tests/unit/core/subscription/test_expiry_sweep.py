@@ -1,4 +1,8 @@
-"""An item that waits ends at its expiry, in every state, and frees its key, room and place."""
+"""An item that waits ends at its expiry, in every state, and frees its key, room and place.
+
+Promise expiry: a table of states with little memory and restarts, clocks set both ways, random
+    histories against a model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A flush, or a deletion, replaces whole structures: it does not look at one item after another."""
+"""A flush, or a deletion, replaces whole structures: it does not look at one item after another.
+
+Promise: slices.
+"""
 
 from __future__ import annotations
 

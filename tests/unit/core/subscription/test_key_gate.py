@@ -1,4 +1,7 @@
-"""Serial work per key, in a queue: who is lent, who waits, what comes back, what it costs."""
+"""Serial work per key, in a queue: who is lent, who waits, what comes back, what it costs.
+
+Promise: key.
+"""
 
 from __future__ import annotations
 

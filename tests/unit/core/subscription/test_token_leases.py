@@ -1,4 +1,7 @@
-"""Leases by token: any connection may end them, nobody else's, and a restart goes on with them."""
+"""Leases by token: any connection may end them, nobody else's, and a restart goes on with them.
+
+Promise: token.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hand-off: what is stored confirms what is held, whatever else happens to either meanwhile."""
+"""Hand-off: what is stored confirms what is held, whatever else happens to either meanwhile.
+
+Promise: hand-off.
+"""
 
 from __future__ import annotations
 

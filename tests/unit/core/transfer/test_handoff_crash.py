@@ -1,4 +1,11 @@
-"""A hand-off is both or neither, whatever crashes when: a crash on either side of every step."""
+"""A hand-off is both or neither, whatever crashes when: a crash on either side of every step.
+
+Promise hand-off: power cut and kill before every verb of the disk, a second one in the start that
+    follows; snapshots between the steps; failed writes and syncs on either side; random lives, and
+    random histories against a model that knows where each item may be, with queues and children
+    deleted and made anew between any two steps; fan-out children as sides; a chain of three queues
+    under `kill -9` of the real process, 60 times in the soak.
+"""
 
 from __future__ import annotations
 

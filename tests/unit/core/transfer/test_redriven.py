@@ -1,6 +1,10 @@
 """Dead letters and redriven items do not expire: before a restart, after it, and in its snapshots.
 
     put with an expiry ──▶ dead ──▶ its expiry passes ──▶ redriven ──▶ any end but EXPIRED
+
+Promise dead-letter: power cut and kill before every verb of the disk around the redrive, orderly
+    restarts, snapshots on either side, a rewritten segment whose redrive only a snapshot knows,
+    further leases, delays and deaths.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Moves by themselves: the dead and the expired go on to another queue."""
+"""Moves by themselves: the dead and the expired go on to another queue.
+
+Promise: move.
+"""
 
 from __future__ import annotations
 

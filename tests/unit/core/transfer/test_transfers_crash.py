@@ -1,4 +1,10 @@
-"""A move is exactly once, whatever crashes when: a crash on either side of every step."""
+"""A move is exactly once, whatever crashes when: a crash on either side of every step.
+
+Promise move: power cut and kill before every verb of the disk, a second one in the start that
+    follows; failed writes and syncs on either side; deletion of either queue on the way; chains of
+    queues in random lives; the whole server with crashes and faults, up to three queues in a chain;
+    `kill -9` of the real process under load.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Health, readiness and figures: what a load balancer and a person ask first."""
+"""Health, readiness and figures: what a load balancer and a person ask first.
+
+Promise no-new-queue: a full disk, a directory that may not be written to, a file system without
+    inodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When a snapshot is due, what it says, and what becomes of older ones."""
+"""When a snapshot is due, what it says, and what becomes of older ones.
+
+Promises: segment-goes, full-disk.
+"""
 
 from __future__ import annotations
 

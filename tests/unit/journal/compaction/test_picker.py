@@ -1,4 +1,7 @@
-"""Segments that are mostly dead are rewritten, dead ones go; files are twice what is alive."""
+"""Segments that are mostly dead are rewritten, dead ones go; files are twice what is alive.
+
+Promise: segment-goes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is here of a file: what was written, and what was fetched once."""
+"""What is here of a file: what was written, and what was fetched once.
+
+Promise: fleet-cache.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The verbs of a disk on an engine: what a verb promised is there for the next owner.
 
 That the verbs do what those of a disk do is shown by `test_files.py`, on all of them.
+
+Promise: fleet-cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where a recycled segment ends: its earlier life never parses, and is never damage."""
+"""Where a recycled segment ends: its earlier life never parses, and is never damage.
+
+Promise torn: every truncation of the last segment, bit flips, torn writes to recycled segments.
+"""
 
 from __future__ import annotations
 

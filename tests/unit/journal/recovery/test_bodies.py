@@ -1,4 +1,7 @@
-"""Which of the items that a snapshot names have a body that can be read, and which do not."""
+"""Which of the items that a snapshot names have a body that can be read, and which do not.
+
+Promise: bodies-known.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Items of a missing segment: lost only if no record ended them and no other segment has them."""
+"""Items of a missing segment: lost only if no record ended them and no other segment has them.
+
+Promise: damage-named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""From a folder to records in order: torn, corrupt, truncated, foreign; and crashes meanwhile."""
+"""From a folder to records in order: torn, corrupt, truncated, foreign; and crashes meanwhile.
+
+Promise damage-named: every truncation of the last segment, bit flips, missing, foreign and
+    duplicated segments.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Chunks: remembered ids are in files that are whole, merged, forgotten, or named when lost."""
+"""Chunks: remembered ids are in files that are whole, merged, forgotten, or named when lost.
+
+Promise index-damage: a flipped bit at every byte, missing and foreign files; every snapshot gone,
+    older items alive.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The job that writes a snapshot on a thread."""
+"""The job that writes a snapshot on a thread.
+
+Promise: slices.
+"""
 
 from __future__ import annotations
 

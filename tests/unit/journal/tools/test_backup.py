@@ -1,4 +1,9 @@
-"""A copy is what a kill at one moment leaves, whatever the daemon does between two reads of it."""
+"""A copy is what a kill at one moment leaves, whatever the daemon does between two reads of it.
+
+Promise backup: a daemon that writes, rotates and removes between any two reads; moves, hand-offs,
+    dead letters and expired items before any verb of the backup, over chains of queues, back, and
+    into new ones; load; power cut afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Copies end where every item that moved was put, and not earlier than they have to."""
+"""Copies end where every item that moved was put, and not earlier than they have to.
+
+Promise: backup.
+"""
 
 from __future__ import annotations
 

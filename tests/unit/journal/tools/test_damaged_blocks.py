@@ -7,6 +7,11 @@ each, and serves all the others.
 
     recycled    segments that took the files of earlier ones; else all have their first life
     snapshot    the newest knows most of the items; else there is none
+
+Promise bodies-known: zeros, ones, repeated blocks, blocks of another file of the journal and of an
+    older state of the file, of 512 bytes, 4 KiB, half and all of each segment, snapshot and chunk,
+    with and without snapshots, in fresh and recycled files; files that are shorter, in each other's
+    place or without a header; half and all of a segment of a real data directory.
 """
 
 from __future__ import annotations
@@ -189,7 +194,7 @@ def check(one: Made, disk: MemoryDisk, puts: dict[int, int], where: str) -> None
 
 
 def is_beyond_knowing(one: Made, name: str, kind: str, snapshot: bool, new: bytes) -> bool:
-    """The limits that `docs/guarantees.md` states: an older copy of the last segment looks like a
+    """The limits that `docs/limits.md` states: an older copy of the last segment looks like a
     shorter log; without a snapshot nothing tells what a compacted segment held of which no record
     is left."""
     is_all = len(new) == one.disk.size(f"{one.folder}/{name}")

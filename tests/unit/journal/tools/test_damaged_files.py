@@ -2,6 +2,8 @@
 and damage whose items only a child needs.
 
 The rule is that of `test_damaged_blocks`: each item that is lost is named, all others are served.
+
+Promise: bodies-known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""A repaired journal: nothing undamaged is lost, nothing is damaged any more, at any crash."""
+"""A repaired journal: nothing undamaged is lost, nothing is damaged any more, at any crash.
+
+Promise verify: flipped bytes and truncations everywhere, load from several connections.
+Promise repair: flipped bytes and truncations everywhere, missing and foreign files, a power cut at
+    any verb.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A full disk at any moment: whatever was accepted is written, and has room for its confirm."""
+"""A full disk at any moment: whatever was accepted is written, and has room for its confirm.
+
+Promise: full-disk.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A journal with the jobs that its server runs: preparations, removals, snapshots, rewrites. Each one
 ends some turns after it began, with what the disk has by then.
+
+Promise: full-disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The writing side: append, write, sync, rotate, drop dead segments, close and go on."""
+"""The writing side: append, write, sync, rotate, drop dead segments, close and go on.
+
+Promise failed-sync: EIO and ENOSPC from a write or a sync, on a memory disk and in the real
+    process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A browser's read, and changes to the queue while it is under way."""
+"""A browser's read, and changes to the queue while it is under way.
+
+Promise: observer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A temporary read error is waited out or reported; the reply is never "nothing"."""
+"""A temporary read error is waited out or reported; the reply is never "nothing".
+
+Promise: shortage.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A reply after a wait still waits for the lease that its request ended before."""
+"""A reply after a wait still waits for the lease that its request ended before.
+
+Promise shown-synced: syncs held back by hand.
+"""
 
 from __future__ import annotations
 

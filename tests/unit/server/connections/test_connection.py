@@ -1,4 +1,7 @@
-"""One socket: a client that does not read, one that hangs up, one that is half closed."""
+"""One socket: a client that does not read, one that hangs up, one that is half closed.
+
+Promises: fair-share, connection-memory.
+"""
 
 from __future__ import annotations
 

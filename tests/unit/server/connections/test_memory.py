@@ -2,6 +2,9 @@
 memory.
 
 Without sockets first, then the daemon with clients that send and read nothing.
+
+Promise connection-memory: bodies that stop before their end or drip, answers that no client reads,
+    both at once; many large sets at once.
 """
 
 from __future__ import annotations

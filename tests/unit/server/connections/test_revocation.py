@@ -1,5 +1,8 @@
 """A reload that takes rights from thousands of clients: nothing is handed out from that moment, and
-what is under way ends a few in each turn."""
+what is under way ends a few in each turn.
+
+Promise: slices.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The periodic look: a body that comes on is left alone, an abandoned child is logged once."""
+"""The periodic look: a body that comes on is left alone, an abandoned child is logged once.
+
+Promise: slices.
+"""
 
 from __future__ import annotations
 

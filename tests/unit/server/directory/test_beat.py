@@ -1,5 +1,11 @@
 """Durations survive a restart as what was left at the last beat, however the wall clock was set;
-dates wait for the clock. On a memory disk, through the whole server but its sockets."""
+dates wait for the clock. On a memory disk, through the whole server but its sockets.
+
+Promise duration: each kind of delay and lease, of the queue and of children, with the clock set
+    back by a second, an hour and a year, after a clean stop, a kill and without any beat, with a
+    second start, and with a clock that is put right again; random histories against a model; power
+    cuts at each step of a beat, damaged copies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A data directory, a backup and a restore are for their owner alone, for any umask."""
+"""A data directory, a backup and a restore are for their owner alone, for any umask.
+
+Promise owner-only: three umasks; files and folders that others may open.
+"""
 
 from __future__ import annotations
 

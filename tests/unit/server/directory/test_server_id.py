@@ -1,4 +1,7 @@
-"""The file `server-id`: damage is reported, and the journals name the server."""
+"""The file `server-id`: damage is reported, and the journals name the server.
+
+Promise: flipped-bit.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """The file `tokens` remembers the tokens of deleted queues, even on a full disk and after a power
-cut."""
+cut.
+
+Promises: token, flipped-bit.
+"""
 
 from __future__ import annotations
 

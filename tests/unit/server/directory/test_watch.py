@@ -1,4 +1,7 @@
-"""What the periodic look at the data directory reports."""
+"""What the periodic look at the data directory reports.
+
+Promise: no-new-queue.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""An idle journal frees what it does not need: not sooner, nothing else, and after any end."""
+"""An idle journal frees what it does not need: not sooner, nothing else, and after any end.
+
+Promise idle-queue: a power cut at any step, with ready, delayed, leased and dead items; kills and
+    restarts before it; files that cannot be removed, snapshots that cannot be written.
+"""
 
 from __future__ import annotations
 

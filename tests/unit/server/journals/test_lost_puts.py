@@ -1,5 +1,8 @@
 """Items whose puts were in damaged bytes, where no snapshot names them: they count as unreadable
-from the start on, until somebody gives them up."""
+from the start on, until somebody gives them up.
+
+Promise: unreadable.
+"""
 
 from __future__ import annotations
 

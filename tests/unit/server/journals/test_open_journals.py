@@ -1,4 +1,7 @@
-"""As many journals hold descriptors as there are; the one written longest ago gives its own up."""
+"""As many journals hold descriptors as there are; the one written longest ago gives its own up.
+
+Promise: shortage.
+"""
 
 from __future__ import annotations
 

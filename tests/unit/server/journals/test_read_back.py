@@ -1,4 +1,7 @@
-"""Reads: an item that a shortage leaves unread is not damaged, not gone, and comes later."""
+"""Reads: an item that a shortage leaves unread is not damaged, not gone, and comes later.
+
+Promises: unreadable, shortage.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ Every truncation and every flipped bit, one at a time: the same records with the
 and the same lsns named as lost. In the ordinary run one bit is flipped of each third byte that says
 something (of the larger journals each seventh), and few of the others, and files are cut where
 frames meet and at few other places; in `make sweep` each bit, and everywhere.
+
+Promise spark-bulk: truncations and flipped bits throughout small journals, compacted segments,
+    recycled segments, journals of earlier versions.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 task does that has their bytes; the audit's baseline names them as well.
 
     blocks    zeros, ones, other bytes of the journal, at several places of each segment
+
+Promise spark-bodies: zeros, ones, repeated blocks, blocks of another file of the journal and of an
+    older state of the file, of 512 bytes, 4 KiB, half and all of each segment but the last; half of
+    a segment in an audit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Journals of real daemons as tables: live, stopped, archived, backed up, damaged."""
+"""Journals of real daemons as tables: live, stopped, archived, backed up, damaged.
+
+Promise spark-missing: a flipped byte, a foreign file, a segment compacted since the plan.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reading real daemons by marker, through Spark, while they go on."""
+"""Reading real daemons by marker, through Spark, while they go on.
+
+Promise: spark-live.
+"""
 
 from __future__ import annotations
 

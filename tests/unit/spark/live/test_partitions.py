@@ -1,4 +1,8 @@
-"""Reading servers by marker: each item once, in order, whatever breaks on the way."""
+"""Reading servers by marker: each item once, in order, whatever breaks on the way.
+
+Promise spark-live: connections cut at many bytes of an answer (a stand-in); the real daemon: kill
+    and restart between plan and read; writes, rotation, reclaim meanwhile.
+"""
 
 from __future__ import annotations
 

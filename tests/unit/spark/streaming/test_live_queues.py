@@ -1,4 +1,7 @@
-"""Running servers as a stream, without Spark; `tests/unit/spark/test_stream.py` has the daemons."""
+"""Running servers as a stream, without Spark; `tests/unit/spark/test_stream.py` has the daemons.
+
+Promise: spark-stream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The rows of one task for one server: windows, repeats, and the end of patience."""
+"""The rows of one task for one server: windows, repeats, and the end of patience.
+
+Promise: spark-sink.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The audit finds and names planted breaches; a story that only looks like one is none.
 
 All journals are made first and audited together, because a run of Spark costs more than a journal.
+
+Promise: spark-bodies.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ what their clients saw.
 Each crash is a kill test of `tests/process/kill` or similar, over real sockets: what it left in
 this run of the tests, or it is run here with fewer rounds. All are audited together, because a run
 of Spark costs more than a journal.
+
+Promise: audit.
 """
 
 from __future__ import annotations

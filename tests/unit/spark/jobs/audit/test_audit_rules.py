@@ -2,6 +2,11 @@
 
 All journals are made first and audited together, because a run of Spark costs more than a journal.
 `planted` says what a story is.
+
+Promise audit: a table of all its rules with each of their variants: one planted that it names, with
+    queue and item, and the nearest right one that it does not; journals that the kill tests of the
+    daemon leave (load, moves, hand-off chains, ids, versions, tokens, children, observers), which
+    pass, and about which it states the same as the clients saw.
 """
 
 from __future__ import annotations
