@@ -32,7 +32,7 @@ from kestrelpy.spark.ids import with_lineage_ids
 from kestrelpy.spark.jobs.audit import audit as books
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, quick_start
 from kestrelpy.spark.jobs.lifecycle import lifecycle
-from kestrelpy.spark.jobs.report.report import Look, report
+from kestrelpy.spark.jobs.report.report import PageLook, report
 from kestrelpy.spark.session import session
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _jobs(
     return {
         "lifecycle": lambda: lifecycle.work(spark, Request((data,), f"{out}/tables"), silent),
         "audit": lambda: books.work(spark, Request((data,)), silent),
-        "report": lambda: report(spark, [data], Path(f"{out}/page"), Look(), silent),
+        "report": lambda: report(spark, [data], Path(f"{out}/page"), PageLook(), silent),
     }
 
 

@@ -29,7 +29,7 @@ from journal.tools import (
     Progress,
     Repair,
     Report,
-    Wanted,
+    WantedRecords,
     check_journal,
     dumped,
     is_running,
@@ -78,7 +78,7 @@ def main(
     try:
         if options.command == "dump":
             bytes_max = sys.maxsize if options.bodies else BODY_BYTES_SHOWN
-            wanted = Wanted(options.from_lsn, bytes_max, options.json)
+            wanted = WantedRecords(options.from_lsn, bytes_max, options.json)
             code = dump(files, options.dir, options.queue, wanted)
         elif options.command == "verify":
             code = verify(files, options.dir, options.json, watch)
@@ -91,7 +91,7 @@ def main(
         return WELL
 
 
-def dump(files: Files, folder: str, queue: str | None, wanted: Wanted) -> int:
+def dump(files: Files, folder: str, queue: str | None, wanted: WantedRecords) -> int:
     """Print every record as a sentence, and each damage on stderr; return the exit code."""
 
     def one(path: str) -> int:

@@ -27,8 +27,8 @@ from journal.files import Files
 from journal.format import Checkpoint
 from journal.read import (
     ItemHistory,
-    Place,
     Put,
+    PutPlace,
     RangeScan,
     ReadAhead,
     ReadOne,
@@ -46,12 +46,12 @@ from journal.snapshot import (
     Chunks,
     Epoch,
     Fresh,
-    Memory,
     MergeJob,
+    QueueCopy,
+    RememberedIds,
     ScopeState,
     Snapshot,
     SnapshotJob,
-    State,
     epoch_of,
     read_chunks,
 )
@@ -67,16 +67,50 @@ from journal.write import (
 )
 
 __all__ = [
-    "NONE_OPEN", "NOTHING", "Chunk", "ChunkDamaged", "Chunks", "CompactionJob", "DamagedInput",
-    "DiskUse", "Epoch", "Fresh", "ItemHistory", "Journal", "Maintenance", "Memory", "MergeJob",
-    "Place", "PreallocationJob", "Put", "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scanned",
-    "ScopeState", "Segment", "SegmentRead", "Sizes", "Snapshot", "SnapshotJob", "State",
-    "Store", "SyncJob", "TimeSearch", "Told", "archived_path", "chain", "epoch_of",
-    "read_chunks", "recycled_path", "retire",
+    "NONE_OPEN",
+    "NOTHING",
+    "Chunk",
+    "ChunkDamaged",
+    "Chunks",
+    "CompactionJob",
+    "DamagedInput",
+    "DiskUse",
+    "Epoch",
+    "Fresh",
+    "ItemHistory",
+    "Journal",
+    "LogStore",
+    "Maintenance",
+    "MergeJob",
+    "PreallocationJob",
+    "Put",
+    "PutPlace",
+    "QueueCopy",
+    "RangeScan",
+    "ReadAhead",
+    "ReadOne",
+    "ReadSome",
+    "RememberedIds",
+    "Scanned",
+    "ScopeState",
+    "Segment",
+    "SegmentRead",
+    "Sizes",
+    "Snapshot",
+    "SnapshotJob",
+    "SyncJob",
+    "TimeSearch",
+    "Told",
+    "archived_path",
+    "chain",
+    "epoch_of",
+    "read_chunks",
+    "recycled_path",
+    "retire",
 ]  # fmt: skip
 
 
-class Store:
+class LogStore:
     """One queue's log on disk. Not thread-safe: one thread owns it, jobs run elsewhere."""
 
     __slots__ = ("maintenance", "read_ahead", "reclaim", "unreadable", "writer")
@@ -98,7 +132,7 @@ class Store:
         identity: bytes,
         sizes: Sizes,
         checkpoint: Callable[[], Checkpoint],
-    ) -> Store:
+    ) -> LogStore:
         """Return an empty store. Nothing is on disk until its first segment is prepared."""
         return cls(Journal(files, folder, identity, sizes, checkpoint))
 

@@ -60,7 +60,7 @@ class DamagedInput(JournalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class SegmentInput:
     """A segment as the job has to know it; the loop goes on changing the segment meanwhile.
 
     Its records are those from `lsn_first` to `lsn_last`; any later one is superseded.
@@ -83,7 +83,7 @@ class CompactionJob:
     more. `pause` is called about every millisecond of work and may wait.
     """
 
-    inputs: list[Input]
+    inputs: list[SegmentInput]
     live: IdSet
     path: str
     header: SegmentHeader
@@ -104,7 +104,7 @@ class CompactionJob:
         assert header.role == COMPACTED
         limits = [s.lsn_first for s in chosen[1:]] + [lsn_limit or chosen[-1].lsn_last + 1]
         inputs = [
-            Input(
+            SegmentInput(
                 s.path, s.number, s.capacity, s.lsn_first, min(s.lsn_last, limit - 1), s.live > 0
             )
             for s, limit in zip(chosen, limits, strict=True)
@@ -164,7 +164,7 @@ class _Walk:
 
     __slots__ = ("_cursor", "_input", "_left", "_lsn", "_lsn_gaps", "header")
 
-    def __init__(self, files: Files, source: Input, journal: int) -> None:
+    def __init__(self, files: Files, source: SegmentInput, journal: int) -> None:
         self._input = source
         self._lsn = source.lsn_first
         frames = Frames(files, source.path)

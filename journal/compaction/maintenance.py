@@ -18,14 +18,14 @@ from journal.compaction.picker import choose
 from journal.format import COMPACTED, SegmentHeader, segment_path
 from journal.sets import IdSet
 from journal.snapshot import (
-    Batch,
     Chunk,
-    Memory,
     MergeJob,
+    PendingEntries,
+    QueueCopy,
+    RememberedIds,
     SegmentState,
     Snapshot,
     SnapshotJob,
-    State,
     choose_merge,
     earliest,
     is_due,
@@ -140,7 +140,7 @@ class Maintenance:
         """The snapshots that a start may find; the first may still be on its way to the disk."""
         return self.snapshots or ([self._begun_lsn] if self._begun_lsn else [])
 
-    def begin_snapshot(self, state: State, time_ms: int) -> SnapshotJob:
+    def begin_snapshot(self, state: QueueCopy, time_ms: int) -> SnapshotJob:
         """Return a job with the state as of now, to be written once its lsn is durable.
 
         Give the job to `finish_snapshot`. Nothing may be pending.
@@ -167,7 +167,7 @@ class Maintenance:
         )  # fmt: skip
         snapshot.is_tombstone, snapshot.metadata = state.is_tombstone, state.metadata
         snapshot.floor, snapshot.ageless = state.floor, state.ageless
-        batch, memory = Batch(), state.memory
+        batch, memory = PendingEntries(), state.memory
         if memory is not None:
             batch = memory.fresh.take()
             self._forget(memory, time_ms)
@@ -224,7 +224,7 @@ class Maintenance:
         self._journal.segment_list.covered_lsn = self.snapshots[0] if is_covered else 0
         self._journal.preallocation.count_again()
 
-    def _forget(self, memory: Memory, time_ms: int) -> None:
+    def _forget(self, memory: RememberedIds, time_ms: int) -> None:
         """Let go the chunks whose entries are all forgotten, once no snapshot lists them."""
         epochs = memory.epochs
         self.lost_chunks = [c for c in self.lost_chunks if memory.needs(c, epochs, time_ms)]

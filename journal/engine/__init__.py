@@ -18,7 +18,7 @@ from journal.engine.engine import (
     PIECE_BYTES,
     Claim,
     Create,
-    Delete,
+    DeleteFile,
     Engine,
     EngineAway,
     EngineFull,
@@ -34,7 +34,8 @@ from journal.engine.engine import (
 from journal.engine.engine_files import EngineFiles
 
 __all__ = [
-    "FORM", "PIECE_BYTES", "SLICE", "Claim", "Commits", "Create", "Delete", "Engine", "EngineAway",
+    "FORM", "PIECE_BYTES", "SLICE", "Claim", "Commits", "Create", "DeleteFile", "Engine",
+    "EngineAway",
     "EngineFiles", "EngineFull", "Fenced", "FileFacts", "Member", "Op", "Owner", "Piece", "Rename",
     "Write", "is_address", "name_of", "slice_name", "split_slice", "why_no_address",
     "without_secret",

@@ -39,7 +39,7 @@ Hear = Callable[[OSError | None], None]
 _Hearer = tuple[int, Hear]  # the ticket that it waits for
 
 
-class Outbox:
+class WaitingGroups:
     """Groups of operations that wait for a commit. Not for several threads at once."""
 
     __slots__ = ("_groups", "added", "bytes")
@@ -99,7 +99,7 @@ class Commits:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)  # a group was added, or the end has come
         self._settled = threading.Condition(self._lock)  # a commit is over
-        self._outbox = Outbox()
+        self._outbox = WaitingGroups()
         self._committed = 0
         self._asked = 0  # somebody waits for the groups up to this ticket
         self._hearers: list[_Hearer] = []

@@ -46,13 +46,13 @@ class Rename(NamedTuple):
     path: str
 
 
-class Delete(NamedTuple):
+class DeleteFile(NamedTuple):
     """The end of a file."""
 
     file: int
 
 
-Op = Create | Write | Rename | Delete
+Op = Create | Write | Rename | DeleteFile
 
 
 class FileFacts(NamedTuple):

@@ -24,7 +24,7 @@ from typing import Final
 
 from journal.engine.cache import Cache, CachedFile
 from journal.engine.commits import Commits
-from journal.engine.engine import PIECE_BYTES, Create, Delete, Engine, Op, Rename, Write
+from journal.engine.engine import PIECE_BYTES, Create, DeleteFile, Engine, Op, Rename, Write
 from journal.engine.names import Names
 from journal.errors import DirectoryLocked
 from journal.files import FILE_MODE, FOLDER_MODE, SUFFIX_NEW, Files, FolderChanged, Handle, Lock
@@ -197,7 +197,7 @@ class EngineFiles:
                 self.owned.wait(self.owned.add(piece))
         with self._lock:
             old = self._names.find(path)
-            over = [] if old is None else [Delete(old.number)]
+            over = [] if old is None else [DeleteFile(old.number)]
             alone: list[Op] = [fresh, *pieces] if len(pieces) <= 1 else []
             file.ticket = self.owned.add(*alone, Rename(number, named), *over)
             self._names.put(path, file)
@@ -283,7 +283,7 @@ class EngineFiles:
                     errors[old] = error
                     continue
                 if over is not None:
-                    ops.append(Delete(over.number))
+                    ops.append(DeleteFile(over.number))
                     self.cache.forget(over)
                 ops += [Rename(file.number, self._in_slice(path)) for path, file in moved]
             ticket = self.owned.add(*ops)
@@ -324,7 +324,7 @@ class EngineFiles:
             gone = [file for path in paths if (file := self._names.pop(path)) is not None]
             if not gone:
                 return
-            ticket = self.owned.add(*(Delete(file.number) for file in gone))
+            ticket = self.owned.add(*(DeleteFile(file.number) for file in gone))
             for file in gone:
                 self.cache.forget(file)
         self.owned.wait(ticket)
@@ -336,7 +336,7 @@ class EngineFiles:
         with self._lock:
             gone = self._names.pop_folder(folder)
             if gone:
-                self.owned.add(*(Delete(file.number) for file in gone))
+                self.owned.add(*(DeleteFile(file.number) for file in gone))
             for file in gone:
                 self.cache.forget(file)
 

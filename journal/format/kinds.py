@@ -68,7 +68,7 @@ class Effect(Enum):
     END_LISTED = "end those listed"
 
 
-class Row(NamedTuple):
+class KindRow(NamedTuple):
     """What every reader has to know of a kind. `number` of a record with `gives_number` is a new
     place for its item, the queue's next number; with `ends_delivery` it is when the delivery began.
     """
@@ -80,40 +80,40 @@ class Row(NamedTuple):
     is_written: bool = True  # False: reserved for later
 
 
-TABLE: Final[dict[Kind, Row]] = {
-    Kind.BATCH: Row(Effect.NONE, is_numbered=False),
-    Kind.CHECKPOINT: Row(Effect.NONE, is_numbered=False),
-    Kind.PUT: Row(Effect.PUT, gives_number=True),
-    Kind.DONE: Row(Effect.END, ends_delivery=True),
-    Kind.RETURNED: Row(Effect.RETURN, ends_delivery=True),
-    Kind.DEAD: Row(Effect.DIE, ends_delivery=True),
-    Kind.EXPIRED: Row(Effect.END),
-    Kind.DISCARDED: Row(Effect.END),
-    Kind.FLUSHED: Row(Effect.END_TO_ITEM),
-    Kind.TOKENS: Row(Effect.NONE),
-    Kind.FOOTER: Row(Effect.NONE, is_numbered=False),
-    Kind.RELEASED: Row(Effect.RELEASE, gives_number=True),
-    Kind.LEASED: Row(Effect.LEASE),
-    Kind.RENEWED: Row(Effect.RENEW),
-    Kind.READER: Row(Effect.NONE),
-    Kind.UPTO: Row(Effect.END_TO_MARKER),
-    Kind.DECLARED: Row(Effect.NONE),
-    Kind.MOVING: Row(Effect.NONE, is_written=False),
-    Kind.MOVED: Row(Effect.END, ends_delivery=True),
-    Kind.SETTLED: Row(Effect.NONE),
-    Kind.REDRIVEN: Row(Effect.REDRIVE, gives_number=True),
-    Kind.CARRIED: Row(Effect.PUT, is_written=False),
-    Kind.CANCELLED: Row(Effect.END),
-    Kind.PAUSED: Row(Effect.NONE),
-    Kind.DONE_MANY: Row(Effect.END_LISTED, is_written=False),
-    Kind.IDS: Row(Effect.NONE),
-    Kind.KEYS: Row(Effect.STATE),
-    Kind.LIVE: Row(Effect.STATE),
-    Kind.ATTEMPTS: Row(Effect.STATE),
-    Kind.SEGMENTS: Row(Effect.STATE),
-    Kind.DELAYED: Row(Effect.STATE),
-    Kind.PLACED: Row(Effect.STATE),
-    Kind.OPEN: Row(Effect.STATE),
+TABLE: Final[dict[Kind, KindRow]] = {
+    Kind.BATCH: KindRow(Effect.NONE, is_numbered=False),
+    Kind.CHECKPOINT: KindRow(Effect.NONE, is_numbered=False),
+    Kind.PUT: KindRow(Effect.PUT, gives_number=True),
+    Kind.DONE: KindRow(Effect.END, ends_delivery=True),
+    Kind.RETURNED: KindRow(Effect.RETURN, ends_delivery=True),
+    Kind.DEAD: KindRow(Effect.DIE, ends_delivery=True),
+    Kind.EXPIRED: KindRow(Effect.END),
+    Kind.DISCARDED: KindRow(Effect.END),
+    Kind.FLUSHED: KindRow(Effect.END_TO_ITEM),
+    Kind.TOKENS: KindRow(Effect.NONE),
+    Kind.FOOTER: KindRow(Effect.NONE, is_numbered=False),
+    Kind.RELEASED: KindRow(Effect.RELEASE, gives_number=True),
+    Kind.LEASED: KindRow(Effect.LEASE),
+    Kind.RENEWED: KindRow(Effect.RENEW),
+    Kind.READER: KindRow(Effect.NONE),
+    Kind.UPTO: KindRow(Effect.END_TO_MARKER),
+    Kind.DECLARED: KindRow(Effect.NONE),
+    Kind.MOVING: KindRow(Effect.NONE, is_written=False),
+    Kind.MOVED: KindRow(Effect.END, ends_delivery=True),
+    Kind.SETTLED: KindRow(Effect.NONE),
+    Kind.REDRIVEN: KindRow(Effect.REDRIVE, gives_number=True),
+    Kind.CARRIED: KindRow(Effect.PUT, is_written=False),
+    Kind.CANCELLED: KindRow(Effect.END),
+    Kind.PAUSED: KindRow(Effect.NONE),
+    Kind.DONE_MANY: KindRow(Effect.END_LISTED, is_written=False),
+    Kind.IDS: KindRow(Effect.NONE),
+    Kind.KEYS: KindRow(Effect.STATE),
+    Kind.LIVE: KindRow(Effect.STATE),
+    Kind.ATTEMPTS: KindRow(Effect.STATE),
+    Kind.SEGMENTS: KindRow(Effect.STATE),
+    Kind.DELAYED: KindRow(Effect.STATE),
+    Kind.PLACED: KindRow(Effect.STATE),
+    Kind.OPEN: KindRow(Effect.STATE),
 }
 
 

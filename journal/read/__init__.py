@@ -4,7 +4,7 @@ from journal.read.cursor import Cursor
 from journal.read.frames import Frames, Hole, chain
 from journal.read.history import ItemHistory, Told
 from journal.read.lookup import ReadOne, ReadSome
-from journal.read.range_scan import Place, Put, RangeScan, Scanned, TimeSearch
+from journal.read.range_scan import Put, PutPlace, RangeScan, Scanned, TimeSearch
 from journal.read.readahead import ReadAhead
 from journal.read.scan import (
     FEWER_THAN_COUNTED,
@@ -20,8 +20,28 @@ from journal.read.scan import (
 from journal.read.segment_read import SegmentRead
 
 __all__ = [
-    "FEWER_THAN_COUNTED", "FOOTER_LOST", "NOT_WHOLE", "Cursor", "Frames", "Gap", "Hole",
-    "ItemHistory", "Place", "Put", "RangeScan", "ReadAhead", "ReadOne", "ReadSome", "Scan",
-    "Scanned", "SegmentRead", "TimeSearch", "Told", "chain", "find_identity", "no_footer",
-    "read_footer", "scan",
+    "FEWER_THAN_COUNTED",
+    "FOOTER_LOST",
+    "NOT_WHOLE",
+    "Cursor",
+    "Frames",
+    "Gap",
+    "Hole",
+    "ItemHistory",
+    "Put",
+    "PutPlace",
+    "RangeScan",
+    "ReadAhead",
+    "ReadOne",
+    "ReadSome",
+    "Scan",
+    "Scanned",
+    "SegmentRead",
+    "TimeSearch",
+    "Told",
+    "chain",
+    "find_identity",
+    "no_footer",
+    "read_footer",
+    "scan",
 ]  # fmt: skip

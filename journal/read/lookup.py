@@ -49,7 +49,7 @@ class ReadOne:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundRecords:
     """The records that were read, by item. `reasons` has the items that the disk did not give.
 
     After a `shortage` there may be more: these are to be read again.
@@ -79,9 +79,9 @@ class ReadSome:
             parts[segment.number][1].append(id_)
         return cls(tuple((extent, tuple(some)) for extent, some in parts.values()))
 
-    def run(self, files: Files) -> Found:
+    def run(self, files: Files) -> FoundRecords:
         """Read and check them. Blocks; never raises OSError."""
-        found = Found()
+        found = FoundRecords()
         for extent, ids in self.parts:
             cursor, before = extent.cursor(files, FILE_HEADER_BYTES, PIECE_BYTES), -NEAR_ITEMS
             for id_ in ids:

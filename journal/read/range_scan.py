@@ -3,7 +3,7 @@
     RangeScan.of ──▶ run (blocks: on a thread) ──▶ puts, and how far it looked ──▶ RangeScan.of ...
 
 An observer reads so. `readahead` belongs to the ready list and names damage; a range scan keeps no
-bytes between two reads, only a `Place`, so there may be as many observers as connections.
+bytes between two reads, only a `PutPlace`, so there may be as many observers as connections.
 
 One rule: a put is handed out only if its frame is whole and at its own position. Other bytes are
 passed over, because the ready list meets them as well and names them.
@@ -51,7 +51,7 @@ Put = tuple[int, int, int, int, int, bytes, bytes, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PutPlace:
     """No put from `item` on is before `offset` in segment `number`."""
 
     number: int
@@ -65,7 +65,7 @@ class Scanned:
 
     puts: list[Put]
     seen: int
-    place: Place
+    place: PutPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class RangeScan:
 
     @classmethod
     def of(
-        cls, journal: Journal, place: Place | None, first: int, last: int, live: IdSet, most: int,
+        cls, journal: Journal, place: PutPlace | None, first: int, last: int, live: IdSet,
+        most: int,
         bytes_most: int, since_ms: int = 0, hidden: IdSet | None = None,
     ) -> RangeScan | None:  # fmt: skip
         """Return how to read the items from `first` on, up to `last`; None: the log has none.
@@ -148,7 +149,7 @@ class RangeScan:
             at += walk.go(data, at)
         if at + HEADER_BYTES > stop:
             walk.seen = self.last
-        return Scanned(walk.puts, walk.seen, Place(extent.number, at, walk.seen + 1))
+        return Scanned(walk.puts, walk.seen, PutPlace(extent.number, at, walk.seen + 1))
 
     def _seek(self, files: Files) -> int:
         return self.extent.seek_item(files, self.first)

@@ -41,7 +41,7 @@ _LOST_MAX: Final = 1 << 20  # items of one damaged place that are listed one by 
 _EXPIRY_META_BYTES: Final = 11  # a put with no more meta was made of nothing
 
 
-class Source(Protocol):
+class ReadableJournal(Protocol):
     """A `Recovery`, or a `JournalView`. Its snapshot is known when it gave the first record.
 
     With each of the `beginnings` the state is that of its snapshot, whatever was read before.
@@ -244,7 +244,7 @@ class LiveSet:
             for item in items:
                 line.end(item)
 
-    def follow(self, source: Source) -> Iterator[Record]:
+    def follow(self, source: ReadableJournal) -> Iterator[Record]:
         """Yield every record of a journal, noting those that its snapshot does not include."""
         known = begun = 0
         for record in source.records():
@@ -365,7 +365,7 @@ class LiveSet:
         return f"{own} ({told})" if told else own
 
 
-def lost_items(source: Source, damages: Iterable[Damage]) -> dict[int, IdSet]:
+def lost_items(source: ReadableJournal, damages: Iterable[Damage]) -> dict[int, IdSet]:
     """Return for each reader, by its number, the items that may have been put in the damaged bytes
     of this journal, and that it may need. It is read to its end, unless no put may be lost."""
     if not any(d.lsn_first <= d.lsn_last and d.id_first <= d.id_last for d in damages):

@@ -36,7 +36,7 @@ from journal.format import (
 )
 from journal.recovery.chain import SegmentFile, last_segment_number
 from journal.recovery.recovery import Recovery
-from journal.store import Store
+from journal.store import LogStore
 from journal.write import BATCH_BYTES, OVERHEAD_BYTES, Journal, Segment, Sizes, whole_sectors
 
 SET_ASIDE_FOLDER: Final = "set-aside"
@@ -46,7 +46,7 @@ _SUFFIX_PART: Final = ".part"  # a copy that is not complete
 
 def recovered_journal(
     recovery: Recovery, sizes: Sizes, checkpoint: Callable[[], Checkpoint], time_ms: int
-) -> Store:
+) -> LogStore:
     """Return the journal that goes on where `recovery` ended. Blocks; exhaust its `records()`
     first.
 
@@ -61,7 +61,7 @@ def recovered_journal(
         files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
         lsn_last=recovery.lsn_next - 1, segment_last=last_segment_number(names),
     )  # fmt: skip
-    store = Store(journal)
+    store = LogStore(journal)
     store.maintenance.snapshots = sorted(recovery.snapshot_lsns)
     if recovery.snapshot is not None:
         store.maintenance.goes_on = recovery.snapshot.segment, recovery.snapshot.offset

@@ -4,8 +4,8 @@ from journal.snapshot.cadence import is_due
 from journal.snapshot.dedupe_file import Chunk, ScopeState, chunk_range, epoch_of
 from journal.snapshot.dedupe_load import ChunkDamaged, Chunks, read_chunks
 from journal.snapshot.dedupe_merge import MergeJob, choose_merge
-from journal.snapshot.dedupe_pending import Batch, Epoch, Fresh
-from journal.snapshot.job import Memory, SnapshotJob, State, earliest
+from journal.snapshot.dedupe_pending import Epoch, Fresh, PendingEntries
+from journal.snapshot.job import QueueCopy, RememberedIds, SnapshotJob, earliest
 from journal.snapshot.snapshot import (
     SegmentState,
     Snapshot,
@@ -16,8 +16,27 @@ from journal.snapshot.snapshot import (
 )
 
 __all__ = [
-    "Batch", "Chunk", "ChunkDamaged", "Chunks", "Epoch", "Fresh", "Memory", "MergeJob",
-    "ScopeState", "SegmentState", "Snapshot", "SnapshotDamaged", "SnapshotJob", "State",
-    "choose_merge", "chunk_range", "earliest", "epoch_of", "is_due", "is_ours", "read_chunks",
-    "snapshot_lsn", "snapshot_name",
+    "Chunk",
+    "ChunkDamaged",
+    "Chunks",
+    "Epoch",
+    "Fresh",
+    "MergeJob",
+    "PendingEntries",
+    "QueueCopy",
+    "RememberedIds",
+    "ScopeState",
+    "SegmentState",
+    "Snapshot",
+    "SnapshotDamaged",
+    "SnapshotJob",
+    "choose_merge",
+    "chunk_range",
+    "earliest",
+    "epoch_of",
+    "is_due",
+    "is_ours",
+    "read_chunks",
+    "snapshot_lsn",
+    "snapshot_name",
 ]  # fmt: skip

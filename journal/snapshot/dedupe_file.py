@@ -46,7 +46,7 @@ from journal.format import (
     padded,
 )
 from journal.sets import HASH_BYTES, ID, KEY
-from journal.snapshot.dedupe_pending import Batch, Epoch
+from journal.snapshot.dedupe_pending import Epoch, PendingEntries
 
 SUFFIX: Final = ".chunk"
 SUFFIX_PART: Final = ".part"  # ends the name of one that is being written
@@ -165,7 +165,7 @@ def chunk_range(name: str) -> tuple[int, int] | None:
 
 
 @dataclass(slots=True)
-class Part:
+class EntriesPart:
     """Entries of one kind: of ids, of ids in an epoch, of keys; in pieces, all sorted."""
 
     kind: Kind
@@ -189,19 +189,20 @@ class Part:
 
 
 def write_chunk(
-    files: Files, folder: str, batch: Batch, first: int, last: int,
+    files: Files, folder: str, batch: PendingEntries, first: int, last: int,
     identity: bytes, time_ms: int, pause: Callable[[], None] = lambda: None,
 ) -> Chunk:  # fmt: skip
     """Write this batch as a chunk of these records; on disk on return. Raises OSError."""
-    parts = [Part(Kind.IDS, ID, None, [in_order([batch.ids], ID, False, pause)])]
+    parts = [EntriesPart(Kind.IDS, ID, None, [in_order([batch.ids], ID, False, pause)])]
     for scope, (number, entries) in sorted(batch.scoped.items()):
-        parts.append(Part(Kind.IDS, ID, (scope, number), [in_order([entries], ID, False, pause)]))
-    parts.append(Part(Kind.KEYS, KEY, None, [in_order([batch.keys], KEY, True, pause)]))
+        ids = in_order([entries], ID, False, pause)
+        parts.append(EntriesPart(Kind.IDS, ID, (scope, number), [ids]))
+    parts.append(EntriesPart(Kind.KEYS, KEY, None, [in_order([batch.keys], KEY, True, pause)]))
     return write_parts(files, folder, parts, first, last, identity, time_ms, pause)
 
 
 def write_parts(
-    files: Files, folder: str, parts: list[Part], first: int, last: int, identity: bytes,
+    files: Files, folder: str, parts: list[EntriesPart], first: int, last: int, identity: bytes,
     time_ms: int, pause: Callable[[], None],
 ) -> Chunk:  # fmt: skip
     """Write these parts, each sorted by hash, as a chunk; on disk on return. Raises OSError."""

@@ -17,7 +17,7 @@ from typing import Final
 from journal.files import Files
 from journal.format import Kind
 from journal.sets import ID, KEY
-from journal.snapshot.dedupe_file import Chunk, Part, epoch_of, in_order, write_parts
+from journal.snapshot.dedupe_file import Chunk, EntriesPart, epoch_of, in_order, write_parts
 from journal.snapshot.dedupe_load import read_chunk
 from journal.snapshot.dedupe_pending import Epoch
 
@@ -80,10 +80,12 @@ class MergeJob:
                         ids.append(b"".join(bodies))
                 elif self.epochs.get(epoch[0]) == epoch[1]:
                     scoped.setdefault(epoch, []).append(b"".join(bodies))
-        parts = [Part(Kind.IDS, ID, None, _merged(ids, ID, False, self.pause))]
+        parts = [EntriesPart(Kind.IDS, ID, None, _merged(ids, ID, False, self.pause))]
         for epoch, sorted_runs in sorted(scoped.items()):
-            parts.append(Part(Kind.IDS, ID, epoch, _merged(sorted_runs, ID, False, self.pause)))
-        parts.append(Part(Kind.KEYS, KEY, None, _merged(keys, KEY, True, self.pause)))
+            parts.append(
+                EntriesPart(Kind.IDS, ID, epoch, _merged(sorted_runs, ID, False, self.pause))
+            )
+        parts.append(EntriesPart(Kind.KEYS, KEY, None, _merged(keys, KEY, True, self.pause)))
         return write_parts(
             files, self.folder, parts, self.chosen[0].first, self.chosen[-1].last,
             self.identity, self.time_ms, self.pause,

@@ -17,7 +17,7 @@ Epoch = tuple[bytes, int]  # a scope and which of its epochs
 
 
 @dataclass(slots=True)
-class Batch:
+class PendingEntries:
     """Entries in the order in which they came: of ids in no scope, of keys, and of each scope those
     of its newest epoch.
     """
@@ -38,7 +38,7 @@ class Fresh:
     __slots__ = ("_batch", "keeps")
 
     def __init__(self) -> None:
-        self._batch = Batch()
+        self._batch = PendingEntries()
         self.keeps = True
 
     def add_id(self, entry: bytes) -> None:
@@ -63,14 +63,14 @@ class Fresh:
     def keep_nothing(self) -> None:
         """Keep no entries: there is no disk for them."""
         self.keeps = False
-        self._batch = Batch()
+        self._batch = PendingEntries()
 
-    def take(self) -> Batch:
+    def take(self) -> PendingEntries:
         """Return all entries, to be written."""
-        batch, self._batch = self._batch, Batch()
+        batch, self._batch = self._batch, PendingEntries()
         return batch
 
-    def give_back(self, batch: Batch) -> None:
+    def give_back(self, batch: PendingEntries) -> None:
         """Take back a batch that was not written; it comes before the entries since."""
         since, self._batch = self._batch, batch
         batch.ids += since.ids

@@ -29,7 +29,7 @@ from journal.format import (
 )
 from journal.sets import IdCounts, IdSet
 from journal.snapshot.dedupe_file import Chunk, ScopeState, write_chunk
-from journal.snapshot.dedupe_pending import Batch, Fresh
+from journal.snapshot.dedupe_pending import Fresh, PendingEntries
 from journal.snapshot.snapshot import Snapshot, snapshot_name
 
 FREED_MAX: Final = 2000  # objects freed between two pauses: less than a millisecond
@@ -38,7 +38,7 @@ Pile = list[Any] | dict[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class RememberedIds:
     """The ids and keys that a queue remembers and no chunk has yet: the snapshot takes `fresh`.
 
     `keys` is their number. Ids and keys are forgotten after their windows (None: never).
@@ -78,7 +78,7 @@ class Pilable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class QueueCopy:
     """All of a queue but the bodies, as a copy: it is read on a thread."""
 
     checkpoint: Checkpoint
@@ -100,7 +100,7 @@ class State:
     is_tombstone: bool = False
     floor: int = 0
     retained: IdSet | None = None
-    memory: Memory | None = None
+    memory: RememberedIds | None = None
     ageless: IdSet = field(default_factory=IdSet)
 
 
@@ -121,8 +121,8 @@ class SnapshotJob:
     short_identity: int
     identity: bytes
     time_ms: int
-    memory: Memory | None = None
-    batch: Batch = field(default_factory=Batch)
+    memory: RememberedIds | None = None
+    batch: PendingEntries = field(default_factory=PendingEntries)
     chunk: Chunk | None = None
     is_over: bool = False
     is_lost: bool = False

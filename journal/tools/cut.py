@@ -58,7 +58,7 @@ class Move(NamedTuple):
 
 
 @dataclass(slots=True)
-class Batch:
+class BatchFacts:
     """Records that were written at once: their file, the last lsn, the end in the file, the first
     and the last item put (0: none), and the items that moved away. `is_deletion`: the queue was
     deleted, its children stay.
@@ -98,7 +98,7 @@ class Tail:
     next_item: int = 0
     segment: str = ""
     start: int = FILE_HEADER_BYTES
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[BatchFacts] = field(default_factory=list)
     is_whole: bool = True
     is_new: bool = False
 
@@ -180,7 +180,7 @@ def _opening(name: str, frames: Frames) -> Record | None:
     return frames.record(FILE_HEADER_BYTES)
 
 
-def _batches(name: str, frames: Frames) -> Iterator[Batch]:
+def _batches(name: str, frames: Frames) -> Iterator[BatchFacts]:
     """Yield the batches of a segment; one that is being written only if something follows it."""
     end, batch = 0, None
     for found in frames.walk():
@@ -191,7 +191,7 @@ def _batches(name: str, frames: Frames) -> Iterator[Batch]:
                 yield batch  # it is damaged
             end, batch = found.offset + found.item, None
             continue
-        batch = batch or Batch(name)
+        batch = batch or BatchFacts(name)
         batch.take(found)
         if found.end == end:
             yield batch

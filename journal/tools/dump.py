@@ -26,7 +26,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRecords:
     """The part of a journal to be printed, and how."""
 
     lsn_from: int = 0
@@ -34,7 +34,7 @@ class Wanted:
     as_json: bool = False
 
 
-def dumped(view: JournalView, wanted: Wanted) -> Iterator[str]:
+def dumped(view: JournalView, wanted: WantedRecords) -> Iterator[str]:
     """Yield the lines. Raises JournalError for a file that cannot be read."""
     for record in view.records():
         if record.lsn < wanted.lsn_from:

@@ -548,7 +548,8 @@ def import_kestrel(
     from kestrelpy.cli import import_kestrel as tools
     from kestrelpy.cli.place import data_folder, plain_folder
 
-    order = tools.Order(plain_folder(source, "SRC"), data_folder(data_dir), queue or [], dry_run)
+    folder = plain_folder(source, "SRC")
+    order = tools.ImportOrder(folder, data_folder(data_dir), queue or [], dry_run)
     tools.import_kestrel(order, as_json)
 
 

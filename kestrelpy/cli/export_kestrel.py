@@ -20,7 +20,7 @@ from typing import Final
 from journal.errors import DirectoryLocked, JournalError
 from journal.files import Disk, Files
 from journal.format import ReaderState, said_of_put
-from journal.store import Sizes, State
+from journal.store import QueueCopy, Sizes
 from kestrelpy.cli.errors import NOTHING, CommandError
 from kestrelpy.core import Broker, ClockOffset, Log, MemoryLog, Policy, Queue, on_disk
 from kestrelpy.kestrel import KestrelItem, add_record
@@ -118,7 +118,7 @@ def _export_family(
         yield exported
 
 
-def _own(state: State) -> ReaderState:
+def _own(state: QueueCopy) -> ReaderState:
     """Return the queue's own subscription in the form of a child's."""
     return ReaderState(
         0, b"", 0, live=state.live, dead=state.dead, delayed=state.delayed, placed=state.placed

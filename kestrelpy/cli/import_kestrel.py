@@ -32,10 +32,10 @@ from kestrelpy.cli.queue_writer import ITEM_BYTES_MAX, STAGED, QueueWriter
 from kestrelpy.errors import ClientError
 from kestrelpy.kestrel import (
     DamagedMedium,
+    FilePiece,
     Ignored,
-    Journal,
-    Piece,
-    Source,
+    JournalFiles,
+    JournalSource,
     arrange,
     is_database,
 )
@@ -77,7 +77,7 @@ class Imported:
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """The queues, in order of their names, and the names in SRC that are no part of a journal."""
 
     queues: list[Imported] = field(default_factory=list)
@@ -95,11 +95,11 @@ class _Family:
     """A queue and its children: the queue itself comes first, if it has a journal."""
 
     name: bytes
-    members: list[tuple[Journal, bytes, Imported]] = field(default_factory=list)
+    members: list[tuple[JournalFiles, bytes, Imported]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ImportOrder:
     """What to import. `queues`: only these, with their children; empty: all."""
 
     source: str
@@ -109,8 +109,8 @@ class Order:
 
 
 def bring_in(
-    files: Files, order: Order, unix_ms: int, watching: Watching, disk: Files | None = None
-) -> Report:
+    files: Files, order: ImportOrder, unix_ms: int, watching: Watching, disk: Files | None = None
+) -> ImportReport:
     """Import the queues, or say what there is with `dry_run`; return what became of each.
 
     SRC is read through `disk`. Raise CommandError, JournalError or OSError; queues imported until
@@ -160,7 +160,7 @@ def bring_in(
 # -- what there is ----------------------------------------------------------------------------
 
 
-def _look(disk: Files, order: Order) -> tuple[Report, list[_Family]]:
+def _look(disk: Files, order: ImportOrder) -> tuple[ImportReport, list[_Family]]:
     """Return the queues in SRC; raise CommandError if it is no directory of Kestrel's."""
     source = order.source
     if not os.path.isdir(source):
@@ -174,7 +174,7 @@ def _look(disk: Files, order: Order) -> tuple[Report, list[_Family]]:
     if os.path.realpath(source) == os.path.realpath(order.data_dir):
         raise CommandError(f"{source}: SRC and the data directory are one; name another --data-dir")
     found = arrange((name, os.path.isfile(os.path.join(source, name))) for name in names)
-    report, families = Report(ignored=found.ignored), dict[bytes, _Family]()
+    report, families = ImportReport(ignored=found.ignored), dict[bytes, _Family]()
     wanted = set(order.queues)
     for journal in found.journals:
         name = os.fsencode(journal.queue)
@@ -206,7 +206,7 @@ def _is_ours(disk: Files, source: str, name: str) -> bool:
     return os.path.isdir(path) and any(n.endswith(".segment") for n in disk.names(path))
 
 
-def _refusal(disk: Files, source: str, journal: Journal, name: bytes) -> str:
+def _refusal(disk: Files, source: str, journal: JournalFiles, name: bytes) -> str:
     """Return why these files make no queue; empty: they may."""
     path = os.path.join(source, journal.queue)
     try:
@@ -219,8 +219,8 @@ def _refusal(disk: Files, source: str, journal: Journal, name: bytes) -> str:
     return ""
 
 
-def _pieces(disk: Files, source: str, journal: Journal) -> list[Piece]:
-    return [Piece(name, disk.size(os.path.join(source, name))) for name in journal.files]
+def _pieces(disk: Files, source: str, journal: JournalFiles) -> list[FilePiece]:
+    return [FilePiece(name, disk.size(os.path.join(source, name))) for name in journal.files]
 
 
 def _imported_before(
@@ -244,7 +244,7 @@ def _imported_before(
 
 def _refuse_others(
     disk: Files,
-    order: Order,
+    order: ImportOrder,
     families: list[_Family],
     there: dict[bytes, dict[str, object] | None],
 ) -> None:
@@ -305,8 +305,8 @@ def _import(
 
 
 def _replayed(
-    disk: Files, source: str, journal: Journal, made: Imported, watching: Watching, passes: int
-) -> Source:
+    disk: Files, source: str, journal: JournalFiles, made: Imported, watching: Watching, passes: int
+) -> JournalSource:
     """Replay a queue's files; name their damage."""
     pieces = _pieces(disk, source, journal)
 
@@ -319,7 +319,7 @@ def _replayed(
                 raise OSError(error.errno, error.strerror, path) from None
             raise DamagedMedium(error.strerror) from None
 
-    replayed = Source(pieces, read)
+    replayed = JournalSource(pieces, read)
     show = watching(f"{journal.queue}: read" if passes == 2 else journal.queue)
     replayed.run(lambda done: show(done, replayed.bytes))
     show(replayed.bytes, replayed.bytes)
@@ -345,7 +345,7 @@ def _replayed(
 
 
 def _copy(
-    replayed: Source, made: Imported, writer: QueueWriter, reader: int, unix_ms: int,
+    replayed: JournalSource, made: Imported, writer: QueueWriter, reader: int, unix_ms: int,
     watching: Watching,
 ) -> None:  # fmt: skip
     total = len(replayed.replay)
@@ -377,7 +377,7 @@ def _copy(
 # -- the command ------------------------------------------------------------------------------
 
 
-def import_kestrel(order: Order, as_json: bool) -> None:
+def import_kestrel(order: ImportOrder, as_json: bool) -> None:
     """Import, and print what became of each queue; raise CommandError."""
     began = time.monotonic()
     try:
@@ -399,7 +399,7 @@ def import_kestrel(order: Order, as_json: bool) -> None:
         raise CommandError("\n".join(report.problems), NOTHING)
 
 
-def _print(order: Order, report: Report, seconds: float) -> None:
+def _print(order: ImportOrder, report: ImportReport, seconds: float) -> None:
     for each in report.queues:
         print(f"{each.queue}: {_STATES[each.state]}{_counts(each)}")
     for ignored in report.ignored:

@@ -23,7 +23,7 @@ from journal.format import (
     folder_name,
     named,
 )
-from journal.store import Sizes, Store
+from journal.store import LogStore, Sizes
 
 STAGED: Final = "~removed"  # a suffix of folders that a daemon removes when it starts
 ITEM_BYTES_MAX: Final = FRAME_BYTES_MAX - (1 << 16)  # a frame has a header and meta as well
@@ -58,7 +58,7 @@ class QueueWriter:
         self._staged = self.folder + STAGED
         files.remove_folder(self._staged)
         files.make_folder(self._staged)
-        store = Store.new(files, self._staged, os.urandom(16), Sizes(), self._checkpoint)
+        store = LogStore.new(files, self._staged, os.urandom(16), Sizes(), self._checkpoint)
         self._journal = store.writer
         self._append = self._journal.append
 

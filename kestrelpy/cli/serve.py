@@ -44,7 +44,7 @@ _WHAT_ENDS: Final = "SIGTERM and SIGINT end the daemon, SIGHUP reloads; the log 
 Flags = Mapping[tuple[str, str], object]
 
 
-class Source:
+class ConfigSource:
     """The sources of the configuration: the same file, environment and flags at each reload."""
 
     def __init__(self, config_file: Path | None, flags: Flags) -> None:
@@ -64,7 +64,7 @@ class Source:
 
 def serve(config_file: Path | None, flags: Flags) -> None:
     """Run the daemon until it is told to end; raise CommandError."""
-    source = Source(config_file, flags)
+    source = ConfigSource(config_file, flags)
     try:
         config = source.load_and_prepare()
     except ConfigError as error:
@@ -105,7 +105,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
 
 def check_config(config_file: Path | None) -> None:
     """Print "ok" and the name of the file; raise CommandError with every problem."""
-    source = Source(config_file, {})
+    source = ConfigSource(config_file, {})
     try:
         asyncio.run(refuse_unservable(source.load(), []))
     except (ConfigError, Unservable) as error:

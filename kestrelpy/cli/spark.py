@@ -141,7 +141,7 @@ def report(
     from kestrelpy.spark.jobs.report import report as job
 
     request = Request(tuple(paths), out, as_json, summary, master=master)
-    raise typer.Exit(job.command(request, job.Look(title or job.TITLE, queues, interval)))
+    raise typer.Exit(job.command(request, job.PageLook(title or job.TITLE, queues, interval)))
 
 
 @spark.command()
@@ -315,7 +315,7 @@ def backfill(
     _check_packages()
     from kestrelpy.spark.jobs.backfill import backfill as job
 
-    files = job.Input(tuple(paths), form, value, id_, key)
+    files = job.InputFiles(tuple(paths), form, value, id_, key)
     raise typer.Exit(job.command(files, servers, queue, name, option or [], as_json, summary))
 
 

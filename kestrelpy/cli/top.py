@@ -32,7 +32,7 @@ from kestrelpy.cli.errors import CommandError
 from kestrelpy.cli.listing import number, queue_state
 from kestrelpy.cli.remote import NONE, connected
 from kestrelpy.cli.screen import console, duration, parse_interval, size, state, table
-from kestrelpy.cli.verdict import Verdict, ask_verdict, lines_of
+from kestrelpy.cli.verdict import ServerVerdict, ask_verdict, lines_of
 from kestrelpy.cli.wire import Facts, all_stats
 
 _HELD: Final = ("items", "delayed", "leased", "dead")
@@ -48,7 +48,7 @@ Queues = Sequence[tuple[str, Facts]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TopRow:
     """A queue: its counts, and items in and out in a second (None: not known yet)."""
 
     name: str
@@ -65,13 +65,13 @@ class Row:
     state: str
 
 
-def rows_of(now: Queues, before: Queues, seconds: float) -> list[Row]:
+def rows_of(now: Queues, before: Queues, seconds: float) -> list[TopRow]:
     """Return a row for each queue; its rates since `before`, that many seconds ago."""
     earlier = dict(before)
     return [_row(name, facts, earlier.get(name), seconds) for name, facts in now]
 
 
-def in_order(rows: list[Row], sort: str) -> list[Row]:
+def in_order(rows: list[TopRow], sort: str) -> list[TopRow]:
     """Return the rows with the largest first; by name from a on."""
     if sort == "name":
         return sorted(rows, key=lambda row: row.name)
@@ -110,7 +110,7 @@ def _live(at: At, sort: str, seconds: float, most: int) -> None:
         Live(console=console(), screen=True, auto_refresh=False) as live,
     ):
         queues: Queues = []
-        verdict, ask_at = Verdict({}), 0.0
+        verdict, ask_at = ServerVerdict({}), 0.0
         seen_at = time.monotonic()
         while True:
             now, earlier = time.monotonic(), queues
@@ -156,20 +156,20 @@ def _no_key_within(seconds: float) -> str:
     return ""
 
 
-def _row(name: str, facts: Facts, before: Facts | None, seconds: float) -> Row:
+def _row(name: str, facts: Facts, before: Facts | None, seconds: float) -> TopRow:
     came = went = None
     if before is not None and seconds > 0:
         arrived = number(facts, "total_items") - number(before, "total_items")
         more = sum(number(facts, key) - number(before, key) for key in _HELD)
         came, went = max(arrived, 0) / seconds, max(arrived - more, 0) / seconds
-    return Row(
+    return TopRow(
         name, number(facts, "items"), number(facts, "bytes"), number(facts, "delayed"),
         number(facts, "leased"), number(facts, "dead"), number(facts, "waiters"),
         number(facts, "age"), came, went, number(facts, "logsize"), queue_state(facts).plain,
     )  # fmt: skip
 
 
-def _screen(at: At, rows: list[Row], sort: str, most: int, verdict: Verdict) -> Group:
+def _screen(at: At, rows: list[TopRow], sort: str, most: int, verdict: ServerVerdict) -> Group:
     head = f"{at.server}  {len(rows):,} queues, by {sort}"
     keys = "  ".join(f"{key} {name}" for name, key in SORTS.items())
     return Group(
@@ -178,7 +178,7 @@ def _screen(at: At, rows: list[Row], sort: str, most: int, verdict: Verdict) -> 
     )  # fmt: skip
 
 
-def _table(rows: list[Row], most: int) -> Table:
+def _table(rows: list[TopRow], most: int) -> Table:
     made = table(
         "queue", "items", "bytes", "delayed", "leased", "dead", "waiters", "age", "in/s", "out/s",
         "disk", "state", left=("queue", "state"),

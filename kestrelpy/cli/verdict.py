@@ -32,23 +32,23 @@ _LOCAL: Final = "127.0.0.1"
 _STYLES: Final = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
-class Verdict(NamedTuple):
+class ServerVerdict(NamedTuple):
     """What the server says of itself; `why_not` is a sentence if it says nothing."""
 
     view: dict[str, Any]
     why_not: str = ""
 
 
-def ask_verdict(at: At, server: Facts) -> Verdict:
+def ask_verdict(at: At, server: Facts) -> ServerVerdict:
     """Return the verdict of the server whose `stats` these are."""
     port = number(server, "http_port")
     if not port:
-        return Verdict({}, "no verdict: HTTP is off on this server")
+        return ServerVerdict({}, "no verdict: HTTP is off on this server")
     try:
-        return Verdict(_asked(at, port))
+        return ServerVerdict(_asked(at, port))
     except (OSError, ValueError, HTTPException) as error:
         text = why(error) if isinstance(error, OSError) else str(error)
-        return Verdict({}, f"no verdict from HTTP port {port}: {text}")
+        return ServerVerdict({}, f"no verdict from HTTP port {port}: {text}")
 
 
 def _asked(at: At, port: int) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _asked(at: At, port: int) -> dict[str, Any]:
     return view
 
 
-def lines_of(verdict: Verdict) -> list[Text]:
+def lines_of(verdict: ServerVerdict) -> list[Text]:
     """Return the verdict as lines: the worst first, then the figures of the server."""
     view = verdict.view
     if not view:

@@ -43,7 +43,7 @@ from kestrelpy.cli.remote import (
     parse_wait_ms,
     refusals,
 )
-from kestrelpy.client import Item, LeaseLost, State, Worker
+from kestrelpy.client import ItemState, LeaseLost, Worker, WorkerItem
 
 log = logging.getLogger("kestrelpy.work")
 
@@ -202,7 +202,7 @@ class _Crew:
 
     def _handle_all(self, worker: Worker) -> None:
         pause = _FAILURE_PAUSE_SECONDS_MIN
-        ended_well: Item | None = None  # confirmed with the next fetch
+        ended_well: WorkerItem | None = None  # confirmed with the next fetch
         for item in worker:
             self._count_lost(ended_well)
             ended_well = None
@@ -216,7 +216,7 @@ class _Crew:
                 pause = min(2 * pause, _FAILURE_PAUSE_SECONDS_MAX)
         self._count_lost(ended_well)
 
-    def _count_lost(self, item: Item | None) -> None:
+    def _count_lost(self, item: WorkerItem | None) -> None:
         """Count an item whose confirm came too late; the worker has logged it."""
         if item is not None and item.is_lost:
             self.failed += 1
@@ -233,7 +233,7 @@ class _Crew:
             self.begun += 1
             return True
 
-    def _handle(self, worker: Worker, item: Item) -> bool:
+    def _handle(self, worker: Worker, item: WorkerItem) -> bool:
         """Run the command; return True if it succeeded. Otherwise end its item here."""
         options = self._options
         try:
@@ -260,7 +260,7 @@ class _Crew:
                     self._end(worker, item, code, running.last_line))  # fmt: skip
         return False
 
-    def _end(self, worker: Worker, item: Item, code: int, last_line: str) -> str:
+    def _end(self, worker: Worker, item: WorkerItem, code: int, last_line: str) -> str:
         """End an item that is not confirmed; return its end in words."""
         if item.is_lost:
             return _LOST
@@ -277,14 +277,14 @@ class _Crew:
             state = worker.fail(item, last_line or _ended(code))
         except LeaseLost:
             return _LOST
-        if state is State.BURIED:
+        if state is ItemState.BURIED:
             many = item.attempts + 1
             return f"the item is a dead letter after {many} attempt{'s' if many > 1 else ''}"
-        if state is State.LOST:
+        if state is ItemState.LOST:
             return _LOST
         return "the item was given back"
 
-    def _environment(self, item: Item) -> dict[str, str]:
+    def _environment(self, item: WorkerItem) -> dict[str, str]:
         deadline = int(time.time() + self._defer_after_ms / 1000) if self._defer_after_ms else ""
         return {
             "KESTREL_QUEUE": item.queue,

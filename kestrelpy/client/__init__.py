@@ -21,11 +21,11 @@ from kestrelpy.client.connection import (
     new_client,
     reason,
 )
-from kestrelpy.client.item import Found, Item, LeaseLost, State, parse_found
+from kestrelpy.client.item import ItemState, LeaseLost, ReceivedItem, WorkerItem, parse_found
 from kestrelpy.client.queue_hasher import QueueHasher
 from kestrelpy.client.retry import Backoff
 from kestrelpy.client.settings import Duration, duration_ms
-from kestrelpy.client.wire import Answer, AnswerReader, Refused
+from kestrelpy.client.wire import Answer, AnswerReader, ServerRefusal
 from kestrelpy.client.worker import Worker
 from kestrelpy.dial import Access, Address, access_of
 
@@ -40,14 +40,14 @@ __all__ = [
     "AsyncWorker",
     "Backoff",
     "Duration",
-    "Found",
-    "Item",
+    "ItemState",
     "LeaseLost",
     "LoginFailed",
     "QueueHasher",
-    "Refused",
-    "State",
+    "ReceivedItem",
+    "ServerRefusal",
     "Worker",
+    "WorkerItem",
     "access_of",
     "duration_ms",
     "explained",

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Final
 
 from kestrelpy import dial
-from kestrelpy.client.wire import Answer, AnswerReader, Refused
+from kestrelpy.client.wire import Answer, AnswerReader, ServerRefusal
 from kestrelpy.dial import NOBODY, Access, Address, LoginRefused
 
 _READ_BYTES: Final = 1 << 16
@@ -108,7 +108,7 @@ class AsyncConnection:
                 writer.close()
                 raise
         except LoginRefused as error:
-            raise Refused(error.line) from None
+            raise ServerRefusal(error.line) from None
         except OSError as error:
             raise await asyncio.to_thread(dial.explained, error, server, access) from None
         return reader, writer

@@ -32,7 +32,14 @@ from kestrelpy.client.connection import (
     max_attempts_in,
     reason,
 )
-from kestrelpy.client.item import INSISTENT, Found, LeasedItem, LeaseLost, State, delay_word
+from kestrelpy.client.item import (
+    INSISTENT,
+    ItemState,
+    LeasedItem,
+    LeaseLost,
+    ReceivedItem,
+    delay_word,
+)
 from kestrelpy.client.lease_times import TOO_LONG, WENT_BACK, LeaseTimes, Step
 from kestrelpy.client.retry import (
     BACKOFF_SECONDS_MAX,
@@ -48,14 +55,14 @@ from kestrelpy.client.settings import (
     Duration,
     parse_settings,
 )
-from kestrelpy.client.wire import Refused
+from kestrelpy.client.wire import ServerRefusal
 from kestrelpy.dial import Access, Address, access_of
 
 log = logging.getLogger("kestrelpy.client")
 
 _CLOSE_SECONDS: Final = 5.0
 
-End = Callable[["AsyncItem", State, str], Awaitable[None]]
+End = Callable[["AsyncItem", ItemState, str], Awaitable[None]]
 
 
 class AsyncItem(LeasedItem):
@@ -64,7 +71,7 @@ class AsyncItem(LeasedItem):
     __slots__ = ("_end", "_find_number", "_number")
 
     def __init__(
-        self, queue: str, found: Found, end: End,
+        self, queue: str, found: ReceivedItem, end: End,
         find_number: Callable[[AsyncItem], Awaitable[int]],
     ) -> None:  # fmt: skip
         """`end` sends the request that ends the item."""
@@ -80,19 +87,19 @@ class AsyncItem(LeasedItem):
 
     async def confirm(self) -> None:
         """End the item as done; return when the server has recorded it. Raises LeaseLost."""
-        await self._end(self, State.CONFIRMED, "close")
+        await self._end(self, ItemState.CONFIRMED, "close")
 
     async def abort(self, delay: Duration = "") -> None:
         """Give the item back for another try; this delivery counts as an attempt."""
-        await self._end(self, State.ABORTED, "abort" + delay_word(delay))
+        await self._end(self, ItemState.ABORTED, "abort" + delay_word(delay))
 
     async def defer(self, delay: Duration = "") -> None:
         """Give the item back without counting an attempt; with a delay, it comes after that."""
-        await self._end(self, State.DEFERRED, "defer" + delay_word(delay))
+        await self._end(self, ItemState.DEFERRED, "defer" + delay_word(delay))
 
     async def bury(self, reason: str) -> None:
         """Make the item a dead letter: no worker can handle it. Raises LeaseLost."""
-        await self._end(self, State.BURIED, self._bury_words(reason))
+        await self._end(self, ItemState.BURIED, self._bury_words(reason))
 
     async def _find(self) -> int:
         if not self._number:
@@ -140,7 +147,7 @@ class AsyncWorker:
                 if item is None:
                     continue
                 yield item
-                if item._state is State.LEASED:
+                if item._state is ItemState.LEASED:
                     await self._confirm(item)
         finally:
             await self.close()
@@ -218,13 +225,13 @@ class AsyncWorker:
             self._renewing = asyncio.create_task(self._renew_all())
         return item
 
-    async def fail(self, item: AsyncItem, error: str) -> State:
+    async def fail(self, item: AsyncItem, error: str) -> ItemState:
         """End an item that failed, as `run` does after an exception; return how it ended."""
         if self._settings.retry.is_last(item.attempts):
             await item.bury(error)
         else:
             words = self._settings.retry.words(item.attempts, random.random())
-            await self._end(item, State.ABORTED, words)
+            await self._end(item, ItemState.ABORTED, words)
             await self._note_death(item)
         return item._state
 
@@ -238,8 +245,8 @@ class AsyncWorker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):  # else they come back with their leases
                 for item in list(self._items):
-                    if item._state is State.LEASED:
-                        with contextlib.suppress(OSError, Refused):
+                    if item._state is ItemState.LEASED:
+                        with contextlib.suppress(OSError, ServerRefusal):
                             await item.abort()
         self._items.clear()
         if self._renewing is not None:
@@ -265,8 +272,8 @@ class AsyncWorker:
         """Fetch; after a failure that may pass, wait a moment and return None."""
         try:
             item = await self.fetch()
-        except (OSError, Refused) as error:
-            if isinstance(error, Refused) and not error.may_pass:
+        except (OSError, ServerRefusal) as error:
+            if isinstance(error, ServerRefusal) and not error.may_pass:
                 raise
             log.warning("%s: %s; trying again", self.queue, reason(error))
             await self._sleep(pause.next_seconds())
@@ -284,11 +291,11 @@ class AsyncWorker:
         except Exception as error:  # every exception ends only this item
             text = str(error) or type(error).__name__
             with contextlib.suppress(LeaseLost):  # then it comes again
-                if item._state is State.LEASED:
+                if item._state is ItemState.LEASED:
                     await (item.bury(text) if isinstance(error, bury) else self.fail(item, text))
             log.warning("%s: %s: %s", self.queue, item._state.value, text)
             return False
-        if item._state is State.LEASED:
+        if item._state is ItemState.LEASED:
             await self._confirm(item)
         return True
 
@@ -300,13 +307,13 @@ class AsyncWorker:
 
     async def _note_death(self, item: AsyncItem) -> None:
         """Note it if the queue's own `max_attempts` made the failed item a dead letter."""
-        if item._state is not State.ABORTED:
+        if item._state is not ItemState.ABORTED:
             return
-        with contextlib.suppress(OSError, Refused):  # it is only a word in the log
+        with contextlib.suppress(OSError, ServerRefusal):  # it is only a word in the log
             answer = await self._ending.ask(f"stats {self.queue}/settings")
             most = max_attempts_in(answer.check().facts, self.queue)
             if most is not None and item.attempts + 1 >= most:
-                item._state = State.BURIED
+                item._state = ItemState.BURIED
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -346,16 +353,16 @@ class AsyncWorker:
                 self._times.renewed(item, now)
             else:
                 self._lose(item, WENT_BACK)
-        except (OSError, Refused) as error:
+        except (OSError, ServerRefusal) as error:
             if not self._times.may_try_again(item, now):
                 self._lose(item, f"its lease could not be renewed: {reason(error)}")
 
     def _lose(self, item: AsyncItem, why: str) -> None:
         self._items.discard(item)
-        if item._end_once(State.LOST):
+        if item._end_once(ItemState.LOST):
             log.warning("%s: the leased item may be handled again: %s", self.queue, why)
 
-    async def _end(self, item: AsyncItem, state: State, words: str) -> None:
+    async def _end(self, item: AsyncItem, state: ItemState, words: str) -> None:
         self._items.discard(item)
         if not item._end_once(state):
             item._refuse_second_end(state)
@@ -363,7 +370,7 @@ class AsyncWorker:
         try:
             await self._send_end(item, words, insistent=state in INSISTENT)
         except BaseException as error:
-            item._state = State.LOST
+            item._state = ItemState.LOST
             if state in INSISTENT or not isinstance(error, LeaseLost):
                 raise
 
@@ -375,9 +382,12 @@ class AsyncWorker:
                 answer = await self._ending.ask(f"get {self.queue}/{words}/token={item.token}")
                 answer.check()
                 return
-            except (OSError, Refused) as error:
-                why, is_over = reason(error), isinstance(error, Refused) and error.is_lease_over
-                if isinstance(error, Refused) and not error.may_pass and not is_over:
+            except (OSError, ServerRefusal) as error:
+                why, is_over = (
+                    reason(error),
+                    isinstance(error, ServerRefusal) and error.is_lease_over,
+                )
+                if isinstance(error, ServerRefusal) and not error.may_pass and not is_over:
                     raise
                 if is_over and was_sent:
                     why = "the connection broke meanwhile: it was done, or the lease is over"

@@ -19,7 +19,7 @@ from pymemcache.exceptions import (
 )
 
 from kestrelpy import dial
-from kestrelpy.client.item import Found, parse_found
+from kestrelpy.client.item import ReceivedItem, parse_found
 from kestrelpy.dial import NOBODY, Access, Address, LoginRefused
 
 DEFAULT_SERVER: Final = ("127.0.0.1", 22133)
@@ -137,7 +137,7 @@ def max_attempts_in(facts: Mapping[bytes, bytes | int], queue: str) -> int | Non
         return None
 
 
-class Connection:
+class BlockingConnection:
     """A connection for one thread at a time; any thread may call `end_wait`."""
 
     def __init__(
@@ -153,7 +153,7 @@ class Connection:
         """Send a request whose answer is END. Raises OSError or MemcacheError."""
         self._ask(lambda client: client.get(key))
 
-    def open(self, key: str) -> Found | None:
+    def open(self, key: str) -> ReceivedItem | None:
         """Return the item in the answer to a key with `open` and `full`, or None for END.
 
         Raises OSError or MemcacheError.

@@ -33,7 +33,7 @@ class LeaseLost(Exception):
     """The lease is over: the item went back, and another worker may have it."""
 
 
-class State(Enum):
+class ItemState(Enum):
     """The state of an item."""
 
     LEASED = "leased"
@@ -45,10 +45,10 @@ class State(Enum):
 
 
 # Ends that are retried until the lease is over; the others happen when it ends.
-INSISTENT: Final = (State.CONFIRMED, State.BURIED)
+INSISTENT: Final = (ItemState.CONFIRMED, ItemState.BURIED)
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReceivedItem:
     """An item as the server sent it: `token` names its lease, `key` is as `key=` was written."""
 
     body: bytes
@@ -61,27 +61,27 @@ class Found:
     expires_ms: int = 0
 
 
-def parse_found(body: bytes, words: Sequence[bytes]) -> Found:
+def parse_found(body: bytes, words: Sequence[bytes]) -> ReceivedItem:
     """Return an item of a VALUE line with `full`; the words are those after the key.
 
     Raises ValueError.
     """
     flags, _, token, stored_ms, expires_ms, attempts, _, key, id_ = words
-    return Found(
+    return ReceivedItem(
         body, int(flags), int(token), int(attempts), _text(key), unquote(_text(id_)),
         int(stored_ms), int(_text(expires_ms) or 0),
     )  # fmt: skip
 
 
 class LeasedItem:
-    """One leased item: its facts and its state. `Item` and `AsyncItem` add the ends."""
+    """One leased item: its facts and its state. `WorkerItem` and `AsyncItem` add the ends."""
 
     __slots__ = (
         "_calls", "_lease_ends", "_limit_at", "_lock", "_renew_at", "_state", "_stopping",
         "_stored_ms", "attempts", "body", "flags", "id", "key", "queue", "token",
     )  # fmt: skip
 
-    def __init__(self, queue: str, found: Found) -> None:
+    def __init__(self, queue: str, found: ReceivedItem) -> None:
         self.queue: Final = queue
         self.body: Final = found.body
         self.flags: Final = found.flags
@@ -91,7 +91,7 @@ class LeasedItem:
         self.id: Final = found.id
         self._stored_ms: Final = found.stored_ms
         self._lock: Final = threading.Lock()
-        self._state = State.LEASED
+        self._state = ItemState.LEASED
         self._stopping = False
         self._calls: list[Callable[[], object]] = []
         self._lease_ends = self._renew_at = 0.0
@@ -112,12 +112,12 @@ class LeasedItem:
     @property
     def is_lost(self) -> bool:
         """True if the lease is known to be over: the item may be handled a second time."""
-        return self._state is State.LOST
+        return self._state is ItemState.LOST
 
     @property
     def should_stop(self) -> bool:
         """True if the item is lost, or has been leased for `work_limit`."""
-        return self._stopping or self._state is State.LOST
+        return self._stopping or self._state is ItemState.LOST
 
     def when_stop(self, call: Callable[[], object]) -> None:
         """Call this once when `should_stop` becomes true; a `Worker` calls from another thread.
@@ -137,14 +137,14 @@ class LeasedItem:
         why = quoted(reason, room)
         return f"abort/dead={why}" if why else "abort/dead"
 
-    def _end_once(self, state: State) -> bool:
+    def _end_once(self, state: ItemState) -> bool:
         """Move from LEASED to another state; False: the item has ended already."""
         with self._lock:
-            if self._state is not State.LEASED:
+            if self._state is not ItemState.LEASED:
                 return False
             self._state = state
             calls, self._calls = self._calls, []
-        if state is State.LOST:
+        if state is ItemState.LOST:
             _call_all(calls)
         return True
 
@@ -154,21 +154,21 @@ class LeasedItem:
             calls, self._calls = self._calls, []
         _call_all(calls)
 
-    def _refuse_second_end(self, state: State) -> None:
+    def _refuse_second_end(self, state: ItemState) -> None:
         """Raise for an end that comes after another one; return if it does not matter."""
-        if self._state is not State.LOST:
+        if self._state is not ItemState.LOST:
             raise ValueError(f"{self.queue}: this item was {self._state.value} already")
         if state in INSISTENT:
             raise LeaseLost(f"{self.queue}: the lease of this item is over, it went back")
 
 
-class Item(LeasedItem):
+class WorkerItem(LeasedItem):
     """One leased item of a `Worker`."""
 
     __slots__ = ("_end", "_find_number", "_number")
 
     def __init__(
-        self, queue: str, found: Found, end: End, find_number: Callable[[Item], int]
+        self, queue: str, found: ReceivedItem, end: End, find_number: Callable[[WorkerItem], int]
     ) -> None:
         """`end` sends the request that ends the item."""
         super().__init__(queue, found)
@@ -189,7 +189,7 @@ class Item(LeasedItem):
 
     def confirm(self) -> None:
         """End the item as done; return when the server has recorded it. Raises LeaseLost."""
-        self._end(self, State.CONFIRMED, "close")
+        self._end(self, ItemState.CONFIRMED, "close")
 
     def abort(self, delay: Duration = "") -> None:
         """Give the item back for another try; this delivery counts as an attempt.
@@ -197,22 +197,22 @@ class Item(LeasedItem):
         With a delay, "30s" or seconds, it comes back after that; without one the queue's settings
         decide.
         """
-        self._end(self, State.ABORTED, "abort" + delay_word(delay))
+        self._end(self, ItemState.ABORTED, "abort" + delay_word(delay))
 
     def defer(self, delay: Duration = "") -> None:
         """Give the item back without counting an attempt; with a delay, it comes after that."""
-        self._end(self, State.DEFERRED, "defer" + delay_word(delay))
+        self._end(self, ItemState.DEFERRED, "defer" + delay_word(delay))
 
     def bury(self, reason: str) -> None:
         """Make the item a dead letter: no worker can handle it. Raises LeaseLost.
 
         `kestrelpy dead ls` shows the reason, cut to 200 bytes.
         """
-        self._end(self, State.BURIED, self._bury_words(reason))
+        self._end(self, ItemState.BURIED, self._bury_words(reason))
 
 
 # Ends an item: moves it to a state, with the words of the request.
-End = Callable[[Item, State, str], None]
+End = Callable[[WorkerItem, ItemState, str], None]
 
 
 def quoted(text: str, room_bytes: int) -> str:

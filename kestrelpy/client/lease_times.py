@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from kestrelpy.client.item import LeasedItem, State
+from kestrelpy.client.item import ItemState, LeasedItem
 
 WENT_BACK: Final = "its lease ended, and it went back"
 TOO_LONG: Final = "it was leased for too long (work_limit), and was deferred"
@@ -65,7 +65,7 @@ class LeaseTimes:
 
     def step(self, item: LeasedItem, now: float) -> Step:
         """Return what an item needs that is due."""
-        if item._state is not State.LEASED:
+        if item._state is not ItemState.LEASED:
             return Step.FORGET
         if item._stopping:
             return Step.DEFER

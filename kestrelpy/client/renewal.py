@@ -16,8 +16,8 @@ from typing import Final
 
 from pymemcache.exceptions import MemcacheError
 
-from kestrelpy.client.connection import ANSWER_SECONDS, CONNECT_SECONDS, Connection, reason
-from kestrelpy.client.item import Item, State
+from kestrelpy.client.connection import ANSWER_SECONDS, CONNECT_SECONDS, BlockingConnection, reason
+from kestrelpy.client.item import ItemState, WorkerItem
 from kestrelpy.client.lease_times import TOO_LONG, WENT_BACK, LeaseTimes, Step
 from kestrelpy.dial import NOBODY, Access, Address
 
@@ -38,14 +38,14 @@ class Renewal:
         self._times = LeaseTimes(lease_seconds, limit_seconds)
         # After this long without an answer the request is sent again on another connection.
         patience = lease_seconds / 4
-        self._connection = Connection(
+        self._connection = BlockingConnection(
             server, min(patience, ANSWER_SECONDS), min(patience, CONNECT_SECONDS), access
         )
-        self._item: Item | None = None
+        self._item: WorkerItem | None = None
         self._running = False
         self._lock = threading.Lock()
 
-    def watch(self, item: Item, opened_at: float) -> None:
+    def watch(self, item: WorkerItem, opened_at: float) -> None:
         """Renew the lease of this item from now on; `opened_at` on the monotonic clock."""
         self._times.begin(item, opened_at)
         with self._lock:
@@ -81,14 +81,14 @@ class Renewal:
                 self._act(item, now)
                 left = 0.0
 
-    def _next(self) -> Item | None:
+    def _next(self) -> WorkerItem | None:
         with self._lock:
             if self._item is None:
                 self._running = False
                 self._connection.close()
             return self._item
 
-    def _act(self, item: Item, now: float) -> None:
+    def _act(self, item: WorkerItem, now: float) -> None:
         step = self._times.step(item, now)
         if step is Step.FORGET:
             self._forget(item)
@@ -99,7 +99,7 @@ class Renewal:
             if step is Step.RENEW_AND_ASK_TO_STOP:
                 item._ask_to_stop()
 
-    def _renew(self, item: Item, now: float) -> None:
+    def _renew(self, item: WorkerItem, now: float) -> None:
         why = WENT_BACK
         try:
             touched = self._connection.touch(
@@ -115,18 +115,18 @@ class Renewal:
         else:
             self._lose(item, why)
 
-    def _defer(self, item: Item) -> None:
+    def _defer(self, item: WorkerItem) -> None:
         """Give back an item that was asked to stop, before its lease ends."""
         self._lose(item, TOO_LONG)
         with contextlib.suppress(*_FAILURES):  # else its lease ends by itself
             self._connection.get(f"{self._queue}/defer/token={item.token}")
 
-    def _lose(self, item: Item, why: str) -> None:
+    def _lose(self, item: WorkerItem, why: str) -> None:
         self._forget(item)
-        if item._end_once(State.LOST):
+        if item._end_once(ItemState.LOST):
             log.warning("%s: the leased item may be handled again: %s", self._queue, why)
 
-    def _forget(self, item: Item) -> None:
+    def _forget(self, item: WorkerItem) -> None:
         with self._lock:
             if self._item is item:
                 self._item = None

@@ -13,14 +13,14 @@ from __future__ import annotations
 from typing import Final
 
 from kestrelpy import dial
-from kestrelpy.client.item import Found, parse_found
+from kestrelpy.client.item import ReceivedItem, parse_found
 
 _ERRORS: Final = (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")
 # The answers to a token that names no lease.
 _LEASE_IS_OVER: Final = (b"lease expired", b"token ")
 
 
-class Refused(Exception):
+class ServerRefusal(Exception):
     """The server refused a request; `may_pass` is true if it may accept the same one later."""
 
     def __init__(self, line: bytes) -> None:
@@ -44,10 +44,10 @@ class Answer:
     def check(self) -> Answer:
         """Return this answer; raise Refused if it is an error."""
         if self.line.partition(b" ")[0] in _ERRORS:
-            raise Refused(self.line)
+            raise ServerRefusal(self.line)
         return self
 
-    def found(self) -> Found | None:
+    def found(self) -> ReceivedItem | None:
         """Return the item of an answer to a fetch with `full`; raise Refused."""
         items = self.check().items
         return parse_found(items[0][1], items[0][0]) if items else None

@@ -38,12 +38,12 @@ from kestrelpy.client.connection import (
     CONNECT_SECONDS,
     DEFAULT_SERVER,
     PASSING,
-    Connection,
+    BlockingConnection,
     is_lease_over,
     is_refused,
     reason,
 )
-from kestrelpy.client.item import INSISTENT, Found, Item, LeaseLost, State
+from kestrelpy.client.item import INSISTENT, ItemState, LeaseLost, ReceivedItem, WorkerItem
 from kestrelpy.client.renewal import Renewal
 from kestrelpy.client.retry import (
     BACKOFF_SECONDS_MAX,
@@ -99,14 +99,14 @@ class Worker:
         self.queue: Final = queue
         self._settings: Final = settings
         patience = settings.wait_ms / 1000 + ANSWER_SECONDS
-        self._connection = Connection(server, patience, CONNECT_SECONDS, access)
+        self._connection = BlockingConnection(server, patience, CONNECT_SECONDS, access)
         self._renewal = Renewal(
             queue, server, settings.lease_seconds, settings.limit_seconds, access
         )
-        self._item: Item | None = None
+        self._item: WorkerItem | None = None
         self._stopped = self._waiting = self._is_full = False
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[WorkerItem]:
         """Yield items until `stop`. Leaving the loop gives back the leased item."""
         pause = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX)
         try:
@@ -127,7 +127,7 @@ class Worker:
             self.close()
 
     def run(
-        self, handle: Callable[[Item], object], *, bury: tuple[type[Exception], ...] = ()
+        self, handle: Callable[[WorkerItem], object], *, bury: tuple[type[Exception], ...] = ()
     ) -> None:
         """Call `handle` with each item, until `stop`; an exception ends its item, not the worker.
 
@@ -147,7 +147,7 @@ class Worker:
             else:
                 pause.reset()
 
-    def fetch(self) -> Item | None:
+    def fetch(self) -> WorkerItem | None:
         """Confirm the leased item, if there is one, and fetch the next, in one trip.
 
         Return None if no item came within `wait`. Raises OSError or pymemcache's MemcacheError if
@@ -163,7 +163,7 @@ class Worker:
             opened_at = time.monotonic()
         if found is None:
             return None
-        item = Item(self.queue, found, self._end, self._find_number)
+        item = WorkerItem(self.queue, found, self._end, self._find_number)
         if self._stopped:
             item.defer()
             return None
@@ -171,7 +171,7 @@ class Worker:
         self._renewal.watch(item, opened_at)
         return item
 
-    def fail(self, item: Item, error: str) -> State:
+    def fail(self, item: WorkerItem, error: str) -> ItemState:
         """End an item that failed, as `run` does after an exception; return how it ended.
 
         It is given back, to be tried again after `retry_delay`, or is a dead letter with this text
@@ -183,7 +183,7 @@ class Worker:
         else:
             # Which failures come back together is no secret: any random number will do.
             words = self._settings.retry.words(item.attempts, random.random())
-            self._end(item, State.ABORTED, words)
+            self._end(item, ItemState.ABORTED, words)
             self._note_death(item)
         return item._state
 
@@ -199,7 +199,7 @@ class Worker:
     def close(self) -> None:
         """Give back the leased item, and close the connection. The next fetch connects again."""
         item = self._take_item()
-        if item is not None and item._state is State.LEASED:
+        if item is not None and item._state is ItemState.LEASED:
             item.abort()
         self._connection.close()
 
@@ -216,13 +216,13 @@ class Worker:
 
     # -- fetching ---------------------------------------------------------------------------
 
-    def _take_item(self) -> Item | None:
+    def _take_item(self) -> WorkerItem | None:
         item, self._item = self._item, None
         self._renewal.unwatch()
         return item
 
-    def _confirm_and_open(self, leased: Item) -> Found | None:
-        if not leased._end_once(State.CONFIRMED):
+    def _confirm_and_open(self, leased: WorkerItem) -> ReceivedItem | None:
+        if not leased._end_once(ItemState.CONFIRMED):
             return None  # it has ended already
         key = self._settings.confirm_and_open_key(leased.token, by_connection=self._is_full)
         try:
@@ -234,24 +234,24 @@ class Worker:
                 self._confirm_again(leased)
             return None
         except BaseException:
-            leased._state = State.LOST
+            leased._state = ItemState.LOST
             raise
 
-    def _confirm(self, leased: Item) -> None:
-        if leased._end_once(State.CONFIRMED):
+    def _confirm(self, leased: WorkerItem) -> None:
+        if leased._end_once(ItemState.CONFIRMED):
             self._confirm_again(leased)
 
-    def _confirm_again(self, leased: Item) -> None:
+    def _confirm_again(self, leased: WorkerItem) -> None:
         try:
             self._send_end(leased, "close")
         except LeaseLost as error:
             self._lose(leased, str(error))
 
-    def _lose(self, leased: Item, why: str) -> None:
-        leased._state = State.LOST
+    def _lose(self, leased: WorkerItem, why: str) -> None:
+        leased._state = ItemState.LOST
         log.warning("%s: the leased item may be handled again: %s", self.queue, why)
 
-    def _wait_and_open(self) -> Found | None:
+    def _wait_and_open(self) -> ReceivedItem | None:
         self._connection.connect()  # first, so that `stop` finds a socket to end the wait on
         self._waiting = True
         try:
@@ -265,7 +265,7 @@ class Worker:
             if self._stopped:
                 self._connection.close()  # it may be half closed
 
-    def _open(self) -> Found | None:
+    def _open(self) -> ReceivedItem | None:
         self._is_full = False
         try:
             return self._connection.open(self._settings.open_key())
@@ -277,7 +277,7 @@ class Worker:
         self._is_full = True
         return self._connection.open(self._settings.open_key(by_connection=True))
 
-    def _find_number(self, item: Item) -> int:
+    def _find_number(self, item: WorkerItem) -> int:
         """Raises LeaseLost if the lease is over, or no answer comes in time."""
         pause = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX)
         while True:
@@ -294,7 +294,7 @@ class Worker:
 
     # -- ends -------------------------------------------------------------------------------
 
-    def _end(self, item: Item, state: State, words: str) -> None:
+    def _end(self, item: WorkerItem, state: ItemState, words: str) -> None:
         if self._item is item:
             self._take_item()
         if not item._end_once(state):
@@ -303,11 +303,11 @@ class Worker:
         try:
             self._send_end(item, words, insistent=state in INSISTENT)
         except BaseException as error:
-            item._state = State.LOST
+            item._state = ItemState.LOST
             if state in INSISTENT or not isinstance(error, LeaseLost):
                 raise
 
-    def _send_end(self, item: Item, words: str, insistent: bool = True) -> None:
+    def _send_end(self, item: WorkerItem, words: str, insistent: bool = True) -> None:
         """End the item's lease. Raises LeaseLost if it is over, or no answer comes in time."""
         key = f"{self.queue}/{words}/token={item.token}"
         pause, was_sent = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX), False
@@ -328,28 +328,28 @@ class Worker:
                 time.sleep(pause.next_seconds())
             was_sent = True
 
-    def _fail(self, item: Item, error: Exception, is_buried: bool) -> None:
+    def _fail(self, item: WorkerItem, error: Exception, is_buried: bool) -> None:
         text = str(error) or type(error).__name__
-        if item._state is not State.LEASED:
+        if item._state is not ItemState.LEASED:
             became = item._state.value
         elif is_buried:
-            became = State.BURIED.value
+            became = ItemState.BURIED.value
             with contextlib.suppress(LeaseLost):  # then it comes again, and is buried later
                 item.bury(text)
         else:
-            became = State.ABORTED.value
+            became = ItemState.ABORTED.value
             with contextlib.suppress(LeaseLost):
                 became = self.fail(item, text).value
         log.warning("%s: %s: %s", self.queue, became, text)
 
-    def _note_death(self, item: Item) -> None:
+    def _note_death(self, item: WorkerItem) -> None:
         """Note it if the queue's own `max_attempts` made the failed item a dead letter."""
-        if item._state is not State.ABORTED:
+        if item._state is not ItemState.ABORTED:
             return
         with contextlib.suppress(*PASSING, MemcacheClientError):  # it is only a word in the log
             most = self._connection.max_attempts(self.queue)
             if most is not None and item.attempts + 1 >= most:
-                item._state = State.BURIED
+                item._state = ItemState.BURIED
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds

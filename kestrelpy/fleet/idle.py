@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from journal.engine import SLICE, Claim, Engine, Fenced, Member, Owner
-from kestrelpy.fleet.member import Seen, look
+from kestrelpy.fleet.member import OwnerSeen, look
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -28,7 +28,7 @@ def claim_idle(
 
     `may_resume`: also where a data directory was being moved in. Raise SliceOwned or OSError.
     """
-    seen: Seen | None = None
+    seen: OwnerSeen | None = None
     while True:
         owner = engine.owners().get(SLICE)
         before, now_s = seen, clock()

@@ -41,24 +41,24 @@ _LOOKS: Final = 10  # of a standby, in `takeover`, or more
 _LOOK_SECONDS_MAX: Final = 0.1  # so soon it sees that an owner released the slice
 
 
-class Seen(NamedTuple):
+class OwnerSeen(NamedTuple):
     """What a standby saw of the owner, and since when by its own clock it has not changed."""
 
     owner: Owner | None
     since_s: float
 
 
-def look(before: Seen | None, owner: Owner | None, now_s: float) -> Seen:
+def look(before: OwnerSeen | None, owner: Owner | None, now_s: float) -> OwnerSeen:
     """Return what is known after one more look at the owner."""
     is_same = (
         before is not None and before.owner is not None and owner is not None
         and (before.owner.epoch, before.owner.seq) == (owner.epoch, owner.seq)
     )  # fmt: skip
-    return Seen(owner, before.since_s if is_same and before is not None else now_s)
+    return OwnerSeen(owner, before.since_s if is_same and before is not None else now_s)
 
 
 def may_claim(
-    seen: Seen, takeover_s: float, now_s: float, member: Member | None = None
+    seen: OwnerSeen, takeover_s: float, now_s: float, member: Member | None = None
 ) -> bool:
     """True if nobody owns the slice, or its owner says nothing any more.
 
@@ -130,7 +130,7 @@ class FleetMember:
         self._clock = clock
         self._wall = wall
         self._standby_of = 0, ""  # the epoch that was seen last, and since when
-        self._seen: Seen | None = None
+        self._seen: OwnerSeen | None = None
         self._notes_next_s = clock()
         self._beat_s = takeover_s / BEATS if is_threaded else 0.0
         self._sure_s = takeover_s * (1 - MARGIN)

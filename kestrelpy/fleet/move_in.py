@@ -22,7 +22,7 @@ from journal.engine import (
     Claim,
     Commits,
     Create,
-    Delete,
+    DeleteFile,
     Engine,
     EngineFiles,
     FileFacts,
@@ -54,7 +54,7 @@ class ImportingEngine(Engine, Protocol):
         """Take the mark away and release the slice. Raises Fenced or EngineAway."""
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """A file of the folder."""
 
     path: str  # within the folder
@@ -64,7 +64,7 @@ class Source(NamedTuple):
 Progress = Callable[[int, int], None]
 
 
-def inventory(files: Files, folder: str) -> list[Source]:
+def inventory(files: Files, folder: str) -> list[SourceFile]:
     """Return the files of a data directory that a daemon would read; raise JournalError."""
     found = []
     for path, mode in files_below(files, folder):
@@ -77,7 +77,7 @@ def inventory(files: Files, folder: str) -> list[Source]:
         whole = os.path.join(folder, path)
         if not stat.S_ISREG(mode):
             raise JournalError(f"{whole}: only plain files can be moved, no links")
-        found.append(Source(path, files.size(whole)))
+        found.append(SourceFile(path, files.size(whole)))
     return found
 
 
@@ -99,7 +99,7 @@ def remove_import(engine: ImportingEngine, commits: Commits) -> int:
     found = commits.patiently(lambda: engine.files(commits.claim))
     for at in range(0, len(found), _REMOVED_AT_ONCE):
         some = found[at : at + _REMOVED_AT_ONCE]
-        commits.wait(commits.add(*(Delete(each.file) for each in some)))
+        commits.wait(commits.add(*(DeleteFile(each.file) for each in some)))
     commits.close()
     engine.end_import(commits.claim)
     return len(found)
@@ -163,7 +163,9 @@ class MoveIn:
     def _bring_all(self) -> None:
         there = self._listed()
         wanted = {each.path for each in self._sources}
-        gone: list[Op] = [Delete(each.file) for path, each in there.items() if path not in wanted]
+        gone: list[Op] = [
+            DeleteFile(each.file) for path, each in there.items() if path not in wanted
+        ]
         if gone:
             self._commits.wait(self._commits.add(*gone))
         for source in self._sources:
@@ -183,10 +185,10 @@ class MoveIn:
         found = self._commits.patiently(lambda: self._engine.files(self._commits.claim))
         return {each.path: each for each in found}
 
-    def _copy(self, source: Source, old: FileFacts | None) -> None:
+    def _copy(self, source: SourceFile, old: FileFacts | None) -> None:
         self._last += 1
         number = self._last
-        over = [] if old is None else [Delete(old.file)]
+        over = [] if old is None else [DeleteFile(old.file)]
         if source.size <= PIECE_BYTES:  # one commit for all of it
             pieces = [Write(number, at, piece) for at, piece in self._pieces(source)]
             create = Create(number, source.path, source.size)
@@ -201,7 +203,7 @@ class MoveIn:
             self._report(len(piece))
         self._commits.wait(self._commits.add(Rename(number, source.path), *over))
 
-    def _is_equal(self, source: Source, facts: FileFacts) -> bool:
+    def _is_equal(self, source: SourceFile, facts: FileFacts) -> bool:
         if facts.size != source.size:
             return False
         read, claim = self._engine.read, self._commits.claim
@@ -215,7 +217,7 @@ class MoveIn:
                 return False
         return True
 
-    def _pieces(self, source: Source) -> Iterator[tuple[int, bytes]]:
+    def _pieces(self, source: SourceFile) -> Iterator[tuple[int, bytes]]:
         path = os.path.join(self._folder, source.path)
         for offset in range(0, source.size, PIECE_BYTES):
             size = min(PIECE_BYTES, source.size - offset)

@@ -20,7 +20,7 @@ import kestrelpy
 from kestrelpy.errors import Refused
 from kestrelpy.http import admin, docs, items_and_leases, live, metrics, page, streams, zaqar
 from kestrelpy.http.answers import JSON, MISTAKE, HttpError, error_body, refused
-from kestrelpy.http.checks import Declared, checked, of_pydantic
+from kestrelpy.http.checks import DeclaredRoute, checked, of_pydantic
 from kestrelpy.http.door import Admission, App, Door, Receive, Scope, Send
 from kestrelpy.http.guard import Guard
 from kestrelpy.http.models import described
@@ -99,7 +99,7 @@ def make_app() -> FastAPI:
     app.router.routes += [*docs.router.routes, *page.ROUTES]
     for route in app.router.routes:
         if isinstance(route, APIRoute):  # the others refuse whatever is asked
-            route.app = cast(Any, checked(Declared(route), route.app))
+            route.app = cast(Any, checked(DeclaredRoute(route), route.app))
     return app
 
 
@@ -136,10 +136,10 @@ def all_routes() -> tuple[Route, ...]:
 
 
 @cache
-def declarations() -> dict[tuple[str, str], Declared]:
+def declarations() -> dict[tuple[str, str], DeclaredRoute]:
     """Return what the routes declare, by method and path."""
     return {
-        (method, route.path): Declared(route)
+        (method, route.path): DeclaredRoute(route)
         for route in all_routes() if isinstance(route, APIRoute) for method in route.methods or ()
     }  # fmt: skip
 
@@ -151,7 +151,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    text = of_pydantic(error.errors()[0], Declared(request.scope["route"]).model)
+    text = of_pydantic(error.errors()[0], DeclaredRoute(request.scope["route"]).model)
     return Response(error_body(400, text), 400, None, JSON)
 
 

@@ -31,7 +31,7 @@ class TurnPort(Protocol):
         """Run a turn: something may have changed."""
 
 
-class LoginPort(Protocol):
+class HttpLoginPort(Protocol):
     """The users of the server."""
 
     @property
@@ -64,7 +64,7 @@ class HttpHost(Site, Protocol):
         """The project whose queues have no prefix; None: every project has one."""
 
     @property
-    def logins(self) -> LoginPort:
+    def logins(self) -> HttpLoginPort:
         """The users."""
 
     @property

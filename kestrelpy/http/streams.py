@@ -307,7 +307,7 @@ class EventShape:
         return _encode({"stream": name, "marker": put[1], **_event(put)})
 
 
-class Found(NamedTuple):
+class CategoryPage(NamedTuple):
     """Events in JSON, and the marker up to which the category was looked at."""
 
     lines: list[bytes]
@@ -372,7 +372,7 @@ class _Scan:
         self._shape = shape
         self._reader = LogReader(call)
 
-    async def read(self, after: int, most: int) -> Found:
+    async def read(self, after: int, most: int) -> CategoryPage:
         """Return up to `most` events after this marker. There are fewer if they are large, or if
         many belong to other members."""
         call, lines, begin = self._call, list[bytes](), after
@@ -380,26 +380,26 @@ class _Scan:
         while (queue := call.broker.queues.get(self._name)) is not None:
             wanted = most - len(lines) if self._is_of_all else min(EVENTS_MAX, left)
             if lines and self._reader.must_wait(queue, after):
-                return Found(lines, after, False)
+                return CategoryPage(lines, after, False)
             read = self._reader.page(queue, after, wanted, 0, self._shape)
             found = await call.run(read)
             if found is None:
                 self._refuse_failed(queue)
-                return Found(lines, after, True)
+                return CategoryPage(lines, after, True)
             page, browse = found
             if after == begin:
                 browse.note_gap(begin, page.puts[0][1])
             left -= len(page.puts)
             for put, line in zip(page.puts, page.lines, strict=True):
                 if line and (len(lines) == most or (lines and len(put[5]) > room)):
-                    return Found(lines, after, False)
+                    return CategoryPage(lines, after, False)
                 after = put[1]
                 if line:
                     lines.append(line)
                     room -= len(put[5])
             if len(lines) == most or left <= 0 or room <= 0:
-                return Found(lines, after, False)
-        return Found(lines, after, True)
+                return CategoryPage(lines, after, False)
+        return CategoryPage(lines, after, True)
 
     @staticmethod
     def _refuse_failed(queue: AnyQueue) -> None:

@@ -4,12 +4,23 @@ One rule: bytes and names come in as arguments. This package opens no file, and 
 kestrelpy is known here.
 """
 
-from kestrelpy.kestrel.folder import Found, Ignored, Journal, arrange, is_database
+from kestrelpy.kestrel.folder import FolderContents, Ignored, JournalFiles, arrange, is_database
 from kestrelpy.kestrel.records import KestrelItem, add_record, item_at
-from kestrelpy.kestrel.replay import Damage, Replay
-from kestrelpy.kestrel.source import DamagedMedium, Piece, Source
+from kestrelpy.kestrel.replay import FileDamage, KestrelReplay
+from kestrelpy.kestrel.source import DamagedMedium, FilePiece, JournalSource
 
 __all__ = [
-    "Damage", "DamagedMedium", "Found", "Ignored", "Journal", "KestrelItem", "Piece", "Replay",
-    "Source", "add_record", "arrange", "is_database", "item_at",
+    "DamagedMedium",
+    "FileDamage",
+    "FilePiece",
+    "FolderContents",
+    "Ignored",
+    "JournalFiles",
+    "JournalSource",
+    "KestrelItem",
+    "KestrelReplay",
+    "add_record",
+    "arrange",
+    "is_database",
+    "item_at",
 ]  # fmt: skip

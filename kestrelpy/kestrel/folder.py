@@ -27,7 +27,7 @@ class Ignored(NamedTuple):
 
 
 @dataclass(slots=True)
-class Journal:
+class JournalFiles:
     """The files of one queue, in the order of their replay. `has_pack`: a crash came during a pack,
     so that an item may be in two of them."""
 
@@ -36,14 +36,14 @@ class Journal:
     has_pack: bool = False
 
 
-class Found(NamedTuple):
+class FolderContents(NamedTuple):
     """The contents of a directory."""
 
-    journals: list[Journal]
+    journals: list[JournalFiles]
     ignored: list[Ignored]
 
 
-def arrange(names: Iterable[tuple[str, bool]]) -> Found:
+def arrange(names: Iterable[tuple[str, bool]]) -> FolderContents:
     """Return the journals among these names; each comes with True if it is a regular file."""
     current: dict[str, str] = {}
     rotated: dict[str, list[tuple[int, bool, str]]] = {}
@@ -68,7 +68,7 @@ def arrange(names: Iterable[tuple[str, bool]]) -> Found:
     for queue in sorted(current.keys() | rotated.keys()):
         older = sorted(rotated.get(queue, ()))
         packed_ms = max((ms for ms, is_pack, _ in older if is_pack), default=-1)
-        journal = Journal(queue, has_pack=packed_ms >= 0)
+        journal = JournalFiles(queue, has_pack=packed_ms >= 0)
         for ms, is_pack, name in older:
             if ms > packed_ms or (is_pack and ms == packed_ms):
                 journal.files.append(name)
@@ -77,7 +77,7 @@ def arrange(names: Iterable[tuple[str, bool]]) -> Found:
         if queue in current:
             journal.files.append(queue)
         journals.append(journal)
-    return Found(journals, ignored)
+    return FolderContents(journals, ignored)
 
 
 def is_database(names: Iterable[str]) -> bool:

@@ -42,14 +42,14 @@ _XID_MAX: Final = (1 << 31) - 1
 _ZEROS: Final = bytes(5)
 
 
-class Damage(NamedTuple):
+class FileDamage(NamedTuple):
     """The offset in its file from which records cannot be read, and the reason."""
 
     offset: int
     reason: str
 
 
-class Replay:
+class KestrelReplay:
     """The state of one queue while its files are fed in their order."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Replay:
         self._counter = 0
         self._is_damaged = False
 
-    def feed(self, data: bytes, at: int, offset: int, end: int, before: int) -> int | Damage:
+    def feed(self, data: bytes, at: int, offset: int, end: int, before: int) -> int | FileDamage:
         """Apply the records in `data` from `at` on; return where the next one begins.
 
         `data` begins at `offset` of a file of `end` bytes, and `before` bytes of other files come
@@ -108,12 +108,12 @@ class Replay:
                     self._add_legacy(opcode, base + at, data, at)
                     at = begin + size
                 else:
-                    return Damage(offset + at, f"a record of unknown kind {opcode}")
+                    return FileDamage(offset + at, f"a record of unknown kind {opcode}")
                 count += 1
         finally:
             self.records += count
         if at < limit and limit == stop:
-            return Damage(offset + at, "the file ends inside a record")
+            return FileDamage(offset + at, "the file ends inside a record")
         return at
 
     def pass_damage(self) -> None:
@@ -211,14 +211,14 @@ class Replay:
 _WITH_XID: Final = frozenset({SAVE_XID, UNREMOVE, CONFIRM_REMOVE, REMOVE_TENTATIVE_XID})
 
 
-def _wrong_size(data: bytes, at: int, size: int, least: int, left: int, offset: int) -> Damage:
+def _wrong_size(data: bytes, at: int, size: int, least: int, left: int, offset: int) -> FileDamage:
     if data[at : at + 5] == _ZEROS:
         reason = "zeros instead of a record, as a crashed file system leaves them"
     elif size < least:
         reason = f"a record says that it has {size} bytes, and each of its kind has {least} or more"
     else:
         reason = f"a record says that it has {size} bytes, and the file has {max(left, 0)} more"
-    return Damage(offset + at, reason)
+    return FileDamage(offset + at, reason)
 
 
 assert {ADD, ADDX, ADD_XID, CONTINUE} == set(HEADER_BYTES)

@@ -24,7 +24,7 @@ from kestrelpy.kestrel.records import (
     item_at,
     record_bytes,
 )
-from kestrelpy.kestrel.replay import Damage, Replay
+from kestrelpy.kestrel.replay import FileDamage, KestrelReplay
 
 PIECE_BYTES: Final = 1 << 20
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
@@ -33,23 +33,23 @@ _new: Final = tuple.__new__  # half the cost of calling a named tuple
 Read = Callable[[str, int, int], bytes]
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """A file of a journal, and its length when it was looked at."""
 
     name: str
     size: int
 
 
-class Source:
+class JournalSource:
     """The journal of one queue: `damages` and `replay` are known once `run` has returned."""
 
     def __init__(
-        self, pieces: Sequence[Piece], read: Read, piece_bytes: int = PIECE_BYTES
+        self, pieces: Sequence[FilePiece], read: Read, piece_bytes: int = PIECE_BYTES
     ) -> None:
         """`read` raises OSError; where it raises DamagedMedium the file is damaged from there."""
         self.pieces = pieces
-        self.replay = Replay()
-        self.damages: list[tuple[str, Damage]] = []
+        self.replay = KestrelReplay()
+        self.damages: list[tuple[str, FileDamage]] = []
         self._read = read
         self._piece_bytes = piece_bytes
         self._begins: list[int] = []
@@ -99,19 +99,19 @@ class Source:
         raise OSError(0, "it changed while it was read", name)
 
     def _replay_file(
-        self, piece: Piece, before: int, progress: Callable[[int], None]
-    ) -> Damage | None:
+        self, piece: FilePiece, before: int, progress: Callable[[int], None]
+    ) -> FileDamage | None:
         offset = 0
         while offset < piece.size:
             try:
                 data = self._read(piece.name, offset, self._piece_bytes)
             except DamagedMedium as error:
-                return Damage(offset, f"it cannot be read: {error}")
+                return FileDamage(offset, f"it cannot be read: {error}")
             data = data[: piece.size - offset]
             if not data:
                 raise OSError(0, "it changed while it was read", piece.name)
             at = self.replay.feed(data, 0, offset, piece.size, before)
-            if isinstance(at, Damage):
+            if isinstance(at, FileDamage):
                 return at
             if at == 0:
                 raise OSError(0, "it changed while it was read", piece.name)

@@ -20,7 +20,7 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps, loads
 
-from kestrelpy.client import Answer, Found, Refused
+from kestrelpy.client import Answer, ReceivedItem, ServerRefusal
 from kestrelpy.kombu.fetcher import Fetcher
 from kestrelpy.kombu.leases import LeaseKeeper
 from kestrelpy.kombu.names import (
@@ -42,14 +42,14 @@ _EVENT_SECONDS: Final = 1.0
 _TRANSIENT: Final = 1  # the delivery mode of AMQP
 
 
-class Broker(Protocol):
+class TransportPort(Protocol):
     """What a channel needs of its transport."""
 
     keeper: LeaseKeeper
 
     def fetcher(self, queue: str, name: str, no_ack: bool) -> Fetcher: ...
     def give_back(self, name: str, token: int) -> None: ...
-    def open_now(self, name: str) -> Found | None: ...
+    def open_now(self, name: str) -> ReceivedItem | None: ...
     def store(
         self, name: str, body: bytes, options: str, expiry: int, patience: float | None = None
     ) -> None: ...
@@ -112,9 +112,9 @@ class Channel(virtual.Channel):
 
     QoS = QoS
     supports_fanout = True
-    connection: Broker
+    connection: TransportPort
 
-    def __init__(self, connection: Broker, **options: object) -> None:
+    def __init__(self, connection: TransportPort, **options: object) -> None:
         super().__init__(connection, **options)
         self.fetchers: list[Fetcher] = []
         self._passing: list[tuple[str, str]] = []  # children of queues that go with this channel
@@ -299,7 +299,7 @@ class Channel(virtual.Channel):
         super().basic_qos(*sizes, **options)
         self.connection.wake()
 
-    def deliver(self, fetcher: Fetcher, found: Found) -> bool:
+    def deliver(self, fetcher: Fetcher, found: ReceivedItem) -> bool:
         """Deliver an item that came, or give it back; return whether it was delivered."""
         may_come = fetcher in self.fetchers and (fetcher.no_ack or self.qos.can_consume())
         if not may_come:
@@ -355,7 +355,7 @@ class Channel(virtual.Channel):
         if self._is_fanout(exchange):
             names.append(child_name(exchange, queue))
         for name in names:
-            with contextlib.suppress(Refused):  # `allow_delete` may be off
+            with contextlib.suppress(ServerRefusal):  # `allow_delete` may be off
                 self.connection.command(b"delete %b" % name.encode("ascii"))
 
     def _is_fanout(self, exchange: str) -> bool:
@@ -370,7 +370,7 @@ class Channel(virtual.Channel):
         }
         return [queue_name(queue), *children]
 
-    def _raw(self, queue: str, name: str, found: Found) -> dict[str, Any] | None:
+    def _raw(self, queue: str, name: str, found: ReceivedItem) -> dict[str, Any] | None:
         """Return the message of an item; None if the queue is not bound to its routing key."""
         tag = f"{name}:{found.token}" if found.token else ""
         if found.token:

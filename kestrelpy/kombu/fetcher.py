@@ -13,9 +13,9 @@ import contextlib
 import time
 from typing import Final
 
-from kestrelpy.client import Backoff, Found, Refused, parse_found
+from kestrelpy.client import Backoff, ReceivedItem, ServerRefusal, parse_found
 from kestrelpy.kombu.outage import Outage
-from kestrelpy.kombu.sockets import Server, Wire
+from kestrelpy.kombu.sockets import KombuConnection, Server
 
 WAIT_SECONDS: Final = 20
 _CONNECT_SECONDS: Final = 2.0
@@ -39,7 +39,7 @@ class Fetcher:
         how = "" if no_ack else f"/open/lease={lease_seconds}s/full"
         verb = "get" if no_ack else "gets"
         self._line: Final = f"{verb} {name}{how}/t={WAIT_SECONDS}s".encode("ascii")
-        self._wire: Wire | None = None
+        self._wire: KombuConnection | None = None
         self.is_asked = False
         self.next_try = 0.0
         self._overdue_at = 0.0  # of a wait
@@ -65,14 +65,14 @@ class Fetcher:
             return
         try:
             if self._wire is None:
-                self._wire = Wire(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
+                self._wire = KombuConnection(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
             self._wire.send([self._line])
             self.is_asked = True
             self._overdue_at = now + _OVERDUE_SECONDS
         except OSError as error:
             self._broke(error)
 
-    def read(self) -> Found | None:
+    def read(self) -> ReceivedItem | None:
         """Read what has come; return an item, if that is one.
 
         Raises Refused if the daemon never takes this request.
@@ -88,7 +88,7 @@ class Fetcher:
         self.is_asked = False
         return self._item(answers[0].items, answers[0].line)
 
-    def end(self) -> Found | None:
+    def end(self) -> ReceivedItem | None:
         """Call off the wait; return an item that came nevertheless."""
         wire, self._wire = self._wire, None
         was_asked, self.is_asked = self.is_asked, False
@@ -96,18 +96,18 @@ class Fetcher:
             return None
         answers = wire.end_wait(_END_SECONDS) if was_asked else []
         wire.close()
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(ServerRefusal):
             return self._item(answers[0].items, answers[0].line) if answers else None
         return None
 
-    def _item(self, items: list[tuple[list[bytes], bytes]], line: bytes) -> Found | None:
+    def _item(self, items: list[tuple[list[bytes], bytes]], line: bytes) -> ReceivedItem | None:
         if items:
             self._pause.reset()
             self._outage.works()
             words, body = items[0]
-            return Found(body, 0, 0) if self.no_ack else parse_found(body, words)
+            return ReceivedItem(body, 0, 0) if self.no_ack else parse_found(body, words)
         if line != b"END":
-            refused = Refused(line)
+            refused = ServerRefusal(line)
             if not refused.may_pass:
                 raise refused
             self._broke(refused)

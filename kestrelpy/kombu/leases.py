@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kestrelpy.client import Backoff, Refused
+from kestrelpy.client import Backoff, ServerRefusal
 from kestrelpy.kombu.outage import Outage
-from kestrelpy.kombu.sockets import Server, Wire
+from kestrelpy.kombu.sockets import KombuConnection, Server
 
 log = logging.getLogger("kestrelpy.kombu")
 
@@ -62,7 +62,7 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
         self._closing = False
         self._wakes_at = 0.0
-        self._wire: Wire | None = None
+        self._wire: KombuConnection | None = None
         self._pid = os.getpid()
 
     @property
@@ -120,7 +120,7 @@ class LeaseKeeper:
                 self._send(batch)
                 self._outage.works()
                 pause.reset()
-            except (OSError, Refused) as error:
+            except (OSError, ServerRefusal) as error:
                 self._drop_wire()
                 if is_fresh:
                     self._outage.broke(error)
@@ -148,16 +148,16 @@ class LeaseKeeper:
 
     def _send(self, batch: list[Held]) -> None:
         if self._wire is None:
-            self._wire = Wire(self._server, _CONNECT_SECONDS, self._patience)
+            self._wire = KombuConnection(self._server, _CONNECT_SECONDS, self._patience)
         requests = [(each, each.words, self._line(each)) for each in batch]
         now = time.monotonic()
         answers = self._wire.ask(*(line for _, _, line in requests))
         with self._changed:
             for (each, words, _), answer in zip(requests, answers, strict=True):
-                refused: Refused | None = None
+                refused: ServerRefusal | None = None
                 try:
                     answer.check()
-                except Refused as error:
+                except ServerRefusal as error:
                     refused = error
                 if words:
                     self._ended(each, refused)
@@ -177,7 +177,7 @@ class LeaseKeeper:
             return f"get {held.name}/{held.words}/token={held.token}".encode("ascii")
         return f"touch {held.name}/token={held.token} {self._lease_seconds}".encode("ascii")
 
-    def _ended(self, held: Held, refused: Refused | None) -> None:
+    def _ended(self, held: Held, refused: ServerRefusal | None) -> None:
         may_pass = refused is not None and refused.may_pass and not refused.is_lease_over
         if may_pass and time.monotonic() < held.ends_at:
             return  # it is sent again

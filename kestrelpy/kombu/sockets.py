@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kestrelpy import dial
-from kestrelpy.client import Answer, AnswerReader, Refused
+from kestrelpy.client import Answer, AnswerReader, ServerRefusal
 from kestrelpy.dial import NOBODY, Access, LoginRefused
 
 _READ_BYTES: Final = 1 << 16
@@ -26,7 +26,7 @@ class Server(NamedTuple):
     access: Access = NOBODY
 
 
-class Wire:
+class KombuConnection:
     """A connection; raises OSError when it breaks, and TimeoutError when no answer comes."""
 
     def __init__(self, server: Server, connect_seconds: float, seconds: float) -> None:
@@ -37,7 +37,7 @@ class Wire:
         except LoginRefused as error:
             if error.may_pass:
                 raise ConnectionError(str(error)) from None
-            raise Refused(error.line) from None
+            raise ServerRefusal(error.line) from None
         except ssl.SSLError as error:
             raise ConnectionError(dial.why(error)) from None
         self._reader = AnswerReader()

@@ -23,13 +23,21 @@ from typing import Any, Final
 from kombu.exceptions import KombuError
 from kombu.transport import virtual
 
-from kestrelpy.client import Access, Answer, Backoff, Found, Refused, access_of, duration_ms
+from kestrelpy.client import (
+    Access,
+    Answer,
+    Backoff,
+    ReceivedItem,
+    ServerRefusal,
+    access_of,
+    duration_ms,
+)
 from kestrelpy.kombu.channel import Channel
 from kestrelpy.kombu.fetcher import Fetcher
 from kestrelpy.kombu.leases import LeaseKeeper
 from kestrelpy.kombu.options import PATIENCE, Unsupported, lease_ms, warn_of_unknown
 from kestrelpy.kombu.outage import Outage
-from kestrelpy.kombu.sockets import Server, Wire
+from kestrelpy.kombu.sockets import KombuConnection, Server
 from kestrelpy.kombu.wake_pipe import WakePipe
 
 DEFAULT_PORT: Final = 22133
@@ -65,7 +73,7 @@ class Transport(virtual.Transport):
     polling_interval = None
     connection_errors = (*virtual.Transport.connection_errors, OSError)
     channel_errors = (
-        *virtual.Transport.channel_errors, Refused, QueueFull, Undeliverable, Unsupported,
+        *virtual.Transport.channel_errors, ServerRefusal, QueueFull, Undeliverable, Unsupported,
     )  # fmt: skip
     recoverable_connection_errors = connection_errors
     recoverable_channel_errors = ()
@@ -97,7 +105,7 @@ class Transport(virtual.Transport):
         """Begin without a connection, also in a forked copy of this process."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._wire: Wire | None = None
+        self._wire: KombuConnection | None = None
         self._was_connected = False
         # A copy of this process has no leases, and no thread that renews them.
         self.keeper = LeaseKeeper(
@@ -177,7 +185,7 @@ class Transport(virtual.Transport):
             self.keeper.hold(name, token)
             self.keeper.end(name, token, "defer")
 
-    def open_now(self, name: str) -> Found | None:
+    def open_now(self, name: str) -> ReceivedItem | None:
         """Lease the next item of a name, if there is one."""
         line = f"gets {name}/open/lease={self._lease_seconds}s/full"
         return self.command(line.encode("ascii")).found()
@@ -226,7 +234,7 @@ class Transport(virtual.Transport):
 
     def forget_child(self, child: str) -> None:
         """Delete the child of a queue that goes with its channel, if that can be done now."""
-        with contextlib.suppress(OSError, Refused):
+        with contextlib.suppress(OSError, ServerRefusal):
             self.command(b"delete %b" % child.encode("ascii"), 0.0)
 
     def undeliverable(self, exchange: str, routing_key: str) -> Undeliverable:
@@ -262,9 +270,9 @@ class Transport(virtual.Transport):
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _connected(self) -> Wire:
+    def _connected(self) -> KombuConnection:
         if self._wire is None:
-            self._wire = Wire(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
+            self._wire = KombuConnection(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
         return self._wire
 
     def _drop_wire(self) -> None:

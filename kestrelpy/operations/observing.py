@@ -1,6 +1,6 @@
 """What an observer is shown of a queue: the items after its marker that it wants to see.
 
-    pages by marker ──▶ ready? leased, if wanted? of another client? ──▶ up to n `Seen`
+    pages by marker ──▶ ready? leased, if wanted? of another client? ──▶ up to n `SeenItem`
                                                        then, if wanted, those that are not due yet
 
 At most LOOKED_MAX items are looked at, in slices; the observer goes on from the marker returned.
@@ -32,7 +32,7 @@ class Sight(NamedTuple):
     but: bytes = b""
 
 
-class Seen(NamedTuple):
+class SeenItem(NamedTuple):
     """One item. `attempts` counts its deliveries, with the present one; `expires_ms` 0: never."""
 
     id: int
@@ -48,13 +48,13 @@ class Look(NamedTuple):
     `is_cut`: LOOKED_MAX items were looked at, and there may be more.
     """
 
-    seen: list[Seen]
+    seen: list[SeenItem]
     after: int
     delayed: int
     is_cut: bool
 
 
-def seen_of(queue: AnyQueue, put: Put, unix_ms: int) -> Seen | None:
+def seen_of(queue: AnyQueue, put: Put, unix_ms: int) -> SeenItem | None:
     """Return the item of this put if it is ready, leased or delayed; None: it is done, dead, or
     past its expiry."""
     browse, id_ = Browse(queue), put[0]
@@ -64,7 +64,7 @@ def seen_of(queue: AnyQueue, put: Put, unix_ms: int) -> Seen | None:
     if state not in (READY, LENT, DELAYED):
         return None
     expires_ms = queue.reader.expires_here(id_, put[4])
-    return Seen(id_, put[3], expires_ms, put[5], attempts + (state == LENT))
+    return SeenItem(id_, put[3], expires_ms, put[5], attempts + (state == LENT))
 
 
 class Observing:

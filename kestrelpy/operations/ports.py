@@ -91,7 +91,7 @@ class Work(Protocol):
         """
 
 
-class Shape(Protocol):
+class ItemWording(Protocol):
     """How a wire words the items that it shows."""
 
     def lines(self, puts: list[Put]) -> list[bytes]:

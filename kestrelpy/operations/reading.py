@@ -22,7 +22,7 @@ from typing import Final
 
 from journal.files import Files, is_shortage
 from journal.format import Record
-from journal.store import Place, Put, RangeScan, ReadOne, Scanned, TimeSearch
+from journal.store import Put, PutPlace, RangeScan, ReadOne, Scanned, TimeSearch
 from kestrelpy.core import (
     AnyQueue,
     Browse,
@@ -36,7 +36,7 @@ from kestrelpy.core import (
 )
 from kestrelpy.errors import Unread
 from kestrelpy.operations.displaced_read import DISPLACED_MAX, DisplacedRead
-from kestrelpy.operations.ports import PAUSE, Client, Shape
+from kestrelpy.operations.ports import PAUSE, Client, ItemWording
 
 PAGE_BYTES_MAX: Final = 4 << 20
 # After this many reads of the log a page has the items found by then.
@@ -73,7 +73,7 @@ class ItemRead:
     )  # fmt: skip
 
     def __init__(
-        self, job: RangeScan | TimeSearch | DisplacedRead | ReadOne, shape: Shape
+        self, job: RangeScan | TimeSearch | DisplacedRead | ReadOne, shape: ItemWording
     ) -> None:
         self.job = job
         self.shape = shape
@@ -160,7 +160,7 @@ class LogReader:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._positions: dict[tuple[bytes, int], Place] = {}
+        self._positions: dict[tuple[bytes, int], PutPlace] = {}
         self._read_job: ItemRead | None = None
 
     @property
@@ -178,7 +178,7 @@ class LogReader:
         return first > 0 and not _is_stored(queue.log, first)
 
     def page(
-        self, queue: AnyQueue, after: int, most: int, since_ms: int, shape: Shape
+        self, queue: AnyQueue, after: int, most: int, since_ms: int, shape: ItemWording
     ) -> Generator[bytes, None, tuple[Page, Browse] | None]:
         """Return the retained items after the marker; None: there is none.
 
@@ -246,7 +246,7 @@ class LogReader:
         return None
 
     def _more(
-        self, queue: AnyQueue, browse: Browse, first: int, page: Page, shape: Shape
+        self, queue: AnyQueue, browse: Browse, first: int, page: Page, shape: ItemWording
     ) -> Generator[bytes, None, int]:
         """Add the items from `first` on; return the marker up to which it looked."""
         log, wanted = queue.log, page.most - len(page.puts)
@@ -271,7 +271,7 @@ class LogReader:
 
     def _read(
         self, queue: AnyQueue, browse: Browse, log: JournalLog, first: int, page: Page,
-        shape: Shape,
+        shape: ItemWording,
     ) -> Generator[bytes, None, int]:
         """Add the log's items from `first` on; return the marker up to which it looked.
 
@@ -304,7 +304,7 @@ class LogReader:
         return found.seen
 
     def _read_displaced(
-        self, log: JournalLog, pairs: list[tuple[int, int]], page: Page, shape: Shape
+        self, log: JournalLog, pairs: list[tuple[int, int]], page: Page, shape: ItemWording
     ) -> Generator[bytes, None, int]:
         """Add items whose markers differ from their ids; return the marker up to which it
         looked."""

@@ -38,7 +38,7 @@ _STEPS_AT_ONCE: Final = 200  # about 2 ms if all of them are in memory
 _FOREVER: Final = b'retain = "forever"\n'
 
 
-class Written(NamedTuple):
+class WrittenStream(NamedTuple):
     """The items of a stream, each with its version, and the version of the last one."""
 
     version: int
@@ -99,7 +99,7 @@ class StreamWalk:
 
     def page(
         self, queue: AnyQueue, key: bytes, first: int, most: int
-    ) -> Generator[bytes, None, Written]:
+    ) -> Generator[bytes, None, WrittenStream]:
         """Return up to `most` items from this version on, as far as they are retained.
 
         There are fewer if they are large, but one in any case.
@@ -122,7 +122,7 @@ class StreamWalk:
                 yield PAUSE
             id_ = item.header.previous if item.header is not None else 0
         shown = [(version, item) for version, item in found if self.is_shown(queue, item)]
-        return Written(written.version, shown)
+        return WrittenStream(written.version, shown)
 
     def is_shown(self, queue: AnyQueue, item: Item) -> bool:
         """True if the item is readable at this moment."""

@@ -10,19 +10,19 @@ from kestrelpy.protocol.conversation import Conversation
 from kestrelpy.protocol.log_limit import LogLimit, address_of
 from kestrelpy.protocol.login import Login, LoginPort
 from kestrelpy.protocol.parse import Lines
-from kestrelpy.protocol.ports import Host, Room, Talk
+from kestrelpy.protocol.ports import ConnectionRoom, Host, Talk
 from kestrelpy.protocol.wire import MEMCACHE, Wire
 from kestrelpy.protocol.wires import wire_named
 
 __all__ = [
     "MEMCACHE",
+    "ConnectionRoom",
     "Conversation",
     "Host",
     "Lines",
     "LogLimit",
     "Login",
     "LoginPort",
-    "Room",
     "Talk",
     "Wire",
     "address_of",

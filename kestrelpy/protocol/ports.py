@@ -16,7 +16,7 @@ from kestrelpy.protocol.parse import Store
 from kestrelpy.protocol.replies import Replies
 
 
-class Room(Protocol):
+class ConnectionRoom(Protocol):
     """The memory that all connections share."""
 
     is_short: bool  # True if large replies have to wait
@@ -33,7 +33,7 @@ class Host(Site, Protocol):
     """The server process, as a conversation sees it."""
 
     timetable: Timetable
-    room: Room
+    room: ConnectionRoom
     log_limit: LogLimit
 
     @property

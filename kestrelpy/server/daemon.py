@@ -27,7 +27,7 @@ from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queu
 from kestrelpy.errors import ServerError
 from kestrelpy.fleet import NOT_LOOKED, Membership
 from kestrelpy.operations import Actions, Caller, ConnectionFacts, DamageFound, Gate, Listening
-from kestrelpy.protocol import Lines, LogLimit, Room, Wire
+from kestrelpy.protocol import ConnectionRoom, Lines, LogLimit, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections import (
     CannotListen,
@@ -40,8 +40,8 @@ from kestrelpy.server.connections import (
 from kestrelpy.server.descriptors import OWN, raise_file_limit, share
 from kestrelpy.server.directory import (
     DirectoryWatch,
-    Found,
     Heart,
+    RecoveredDirectory,
     directory_of,
     last_backup_ms,
     member_of,
@@ -149,7 +149,7 @@ class Daemon:
         self.start_read = self.journal_jobs.start_read
         self.logins = Logins(self.log_limit, clock.now_ms, self._start_task, self._wake)
         self.memory = ConnectionMemory(config.server.max_connection_memory_bytes)
-        self.room: Room = self.memory
+        self.room: ConnectionRoom = self.memory
         self._limit()
         self.policies.belong_to(self.broker)
 
@@ -246,7 +246,7 @@ class Daemon:
             if connection.conversation is not None:
                 connection.conversation.note_closed()
 
-    async def _recover(self) -> tuple[Found, float]:
+    async def _recover(self) -> tuple[RecoveredDirectory, float]:
         """Lock the directory and recover it; return the result, and the time of a sync."""
         self.committer.syncs.took_us = self.broker.counters.sync_us
         try:

@@ -31,7 +31,7 @@ _LIMIT_WANTED: Final = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class DescriptorShares:
     """`journals` may hold descriptors at once; `connections` is their limit, and `reserved` ones
     beyond it are for the Unix socket; `own` are the process's."""
 
@@ -52,7 +52,7 @@ class Shares:
         )
 
 
-def share(limit: int, connections: int, queues: int) -> Shares:
+def share(limit: int, connections: int, queues: int) -> DescriptorShares:
     """Share out `limit` descriptors to at most this many connections and queues."""
     own = min(OWN, max(limit // _OWN_PART_LARGE, min(_OWN_SMALL, limit // _OWN_PART), 1))
     reserved = min(RESERVED, limit // (_OWN_PART * RESERVED))
@@ -60,7 +60,7 @@ def share(limit: int, connections: int, queues: int) -> Shares:
     journals = min(
         DESCRIPTORS_EACH * queues, max(limit // _JOURNALS_PART, left - connections)
     )
-    return Shares(
+    return DescriptorShares(
         limit, own, max(journals // DESCRIPTORS_EACH, 1),
         max(min(connections, left - journals), 1), reserved,
     )  # fmt: skip

@@ -52,7 +52,7 @@ class Attempt:
 
     __slots__ = ("_line", "at_end", "grant", "is_over", "refusal", "task")
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: WaitingLogins) -> None:
         self._line = line
         self.at_end = False  # True if the client sends no more, and may be gone
         self.is_over = False
@@ -74,7 +74,7 @@ class Attempt:
             self.give_up()
 
 
-class Line:
+class WaitingLogins:
     """Who is checked next: the origins in turn, so that many of one hold up no other."""
 
     __slots__ = ("_counts", "_free", "_waiting", "count", "waiting_tasks")
@@ -160,7 +160,7 @@ class Logins:
         self._log_limit, self._now_ms = log_limit, now_ms
         self._known: dict[bytes, Grant] = {}
         self._key = os.urandom(32)
-        self._line = Line()
+        self._line = WaitingLogins()
         self._threads: ThreadPoolExecutor | None = None
 
     def put_in_force(self, config: Config) -> None:

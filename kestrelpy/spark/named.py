@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.offsets import Mark, Range, range_of
+from kestrelpy.spark.offsets import Mark, MarkerRange, range_of
 from kestrelpy.spark.options import Options
 
 log = logging.getLogger("kestrelpy.spark")
@@ -29,7 +29,7 @@ _EVERY: Final = "*"  # all queues of a server, in an option of markers
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class NamedServer:
     """A server by the names that options may have for it, and its queues."""
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ def refuse_unknown_queues(
 
 
 def refuse_unknown_markers(
-    options: Options, sources: Sequence[Source], *, is_whole: bool = True
+    options: Options, sources: Sequence[NamedServer], *, is_whole: bool = True
 ) -> None:
     """Raise KestrelError if an option of markers names a server or queue that is not read.
 
@@ -81,7 +81,7 @@ def refuse_unknown_markers(
 
 def range_in(
     options: Options, names: tuple[str, ...], queue: str, earliest: int, latest: int
-) -> Range:
+) -> MarkerRange:
     """Return the range of a queue that is asked for. Raises KestrelError if it ends before that.
 
     A starting marker below the earliest means the earliest: confirmed items are no loss.

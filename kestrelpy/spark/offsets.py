@@ -67,7 +67,7 @@ LATEST: Final = Offsets("latest")
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class MarkerRange:
     """Markers after `after`, up to and with `upto`."""
 
     after: int
@@ -76,20 +76,20 @@ class Range:
     def __bool__(self) -> bool:
         return self.upto > self.after
 
-    def __and__(self, other: Range) -> Range:
+    def __and__(self, other: MarkerRange) -> MarkerRange:
         """Return the markers that both have."""
         after = max(self.after, other.after)
-        return Range(after, max(min(self.upto, other.upto), after))
+        return MarkerRange(after, max(min(self.upto, other.upto), after))
 
-    def split(self, parts: int) -> list[Range]:
+    def split(self, parts: int) -> list[MarkerRange]:
         """Return at most `parts` consecutive ranges of about the same length."""
         length = max(self.upto - self.after, 0)
         parts = max(1, min(parts, length))
         cuts = [self.after + length * i // parts for i in range(parts + 1)]
-        return [Range(a, b) for a, b in pairwise(cuts)]
+        return [MarkerRange(a, b) for a, b in pairwise(cuts)]
 
 
-def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> Range:
+def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> MarkerRange:
     """Return the range between two places in a queue with the markers `earliest` to `latest`.
 
     A starting number below the earliest means the earliest: confirmed items are not a loss. A
@@ -97,7 +97,7 @@ def range_of(starting: Mark, ending: Mark, earliest: int, latest: int) -> Range:
     """
     floor = max(earliest - 1, 0)
     after = max(_number(starting, floor, latest), floor)
-    return Range(after, max(min(_number(ending, floor, latest), latest), after))
+    return MarkerRange(after, max(min(_number(ending, floor, latest), latest), after))
 
 
 def _number(mark: Mark, floor: int, latest: int) -> int:

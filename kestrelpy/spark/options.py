@@ -24,8 +24,8 @@ from kestrelpy.spark.offsets import (
     EARLIEST,
     LATEST,
     Address,
+    MarkerRange,
     Offsets,
-    Range,
     parse_address,
     parse_ending,
     parse_starting,
@@ -65,17 +65,17 @@ _SIZE: Final = re.compile(r"([0-9]{1,16})\s*([bkmgt]?)(i?b)?", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 
 
-ALL_MARKERS: Final = Range(0, NUMBER_MAX)
+ALL_MARKERS: Final = MarkerRange(0, NUMBER_MAX)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRows:
     """What the query's comparisons leave to read; None: everything."""
 
     servers: frozenset[str] | None = None
     queues: frozenset[str] | None = None
     ops: frozenset[str] | None = None
-    markers: Range = ALL_MARKERS
+    markers: MarkerRange = ALL_MARKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Options:
     fetch_retry_interval_ms: int
     pushdown: bool
     access: Access = NOBODY
-    wanted: Wanted = Wanted()
+    wanted: WantedRows = WantedRows()
     max_items_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     cursor: str = ""  # of each queue; empty: the queue itself is read

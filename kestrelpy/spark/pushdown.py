@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from kestrelpy.spark.offsets import Range
+from kestrelpy.spark.offsets import MarkerRange
 from kestrelpy.spark.options import Options
 from kestrelpy.spark.reader import KestrelReader
 
@@ -80,7 +80,7 @@ def _both(known: frozenset[str] | None, words: frozenset[str]) -> frozenset[str]
 def _at_least(options: Options, name: str, value: object, more: int = 0) -> Options:
     if name == "marker" and isinstance(value, int):
         after = max(options.wanted.markers.after, value + more - 1)
-        return _with_markers(options, Range(after, options.wanted.markers.upto))
+        return _with_markers(options, MarkerRange(after, options.wanted.markers.upto))
     if name == "timestamp" and isinstance(value, datetime):
         from_ms = _ms(value)
         known = options.starting_timestamp_ms
@@ -93,7 +93,7 @@ def _at_least(options: Options, name: str, value: object, more: int = 0) -> Opti
 def _at_most(options: Options, name: str, value: object, less: int = 0) -> Options:
     if name == "marker" and isinstance(value, int):
         upto = min(options.wanted.markers.upto, value - less)
-        return _with_markers(options, Range(options.wanted.markers.after, upto))
+        return _with_markers(options, MarkerRange(options.wanted.markers.after, upto))
     if name == "timestamp" and isinstance(value, datetime):
         before_ms = _ms(value) + 1
         known = options.ending_timestamp_ms
@@ -103,7 +103,7 @@ def _at_most(options: Options, name: str, value: object, less: int = 0) -> Optio
     return options
 
 
-def _with_markers(options: Options, markers: Range) -> Options:
+def _with_markers(options: Options, markers: MarkerRange) -> Options:
     return replace(options, wanted=replace(options.wanted, markers=markers))
 
 

@@ -18,7 +18,7 @@ from kestrelpy.spark.worker import keep_imports
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kestrelpy.spark.files import Part
+    from kestrelpy.spark.files import ReadPart
     from kestrelpy.spark.live import Slice
     from kestrelpy.spark.options import Options
     from kestrelpy.spark.schema import Selection
@@ -35,7 +35,7 @@ class LivePartition(InputPartition):
 class JournalPartition(InputPartition):
     """Splits of journals."""
 
-    parts: list[Part]
+    parts: list[ReadPart]
 
 
 class KestrelReader(DataSourceReader):

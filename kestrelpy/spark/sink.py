@@ -45,7 +45,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class Stored(WriterCommitMessage):
+class StoredRows(WriterCommitMessage):
     """How many rows a task stored, how many were there, and which differ from one of their id."""
 
     rows: dict[str, int]
@@ -62,7 +62,7 @@ class KestrelWriter(DataSourceArrowWriter):
         self.form = form
         self.run = run
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StoredRows:
         """Write the rows of one task."""
         with one_sentence():
             if self.run is not None and not self.options.scope and _told(_BATCH):
@@ -86,7 +86,7 @@ class KestrelStreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.form = form
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StoredRows:
         """Write the rows of one task."""
         with one_sentence():
             return _write(iterator, self.options, self.form, self._run())
@@ -112,7 +112,7 @@ class KestrelStreamWriter(DataSourceStreamArrowWriter):
 
 def _write(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, form: RowForm, run: Run | None
-) -> Stored:
+) -> StoredRows:
     from kestrelpy.spark.write import (
         Chooser,
         Compared,
@@ -135,7 +135,7 @@ def _write(
         for lane in lanes:
             lane.finish()
         keep_imports()
-        return Stored(
+        return StoredRows(
             {lane.server: lane.stored for lane in lanes}, sum(lane.repeated for lane in lanes),
             compared.count, tuple(compared.names),
         )  # fmt: skip
@@ -151,7 +151,7 @@ def _report(
     messages: Sequence[WriterCommitMessage | None], options: WriteOptions, batch: int | None
 ) -> None:
     """Say on the driver what the tasks have stored. Raises KestrelError."""
-    tasks = [each for each in messages if isinstance(each, Stored)]
+    tasks = [each for each in messages if isinstance(each, StoredRows)]
     names = list(dict.fromkeys(name for each in tasks for name in each.names))[:_NAMED_MAX]
     facts: dict[str, object] = {
         "stored": sum(sum(each.rows.values()) for each in tasks),

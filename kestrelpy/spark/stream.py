@@ -31,7 +31,14 @@ from journal.errors import JournalError
 from kestrelpy.spark.errors import one_sentence
 from kestrelpy.spark.live import batch_of
 from kestrelpy.spark.reader import JournalPartition, LivePartition
-from kestrelpy.spark.streaming import Journals, Limits, LiveQueues, Position, parse_position, read
+from kestrelpy.spark.streaming import (
+    BatchLimits,
+    Journals,
+    LiveQueues,
+    Position,
+    parse_position,
+    read,
+)
 from kestrelpy.spark.worker import keep_imports
 
 if TYPE_CHECKING:
@@ -87,10 +94,10 @@ class KestrelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._end = end
             return start if end is begin else end.as_json()
 
-    def _limits(self, limit: ReadLimit) -> Limits:
+    def _limits(self, limit: ReadLimit) -> BatchLimits:
         if isinstance(limit, ReadAllAvailable):
-            return Limits()
-        return Limits(self.options.max_items_per_trigger, self.options.max_bytes_per_trigger)
+            return BatchLimits()
+        return BatchLimits(self.options.max_items_per_trigger, self.options.max_bytes_per_trigger)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
         """Return how far the queues go, and the lag, for the query's progress."""

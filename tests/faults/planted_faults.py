@@ -1374,7 +1374,7 @@ FAULTS: tuple[Fault, ...] = (
         "an end that is refused for good is asked for until its lease is over",
         "kestrelpy/client/async_worker.py",
         (
-            "                if isinstance(error, Refused) and "
+            "                if isinstance(error, ServerRefusal) and "
             "not error.may_pass and not is_over:\n"
             "                    raise\n"
         ),

@@ -17,7 +17,7 @@ from journal.format.segment import Tally
 from journal.sets.hash_table import ID, KEY, hash_of, keyed
 from journal.sets.id_counts import IdCounts
 from journal.snapshot.dedupe_file import Chunk, ScopeState
-from journal.snapshot.dedupe_pending import Batch, Fresh
+from journal.snapshot.dedupe_pending import Fresh, PendingEntries
 from journal.snapshot.snapshot import Snapshot
 from tests.golden.layout import IDENTITY, SERVER, TIME_MS, SegmentBuilder, draft, ids
 
@@ -28,7 +28,7 @@ ACCOUNT = b"\1\7\0\0\0account"  # a canonical key
 class Remembered:
     """What a chunk of these records holds."""
 
-    batch: Batch
+    batch: PendingEntries
     first: int
     last: int
 

@@ -17,7 +17,7 @@ from journal.recovery.recovery import Recovery
 from journal.write.group_commit import SyncJob
 from journal.write.writer import Journal
 from kestrelpy.core.fanout.child import Child
-from kestrelpy.core.index.dedupe import Ids
+from kestrelpy.core.index.dedupe import SeenIds
 from kestrelpy.core.log import records
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.admin import Admin
@@ -29,7 +29,7 @@ from kestrelpy.core.replay.subscription_replay import ReplayLine
 from kestrelpy.core.subscription.restore import OutOfOrder
 from kestrelpy.core.subscription.subscription import DEFERRED, Subscription
 from kestrelpy.core.transfer.in_flight import InFlight
-from kestrelpy.core.transfer.steps import Source
+from kestrelpy.core.transfer.steps import TransferSource
 from kestrelpy.protocol.replies import Replies
 from kestrelpy.protocol.verbs import children as mentioning
 from kestrelpy.protocol.verbs import set as storing
@@ -245,7 +245,7 @@ def put_off_forgotten_by_a_restart() -> Any:
 
 def moved_without_a_record() -> Any:
     def make(real: Around) -> Around:
-        def leave(source: Source, *args: Any) -> int:
+        def leave(source: TransferSource, *args: Any) -> int:
             def nothing(log: Any, draft: Any) -> int:
                 return int(log.lsn_appended)
 
@@ -255,7 +255,7 @@ def moved_without_a_record() -> Any:
 
         return leave
 
-    return around(Source, "leave", make)
+    return around(TransferSource, "leave", make)
 
 
 def copies_in_doubt_kept_by_a_start() -> Any:
@@ -265,7 +265,7 @@ def copies_in_doubt_kept_by_a_start() -> Any:
 def id_forgotten_by_a_restart() -> Any:
     def make(real: Around) -> Around:
         def stamped(replay: Replay, record: Any, size: int) -> None:
-            with mock.patch.object(Ids, "_apply_seen", lambda ids, *seen: None):
+            with mock.patch.object(SeenIds, "_apply_seen", lambda ids, *seen: None):
                 real(replay, record, size)
 
         return stamped
@@ -274,11 +274,11 @@ def id_forgotten_by_a_restart() -> Any:
 
 
 def id_not_known_again() -> Any:
-    return _sometimes(Ids, "has_seen", lambda seen: False)
+    return _sometimes(SeenIds, "has_seen", lambda seen: False)
 
 
 def id_known_that_was_never_seen() -> Any:
-    return _sometimes(Ids, "has_seen", lambda seen: True)
+    return _sometimes(SeenIds, "has_seen", lambda seen: True)
 
 
 def cancelled_by_its_id_and_there() -> Any:
@@ -286,7 +286,7 @@ def cancelled_by_its_id_and_there() -> Any:
 
 
 def what_waits_is_not_found_by_its_id() -> Any:
-    return mock.patch.object(Ids, "item_of", lambda ids, *args: 0)
+    return mock.patch.object(SeenIds, "item_of", lambda ids, *args: 0)
 
 
 def handed_off_and_given_back() -> Any:

@@ -28,7 +28,7 @@ from typing import Final, TypeVar
 from journal.files import Files
 from journal.format.folder import folder_name
 from journal.snapshot.snapshot import snapshot_name
-from journal.store import Store
+from journal.store import LogStore
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
@@ -228,7 +228,7 @@ def files_left(files: Files, path: str, broker: Broker) -> list[str]:
     return complaints
 
 
-def _paths(store: Store) -> Iterator[str]:
+def _paths(store: LogStore) -> Iterator[str]:
     """All files that this journal knows of."""
     journal, maintenance = store.writer, store.maintenance
     yield from (segment.path for segment in journal.segments)

@@ -14,7 +14,7 @@ from journal.format.record import Record
 from kestrelpy.spark.files import decode
 from kestrelpy.spark.files.plan import History
 from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.split import NO_LIMITS, Limits
+from kestrelpy.spark.files.split import NO_LIMITS, RowLimits
 from kestrelpy.spark.schema import DEFAULT, EXTRA, OP_WORDS, Selection
 
 EVERYTHING = Selection("events", (*DEFAULT["events"], *EXTRA["events"]))
@@ -43,7 +43,7 @@ class Bulk:
 
 
 def in_bulk(
-    files: Files, *paths: str, chosen: Selection = EVERYTHING, limits: Limits = NO_LIMITS
+    files: Files, *paths: str, chosen: Selection = EVERYTHING, limits: RowLimits = NO_LIMITS
 ) -> Bulk:
     """Plan, and read every piece."""
     history = plan_events(paths, files)

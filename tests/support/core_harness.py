@@ -29,7 +29,7 @@ from journal.format.kinds import Kind
 from journal.format.meta import said_of_put
 from journal.format.record import Record
 from journal.read.readahead import ReadAhead
-from journal.store import Sizes, Store
+from journal.store import LogStore, Sizes
 from journal.write.writer import Journal
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
@@ -103,7 +103,7 @@ class KeptReadAhead(ReadAhead):
         return next(r for r in self._kept.records if r.kind == Kind.PUT and r.item == item)
 
 
-class KeptStore(Store):
+class KeptStore(LogStore):
     """One over such a journal."""
 
     def __init__(self, kept: KeptJournal) -> None:

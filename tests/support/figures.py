@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from kestrelpy.spark.jobs.report.figures import Bucket, Death, Figures, History, Row, Series, Spread
+from kestrelpy.spark.jobs.report.figures import (
+    Bucket,
+    DeathCount,
+    KnownSince,
+    ReportFigures,
+    ReportRow,
+    Series,
+    Spread,
+)
 
 START_MS = 1_790_000_040_000
 MINUTE_MS = 60_000
@@ -21,22 +29,23 @@ def make_series(name: str | None, queues: int = 1, minutes: int = 3) -> Series:
 
 def make_figures(
     *names: str, whole: bool = True, problems: tuple[str, ...] = ()
-) -> Figures:
+) -> ReportFigures:
     """Of these queues on one server, and a queue more that has no plots of its own."""
-    return Figures(
+    return ReportFigures(
         interval_ms=MINUTE_MS,
         first_ms=START_MS,
         last_ms=START_MS + 3 * MINUTE_MS - 1,
         everything=make_series(None, len(names) + 1),
         series=(*(make_series(name) for name in names), make_series(None)),
-        total=Row("", "", put=30, confirmed=20, delivered=20, repeated=5),
+        total=ReportRow("", "", put=30, confirmed=20, delivered=20, repeated=5),
         servers=1,
         queues=len(names) + 1,
-        rows=tuple(Row(SERVER, name, put=6, confirmed=3, waiting=SOME) for name in names),
+        rows=tuple(ReportRow(SERVER, name, put=6, confirmed=3, waiting=SOME) for name in names),
         rows_left_out=1,
-        deaths=tuple(Death(name, "abort", 1) for name in names),
+        deaths=tuple(DeathCount(name, "abort", 1) for name in names),
         histories=tuple(
-            History(SERVER, name, 1, 1 if whole else 41, START_MS, START_MS + 9) for name in names
+            KnownSince(SERVER, name, 1, 1 if whole else 41, START_MS, START_MS + 9)
+            for name in names
         ),
         journals=len(names),
         broken=0 if whole else len(names),

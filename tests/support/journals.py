@@ -15,7 +15,7 @@ from journal.format.record import Draft, RawDraft, Record, number_given
 from journal.recovery.recovery import Recovery
 from journal.recovery.reopen import recovered_journal
 from journal.sets.id_set import IdSet
-from journal.store import Store
+from journal.store import LogStore
 from journal.write.segment_file import Sizes
 from journal.write.writer import Journal
 from tests.support.memory_disk import MemoryDisk
@@ -51,7 +51,7 @@ class Queue:
 class Writer:
     """A journal with the least of a queue on top, and every step of a commit as one word."""
 
-    store: Store
+    store: LogStore
     queue: Queue
     recovery: Recovery
     records: list[Record]
@@ -161,7 +161,7 @@ def fresh(files: Files, sizes: Sizes = TINY, folder: str = FOLDER) -> Writer:
     """A new journal whose identity is known, so that its bytes are the same in every run."""
     name, generation = parse_folder_name(os.path.basename(folder))
     queue = Queue(name=name if generation else b"jobs")
-    store = Store.new(files, folder, IDENTITY, sizes, queue.checkpoint)
+    store = LogStore.new(files, folder, IDENTITY, sizes, queue.checkpoint)
     return Writer(store, queue, Recovery(files, folder), [])
 
 

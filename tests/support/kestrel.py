@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from kestrelpy.kestrel import Piece, Source
+from kestrelpy.kestrel import FilePiece, JournalSource
 
 ADDED_MS = 0x0000013A2B3C4D5E  # 2012-10-04T10:05:03Z
 _STAMP = "5e4d3c2b3a0100000000000000000000"
@@ -78,11 +78,11 @@ def put_back(xid: int) -> bytes:
 REMOVED = b"\x01"
 
 
-def source(*files: bytes, piece_bytes: int = 1 << 20) -> Source:
+def source(*files: bytes, piece_bytes: int = 1 << 20) -> JournalSource:
     """Return a journal of these files, replayed."""
     content = {f"q.{number}": data for number, data in enumerate(files)}
-    pieces = [Piece(name, len(data)) for name, data in content.items()]
-    made = Source(
+    pieces = [FilePiece(name, len(data)) for name, data in content.items()]
+    made = JournalSource(
         pieces, lambda name, offset, size: content[name][offset : offset + size], piece_bytes
     )
     made.run()
@@ -94,6 +94,6 @@ def left(*files: bytes, piece_bytes: int = 1 << 20) -> list[bytes]:
     return [item.body for item in source(*files, piece_bytes=piece_bytes).items()]
 
 
-def damages(made: Source) -> Sequence[tuple[str, int]]:
+def damages(made: JournalSource) -> Sequence[tuple[str, int]]:
     """Return where a journal is damaged."""
     return [(name, damage.offset) for name, damage in made.damages]

@@ -47,10 +47,10 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "lsn_appended lsn_written lsn_durable item_written item_durable item_in_flight": NUMBER,
     },
     "journal.sets.id_counts.IdCounts": {},
-    "journal.snapshot.dedupe_pending.Batch": {},
+    "journal.snapshot.dedupe_pending.PendingEntries": {},
     "journal.snapshot.dedupe_pending.Fresh": {"keeps": SETTING},
     "journal.sets.id_set.IdSet": {"_first _last": "bounds of a run that may be empty"},
-    "journal.store.Store": {},
+    "journal.store.LogStore": {},
     "journal.engine.cache.Cache": {"folder": NAME, "_bytes_max": SETTING, "_uses": TOTAL,
                                    "_grown_bytes": CACHE, "_files": INSIDE},
     "journal.engine.cache.CachedFile": {"number local": NAME, "size": ON_DISK, "present": CACHE,
@@ -58,7 +58,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "journal.engine.commits.Commits": {"_beat_s": SETTING, "_claim": NUMBER, "_committed": NUMBER,
                                        "_asked": NUMBER, "sure_since_s": CLOCK, "commits": TOTAL,
                                        "_thread": WORKS},
-    "journal.engine.commits.Outbox": {"added": NUMBER},
+    "journal.engine.commits.WaitingGroups": {"added": NUMBER},
     "journal.engine.engine_files.EngineFiles": {"_root _prefix": NAME, "_last": NUMBER,
                                                 "_locked": WORKS},
     "journal.engine.names.Names": {"root": NAME, "_folders": ON_DISK},
@@ -185,7 +185,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "identity": NAME,
         "is_full": NUMBER,
     },
-    "core.index.dedupe.Ids": {"_asked _hash _bucket": LAST},
+    "core.index.dedupe.SeenIds": {"_asked _hash _bucket": LAST},
     "core.index.dedupe.Scope": {
         "epoch since last used_ms ids": "a scope, until its window is over",
     },
@@ -193,7 +193,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.queue.dedupe_window.DedupeWindow": {"due_ms": CLOCK, "_secret": NAME},
     "core.queue.due_items.DueItems": {},
     "core.queue.fanout.FanOut": {},
-    "core.queue.retention.Retention": {},
+    "core.queue.retention.QueueRetention": {},
     "core.queue.queue.Queue": {},
     "core.queue.state.QueueState": {
         "name server_id generation": NAME,
@@ -216,7 +216,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     },
     "core.index.ready_list.Ready": {},
     "core.index.ready_list.ByPlace": {},
-    "core.index.memory_budget.Memory": {"limit": SETTING},
+    "core.index.memory_budget.MemoryBudget": {"limit": SETTING},
     "core.index.memory_budget.MemoryShare": {"most allowed": SETTING},
     "core.index.retained_ids.RetainedIds": {"_seen": NUMBER, "look_ms": CLOCK},
     "core.schedules.Running": {
@@ -272,7 +272,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "server.http_door.HttpDoor": {"new_number port": SETTING},
     "protocol.replies.Replies": {"counters": INSIDE},
     "server.exposure.Tls": {"context": SETTING},
-    "server.logins.Line": {"_free": SETTING},
+    "server.logins.WaitingLogins": {"_free": SETTING},
     "server.logins.Logins": {
         "users _key": SETTING,
         "_line": INSIDE,
@@ -362,8 +362,10 @@ _RETAINED: Final[dict[str, dict[str, str]]] = {
 # Until their windows are over.
 _REMEMBERED: Final[dict[str, dict[str, str]]] = {
     "journal.sets.hash_table.Table": {"count": "ids or versions"},
-    "journal.snapshot.dedupe_pending.Batch": {"ids scoped keys": "of these: what no file has yet"},
-    "core.index.dedupe.Ids": {"scopes": "of these"},
+    "journal.snapshot.dedupe_pending.PendingEntries": {
+        "ids scoped keys": "of these: what no file has yet",
+    },
+    "core.index.dedupe.SeenIds": {"scopes": "of these"},
 }
 
 # Of a journal in a test that writes nothing.
@@ -382,25 +384,26 @@ _AT_START: Final = "of a start, or of a tool that reads a folder"
 
 _NONE_LEFT: Final[dict[str, str]] = {
     _JOB: """
-        journal.engine.batch.Batch journal.engine.engine.Create journal.engine.engine.Delete
+        journal.engine.batch.Batch journal.engine.engine.Create journal.engine.engine.DeleteFile
         journal.engine.engine.Rename journal.engine.engine.Write journal.engine.engine.FileFacts
         journal.engine.engine.Piece
         server.queue_deletion._Removal server.directory.removed.Removed
-        journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne journal.read.lookup.Found
+        journal.read.segment_read.SegmentRead journal.read.lookup.ReadOne
+        journal.read.lookup.FoundRecords
         journal.read.lookup.ReadSome
-        journal.compaction.compaction.CompactionJob journal.compaction.compaction.Input
+        journal.compaction.compaction.CompactionJob journal.compaction.compaction.SegmentInput
         journal.compaction.compaction._Compacted
         journal.compaction.compaction._Walk journal.write.group_commit.SyncJob
         server.journals.gathering._Hold
         journal.read.range_scan.Scanned journal.read.range_scan.RangeScan
-        journal.read.range_scan.Place journal.read.range_scan.TimeSearch
+        journal.read.range_scan.PutPlace journal.read.range_scan.TimeSearch
         journal.read.range_scan._Walk journal.snapshot.dedupe_merge.MergeJob
         journal.read.history.ItemHistory journal.read.history.Told operations.item_life._Read
         journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.PreallocationJob
         journal.format.segment.SegmentHeader journal.read.seek.Extent
         journal.snapshot.snapshot.SegmentState journal.snapshot.snapshot.Snapshot
-        journal.snapshot.job.Memory journal.snapshot.job.SnapshotJob
-        journal.snapshot.job.State journal.snapshot.dedupe_file.Part
+        journal.snapshot.job.RememberedIds journal.snapshot.job.SnapshotJob
+        journal.snapshot.job.QueueCopy journal.snapshot.dedupe_file.EntriesPart
         journal.snapshot.dedupe_file.Summary journal.snapshot.dedupe_file.ScopeState
         journal.format.subscription_state.ReaderState journal.format.checkpoint.Checkpoint
         core.index.delayed._Entries server.journals.journal_jobs.Pause
@@ -412,13 +415,13 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
         journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
         journal.format.transfer.Origin journal.format.record.Record
-        journal.format.item_header.ItemHeader core.item.Item core.index.key_locks.Row
+        journal.format.item_header.ItemHeader core.item.Item core.index.key_locks.KeyLine
         core.index.key_locks._Before
         core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
         core.transfer.transfer.Transfer core.subscription.placed.Placed
         core.queue.ack_up_to.AckUpTo core.queue.admin.Admin core.queue.child_start.ChildStart
         core.queue_life.QueueLife
-        core.transfer.steps.Source core.transfer.steps.Target
+        core.transfer.steps.TransferSource core.transfer.steps.TransferTarget
         core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Browse
     """,
     _OF_A_REQUEST: """
@@ -435,7 +438,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.lists.connections.Listening
         operations.lists.deaths.DeathFilter operations.lists.deaths.Deaths
         operations.lists.deaths.ListedDeath operations.lists.delays.DelayedFacts
-        operations.lists.finding.Found
+        operations.lists.finding.FoundItems
         operations.lists.finding.Hit operations.lists.items.ItemList
         operations.lists.items.ItemPage operations.lists.items.ListedItem
         operations.lists.journals.JournalFacts operations.lists.keys.KeyFacts
@@ -450,17 +453,17 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.displaced_read.DisplacedRead operations.rests.Gate
         operations.children.Children operations.leasing.Leasing operations.storing.Storing
         operations.storing.Terms operations.streams.Appended operations.streams.StreamStore
-        operations.streams.StreamWalk operations.streams.Written
+        operations.streams.StreamWalk operations.streams.WrittenStream
         server.logins.Attempt server.exposure.Exposed server.exposure.Unservable
         operations.queue_admin.Declared operations.queue_admin.QueueAdmin
         operations.lease_end.LeaseEnd operations.moving.Moving
         operations.removal.Removal operations.rests.Rests operations.claiming.Claiming
-        operations.observing.Look operations.observing.Observing operations.observing.Seen
+        operations.observing.Look operations.observing.Observing operations.observing.SeenItem
         operations.observing.Sight
         protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm
-        protocol.text.form.ItemForm protocol.text.form.PutForm protocol.text.requests.Batch
+        protocol.text.form.ItemForm protocol.text.form.PutForm protocol.text.requests.OpenBatch
         protocol.text.requests.Next protocol.text.requests.PutBegin
         protocol.text.requests.PutEnd protocol.text.requests.Shutdown
     """,
@@ -471,8 +474,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.tools.verify.StartView journal.tools.verify._Lost
         journal.snapshot.dedupe_load.Chunks journal.tools.backup.Copied
         journal.tools.backup.JournalCopy journal.tools.backup_all._Backup
-        journal.tools.cut.Batch journal.tools.cut.Tail
-        journal.tools.dump.Wanted journal.read.frames.Frames journal.read.frames.Hole
+        journal.tools.cut.BatchFacts journal.tools.cut.Tail
+        journal.tools.dump.WantedRecords journal.read.frames.Frames journal.read.frames.Hole
         journal.format.subscription_state.Beginning journal.tools.patch.Patch
         journal.tools.patch.Nothing journal.recovery.lost_segments.LostSegments
         journal.recovery.bodies.BodyCheck journal.recovery.bodies._Hole
@@ -480,7 +483,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.recovery.recovery.Recovery journal.tools.repair.Repair journal.tools.repair._Round
         journal.read.scan.Gap journal.read.scan.Scan core.subscription.restore.OutOfOrder
         core.replay.replay.Replay core.replay.subscription_replay.ReplayLine
-        core.replay.subscription_replay.Sizes server.directory.data_directory.Found
+        core.replay.subscription_replay.PutSizes server.directory.data_directory.RecoveredDirectory
         server.directory.word_file.Copies journal.__main__._OneLine
     """,
 }
@@ -514,13 +517,14 @@ _VALUES: Final[dict[str, str]] = {
     """,
     "what a client may say, or was said": """
         journal.format.key.Type journal.format.kinds.Effect journal.format.kinds.Kind
-        journal.format.kinds.Row journal.format.kinds.Tag
+        journal.format.kinds.KindRow journal.format.kinds.Tag
         journal.format.record.Draft journal.format.schedule.Watermark core.index.delayed.Delay
-        core.index.waiters.Want core.subscription.where.Where core.transfer.transfer.State
-        core.transfer.transfer.Event core.transfer.transfer.Effect protocol.parse.commands.Ending
+        core.index.waiters.Want core.subscription.where.Where core.transfer.transfer.TransferState
+        core.transfer.transfer.Event core.transfer.transfer.TransferEffect
+        protocol.parse.commands.Ending
         protocol.parse.set_conditions.Handoff protocol.parse.set_conditions.Once
-        protocol.parse.option_values.Tokens protocol.parse.option_values.Begin
-        protocol.parse.option_values.View
+        protocol.parse.option_values.Tokens protocol.parse.option_values.ChildBegin
+        protocol.parse.option_values.BrowseView
         protocol.verbs.value_line.Shape protocol.parse.commands.Target
         protocol.parse.commands.StoreLine protocol.parse.commands.Form
         protocol.parse.meta._Silent protocol.text.form.TextForm protocol.text.wire.TextWire
@@ -528,7 +532,7 @@ _VALUES: Final[dict[str, str]] = {
     """,
     "settings": """
         journal.write.segment_file.Sizes core.key_rule.KeySettings core.policy.Policy
-        core.schedules.CatchUp core.schedules.Schedule server.descriptors.Shares
+        core.schedules.CatchUp core.schedules.Schedule server.descriptors.DescriptorShares
         server.directory.token_file._Numbers server.exposure.TlsFiles
     """,
     "an error, or a sentence about the disk": """
@@ -547,19 +551,21 @@ _VALUES: Final[dict[str, str]] = {
         core.fanout.unseen.Arrivals core.fanout.unseen.Digest
     """,
     "only methods, or what others fill in": """
-        journal.recovery.live_set.Source journal.write.preallocation.Log journal.sets.id_counts.Ids
+        journal.recovery.live_set.ReadableJournal journal.write.preallocation.Log
+        journal.sets.id_counts.IdPages
         journal.files.Files journal.files.Handle journal.files.Lock journal.snapshot.job.Pilable
         core.key_rule.KeyRule core.schedules.Times
         core.fanout.child.Parent core.log.memory_log.Reserve core.subscription.state.Needs
-        core.subscription.ready_line.Gate
+        core.subscription.ready_line.KeyGatePort
         core.trash.Passing
         operations.ports.Site operations.ports.ItemReader
-        protocol.ports.Host protocol.ports.Room
+        protocol.ports.Host protocol.ports.ConnectionRoom
         protocol.ports.Talk protocol.ports.Shell
-        operations.ports.Caller operations.ports.Client operations.ports.Shape operations.ports.Work
+        operations.ports.Caller operations.ports.Client operations.ports.ItemWording
+        operations.ports.Work
         protocol.login.Login protocol.login.LoginPort
         protocol.parse.requests.Requests protocol.parse.requests.Script protocol.wire.Wire
-        server.connections.connection.DaemonPort server.connections.memory.Holder
+        server.connections.connection.DaemonPort server.connections.memory.MemoryHolder
         server.connections.revocation.Revocable
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer
     """,

@@ -51,7 +51,7 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
 }
 # Live as long as an item, an answer or a request.
 _SHORT: Final = (
-    "client.async_worker.AsyncItem", "client.item.Item", "client.item.LeasedItem",
+    "client.async_worker.AsyncItem", "client.item.WorkerItem", "client.item.LeasedItem",
     "client.wire.Answer", "kombu.leases.Held",
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from journal.format import ReaderState
 from journal.sets import IdCounts, IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout.unseen import Arrivals, Digest, Unseen, disk_refs_of
-from kestrelpy.core.index import Delay, Holder, Lease, Memory
+from kestrelpy.core.index import Delay, Holder, Lease, MemoryBudget
 from kestrelpy.core.item import Item
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
@@ -44,7 +44,7 @@ class Parent(Needs, Protocol):
     clock: ClockOffset
     alarm: Alarm[Any]
     child_timers: Timers[Child]
-    memory: Memory
+    memory: MemoryBudget
     unseen: Unseen | None
     eager: dict[Child, None]
     lagging: dict[Child, None]

@@ -88,7 +88,7 @@ class Scope:
         return self.ids.count if isinstance(self.ids, Table) else len(self.ids) // ID.size
 
 
-class Ids:
+class SeenIds:
     """The ids that one queue has seen. `scopes` are in the order of their last use."""
 
     __slots__ = (

@@ -40,7 +40,7 @@ Blocked = tuple[int, int, int]  # id, place, bytes of its body
 Values = bytes | tuple[bytes, ...]  # the key of an item, with `any` those of its values it holds
 
 
-class Row:
+class KeyLine:
     """The item that holds a value, and the items that wait for it: 20 bytes each, in the order in
     which they came.
 
@@ -73,9 +73,9 @@ class Row:
                 yield id_, place, size
             at = 0
 
-    def copy(self, since: int) -> Row:
+    def copy(self, since: int) -> KeyLine:
         """Return an independent copy. This is fast: the copy shares the chunks."""
-        other = Row(self.holder, self.number, since)
+        other = KeyLine(self.holder, self.number, since)
         other._chunks, other._at, other._count = self._chunks[:], self._at, self._count
         return other
 
@@ -175,7 +175,11 @@ class _Before:
     __slots__ = ("_held", "_locks", "_rows", "stay")
 
     def __init__(
-        self, locks: KeyLocks, rows: dict[bytes, int | Row], held: dict[int, Values], stay: IdSet
+        self,
+        locks: KeyLocks,
+        rows: dict[bytes, int | KeyLine],
+        held: dict[int, Values],
+        stay: IdSet,
     ) -> None:
         self._locks = locks
         self._rows = rows
@@ -218,7 +222,7 @@ class _Before:
             holder = row if isinstance(row, int) else row.holder
             yield value, holder if holder in self.stay else 0
 
-    def _pass(self, value: bytes, row: int | Row) -> None:
+    def _pass(self, value: bytes, row: int | KeyLine) -> None:
         holder = row if isinstance(row, int) else row.holder
         if holder in self.stay:
             self._locks._rows[value] = holder
@@ -242,7 +246,7 @@ class KeyLocks:
     def __init__(self, matches_any: bool = False) -> None:
         self.matches_any = matches_any
         # By value. A row that no item waits in is stored as the id of its holder alone.
-        self._rows: dict[bytes, int | Row] = {}
+        self._rows: dict[bytes, int | KeyLine] = {}
         self._held: dict[int, Values] = {}  # by item: the values that it is first for
         # Rows from before a flush of many keys. A value is in one of them or in `_rows`.
         self._before: list[_Before] = []
@@ -382,7 +386,7 @@ class KeyLocks:
         if (row if isinstance(row, int) else row.holder) == id_:
             return False
         if isinstance(row, int):
-            row = rows[value] = Row(row, self._name(value), self._copies)
+            row = rows[value] = KeyLine(row, self._name(value), self._copies)
         else:
             row = self._own(value, row)
         row.add(id_, place, body_bytes)
@@ -407,7 +411,7 @@ class KeyLocks:
         if isinstance(held, tuple) and value not in held:
             self._held[id_] = (*held, value)
 
-    def _own(self, value: bytes, row: Row) -> Row:
+    def _own(self, value: bytes, row: KeyLine) -> KeyLine:
         """Return the row of this value, to be changed: no copy of the rows has it."""
         if row.since != self._copies:
             row = self._rows[value] = row.copy(self._copies)
@@ -495,7 +499,7 @@ class KeyLocks:
             self._unblock(id_, place, size)
         return gone
 
-    def _leave_row(self, value: bytes, row: Row, id_: int, place: int) -> int:
+    def _leave_row(self, value: bytes, row: KeyLine, id_: int, place: int) -> int:
         """Remove a waiting item from a row; return the size of its body, -1: it did not wait."""
         size = row.remove(id_, place)
         self._line.discard(place, id_, row.number)
@@ -503,7 +507,7 @@ class KeyLocks:
             self._dissolve(value, row)
         return size
 
-    def _hand_on(self, value: bytes, row: Row, freed: list[Blocked]) -> None:
+    def _hand_on(self, value: bytes, row: KeyLine, freed: list[Blocked]) -> None:
         """Pass a value to the first item in the row; add it to `freed` if it waits for no more."""
         id_, place, size = first = row.pop()
         self._line.discard(place, id_, row.number)
@@ -525,7 +529,7 @@ class KeyLocks:
             found.update(id_ for id_ in before.holders() if id_ in among)
         return sorted(found)
 
-    def rows(self) -> list[int | Row]:
+    def rows(self) -> list[int | KeyLine]:
         """Return the rows as they are now, with the holders of the values for which no item waits:
         a row that changes from now on is another one. Their number does not matter."""
         if not self.blocked_values:
@@ -553,7 +557,7 @@ class KeyLocks:
         assert not isinstance(row, int)
         return (id_, place, row.first()[2]), value
 
-    def _dissolve(self, value: bytes, row: Row) -> None:
+    def _dissolve(self, value: bytes, row: KeyLine) -> None:
         """Store the id of the holder alone: no item waits in the row any more."""
         self._rows[value] = row.holder
         self._named[row.number] = b""

@@ -18,7 +18,7 @@ FREE_BYTES: Final = 16 << 10
 UNLIMITED: Final = (1 << 63) - 1
 
 
-class Memory:
+class MemoryBudget:
     """The bytes that all queues together may hold; `trash` has structures still to be freed."""
 
     __slots__ = ("limit", "taken", "trash")
@@ -44,7 +44,7 @@ class MemoryShare:
 
     __slots__ = ("_memory", "allowed", "grains", "most", "trash")
 
-    def __init__(self, memory: Memory, most: int) -> None:
+    def __init__(self, memory: MemoryBudget, most: int) -> None:
         self._memory = memory
         self.trash = memory.trash
         self.grains = 0

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from journal.errors import JournalFailed
 from journal.format import RawDraft
 from journal.sets import IdSet
-from journal.store import DiskUse, Journal, ReadAhead, State, Store
+from journal.store import DiskUse, Journal, LogStore, QueueCopy, ReadAhead
 from kestrelpy.core.log import records
 from kestrelpy.core.log.memory_log import MemoryLog, Reserve
 
@@ -73,10 +73,10 @@ class JournalLog:
 
     def __init__(
         self,
-        store: Store,
+        store: LogStore,
         dirty: list[JournalLog],
         sync_ms: int,
-        state: Callable[[], State],
+        state: Callable[[], QueueCopy],
     ) -> None:
         """`dirty` is the shell's list of logs with records to write.
 
@@ -342,7 +342,7 @@ class JournalLog:
             self._dirty.append(self)
 
 
-def _no_state() -> State:
+def _no_state() -> QueueCopy:
     raise AssertionError("the queue of this log is gone")
 
 

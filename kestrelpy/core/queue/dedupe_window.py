@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from journal.format import ItemHeader, Kind, Record
 from journal.sets import ID, KEY, Table
-from journal.store import Chunk, Fresh, Memory, ScopeState, epoch_of
+from journal.store import Chunk, Fresh, RememberedIds, ScopeState, epoch_of
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.index import Ids, Scope, Versions
+from kestrelpy.core.index import Scope, SeenIds, Versions
 from kestrelpy.core.log import Log, records
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.timers import Alarm
@@ -42,7 +42,7 @@ class DedupeWindow:
         self._secret = b""
         self.due_ms = NOT_DUE
         self.fresh = Fresh()
-        self.ids = Ids(self.fresh)
+        self.ids = SeenIds(self.fresh)
         self.versions = Versions(self.fresh)
 
     def holds(self) -> bool:
@@ -131,7 +131,7 @@ class DedupeWindow:
 
     # -- snapshots --------------------------------------------------------------------------
 
-    def remembered(self, policy: Policy) -> Memory:
+    def remembered(self, policy: Policy) -> RememberedIds:
         """Return the part of the window that a snapshot stores outside the dedupe files."""
         scopes = [
             ScopeState(name, scope.epoch, scope.since, scope.used_ms)
@@ -139,7 +139,7 @@ class DedupeWindow:
         ]
         keys_ms = None if policy.retains else policy.dedupe_window_ms
         count = self.versions.table.count
-        return Memory(self.fresh, scopes, count, policy.dedupe_window_ms, keys_ms)
+        return RememberedIds(self.fresh, scopes, count, policy.dedupe_window_ms, keys_ms)
 
     def expect(self, chunks: list[Chunk], scopes: list[ScopeState]) -> None:
         """Make room for the dedupe files that a snapshot names: `take_in` reads them next."""

@@ -26,9 +26,9 @@ from journal.format import (
     watermark_drafts,
 )
 from journal.sets import IdSet
-from journal.store import NONE_OPEN, State
+from journal.store import NONE_OPEN, QueueCopy
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.index import NEVER, UNLIMITED, Delay, Memory, Waiter, Written
+from kestrelpy.core.index import NEVER, UNLIMITED, Delay, MemoryBudget, Waiter, Written
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
 from kestrelpy.core.log import Log, records
@@ -40,7 +40,7 @@ from kestrelpy.core.queue.fanout import FanOut
 from kestrelpy.core.queue.idle_sweep import IdleSweep
 from kestrelpy.core.queue.record_reserve import RecordReserve
 from kestrelpy.core.queue.recount import ASKED_MAX, Recount
-from kestrelpy.core.queue.retention import Retention
+from kestrelpy.core.queue.retention import QueueRetention
 from kestrelpy.core.queue.state import QueueState
 from kestrelpy.core.subscription import Placed, Subscription
 from kestrelpy.core.timers import NEVER_MS, Timers
@@ -66,7 +66,7 @@ class Queue(QueueState):
 
     def __init__(
         self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
-        to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
+        to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: MemoryBudget,
         to_read: list[Any], declared: bytes = b"",
     ) -> None:  # fmt: skip
         """`declared` are a client's settings: only the shell reads them, and makes the policy."""
@@ -77,7 +77,7 @@ class Queue(QueueState):
         self.idle_sweep = IdleSweep(self)  # finds the items that expire in lazy children
         self.fanout = FanOut(self, self.idle_sweep)
         self.due = DueItems(self, self.fanout, self.idle_sweep, self.is_needed)
-        self.retention = Retention(self)
+        self.retention = QueueRetention(self)
         self.reserve = RecordReserve(self)
         self.recount = Recount(self, self.needed_now)
         self.age_round = AgeRound(self)
@@ -581,12 +581,12 @@ class Queue(QueueState):
             server=self.server_id,
         )
 
-    def state(self) -> State:
+    def state(self) -> QueueCopy:
         """Return all that is known of the queue but the bodies, as a copy."""
         reader = self.reader
         arrivals = self.fanout.arrivals()
         readers = [child.state(self.clock, arrivals) for child in self.children.values()]
-        return State(
+        return QueueCopy(
             self.checkpoint(), reader.live.copy(), reader.live_bytes, reader.attempts.copy(),
             list(reader.dead.deaths.values()), list(reader.leases.entries.values()),
             paused=reader.paused, declared=self.declared, metadata=self.metadata,

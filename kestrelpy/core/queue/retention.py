@@ -21,7 +21,7 @@ _LOOK_MS_LEAST: Final = 1000
 _LOOK_MS_MOST: Final = 60_000
 
 
-class Retention:
+class QueueRetention:
     """The retention of one queue."""
 
     __slots__ = ("_queue",)

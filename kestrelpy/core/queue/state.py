@@ -14,7 +14,7 @@ from journal.format import ItemHeader, Origin, Watermark, raise_watermark
 from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout import Child, Unseen
-from kestrelpy.core.index import Memory, RetainedIds, Waiter
+from kestrelpy.core.index import MemoryBudget, RetainedIds, Waiter
 from kestrelpy.core.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import DedupeWindow
@@ -67,7 +67,7 @@ class QueueState:
 
     def __init__(
         self, name: bytes, generation: int, policy: Policy, log: Log, clock: ClockOffset,
-        to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: Memory,
+        to_resume: list[Waiter], timers: Timers[Any], now_ms: int, memory: MemoryBudget,
         to_read: list[Any], declared: bytes = b"",
     ) -> None:  # fmt: skip
         """`declared` are a client's settings: only the shell reads them, and makes the policy."""

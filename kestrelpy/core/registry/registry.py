@@ -14,7 +14,7 @@ from journal.errors import JournalFailed
 from journal.sets import IdCounts, IdSet
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.counters import ServerCounters
-from kestrelpy.core.index import DeadLetters, Leases, MarkerIndex, Memory, Waiter, Waiters
+from kestrelpy.core.index import DeadLetters, Leases, MarkerIndex, MemoryBudget, Waiter, Waiters
 from kestrelpy.core.log import Log, MemoryLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import AnyQueue, ChildQueue, Queue
@@ -44,7 +44,7 @@ class Registry:
         self.deleted: list[Queue] = []
         self.to_read: list[Subscription] = []
         self._timers: Timers[Any] = Timers()
-        self.memory = Memory(Trash(self._timers))
+        self.memory = MemoryBudget(Trash(self._timers))
         self.policy_of = policy_of
         self.queues_max = queues_max
         self.aliases: dict[bytes, tuple[bytes, ...]] = {}  # names of several queues each

@@ -14,7 +14,7 @@ from typing import Any
 
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout import Child
-from kestrelpy.core.index import Memory
+from kestrelpy.core.index import MemoryBudget
 from kestrelpy.core.log import MemoryLog, on_disk
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue import Queue
@@ -31,7 +31,7 @@ class Spare:
     def __init__(self, clock: ClockOffset) -> None:
         timers: Timers[Any] = Timers()
         self._queue = Queue(
-            b"", 0, Policy(), MemoryLog(), clock, [], timers, 0, Memory(Trash(timers)), []
+            b"", 0, Policy(), MemoryLog(), clock, [], timers, 0, MemoryBudget(Trash(timers)), []
         )
 
     def stand_in(self, queue: Queue) -> None:

@@ -47,7 +47,7 @@ from kestrelpy.core.fanout import Child
 from kestrelpy.core.index import MarkerIndex
 from kestrelpy.core.log import records
 from kestrelpy.core.queue import ChildQueue, Queue, found
-from kestrelpy.core.replay.subscription_replay import ReplayLine, Sizes
+from kestrelpy.core.replay.subscription_replay import PutSizes, ReplayLine
 
 
 class Replay:
@@ -57,7 +57,7 @@ class Replay:
         self._queue = queue
         queue.reader.markers.retains = True  # the policy is known at the end
         self._snapshot: Snapshot | None = None
-        self._sizes = Sizes()
+        self._sizes = PutSizes()
         self._opening = Checkpoint(b"")  # the latest one known
         self._numbered = IdSet()  # items with a put among the records so far
         self._places: list[int] = []  # numbers given to no item of the queue itself

@@ -26,7 +26,7 @@ from journal.store import Snapshot
 from kestrelpy.core.subscription import OutOfOrder, Subscription
 
 
-class Sizes:
+class PutSizes:
     """The body sizes of the puts met in the replay, from item `base` on.
 
     In version 1 of the format, the record that ends an item does not repeat its size.
@@ -72,7 +72,7 @@ class ReplayLine:
     )  # fmt: skip
 
     def __init__(
-        self, reader: Subscription, sizes: Sizes, apply_settled: Callable[[int], None]
+        self, reader: Subscription, sizes: PutSizes, apply_settled: Callable[[int], None]
     ) -> None:
         self.reader = reader
         self._apply_settled = apply_settled

@@ -44,7 +44,7 @@ _LOOKED_UP_MAX: Final = 64
 _FETCHED_BYTES_MAX: Final = 4 << 20
 
 
-class Gate(Protocol):
+class KeyGatePort(Protocol):
     """The part of `KeyGate` that the ready list needs."""
 
     def expire(self, item: Item, unix_ms: int) -> None:
@@ -65,7 +65,7 @@ class ReadyLine:
 
     __slots__ = ("_gate", "_state")
 
-    def __init__(self, state: SubscriptionState, gate: Gate) -> None:
+    def __init__(self, state: SubscriptionState, gate: KeyGatePort) -> None:
         self._state = state
         self._gate = gate
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from journal.format import RawDraft
 from journal.sets import IdSet
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.index import Delay, Holder, Lease, Memory, TokenRange, Waiter, Want
+from kestrelpy.core.index import Delay, Holder, Lease, MemoryBudget, TokenRange, Waiter, Want
 from kestrelpy.core.item import Item
 from kestrelpy.core.key_rule import NO_KEY, KeySettings
 from kestrelpy.core.log import Log, records
@@ -59,7 +59,7 @@ class Subscription(SubscriptionState):
 
     def __init__(
         self, name: bytes, policy: Policy, log: Log, clock: ClockOffset, to_resume: list[Waiter],
-        alarm: Alarm[Any], memory: Memory, to_read: list[Any], number: int = 0,
+        alarm: Alarm[Any], memory: MemoryBudget, to_read: list[Any], number: int = 0,
         tokens: TokenRange | None = None,
     ) -> None:  # fmt: skip
         """`to_resume` and `to_read` are filled as `SubscriptionState` says."""

@@ -22,16 +22,16 @@ from kestrelpy.core.index import Holder, Lease
 from kestrelpy.core.queue import AnyQueue, Queue
 from kestrelpy.core.registry import Registry
 from kestrelpy.core.transfer.request import TransferRequest
-from kestrelpy.core.transfer.steps import Source, Target
+from kestrelpy.core.transfer.steps import TransferSource, TransferTarget
 from kestrelpy.core.transfer.transfer import (
     COPYING,
     END_ORIGINAL,
     LEFT,
     OVER,
-    Effect,
     Event,
-    State,
     Transfer,
+    TransferEffect,
+    TransferState,
 )
 
 
@@ -49,7 +49,7 @@ class InFlight:
         self._over = over
         self.mover = Holder("mover")
         # By state, and by the queue that they wait for, in the order of its log.
-        self._waiting: dict[State, dict[AnyQueue, deque[Transfer]]] = {}
+        self._waiting: dict[TransferState, dict[AnyQueue, deque[Transfer]]] = {}
         self._closing: dict[AnyQueue, list[int]] = {}  # by target: copies whose originals are gone
         self.unawaited: dict[AnyQueue, None] = {}
 
@@ -64,9 +64,9 @@ class InFlight:
         """
         if target.files is source.files:
             here = Transfer(source, target, copy, lsn, lease)
-            Source.of(lease).leave(lease, here.as_target, now_ms)
+            TransferSource.of(lease).leave(lease, here.as_target, now_ms)
             return
-        Source.of(lease).forward(lease, self.mover)
+        TransferSource.of(lease).forward(lease, self.mover)
         self._wait(Transfer(source, target.files, copy, lsn, lease))
 
     def stored(
@@ -101,7 +101,7 @@ class InFlight:
             waiting = queues[queue] = deque()
         waiting.append(transfer)
 
-    def _take(self, state: State, queue: AnyQueue) -> deque[Transfer]:
+    def _take(self, state: TransferState, queue: AnyQueue) -> deque[Transfer]:
         """Remove and return the transfers in this state that wait for this queue."""
         queues = self._waiting.get(state, {})
         waiting = queues.pop(queue, deque())
@@ -109,7 +109,7 @@ class InFlight:
             self._waiting.pop(state, None)
         return waiting
 
-    def _in(self, *states: State) -> Iterator[Transfer]:
+    def _in(self, *states: TransferState) -> Iterator[Transfer]:
         """Yield the transfers in these states."""
         for state in states:
             for waiting in self._waiting.get(state, {}).values():
@@ -125,7 +125,7 @@ class InFlight:
                 taken += self._look(state, queue, most - taken, now_ms)
         return taken
 
-    def _look(self, state: State, queue: AnyQueue, most: int, now_ms: int) -> int:
+    def _look(self, state: TransferState, queue: AnyQueue, most: int, now_ms: int) -> int:
         """Take the steps that the log of one queue allows, `most` at most; return how many."""
         waiting, log = self._waiting[state][queue], queue.log
         durable_lsn, has_failed, taken = log.lsn_durable, log.failure is not None, 0
@@ -146,19 +146,19 @@ class InFlight:
             return
         if (request := transfer.request) is not None:
             transfer.request = None
-            if effect is Effect.GIVE_UP and not request.by_itself:
+            if effect is TransferEffect.GIVE_UP and not request.by_itself:
                 request.give_up("a journal failed: what is in doubt is settled by a restart")
             request.moved += event is Event.END_STORED
             self._over(request, transfer.size)
-        if effect is Effect.CLOSE_ORIGIN:
+        if effect is TransferEffect.CLOSE_ORIGIN:
             self._closing.setdefault(transfer.target, []).append(transfer.copy)
-        elif effect is Effect.END_SOURCE:
+        elif effect is TransferEffect.END_SOURCE:
             files = transfer.source.files
             is_going, last = files.is_going, files.log.lsn_appended
             transfer.lsn = files.tell_deleted(now_ms) if is_going else last
             transfer.source.log.wait_durable(transfer.lsn)
-        elif effect is Effect.RETURN_ORIGINAL and not transfer.is_cut_off:
-            Source.of(transfer.original).give_back(transfer.original, now_ms)
+        elif effect is TransferEffect.RETURN_ORIGINAL and not transfer.is_cut_off:
+            TransferSource.of(transfer.original).give_back(transfer.original, now_ms)
         if transfer.state not in OVER:
             self._wait(transfer)
 
@@ -166,7 +166,7 @@ class InFlight:
         """Record that the original is in the target; no reply waits for that after a hand-off."""
         source, lease = transfer.source, transfer.original
         is_awaited = transfer.request is not None or source.policy.sync_ms != 0
-        lsn = Source.of(lease).leave(lease, transfer.as_target, now_ms, not is_awaited)
+        lsn = TransferSource.of(lease).leave(lease, transfer.as_target, now_ms, not is_awaited)
         transfer.lsn, transfer.lease = lsn, None
         if is_awaited:
             source.log.wait_durable(lsn)
@@ -178,7 +178,7 @@ class InFlight:
         """Record that the originals of copies are gone, one record for each target."""
         for target, copies in self._closing.items():
             if target.log.failure is None and not target.is_going:
-                Target(target).close_origins(copies, now_ms, lazily=True)
+                TransferTarget(target).close_origins(copies, now_ms, lazily=True)
                 self.unawaited[target.files] = None
         self._closing.clear()
 
@@ -213,7 +213,7 @@ class InFlight:
         """Return deleted queues with stuck logs and with originals of this queue's copies."""
         return [
             files
-            for transfer in self._in(COPYING, LEFT, State.ORPHANED)
+            for transfer in self._in(COPYING, LEFT, TransferState.ORPHANED)
             if (files := transfer.source.files) is not queue
             and files.is_going and files.is_stuck and not files.is_gone and not files.stays
             and transfer.target.files.goes_with(queue)
@@ -222,20 +222,21 @@ class InFlight:
     def stays(self, queue: Queue) -> None:
         """Note that a deleted queue's files could not be removed: a restart finds its originals."""
         queue.stays = True
-        for transfer in self._take(State.ORPHANED, queue):
+        for transfer in self._take(TransferState.ORPHANED, queue):
             self._step(transfer, Event.SOURCE_STAYS, 0)
 
     def doubts(self, queue: Queue) -> bool:
         """True if, until a restart, only these files say that a failed journal's item was moved."""
-        return any(transfer.target.files.goes_with(queue) for transfer in self._in(State.IN_DOUBT))
+        in_doubt = self._in(TransferState.IN_DOUBT)
+        return any(transfer.target.files.goes_with(queue) for transfer in in_doubt)
 
     def gone(self, queue: Queue, now_ms: int) -> None:
         """Note that a deleted queue's files are gone, with originals, or copies never stored."""
         queue.is_gone = True
-        for state in (State.IN_DOUBT, State.ORPHANED):
+        for state in (TransferState.IN_DOUBT, TransferState.ORPHANED):
             for transfer in self._take(state, queue):
                 self._step(transfer, Event.SOURCE_GONE, now_ms)
-        for transfer in self._take(State.STRANDED, queue):
+        for transfer in self._take(TransferState.STRANDED, queue):
             self._step(transfer, Event.TARGET_GONE, now_ms)
         self._close_origins(now_ms)
 
@@ -251,12 +252,12 @@ class InFlight:
             source = self._original(origin)
             if source is None:
                 if origin.is_of(queue.name):
-                    Target(queue).tell_left(copy, origin, now_ms)
+                    TransferTarget(queue).tell_left(copy, origin, now_ms)
                 else:
-                    Target(queue).close_origins([copy], now_ms)
+                    TransferTarget(queue).close_origins([copy], now_ms)
                 continue
             there = Origin(queue.server_id, queue.name, copy, queue.generation)
-            lsn = Source(source.reader).leave_unread(
+            lsn = TransferSource(source.reader).leave_unread(
                 origin.item, origin.body_bytes, there, now_ms
             )
             source.log.wait_durable(lsn)

@@ -27,7 +27,7 @@ from kestrelpy.errors import ClientError, ItemRefused
 _NOBODY: Final = 0  # the token of a lease that no client is shown
 
 
-class Source:
+class TransferSource:
     """Items that leave one subscription."""
 
     __slots__ = ("_reader",)
@@ -36,7 +36,7 @@ class Source:
         self._reader = reader
 
     @classmethod
-    def of(cls, lease: Lease) -> Source:
+    def of(cls, lease: Lease) -> TransferSource:
         """Return the subscription that has this lease."""
         reader = lease.owner
         assert isinstance(reader, Subscription)
@@ -145,7 +145,7 @@ class Source:
         return reader.append(draft)
 
 
-class Target:
+class TransferTarget:
     """Copies that one queue receives."""
 
     __slots__ = ("_queue",)

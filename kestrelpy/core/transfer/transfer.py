@@ -26,7 +26,7 @@ from kestrelpy.core.queue import AnyQueue
 from kestrelpy.core.transfer.request import TransferRequest
 
 
-class State(IntEnum):
+class TransferState(IntEnum):
     """The state of a transfer."""
 
     COPYING = 0  # the copy may not be on disk yet; the original is leased to the mover
@@ -52,7 +52,7 @@ class Event(IntEnum):
     TARGET_GONE = 8  # the files of the target are gone
 
 
-class Effect(IntEnum):
+class TransferEffect(IntEnum):
     """What a step does."""
 
     NONE = 0
@@ -63,29 +63,38 @@ class Effect(IntEnum):
     RETURN_ORIGINAL = 5
 
 
-COPYING: Final = State.COPYING
-LEFT: Final = State.LEFT
+COPYING: Final = TransferState.COPYING
+LEFT: Final = TransferState.LEFT
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
-OVER: Final = (State.SETTLED, State.RETURNED)
-END_ORIGINAL: Final = Effect.END_ORIGINAL
+OVER: Final = (TransferState.SETTLED, TransferState.RETURNED)
+END_ORIGINAL: Final = TransferEffect.END_ORIGINAL
 
-NEXT: Final[dict[tuple[State, Event], tuple[State, Effect]]] = {
+NEXT: Final[dict[tuple[TransferState, Event], tuple[TransferState, TransferEffect]]] = {
     (COPYING, Event.COPY_STORED): (LEFT, END_ORIGINAL),
-    (COPYING, Event.COPY_LOST): (State.STRANDED, Effect.GIVE_UP),
-    (COPYING, Event.SOURCE_FAILED): (State.IN_DOUBT, Effect.GIVE_UP),
-    (COPYING, Event.SOURCE_DELETED): (LEFT, Effect.END_SOURCE),
-    (COPYING, Event.SOURCE_CLOSED): (State.ORPHANED, Effect.NONE),
-    (COPYING, Event.SOURCE_STAYS): (State.IN_DOUBT, Effect.NONE),
-    (COPYING, Event.SOURCE_GONE): (State.SETTLED, Effect.CLOSE_ORIGIN),
-    (LEFT, Event.END_STORED): (State.SETTLED, Effect.CLOSE_ORIGIN),
-    (LEFT, Event.SOURCE_FAILED): (State.IN_DOUBT, Effect.GIVE_UP),
-    (LEFT, Event.SOURCE_CLOSED): (State.ORPHANED, Effect.NONE),
-    (LEFT, Event.SOURCE_STAYS): (State.IN_DOUBT, Effect.NONE),
-    (LEFT, Event.SOURCE_GONE): (State.SETTLED, Effect.CLOSE_ORIGIN),
-    (State.ORPHANED, Event.SOURCE_STAYS): (State.IN_DOUBT, Effect.NONE),
-    (State.ORPHANED, Event.SOURCE_GONE): (State.SETTLED, Effect.CLOSE_ORIGIN),
-    (State.IN_DOUBT, Event.SOURCE_GONE): (State.SETTLED, Effect.CLOSE_ORIGIN),
-    (State.STRANDED, Event.TARGET_GONE): (State.RETURNED, Effect.RETURN_ORIGINAL),
+    (COPYING, Event.COPY_LOST): (TransferState.STRANDED, TransferEffect.GIVE_UP),
+    (COPYING, Event.SOURCE_FAILED): (TransferState.IN_DOUBT, TransferEffect.GIVE_UP),
+    (COPYING, Event.SOURCE_DELETED): (LEFT, TransferEffect.END_SOURCE),
+    (COPYING, Event.SOURCE_CLOSED): (TransferState.ORPHANED, TransferEffect.NONE),
+    (COPYING, Event.SOURCE_STAYS): (TransferState.IN_DOUBT, TransferEffect.NONE),
+    (COPYING, Event.SOURCE_GONE): (TransferState.SETTLED, TransferEffect.CLOSE_ORIGIN),
+    (LEFT, Event.END_STORED): (TransferState.SETTLED, TransferEffect.CLOSE_ORIGIN),
+    (LEFT, Event.SOURCE_FAILED): (TransferState.IN_DOUBT, TransferEffect.GIVE_UP),
+    (LEFT, Event.SOURCE_CLOSED): (TransferState.ORPHANED, TransferEffect.NONE),
+    (LEFT, Event.SOURCE_STAYS): (TransferState.IN_DOUBT, TransferEffect.NONE),
+    (LEFT, Event.SOURCE_GONE): (TransferState.SETTLED, TransferEffect.CLOSE_ORIGIN),
+    (TransferState.ORPHANED, Event.SOURCE_STAYS): (TransferState.IN_DOUBT, TransferEffect.NONE),
+    (TransferState.ORPHANED, Event.SOURCE_GONE): (
+        TransferState.SETTLED,
+        TransferEffect.CLOSE_ORIGIN,
+    ),
+    (TransferState.IN_DOUBT, Event.SOURCE_GONE): (
+        TransferState.SETTLED,
+        TransferEffect.CLOSE_ORIGIN,
+    ),
+    (TransferState.STRANDED, Event.TARGET_GONE): (
+        TransferState.RETURNED,
+        TransferEffect.RETURN_ORIGINAL,
+    ),
 }
 
 
@@ -101,7 +110,7 @@ class Transfer:
 
     def __init__(
         self, source: AnyQueue, target: AnyQueue, copy: int, lsn: int, lease: Lease | None,
-        request: TransferRequest | None = None, state: State = COPYING,
+        request: TransferRequest | None = None, state: TransferState = COPYING,
     ) -> None:  # fmt: skip
         self.source = source
         self.target = target
@@ -134,7 +143,7 @@ class Transfer:
             return self.target
         if state is LEFT:
             return self.source
-        return self.target.files if state is State.STRANDED else self.source.files
+        return self.target.files if state is TransferState.STRANDED else self.source.files
 
     @property
     def as_target(self) -> bytes:
@@ -143,7 +152,7 @@ class Transfer:
         there = _new(Origin, (target.files.server_id, target.name, copy, target.generation, 0, 0))
         return there.as_target
 
-    def step(self, event: Event) -> Effect:
+    def step(self, event: Event) -> TransferEffect:
         """Enter the state that follows; return what there is to do."""
         self.state, effect = NEXT[self.state, event]
         return effect

@@ -21,7 +21,7 @@ from kestrelpy.core.registry import Lifecycle
 from kestrelpy.core.subscription import onward
 from kestrelpy.core.transfer.in_flight import InFlight
 from kestrelpy.core.transfer.request import TransferRequest
-from kestrelpy.core.transfer.steps import Source, Target
+from kestrelpy.core.transfer.steps import TransferSource, TransferTarget
 from kestrelpy.errors import ClientError, ItemRefused, NoRoomYet, Refused
 
 # The limits of items in flight at once, by number and bytes, and of items begun, and of their
@@ -145,7 +145,7 @@ class Transfers:
         return steps
 
     def _put_back(self, request: TransferRequest, lease: Lease) -> None:
-        Source(request.source.reader).put_back(lease)
+        TransferSource(request.source.reader).put_back(lease)
         if request.of_dead:
             request.ids.appendleft(lease.item.id)
         else:
@@ -157,7 +157,7 @@ class Transfers:
         if not request.of_dead:
             if not request.left:
                 return None
-            lease = Source(reader).take_first(now_ms, self.in_flight.mover)
+            lease = TransferSource(reader).take_first(now_ms, self.in_flight.mover)
             if lease is not None:
                 request.left -= 1
             elif not (request.under_way or reader.is_busy(now_ms, lends=False)):
@@ -169,7 +169,7 @@ class Transfers:
         while request.ids:
             id_ = request.ids[0]
             if request.wants(id_):
-                lease = Source(reader).take_dead(id_, self.in_flight.mover)
+                lease = TransferSource(reader).take_dead(id_, self.in_flight.mover)
                 if lease is not None:
                     request.ids.popleft()
                 return lease
@@ -195,7 +195,7 @@ class Transfers:
         is_death = request.by_itself and request.target == policy.dead_letter_to
         # Dead letters and expired items start without the life that they had.
         life_ms = (is_death and policy.dead_letter_age_ms) or (0 if request.of_dead else None)
-        copy, lsn = Target(target).receive(item, origin, now_ms, life_ms)
+        copy, lsn = TransferTarget(target).receive(item, origin, now_ms, life_ms)
         request.stored()
         request.under_way += 1
         self._count += 1

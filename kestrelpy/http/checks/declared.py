@@ -71,7 +71,7 @@ class Parameter(NamedTuple):
     may_be_empty: bool
 
 
-class Declared:
+class DeclaredRoute:
     """What one route declares."""
 
     def __init__(self, route: APIRoute) -> None:
@@ -243,7 +243,7 @@ class Declared:
             raise HttpError(400, f"the body is {worded(found)}: an object is allowed")
 
 
-def checked(declared: Declared, app: App) -> App:
+def checked(declared: DeclaredRoute, app: App) -> App:
     """Return the application of a route, with the check before it."""
 
     async def after_check(scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,7 +12,7 @@ from kestrelpy.http.metrics import COLUMNS, row_of
 from kestrelpy.operations import State, queue_state
 
 
-class Row(NamedTuple):
+class QueueRow(NamedTuple):
     """The figures of a queue: six that only grow, then what there is now.
 
     `lease_age_ms` is the age of one of the oldest leases. `is_active`: an item was
@@ -40,18 +40,18 @@ class Row(NamedTuple):
 
 
 COUNTED: Final = 6
-_FROM_METRICS: Final = {name: COLUMNS[name] for name in Row._fields if name in COLUMNS}
+_FROM_METRICS: Final = {name: COLUMNS[name] for name in QueueRow._fields if name in COLUMNS}
 _DELIVERED: Final = COLUMNS["delivered"]
-NO_ROW: Final = Row()
+NO_ROW: Final = QueueRow()
 
 
-def figures_of(queue: AnyQueue, now_ms: int, before: Row = NO_ROW) -> Row:
+def figures_of(queue: AnyQueue, now_ms: int, before: QueueRow = NO_ROW) -> QueueRow:
     """Return the figures of a queue; `before` are those of the look before."""
     row, reader = row_of(queue, now_ms), queue.reader
     lease_age_ms, began_ms = 0, reader.leases.first_began_ms()
     if began_ms is not None:
         lease_age_ms = max(now_ms + queue.clock.offset_ms - began_ms, 0)
-    return Row(
+    return QueueRow(
         state=queue_state(queue, now_ms), is_paused=reader.paused, lease_age_ms=lease_age_ms,
         is_active=row[_DELIVERED] != before.delivered,
         **{name: row[place] for name, place in _FROM_METRICS.items()},

@@ -19,17 +19,17 @@ SECOND_MS: Final = 1000
 Typecode = Literal["d", "f"]
 
 
-class Range(NamedTuple):
+class RingRange(NamedTuple):
     """How far back a ring goes: `size` points, `step_ms` apart."""
 
     step_ms: int
     size: int
 
 
-RANGES: Final[dict[str, Range]] = {
-    "5m": Range(SECOND_MS, 300),
-    "1h": Range(10 * SECOND_MS, 360),
-    "24h": Range(60 * SECOND_MS, 1440),
+RANGES: Final[dict[str, RingRange]] = {
+    "5m": RingRange(SECOND_MS, 300),
+    "1h": RingRange(10 * SECOND_MS, 360),
+    "24h": RingRange(60 * SECOND_MS, 1440),
 }
 
 
@@ -49,7 +49,7 @@ class Ring:
 
     __slots__ = ("_columns", "_counts", "_first", "_names", "_range", "_slot", "_sums")
 
-    def __init__(self, names: Sequence[str], range_: Range, typecode: Typecode = "d") -> None:
+    def __init__(self, names: Sequence[str], range_: RingRange, typecode: Typecode = "d") -> None:
         self._names = tuple(names)
         self._range = range_
         self._columns: list[array[float]] = [array(typecode) for _ in names]

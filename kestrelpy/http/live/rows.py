@@ -13,7 +13,7 @@ from heapq import nlargest, nsmallest
 from typing import Any, Final, NamedTuple
 
 from kestrelpy.core import Broker
-from kestrelpy.http.live.figures import Row, figures_of
+from kestrelpy.http.live.figures import QueueRow, figures_of
 from kestrelpy.http.live.sampler import Sampler
 from kestrelpy.http.live.troubles import LEVELS
 from kestrelpy.operations import PAUSE
@@ -25,10 +25,10 @@ _KEPT_MAX: Final = 200
 _SECOND_MS: Final = 1000
 _SPARK_STEP: Final = 6
 
-_By = Callable[[Sampler, bytes, Row], Any]
+_By = Callable[[Sampler, bytes, QueueRow], Any]
 
 
-def _trouble(samples: Sampler, name: bytes, row: Row) -> tuple[int, int]:
+def _trouble(samples: Sampler, name: bytes, row: QueueRow) -> tuple[int, int]:
     """Return how bad it is: by the worst trouble, then by the age of the oldest item."""
     troubles = samples.troubles.get(name)
     if not troubles:
@@ -36,7 +36,7 @@ def _trouble(samples: Sampler, name: bytes, row: Row) -> tuple[int, int]:
     return 1 + len(LEVELS) - LEVELS.index(troubles[0].level), row.age_ms
 
 
-def _rate(samples: Sampler, name: bytes, _: Row) -> float:
+def _rate(samples: Sampler, name: bytes, _: QueueRow) -> float:
     kept = samples.kept.get(name)
     return kept.rates["stored"] if kept is not None else 0.0
 
@@ -52,7 +52,7 @@ SORTS: Final[dict[str, _By]] = {
 }
 
 
-class Wanted(NamedTuple):
+class WantedQueues(NamedTuple):
     """Which queues: those whose name has `search` in it, sorted, from `offset` on."""
 
     search: str = ""
@@ -75,9 +75,11 @@ class QueueOrders:
 
     def __init__(self, samples: Sampler) -> None:
         self._samples = samples
-        self._kept: dict[Wanted, _Order] = {}
+        self._kept: dict[WantedQueues, _Order] = {}
 
-    def names(self, wanted: Wanted, now_ms: int) -> Generator[bytes, None, tuple[list[bytes], int]]:
+    def names(
+        self, wanted: WantedQueues, now_ms: int
+    ) -> Generator[bytes, None, tuple[list[bytes], int]]:
         """Return the names of this page, and how many queues match on all pages."""
         order = self._kept.get(wanted)
         count = len(self._samples.rows)
@@ -89,7 +91,7 @@ class QueueOrders:
                 del self._kept[next(iter(self._kept))]
         return order.names, order.matched
 
-    def _sort(self, wanted: Wanted, now_ms: int) -> Generator[bytes, None, _Order]:
+    def _sort(self, wanted: WantedQueues, now_ms: int) -> Generator[bytes, None, _Order]:
         samples, by = self._samples, SORTS[wanted.sort]
         search = wanted.search.lower().encode("utf-8", "surrogatepass")
         most = wanted.offset + wanted.limit

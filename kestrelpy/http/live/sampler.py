@@ -14,7 +14,7 @@ from math import nan
 from typing import Final
 
 from kestrelpy.core import AnyQueue, Broker
-from kestrelpy.http.live.figures import COUNTED, NO_ROW, Row, figures_of, percentile
+from kestrelpy.http.live.figures import COUNTED, NO_ROW, QueueRow, figures_of, percentile
 from kestrelpy.http.live.heat import Heat
 from kestrelpy.http.live.rings import RANGES, Ring, Rings
 from kestrelpy.http.live.troubles import LEVELS, Trouble, death_trouble, troubles_of
@@ -24,7 +24,7 @@ KEPT_QUEUES: Final = 500
 SYNCS_KEPT: Final = 10  # ticks
 _SECOND_MS: Final = 1000
 
-RATES: Final = Row._fields[:COUNTED]
+RATES: Final = QueueRow._fields[:COUNTED]
 STATES: Final = ("ready", "delayed", "leased", "dead")
 QUEUE_SERIES: Final = ("stored", "delivered", "confirmed", *STATES, "oldest_ms")
 SERVER_SERIES: Final = (
@@ -44,7 +44,7 @@ class Kept:
         self.died_ms: int | None = None  # when the latest dead letter was seen
         self._at_ms = 0
 
-    def see(self, now_ms: int, row: Row, events: list[int]) -> None:
+    def see(self, now_ms: int, row: QueueRow, events: list[int]) -> None:
         """Count a look in: `events` are those since the look before."""
         seconds = max(now_ms - self._at_ms, _SECOND_MS) / _SECOND_MS if self._at_ms else 1.0
         self._at_ms = now_ms
@@ -69,7 +69,7 @@ class Sampler:
     def __init__(self) -> None:
         self.ticks = 0
         self.rounds = 0
-        self.rows: dict[bytes, Row] = {}  # of every queue, as the last look saw it
+        self.rows: dict[bytes, QueueRow] = {}  # of every queue, as the last look saw it
         self.rates = dict.fromkeys(RATES, 0.0)  # events a second, in the last whole round
         self.states = dict.fromkeys(STATES, 0)  # items
         self.troubles: dict[bytes, list[Trouble]] = {}  # of the queues that have some
@@ -136,7 +136,9 @@ class Sampler:
             self._count(name, queue, now_ms, row, before)
         self._judge(name, queue, now_ms, row)
 
-    def _count(self, name: bytes, queue: AnyQueue, now_ms: int, row: Row, before: Row) -> None:
+    def _count(
+        self, name: bytes, queue: AnyQueue, now_ms: int, row: QueueRow, before: QueueRow
+    ) -> None:
         """Count the events since the look before."""
         if row.stored < before.stored:  # deleted and made again
             before = NO_ROW
@@ -157,7 +159,7 @@ class Sampler:
                                                   strict=True)
                 ]  # fmt: skip
 
-    def _judge(self, name: bytes, queue: AnyQueue, now_ms: int, row: Row) -> None:
+    def _judge(self, name: bytes, queue: AnyQueue, now_ms: int, row: QueueRow) -> None:
         """Renew what is wrong with the queue; a trouble that lasts keeps its beginning."""
         found, kept = troubles_of(queue, row, now_ms), self.kept.get(name)
         if kept is not None and kept.died_ms is not None:

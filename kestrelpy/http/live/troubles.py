@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from kestrelpy.core import AnyQueue
 from kestrelpy.http.answers import without_paths
-from kestrelpy.http.live.figures import Row
+from kestrelpy.http.live.figures import QueueRow
 from kestrelpy.operations import queue_facts
 
 Level = Literal["ok", "warn", "bad"]
@@ -39,7 +39,7 @@ class Trouble(NamedTuple):
     since_ms: int
 
 
-def troubles_of(queue: AnyQueue, row: Row, now_ms: int) -> list[Trouble]:
+def troubles_of(queue: AnyQueue, row: QueueRow, now_ms: int) -> list[Trouble]:
     """Return what is wrong with a queue, the worst first; each as if it had begun now."""
     found = list[Trouble]()
 
@@ -83,7 +83,7 @@ _STATES: Final = {
 }
 
 
-def _is_unasked(queue: AnyQueue, row: Row) -> bool:
+def _is_unasked(queue: AnyQueue, row: QueueRow) -> bool:
     """True if its items wait, and nobody has asked for one for a while."""
     if row.age_ms < UNASKED_MS or not row.ready or row.is_paused or row.state != "ok":
         return False

@@ -20,7 +20,7 @@ _LATER_MS: Final = 24 * 3_600_000  # worth a warning
 _SEEN_POINTS: Final = 6  # a rate from fewer is a guess
 
 
-class Line(NamedTuple):
+class VerdictLine(NamedTuple):
     """One sentence; `link` is a part of the page. `since_ms` is steady time; None: not known."""
 
     level: Level
@@ -50,7 +50,7 @@ class ServerLines:
 
     def __init__(self) -> None:
         self._since: dict[str, int] = {}
-        self.lines: list[Line] = []
+        self.lines: list[VerdictLine] = []
 
     def look(self, server: ServerState, now_ms: int) -> None:
         """Renew the lines."""
@@ -75,7 +75,9 @@ def disk_full_in_ms(free: Sequence[float | None], step_ms: int, kept: int = 0) -
     return int(max(last - kept, 0) / filled * (last_at - first_at) * step_ms)
 
 
-def lines_of(server: Iterable[Line], troubles: Mapping[bytes, Iterable[Trouble]]) -> list[Line]:
+def lines_of(
+    server: Iterable[VerdictLine], troubles: Mapping[bytes, Iterable[Trouble]]
+) -> list[VerdictLine]:
     """Return what is wrong, the worst first, LINES_MAX at most; the last one counts the rest.
 
     `server` are the lines of the server as a whole. While a queue's disk is full it alone is named:
@@ -88,7 +90,7 @@ def lines_of(server: Iterable[Line], troubles: Mapping[bytes, Iterable[Trouble]]
         for name, some in troubles.items() for each in some
     ]  # fmt: skip
     found += [
-        Line(each.level, each.code, f"{name.decode('ascii')}: {each.text}",
+        VerdictLine(each.level, each.code, f"{name.decode('ascii')}: {each.text}",
              f"#/queues/{quote(name, safe='')}/{each.tab}", each.since_ms)
         for _, _, name, each in nsmallest(LINES_MAX, of_queues)
     ]  # fmt: skip
@@ -97,39 +99,39 @@ def lines_of(server: Iterable[Line], troubles: Mapping[bytes, Iterable[Trouble]]
     if more > 0:
         level = found[LINES_MAX - 1].level
         text = f"and {more + 1} more troubles of queues"
-        found = [*found[: LINES_MAX - 1], Line(level, "more", text, "#/queues", None)]
+        found = [*found[: LINES_MAX - 1], VerdictLine(level, "more", text, "#/queues", None)]
     return found
 
 
-def server_lines(server: ServerState) -> list[Line]:
+def server_lines(server: ServerState) -> list[VerdictLine]:
     """Return what is wrong with the server as a whole; since when is not known here."""
-    found = list[Line]()
+    found = list[VerdictLine]()
     if server.is_leaving:
-        found.append(Line("bad", "draining", "the server stops", "#/journal", None))
+        found.append(VerdictLine("bad", "draining", "the server stops", "#/journal", None))
     if server.no_new_queue:
         text = without_paths(server.no_new_queue)
-        found.append(Line("bad", "no_new_queue", text, "#/journal", None))
+        found.append(VerdictLine("bad", "no_new_queue", text, "#/journal", None))
     if server.mode == "readonly":
         text = "the server is read-only: nothing new is stored"
-        found.append(Line("warn", "readonly", text, "#/journal", None))
+        found.append(VerdictLine("warn", "readonly", text, "#/journal", None))
     if server.mode == "quiescent":
         text = "the server is quiescent: no item is delivered"
-        found.append(Line("warn", "quiescent", text, "#/journal", None))
+        found.append(VerdictLine("warn", "quiescent", text, "#/journal", None))
     left_ms = server.disk_full_in_ms
     if left_ms is not None and left_ms < _LATER_MS:
         level: Level = "bad" if left_ms < _SOON_MS else "warn"
         end = "down to min_disk_free" if server.min_disk_free else "full"
         when = span(left_ms) if left_ms >= _MINUTE_MS else "less than a minute"
         text = f"the disk is {end} in {when} at this rate, and then nothing new is stored"
-        found.append(Line(level, "disk_filling", text, "#/journal", None))
+        found.append(VerdictLine(level, "disk_filling", text, "#/journal", None))
     if server.damages:
         places = "1 damaged place" if server.damages == 1 else f"{server.damages} damaged places"
         text = f"{places} found in journals since the start, and set aside"
-        found.append(Line("warn", "damaged", text, "#/journal", None))
+        found.append(VerdictLine("warn", "damaged", text, "#/journal", None))
     return found
 
 
-def verdict(lines: list[Line], offset_ms: int) -> dict[str, Any]:
+def verdict(lines: list[VerdictLine], offset_ms: int) -> dict[str, Any]:
     """Return the verdict as the page reads it; `offset_ms` makes steady time wall time."""
     level = lines[0].level if lines else "ok"
     return {

@@ -26,7 +26,7 @@ from kestrelpy.http.live.command_rates import CommandRates
 from kestrelpy.http.live.heat import Heat, percentiles
 from kestrelpy.http.live.journal_walk import JournalWalk
 from kestrelpy.http.live.rings import Ring
-from kestrelpy.http.live.rows import QueueOrders, Wanted, row_of_queue, table
+from kestrelpy.http.live.rows import QueueOrders, WantedQueues, row_of_queue, table
 from kestrelpy.http.live.sampler import Sampler
 from kestrelpy.http.live.why import why_still
 from kestrelpy.operations import (
@@ -81,7 +81,7 @@ class Rendered(NamedTuple):
     ring: Ring | None = None
 
 
-class Sources(NamedTuple):
+class ViewSources(NamedTuple):
     """What the views are made of, beside the broker."""
 
     samples: Sampler
@@ -91,14 +91,15 @@ class Sources(NamedTuple):
     server: Callable[[], Members]  # the figures that only the live side has
 
 
-async def render(view: View, call: Call, sources: Sources) -> Rendered:
+async def render(view: View, call: Call, sources: ViewSources) -> Rendered:
     """Return the view as it is now; raise HttpError, Refused."""
     return await _RENDER[view.view](view, call, sources)
 
 
-async def _overview(view: View, call: Call, sources: Sources) -> Rendered:
+async def _overview(view: View, call: Call, sources: ViewSources) -> Rendered:
     samples, broker = sources.samples, call.broker
-    names, _ = await call.run(sources.orders.names(Wanted(limit=_TROUBLE_ROWS), call.now_ms()))
+    wanted = WantedQueues(limit=_TROUBLE_ROWS)
+    names, _ = await call.run(sources.orders.names(wanted, call.now_ms()))
     now_ms = call.now_ms()
     troubled = [name for name in names if _is_worth_showing(samples, name)]
     ring = samples.rings.of(view.range)
@@ -138,14 +139,14 @@ def _newest(ring: Ring, call: Call) -> Members:
     return {"at_ms": ring.at_ms + call.broker.clock.offset_ms, "points": ring.last()}
 
 
-async def _queues(view: View, call: Call, sources: Sources) -> Rendered:
-    wanted = Wanted(view.search, view.sort, view.order == "down", view.offset, view.limit)
+async def _queues(view: View, call: Call, sources: ViewSources) -> Rendered:
+    wanted = WantedQueues(view.search, view.sort, view.order == "down", view.offset, view.limit)
     names, matched = await call.run(sources.orders.names(wanted, call.now_ms()))
     queues = table(sources.samples, call.broker, names, call.now_ms())
     return Rendered({"total": matched, "queues": queues})
 
 
-async def _queue(view: View, call: Call, sources: Sources) -> Rendered:
+async def _queue(view: View, call: Call, sources: ViewSources) -> Rendered:
     queue, samples, now_ms = find_queue(call, view.queue), sources.samples, call.now_ms()
     kept, counters = samples.kept.get(queue.name), queue.reader.counters
     row = row_of_queue(samples, call.broker, queue.name, now_ms)
@@ -162,7 +163,7 @@ async def _queue(view: View, call: Call, sources: Sources) -> Rendered:
     return Rendered(members, kept.ring if kept is not None else None)
 
 
-async def _items(view: View, call: Call, sources: Sources) -> Rendered:
+async def _items(view: View, call: Call, sources: ViewSources) -> Rendered:
     queue = find_queue(call, view.queue)
     items = ItemList(
         queue, LogReader(call), view.state or "", view.key, BODY_SHOWN, call.now_ms
@@ -171,7 +172,7 @@ async def _items(view: View, call: Call, sources: Sources) -> Rendered:
     return Rendered(_rows([row_of_item(each) for each in page.items], "id", page.next))
 
 
-async def _leases(view: View, call: Call, sources: Sources) -> Rendered:
+async def _leases(view: View, call: Call, sources: ViewSources) -> Rendered:
     queue = find_queue(call, view.queue)
     facts, cursor = await call.run(list_leases(queue, view.after, view.limit, call.now_ms()))
     rows, now_ms, offset_ms = list[Members](), call.now_ms(), queue.clock.offset_ms
@@ -187,7 +188,7 @@ async def _leases(view: View, call: Call, sources: Sources) -> Rendered:
     return Rendered(_rows(rows, "id", cursor))
 
 
-async def _keys(view: View, call: Call, sources: Sources) -> Rendered:
+async def _keys(view: View, call: Call, sources: ViewSources) -> Rendered:
     queue = find_queue(call, view.queue)
     page = list_keys(queue, view.after, view.limit, only_blocked=view.state != "done")
     rows = list[Members]()
@@ -198,7 +199,7 @@ async def _keys(view: View, call: Call, sources: Sources) -> Rendered:
     return Rendered(_rows(rows, "key", page.next))
 
 
-async def _dead(view: View, call: Call, sources: Sources) -> Rendered:
+async def _dead(view: View, call: Call, sources: ViewSources) -> Rendered:
     deaths = Deaths(find_queue(call, view.queue))
     reason = view.key.encode("utf-8", "surrogatepass") if view.key is not None else None
     wanted = DeathFilter(
@@ -208,7 +209,7 @@ async def _dead(view: View, call: Call, sources: Sources) -> Rendered:
     return Rendered(_rows([shown(each) for each in deaths.facts(ids)], "id", cursor or None))
 
 
-async def _connections(view: View, call: Call, sources: Sources) -> Rendered:
+async def _connections(view: View, call: Call, sources: ViewSources) -> Rendered:
     found = call.host.connection_facts(view.after, view.limit + 1, call.now_ms())
     rows = [members_of_connection(each) for each in found[: view.limit]]
     for row in rows:
@@ -219,14 +220,14 @@ async def _connections(view: View, call: Call, sources: Sources) -> Rendered:
     return Rendered(_rows(rows, "id", cursor))
 
 
-async def _schedules(view: View, call: Call, sources: Sources) -> Rendered:
+async def _schedules(view: View, call: Call, sources: ViewSources) -> Rendered:
     running = call.host.timetable.running
     names = sorted(running)[:_SCHEDULES_MAX]
     rows = await call.run(rows_of_schedules(running, names))
     return Rendered(_rows(rows, "name", None))
 
 
-async def _journal(view: View, call: Call, sources: Sources) -> Rendered:
+async def _journal(view: View, call: Call, sources: ViewSources) -> Rendered:
     found = await sources.journals.totals(call, sources.samples.ticks)
     totals, counters = found.queues, call.broker.counters
     ring = sources.samples.rings.of(view.range)
@@ -254,7 +255,7 @@ TAKES: Final[dict[str, tuple[str, ...]]] = {
     "schedules": (),
     "journal": ("range",),
 }  # fmt: skip
-_Render = Callable[[View, Call, Sources], Awaitable[Rendered]]
+_Render = Callable[[View, Call, ViewSources], Awaitable[Rendered]]
 _RENDER: Final[dict[str, _Render]] = {
     "overview": _overview, "queues": _queues, "queue": _queue, "items": _items,
     "leases": _leases, "keys": _keys, "dead": _dead, "connections": _connections,

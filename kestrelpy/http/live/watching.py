@@ -34,7 +34,7 @@ from kestrelpy.http.live.verdict import (
     lines_of,
     verdict,
 )
-from kestrelpy.http.live.views import Members, Rendered, Sources, View, past, render
+from kestrelpy.http.live.views import Members, Rendered, View, ViewSources, past, render
 from kestrelpy.http.ports import HttpHost
 
 log = logging.getLogger("kestrelpy.http")
@@ -99,7 +99,7 @@ class Live:
         self._disk_full_in_ms: int | None = None
         self._server_lines = ServerLines()
         self._common: Members = {}  # what every view has, of this tick
-        self._sources = Sources(
+        self._sources = ViewSources(
             self.samples, QueueOrders(self.samples), CommandRates(), JournalWalk(), self._server
         )
         self._task: asyncio.Task[None] | None = None

@@ -22,7 +22,7 @@ from prometheus_client.core import (
 
 from kestrelpy.core import Broker
 from kestrelpy.http.answers import without_paths
-from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, STATES, Figures, Row
+from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, STATES, Row, WalkedFigures
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import HEALTH_STATES, MODES
 
@@ -61,7 +61,7 @@ _GAUGES: Final = {
 }
 
 
-def queue_families(figures: Figures) -> Iterator[Metric]:
+def queue_families(figures: WalkedFigures) -> Iterator[Metric]:
     """Yield the families with a series for each queue that has a seat; gauges have one for the
     others as well."""
     rows: list[tuple[str, Row]] = list(figures.rows.items())
@@ -93,7 +93,7 @@ def queue_families(figures: Figures) -> Iterator[Metric]:
 
 
 def server_families(
-    figures: Figures, host: HttpHost, free_bytes: int | None, now_ms: int
+    figures: WalkedFigures, host: HttpHost, free_bytes: int | None, now_ms: int
 ) -> Iterator[Metric]:
     """Yield the families of the server as a whole."""
     broker = host.broker

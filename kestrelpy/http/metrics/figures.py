@@ -78,7 +78,7 @@ def _activity(row: Row) -> int:
     return row[0] + row[1]
 
 
-class Figures:
+class WalkedFigures:
     """The figures of one walk: rows by name, the others as one row (None: there are none), and the
     sums of histograms."""
 
@@ -123,9 +123,9 @@ class Walks:
         self._seats: dict[bytes, None] = {}
         self._sums = _Rising(_BITS), _Rising(_BITS)
 
-    def walk(self, broker: Broker, now_ms: int) -> Generator[bytes, None, Figures]:
+    def walk(self, broker: Broker, now_ms: int) -> Generator[bytes, None, WalkedFigures]:
         """Return the figures of all queues."""
-        figures, seats = Figures(), self._seats
+        figures, seats = WalkedFigures(), self._seats
         seated, best = dict[bytes, Row](), list[tuple[int, bytes, Row]]()
         total, names = [0] * len(COLUMNS), list(broker.queues)
         oldest = list[tuple[int, bytes]]()  # one more than seats: one of them has none
@@ -164,7 +164,7 @@ class Walks:
 
     @staticmethod
     def _sum_others(
-        figures: Figures, total: Row, seated: dict[bytes, Row],
+        figures: WalkedFigures, total: Row, seated: dict[bytes, Row],
         oldest: list[tuple[int, bytes]],
     ) -> None:  # fmt: skip
         figures.rows = {name.decode("ascii"): seated[name] for name in sorted(seated)}

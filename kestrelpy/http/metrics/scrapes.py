@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from kestrelpy.http.call import Call, Gone
 from kestrelpy.http.metrics.families import queue_families, server_families
-from kestrelpy.http.metrics.figures import Figures, Walks
+from kestrelpy.http.metrics.figures import WalkedFigures, Walks
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import PAUSE
 
@@ -96,7 +96,7 @@ class Scrapes:
 
 
 def _parts(
-    figures: Figures, host: HttpHost, free_bytes: int | None
+    figures: WalkedFigures, host: HttpHost, free_bytes: int | None
 ) -> Generator[bytes, None, bytes]:
     parts = list[bytes]()
     for families in (

@@ -29,7 +29,7 @@ class Posted(msgspec.Struct, forbid_unknown_fields=True):
     delay: int | None = None
 
 
-class Batch(msgspec.Struct, forbid_unknown_fields=True):
+class PostedBatch(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a post."""
 
     messages: list[Posted]
@@ -41,7 +41,7 @@ class _Envelopes(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
-def may_repeat(body: bytes, batch: Batch) -> bool:
+def may_repeat(body: bytes, batch: PostedBatch) -> bool:
     """True if a member of the batch or of a message may be there twice; what is within the bodies
     does not count, but may look so."""
     if body.count(b'"messages"') != 1 or any(each in body for each in _ESCAPED_LETTERS):

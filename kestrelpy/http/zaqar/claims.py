@@ -26,7 +26,7 @@ from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import Ask
 from kestrelpy.http.zaqar.ids import ClaimId, claim_id
 from kestrelpy.http.zaqar.shown import age, message
-from kestrelpy.operations import Claiming, LeaseEnd, LogReader, Seen, seen_of
+from kestrelpy.operations import Claiming, LeaseEnd, LogReader, SeenItem, seen_of
 
 TTL: Final = 300
 GRACE: Final = 60
@@ -37,7 +37,7 @@ router: Final = APIRouter(tags=["messaging"], responses=models.ERRORS)
 _CLAIMS: Final = "/v2/queues/{queue}/claims"
 
 
-class Times(msgspec.Struct, forbid_unknown_fields=True):
+class ClaimTimes(msgspec.Struct, forbid_unknown_fields=True):
     """How long a claim lasts, and its messages after it; null is the default."""
 
     ttl: int | None = None
@@ -67,7 +67,7 @@ async def create(request: Request, queue: str) -> Response:
     """Claim up to `limit` messages; wait up to `wait` seconds for the first."""
     ask = Ask(request)
     name, limit, wait_ms = ask.name, ask.limit(), ask.wait_ms()
-    ttl_ms, grace_ms = (ask.json(Times) or Times()).checked()
+    ttl_ms, grace_ms = (ask.json(ClaimTimes) or ClaimTimes()).checked()
     call = ask.call
     taker = LeaseTaker(call, name, ttl_ms, in_one=True, grace_ms=grace_ms)
     taken = await taker.take(limit, wait_ms)
@@ -119,7 +119,7 @@ async def renew(request: Request, queue: str, claim: str) -> Response:
     """Let the claim last for `ttl` from now."""
     ask = Ask(request)
     name = ask.name
-    ttl_ms, grace_ms = (ask.json(Times) or Times()).checked()
+    ttl_ms, grace_ms = (ask.json(ClaimTimes) or ClaimTimes()).checked()
     call, id_, found = ask.call, claim_id(claim), LeaseEnd(ask.call.broker).queue(name)
     if found is None or id_ is None:
         raise _over(claim)
@@ -163,7 +163,7 @@ def _taken(taken: Taken, path: str, claim: ClaimId, unix_ms: int) -> list[dict[s
     queue, shown = taken.queue, list[dict[str, Any]]()
     for lease, body in zip(taken.leases, taken.bodies, strict=True):
         item = lease.item
-        seen = Seen(item.id, item.stored_ms, item.expires_ms, body, lease.attempts + 1)
+        seen = SeenItem(item.id, item.stored_ms, item.expires_ms, body, lease.attempts + 1)
         shown.append(message(queue, path, seen, unix_ms, claim))
     return shown
 

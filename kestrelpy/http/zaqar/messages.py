@@ -28,7 +28,7 @@ from kestrelpy.http.lease_taker import LeaseTaker
 from kestrelpy.http.models import errors, header
 from kestrelpy.http.zaqar import models
 from kestrelpy.http.zaqar.ask import LIMIT_MAX, POST_BYTES_MAX, Ask, decoded
-from kestrelpy.http.zaqar.batch import Batch, checked, may_repeat, refuse_repeats
+from kestrelpy.http.zaqar.batch import PostedBatch, checked, may_repeat, refuse_repeats
 from kestrelpy.http.zaqar.ids import ClaimId, Marker, MessageId, claim_id, marker, message_id
 from kestrelpy.http.zaqar.metadata import in_force, parsed
 from kestrelpy.http.zaqar.shown import href, message
@@ -41,7 +41,7 @@ from kestrelpy.operations import (
     Observing,
     Removal,
     Rests,
-    Seen,
+    SeenItem,
     Sight,
     Storing,
     Terms,
@@ -73,7 +73,9 @@ async def post(request: Request, queue: str) -> Response:
     meta = in_force(parsed(found.metadata)) if found is not None else in_force({})
     most = min(meta["_max_messages_post_size"], POST_BYTES_MAX)
     body = ask.raw(most)
-    batch: Batch | None = decoded(body, Batch, may_repeat=True) if body.strip() else None
+    batch: PostedBatch | None = None
+    if body.strip():
+        batch = decoded(body, PostedBatch, may_repeat=True)
     if batch is None or not batch.messages:
         raise HttpError(400, "there are no messages to post")
     if may_repeat(body, batch):
@@ -248,7 +250,7 @@ _message: Final = message
 
 async def _seen(
     ask: Ask, queue: AnyQueue, ids: Iterable[MessageId | None]
-) -> list[Seen]:
+) -> list[SeenItem]:
     """Return the messages of this queue, of those with these ids, that are there when all are
     read."""
     call, log, puts = ask.call, queue.log, list[Put]()
@@ -389,7 +391,7 @@ async def _pop(ask: Ask, name: bytes, count: int) -> Response:
         if lease not in lease.holder.leases:
             continue  # it ended meanwhile: the queue was deleted
         item = lease.item
-        seen = Seen(item.id, item.stored_ms, item.expires_ms, body, lease.attempts + 1)
+        seen = SeenItem(item.id, item.stored_ms, item.expires_ms, body, lease.attempts + 1)
         popped.append(message(taken.queue, ask.path, seen, unix_ms))
         rests.append(LeaseEnd.confirm(taken.queue, lease, now_ms))
     await call.until(*rests)

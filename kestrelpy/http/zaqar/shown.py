@@ -13,7 +13,7 @@ import msgspec
 
 from kestrelpy.core import AnyQueue
 from kestrelpy.http.zaqar.ids import ClaimId, MessageId
-from kestrelpy.operations import Seen
+from kestrelpy.operations import SeenItem
 
 # Of an item that never expires: the longest that a client can ask for.
 _TTL_MAX: Final = 1_209_600
@@ -31,7 +31,7 @@ def as_json(body: bytes) -> Any:
 
 
 def message(
-    queue: AnyQueue, path: str, seen: Seen, unix_ms: int, claim: ClaimId | None = None
+    queue: AnyQueue, path: str, seen: SeenItem, unix_ms: int, claim: ClaimId | None = None
 ) -> dict[str, Any]:
     """Return one message of the queue at this path, claimed by this claim."""
     id_ = str(MessageId(queue.generation, seen.id))

@@ -9,7 +9,7 @@ from kestrelpy.operations.lists.connections import (
 )
 from kestrelpy.operations.lists.deaths import DeathFilter, DeathGroup, Deaths, ListedDeath
 from kestrelpy.operations.lists.delays import DelayedFacts, list_delayed
-from kestrelpy.operations.lists.finding import Found, Hit, find
+from kestrelpy.operations.lists.finding import FoundItems, Hit, find
 from kestrelpy.operations.lists.items import ITEM_STATES, ItemList, ItemPage, ListedItem
 from kestrelpy.operations.lists.journals import (
     JournalFacts,
@@ -25,7 +25,7 @@ from kestrelpy.operations.lists.survey import survey
 
 __all__ = [
     "ITEM_STATES", "QUEUE_SORTS", "ConnectionFacts", "DeathFilter", "DeathGroup", "Deaths",
-    "DelayedFacts", "Found", "HeldItem", "Hit", "ItemList", "ItemPage", "JournalFacts",
+    "DelayedFacts", "FoundItems", "HeldItem", "Hit", "ItemList", "ItemPage", "JournalFacts",
     "KeyFacts", "KeyPage", "ListedDeath", "ListedItem", "Listening", "QueueOrder",
     "QueuePage", "SegmentBucket", "SegmentTotals", "find", "held_items", "journal_facts",
     "list_delayed", "list_keys", "list_leases", "list_queues", "survey", "survey_segments",

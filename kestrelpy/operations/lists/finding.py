@@ -32,7 +32,7 @@ class Hit(NamedTuple):
     state: str | None
 
 
-class Found(NamedTuple):
+class FoundItems(NamedTuple):
     """What was found; `is_whole` is False if there may be more."""
 
     hits: list[Hit]
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 def find(
     broker: Broker, text: bytes, most: int, now_ms: int
-) -> Generator[bytes, None, Found]:
+) -> Generator[bytes, None, FoundItems]:
     """Return at most `most` things that this text names. A queue of that name comes first, then
     the rest by the names of their queues."""
     keys = _keys(text)
@@ -58,8 +58,8 @@ def find(
             hits.append(Hit("queue", name.decode("ascii"), None, None))
         hits += _in_queue(queue, text, number, keys, now_ms)
         if len(hits) > most:
-            return Found(hits[:most], False)
-    return Found(hits, True)
+            return FoundItems(hits[:most], False)
+    return FoundItems(hits, True)
 
 
 def _keys(text: bytes) -> list[bytes]:

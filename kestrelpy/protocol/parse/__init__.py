@@ -21,16 +21,44 @@ from kestrelpy.protocol.parse.commands import (
 )
 from kestrelpy.protocol.parse.foreign import FOREIGN, is_http, refuse_foreign, refuse_http
 from kestrelpy.protocol.parse.meta import SILENT
-from kestrelpy.protocol.parse.option_values import View, parse_number
+from kestrelpy.protocol.parse.option_values import BrowseView, parse_number
 from kestrelpy.protocol.parse.options import nearest, refuse_later
 from kestrelpy.protocol.parse.parser import LINE_BYTES_MAX, Lines, Parser, bad
 from kestrelpy.protocol.parse.requests import Requests, Script
 from kestrelpy.protocol.parse.set_conditions import Handoff
 
 __all__ = [
-    "FOREIGN", "LINE_BYTES_MAX", "SILENT", "Bad", "Command", "Confirm", "Delete", "Ending", "Fetch",
-    "Form", "Formed", "Handoff", "Lines", "Monitor", "Parser", "Plain", "Remove", "Requests",
-    "Script", "Store", "StoreLine", "Target", "Touch", "Upto", "View", "Withdraw", "bad", "is_http",
-    "nearest", "parse_number", "refuse_foreign", "refuse_http",
+    "FOREIGN",
+    "LINE_BYTES_MAX",
+    "SILENT",
+    "Bad",
+    "BrowseView",
+    "Command",
+    "Confirm",
+    "Delete",
+    "Ending",
+    "Fetch",
+    "Form",
+    "Formed",
+    "Handoff",
+    "Lines",
+    "Monitor",
+    "Parser",
+    "Plain",
+    "Remove",
+    "Requests",
+    "Script",
+    "Store",
+    "StoreLine",
+    "Target",
+    "Touch",
+    "Upto",
+    "Withdraw",
+    "bad",
+    "is_http",
+    "nearest",
+    "parse_number",
+    "refuse_foreign",
+    "refuse_http",
     "refuse_later",
 ]  # fmt: skip

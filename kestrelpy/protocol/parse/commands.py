@@ -35,7 +35,7 @@ from typing import Final, Protocol
 from kestrelpy.core import Delay
 from kestrelpy.operations import parent_of
 from kestrelpy.protocol.parse.line_template import Cut
-from kestrelpy.protocol.parse.option_values import NO_TOKENS, Begin, Tokens, View
+from kestrelpy.protocol.parse.option_values import NO_TOKENS, BrowseView, ChildBegin, Tokens
 from kestrelpy.protocol.parse.set_conditions import NOTHING, Once
 
 
@@ -63,8 +63,8 @@ class Target:
 
     def __init__(
         self, raw: bytes, name: bytes, options: frozenset[str], wait_ms: int,
-        view: View | None = None, tokens: Tokens = NO_TOKENS, delay: Delay | None = None,
-        key: tuple[bytes, ...] = (), once: Once = NOTHING, begin: Begin | None = None,
+        view: BrowseView | None = None, tokens: Tokens = NO_TOKENS, delay: Delay | None = None,
+        key: tuple[bytes, ...] = (), once: Once = NOTHING, begin: ChildBegin | None = None,
         at_version: int = 0,
     ) -> None:  # fmt: skip
         self.raw = raw

@@ -49,7 +49,7 @@ _ENDING: Final = ("close", *_GIVING_BACK)
 _ABORT: Final = b"abort"
 
 
-class View:
+class BrowseView:
     """Where a browse begins, and the largest number of items in one reply."""
 
     __slots__ = ("after", "most", "since_ms")
@@ -61,7 +61,7 @@ class View:
         self.most = most
 
 
-class Begin(NamedTuple):
+class ChildBegin(NamedTuple):
     """Where a new child begins: after the marker `after`, or at `since_ms` if that is set."""
 
     after: int
@@ -79,19 +79,19 @@ class Tokens(NamedTuple):
 NO_TOKENS: Final = Tokens(0, 0, None)
 
 
-def parse_begin(values: dict[str, str | None]) -> Begin | None:
+def parse_begin(values: dict[str, str | None]) -> ChildBegin | None:
     """Return the start of a child that `from=` or `since=` names; None without both. Raise
     ClientError."""
     if "from" in values and "since" in values:
         raise ClientError("from and since contradict each other")
     if "since" in values:
-        return Begin(0, _unix_ms(values["since"], "since"))
+        return ChildBegin(0, _unix_ms(values["since"], "since"))
     if "from" in values:
-        return Begin(max(_marker(values["from"], "from") - 1, 0), 0)
+        return ChildBegin(max(_marker(values["from"], "from") - 1, 0), 0)
     return None
 
 
-def parse_view(values: dict[str, str | None]) -> View | None:
+def parse_view(values: dict[str, str | None]) -> BrowseView | None:
     """Return the view that the options ask for; None without such an option. Raise ClientError."""
     after = values.get("after", "0")
     since, most = values.get("since", "0"), values.get("n", "1")
@@ -101,7 +101,7 @@ def parse_view(values: dict[str, str | None]) -> View | None:
         if "n" in values:
             raise ClientError("option n needs after= or since=, for instance q/peek/after=0/n=10")
         return None
-    return View(_marker(after), _unix_ms(since, "since"), _count(most))
+    return BrowseView(_marker(after), _unix_ms(since, "since"), _count(most))
 
 
 def parse_number(word: str, text: str | None) -> int:

@@ -40,7 +40,7 @@ from kestrelpy.protocol.parse import (
     refuse_http,
 )
 from kestrelpy.protocol.text.form import PutForm, TextForm
-from kestrelpy.protocol.text.requests import Batch, Next, PutBegin, PutEnd, Shutdown
+from kestrelpy.protocol.text.requests import Next, OpenBatch, PutBegin, PutEnd, Shutdown
 
 PUT_ITEMS_MAX: Final = 1024  # Kestrel's
 # The items of one put together, unless its queue takes a larger item.
@@ -250,7 +250,7 @@ def _parse(words: list[bytes]) -> Command | Script:
         form = "monitor <queue> <timeout_ms>"
         name = _name(words, form, "Queue name & timeout required", 3)
         _refuse_more(words, 3, form)
-        return Batch(name, max(_number("timeout", words[2]), 0))
+        return OpenBatch(name, max(_number("timeout", words[2]), 0))
     if verb == b"confirm":
         form = "confirm <queue> <count>"
         name = _name(words, form, "Queue name & count required", 3)

@@ -95,7 +95,7 @@ class Next:
         talk.replies.rest_on(queue.log, queue.log.lsn_appended)
 
 
-class Batch:
+class OpenBatch:
     """`monitor`: open items one after the other."""
 
     __slots__ = ("_name", "_wait_ms")

@@ -29,7 +29,7 @@ WOKEN_MAX: Final = 100
 STALL_MS: Final = 5000
 
 
-class Holder(Protocol):
+class MemoryHolder(Protocol):
     """A connection, as a holder of memory."""
 
     held_bytes: int
@@ -58,16 +58,16 @@ class ConnectionMemory:
         self.limit = limit
         self.used = self.peak = 0
         self.is_short = False
-        self._holders: dict[Holder, None] = {}  # the oldest first
-        self._waiting: dict[Holder, int] = {}  # with the bytes that each still needs
-        self._favoured: Holder | None = None  # goes on beyond the limit
+        self._holders: dict[MemoryHolder, None] = {}  # the oldest first
+        self._waiting: dict[MemoryHolder, int] = {}  # with the bytes that each still needs
+        self._favoured: MemoryHolder | None = None  # goes on beyond the limit
 
     @property
-    def holders(self) -> list[Holder]:
+    def holders(self) -> list[MemoryHolder]:
         """The connections that hold memory, the oldest first."""
         return [*self._holders]
 
-    def hold(self, holder: Holder, held_bytes: int) -> None:
+    def hold(self, holder: MemoryHolder, held_bytes: int) -> None:
         """Note how much a connection holds now."""
         if held_bytes < UNCOUNTED_BYTES:
             held_bytes = 0
@@ -85,7 +85,7 @@ class ConnectionMemory:
         if freed > 0 and self._waiting:
             self.wake()
 
-    def may_go_on(self, holder: Holder, needed: int) -> bool:
+    def may_go_on(self, holder: MemoryHolder, needed: int) -> bool:
         """Return whether it may hold this much more; if not, it waits, and `wake` calls it."""
         if not self.is_short or holder is self._favoured:
             return True
@@ -100,16 +100,16 @@ class ConnectionMemory:
     def reserve(self, talk: Talk, size: int) -> bool:
         """Return whether there is room for a reply of this size. If not, `talk.wants_bytes` is set
         until there is room."""
-        if cast(Holder, talk.shell).reserve(size):
+        if cast(MemoryHolder, talk.shell).reserve(size):
             return True
         talk.wants_bytes = size
         return False
 
     def release(self, talk: Talk) -> None:
         """Release the room reserved for a reply that is not made now."""
-        cast(Holder, talk.shell).release()
+        cast(MemoryHolder, talk.shell).release()
 
-    def is_waiting(self, holder: Holder) -> bool:
+    def is_waiting(self, holder: MemoryHolder) -> bool:
         """True while it waits for room."""
         return holder in self._waiting
 
@@ -119,7 +119,7 @@ class ConnectionMemory:
         self.is_short = self.used >= limit
         self.wake()
 
-    def leave(self, holder: Holder) -> None:
+    def leave(self, holder: MemoryHolder) -> None:
         """Forget a connection that is gone."""
         self._waiting.pop(holder, None)
         if self._favoured is holder:

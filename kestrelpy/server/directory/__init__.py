@@ -1,7 +1,11 @@
 """The data directory: its lock, its folders, and the small files next to them."""
 
 from kestrelpy.server.directory.beat import Heart
-from kestrelpy.server.directory.data_directory import DataDirectory, Found, why_not_opened
+from kestrelpy.server.directory.data_directory import (
+    DataDirectory,
+    RecoveredDirectory,
+    why_not_opened,
+)
 from kestrelpy.server.directory.joining import directory_of, member_of
 from kestrelpy.server.directory.last_backup import last_backup_ms, note_backup
 from kestrelpy.server.directory.owner_only import name_what_is_open
@@ -13,8 +17,8 @@ __all__ = [
     "NAME",
     "DataDirectory",
     "DirectoryWatch",
-    "Found",
     "Heart",
+    "RecoveredDirectory",
     "Removed",
     "directory_of",
     "last_backup_ms",

@@ -35,7 +35,7 @@ from journal.recovery import (
     told,
 )
 from journal.sets import IdSet
-from journal.store import Chunks, Sizes, Store, read_chunks
+from journal.store import Chunks, LogStore, Sizes, read_chunks
 from kestrelpy.core import AnyQueue, Broker, JournalLog, Queue, Replay, on_disk
 from kestrelpy.durations import format_duration_ms
 from kestrelpy.server.directory.beat import Beat
@@ -55,7 +55,7 @@ _DUE_FIRST: Final = 64  # items of a queue, due meanwhile, that are released bef
 
 
 @dataclass(slots=True)
-class Found:
+class RecoveredDirectory:
     """The result of recovery, for the daemon's first lines and its log.
 
     `unchecked` are the checks of bodies that would take long: the daemon does them while it serves.
@@ -141,7 +141,7 @@ class DataDirectory:
     def new_log(self, queue: Queue, dirty: list[JournalLog]) -> JournalLog:
         """Return a journal for a new queue; nothing is on disk until its first segment is
         prepared."""
-        store = Store.new(
+        store = LogStore.new(
             self.files, self.folder(queue), os.urandom(16), self.sizes, queue.checkpoint
         )
         return JournalLog(store, dirty, queue.policy.sync_ms, queue.state)
@@ -152,12 +152,12 @@ class DataDirectory:
 
     def recover(
         self, broker: Broker, dirty: list[JournalLog], now_ms: int, unix_ms: int
-    ) -> Found:
+    ) -> RecoveredDirectory:
         """Fill the broker from the disk; raise JournalError or OSError. Blocks.
 
         The records retained from after the last known sync are on disk again when this returns.
         """
-        found = Found()
+        found = RecoveredDirectory()
         self._tombstones = broker.tombstones
         damaged = (self._damaged_id, self.tokens.read(unix_ms), self.beat.begin(broker, now_ms))
         found.notes += [each for each in damaged if each]
@@ -242,7 +242,7 @@ class DataDirectory:
         folder: str,
         now_ms: int,
         unix_ms: int,
-        found: Found,
+        found: RecoveredDirectory,
     ) -> None:
         path = os.path.join(self.path, folder)
         try:
@@ -296,7 +296,7 @@ class DataDirectory:
         found.damages += recovery.damages + chunks.damages
 
     def _remember(
-        self, queue: Queue, store: Store, recovery: Recovery, chunks: Chunks, unix_ms: int
+        self, queue: Queue, store: LogStore, recovery: Recovery, chunks: Chunks, unix_ms: int
     ) -> None:
         """Adopt these files of remembered ids and versions, and remove the obsolete ones."""
         snapshot = recovery.snapshot
@@ -415,7 +415,8 @@ def _clock_note(broker: Broker) -> list[str]:
 
 
 def _note_unreadable(
-    queue: Queue, store: Store, unreadable: IdSet, lost: dict[int, IdSet], found: Found
+    queue: Queue, store: LogStore, unreadable: IdSet, lost: dict[int, IdSet],
+    found: RecoveredDirectory
 ) -> None:
     """Note the items with bodies that cannot be read, for the log and for the figures; `lost` are
     those with lost puts, by the number of the subscription."""

@@ -32,7 +32,7 @@ from journal.format import (
 from kestrelpy.spark.files.frame_headers import Bools, FrameHeaders, Ints
 from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, STATES, LiveItems
 from kestrelpy.spark.files.readers import NUMBERS, ReaderNumbers, names
-from kestrelpy.spark.files.split import Limits, Split
+from kestrelpy.spark.files.split import RowLimits, Split
 from kestrelpy.spark.schema import OP_WORDS, Selection
 
 _LOW32: Final = np.uint64(0xFFFFFFFF)
@@ -51,7 +51,7 @@ _COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
 class Rows:
     """Makes batches of one selection from the frames of one split."""
 
-    def __init__(self, split: Split, chosen: Selection, limits: Limits) -> None:
+    def __init__(self, split: Split, chosen: Selection, limits: RowLimits) -> None:
         self.schema = chosen.arrow
         self._split = split
         self._limits = limits
@@ -68,7 +68,7 @@ class Rows:
             headers = headers.pick(wanted)
         if not len(headers):
             return None
-        source = Source(headers, self._split, self._live_items)
+        source = RecordSource(headers, self._split, self._live_items)
         arrays = [make(source) for make in self._makers]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -91,7 +91,7 @@ class Rows:
         return wanted
 
 
-class Source:
+class RecordSource:
     """The records that columns are made from."""
 
     def __init__(self, headers: FrameHeaders, split: Split, live_items: LiveItems | None) -> None:
@@ -220,7 +220,7 @@ def _texts(words: tuple[str, ...]) -> pa.Array:
     return pa.array(words, pa.string())
 
 
-def _readers(source: Source) -> pa.Array:
+def _readers(source: RecordSource) -> pa.Array:
     reader = source.headers.reader
     if not reader.any():
         return pa.nulls(len(reader), pa.string())
@@ -237,7 +237,7 @@ def _readers(source: Source) -> pa.Array:
     return pa.array([shown.get(each) for each in numbers], pa.string())
 
 
-def _attempts(source: Source) -> pa.Array:
+def _attempts(source: RecordSource) -> pa.Array:
     headers = source.headers
     done, counted = headers.kind == Kind.DONE, headers.is_one_of(_COUNTED)
     done |= (headers.kind == Kind.MOVED) & (headers.number > 0)  # handed off
@@ -246,23 +246,23 @@ def _attempts(source: Source) -> pa.Array:
     return _small_numbers(values, done | counted | (headers.kind == Kind.PUT))
 
 
-def _opened(source: Source) -> pa.Array:
+def _opened(source: RecordSource) -> pa.Array:
     number = source.headers.number
     return _times(number, source.headers.is_one_of(_BEGAN) & (number > 0))
 
 
-def _expires(source: Source) -> pa.Array:
+def _expires(source: RecordSource) -> pa.Array:
     return _times(source.expires, source.expires > 0)
 
 
-def _item_marker(source: Source) -> pa.Array:
+def _item_marker(source: RecordSource) -> pa.Array:
     """Return the markers: where a delayed item was released, else the item's own number."""
     released = source.live_items.markers(source.headers.item)
     marker = np.where(released > 0, released, source.headers.marker)
     return _numbers(marker, marker > 0)
 
 
-def _flags(source: Source) -> pa.Array:
+def _flags(source: RecordSource) -> pa.Array:
     return _numbers(source.headers.small, source.headers.is_one_of((Kind.PUT, Kind.READER)))
 
 
@@ -270,16 +270,16 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _text(pick: Callable[[Split], str | None]) -> Callable[[Source], pa.Array]:
+def _text(pick: Callable[[Split], str | None]) -> Callable[[RecordSource], pa.Array]:
     return lambda source: source.constant(pick(source.split), pa.string())
 
 
-_COMMON: Final[dict[str, Callable[[Source], pa.Array]]] = {
+_COMMON: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
     "server": _text(lambda split: split.server),
     "queue": _text(lambda split: split.queue),
     "marker": lambda source: _numbers(source.headers.marker, source.headers.marker > 0),
     "timestamp": lambda source: _times(source.headers.time_ms),
-    "value": Source.bodies,
+    "value": RecordSource.bodies,
     "flags": _flags,
     "expires": _expires,
     "key": lambda source: source.tagged(Tag.KEY),
@@ -289,7 +289,7 @@ _COMMON: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "generation": lambda source: source.constant(source.split.generation, pa.int64()),
     "bytes": lambda source: _numbers(*source.body_bytes),
 }
-EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
+EVENT_COLUMNS: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
     **_COMMON,
     "op": lambda source: _texts(OP_WORDS).take(pa.array(source.headers.kind)),
     "reader": _readers,
@@ -314,9 +314,9 @@ EVENT_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
     "scope_bytes": lambda source: source.raw(Tag.SCOPE),
     "of_key": lambda source: source.counted(Tag.OF_KEY),
 }
-ITEM_COLUMNS: Final[dict[str, Callable[[Source], pa.Array]]] = {
+ITEM_COLUMNS: Final[dict[str, Callable[[RecordSource], pa.Array]]] = {
     **_COMMON,
-    "keys": Source.keys,
+    "keys": RecordSource.keys,
     "id": lambda source: source.tagged(Tag.ID),
     "attempts": lambda source: _small_numbers(source.live_items.attempts(source.headers.item)),
     "marker": _item_marker,

@@ -9,7 +9,7 @@ another history.
 
 from __future__ import annotations
 
-from kestrelpy.spark.files.discovery import Contents, Found, Problem
+from kestrelpy.spark.files.discovery import Contents, FoundSegment, Problem
 
 
 def by_journal(contents: list[Contents], problems: list[Problem]) -> list[list[Contents]]:
@@ -34,7 +34,7 @@ def by_journal(contents: list[Contents], problems: list[Problem]) -> list[list[C
     return list(groups.values())
 
 
-def _differ(one: Found, other: Found) -> bool:
+def _differ(one: FoundSegment, other: FoundSegment) -> bool:
     """True if the two have one number but are no copies of each other."""
     if one.file.number != other.file.number:
         return False
@@ -43,9 +43,9 @@ def _differ(one: Found, other: Found) -> bool:
     return bool(one.file.header and other.file.header) and one.header != other.header
 
 
-def best_copies(group: list[Contents]) -> list[Found]:
+def best_copies(group: list[Contents]) -> list[FoundSegment]:
     """Return each segment once, by number."""
-    best: dict[int, Found] = {}
+    best: dict[int, FoundSegment] = {}
     for contents in group:
         for found in contents.segments:
             number = found.file.number
@@ -59,7 +59,7 @@ def best_copies(group: list[Contents]) -> list[Found]:
     return [best[number] for number in sorted(best)]
 
 
-def _is_better(one: Found, other: Found, group: list[Contents]) -> bool:
+def _is_better(one: FoundSegment, other: FoundSegment, group: list[Contents]) -> bool:
     if one.goodness != other.goodness or one.footer is not None:
         return one.goodness > other.goodness
     scans = []

@@ -39,7 +39,7 @@ from journal.read import FEWER_THAN_COUNTED, Scan, read_footer, scan
 from kestrelpy.spark.files.columns import Rows
 from kestrelpy.spark.files.frame_headers import Bools, FrameHeaders, headers_of
 from kestrelpy.spark.files.gaps import GapCheck
-from kestrelpy.spark.files.split import NO_LIMITS, Limits, Split, SplitGone
+from kestrelpy.spark.files.split import NO_LIMITS, RowLimits, Split, SplitGone
 from kestrelpy.spark.schema import Selection
 
 CHUNK_BYTES: Final = 4 << 20  # of a segment at once; a batch is at most that, or one record
@@ -57,7 +57,7 @@ def read(
     split: Split,
     chosen: Selection,
     damaged: Damaged,
-    limits: Limits = NO_LIMITS,
+    limits: RowLimits = NO_LIMITS,
     files: Files | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the split's rows, by lsn, in batches of 1 to 4 MiB (a larger record is one batch).

@@ -54,7 +54,7 @@ class Problem:
     is_loss: bool = True
 
 
-class Place:
+class JournalPlace:
     """The files of one journal, by the names that they have in a journal's folder.
 
     It reads like `journal.files.Files`, and writes nothing.
@@ -99,17 +99,17 @@ class Place:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundSegment:
     """One segment of a place. `header`: its first bytes, the same in every copy."""
 
-    place: Place
+    place: JournalPlace
     file: SegmentFile
     path: str
     header: bytes
     version: int
     footer: Record | None
     opening: Checkpoint | None
-    copies: list[Found] = field(default_factory=list)
+    copies: list[FoundSegment] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
@@ -127,9 +127,9 @@ class Found:
 class Contents:
     """The files at one place: `segments` by number, also those that a compacted one replaces."""
 
-    place: Place
+    place: JournalPlace
     chain: Chain
-    segments: list[Found]
+    segments: list[FoundSegment]
     damages: list[Damage]
 
     @property
@@ -166,8 +166,8 @@ def expand(path: str) -> list[str]:
     return sorted(glob.glob(path)) if _MAGIC.search(path) else [path]
 
 
-def _find_places(files: Files, paths: Sequence[str], problems: list[Problem]) -> list[Place]:
-    places: list[Place] = []
+def _find_places(files: Files, paths: Sequence[str], problems: list[Problem]) -> list[JournalPlace]:
+    places: list[JournalPlace] = []
     seen: set[str] = set()
     for path in paths:
         before = len(places)
@@ -189,7 +189,7 @@ def _is_inside(path: str, seen: set[str]) -> bool:
 
 def _find_places_in(
     files: Files, path: str, seen: set[str], problems: list[Problem]
-) -> list[Place]:
+) -> list[JournalPlace]:
     try:
         names = files.names(path)
     except NotADirectoryError:
@@ -211,7 +211,7 @@ def _find_places_in(
 
 def _in_folder(
     files: Files, folder: str, names: list[str], seen: set[str], problems: list[Problem]
-) -> list[Place]:
+) -> list[JournalPlace]:
     real = os.path.realpath(folder)
     plain = [n for n in names if segment_number(n) is not None]
     archived = [n for n in names if _ARCHIVED.fullmatch(n)]
@@ -220,7 +220,7 @@ def _in_folder(
     seen.add(real)
     found = _archived(files, folder, archived, problems)
     if plain:
-        place = Place(files, folder)
+        place = JournalPlace(files, folder)
         own = plain + [n for n in names if snapshot_lsn(n) is not None]
         place.paths = {n: os.path.join(folder, n) for n in own}
         found.append(place)
@@ -229,7 +229,7 @@ def _in_folder(
 
 def _of_one_file(
     files: Files, path: str, seen: set[str], problems: list[Problem]
-) -> list[Place]:
+) -> list[JournalPlace]:
     """Return the place of a single segment."""
     folder, name = os.path.split(path)
     if os.path.realpath(path) in seen or os.path.realpath(folder) in seen:
@@ -240,16 +240,16 @@ def _of_one_file(
     number = segment_number(name)
     if number is None:
         return []
-    place = Place(files, folder, is_archive=True)
+    place = JournalPlace(files, folder, is_archive=True)
     place.paths[name] = path
     return [place]
 
 
 def _archived(
     files: Files, folder: str, names: list[str], problems: list[Problem]
-) -> list[Place]:
+) -> list[JournalPlace]:
     """Return the journals in an archive; the same name may come from several data directories."""
-    places: dict[tuple[str, bytes, int], Place] = {}
+    places: dict[tuple[str, bytes, int], JournalPlace] = {}
     for name in names:
         match = _ARCHIVED.fullmatch(name)
         assert match is not None, "it was chosen by this name"
@@ -269,7 +269,7 @@ def _archived(
         life = 0
         while True:
             key = (match["stem"], header.identity, life)
-            place = places.setdefault(key, Place(files, folder, is_archive=True))
+            place = places.setdefault(key, JournalPlace(files, folder, is_archive=True))
             if called not in place.paths:
                 break
             life += 1
@@ -278,7 +278,7 @@ def _archived(
     return list(places.values())
 
 
-def _read_place(files: Files, place: Place) -> Contents:
+def _read_place(files: Files, place: JournalPlace) -> Contents:
     """Return a place's segments and their damages; a daemon may remove some meanwhile."""
     for _ in range(RESTARTS_MAX):
         try:
@@ -293,8 +293,8 @@ def _read_place(files: Files, place: Place) -> Contents:
     )
 
 
-def _again(files: Files, place: Place) -> Place:
-    fresh = Place(files, place.folder, place.is_archive)
+def _again(files: Files, place: JournalPlace) -> JournalPlace:
+    fresh = JournalPlace(files, place.folder, place.is_archive)
     fresh.stem = place.stem
     if place.is_archive:
         there = set(files.names(place.folder))
@@ -306,7 +306,7 @@ def _again(files: Files, place: Place) -> Place:
     return fresh
 
 
-def _found(place: Place, file: SegmentFile) -> Found:
+def _found(place: JournalPlace, file: SegmentFile) -> FoundSegment:
     header, footer, opening = b"", None, None
     version = 2
     if not file.unreadable:
@@ -322,10 +322,10 @@ def _found(place: Place, file: SegmentFile) -> Found:
         if at >= FILE_HEADER_BYTES and not file.bytes_missing:
             data = place.read(file.path, at, FOOTER_SPACE_BYTES)
             footer = read_footer(data, at, file.journal, file.number)
-    return Found(place, file, place.real(file.path), header, version, footer, opening)
+    return FoundSegment(place, file, place.real(file.path), header, version, footer, opening)
 
 
-def server_and_queue(segments: Iterable[Found]) -> tuple[str | None, str, int]:
+def server_and_queue(segments: Iterable[FoundSegment]) -> tuple[str | None, str, int]:
     """Return server, queue and generation, by the newest checkpoint, else by the folder's name."""
     last = None
     for found in segments:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import Damage, JournalError
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files.split import Limits, Split, SplitGone
+from kestrelpy.spark.files.split import RowLimits, Split, SplitGone
 from kestrelpy.spark.named import (
-    Source,
+    NamedServer,
     marks_in,
     refuse_unknown_markers,
     refuse_unknown_queues,
@@ -30,7 +30,7 @@ from kestrelpy.spark.options import ALL_MARKERS, Options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kestrelpy.spark.files.plan import History, Journal
+    from kestrelpy.spark.files.plan import History, PlannedJournal
     from kestrelpy.spark.schema import Selection
 
 log = logging.getLogger("kestrelpy.spark")
@@ -40,11 +40,11 @@ _NAMED_MAX: Final = 3  # damages in one sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReadPart:
     """A split, the limits of the wanted rows, and the journal's folders when it was planned."""
 
     split: Split
-    limits: Limits
+    limits: RowLimits
     folders: tuple[str, ...]
 
     @property
@@ -56,7 +56,7 @@ class Part:
 # -- the driver ----------------------------------------------------------------------------
 
 
-def plan(options: Options) -> list[list[Part]]:
+def plan(options: Options) -> list[list[ReadPart]]:
     """Return the parts of each partition. Raises KestrelError."""
     from kestrelpy.spark.files.plan_events import plan_events
     from kestrelpy.spark.files.plan_items import plan_items
@@ -69,7 +69,7 @@ def plan(options: Options) -> list[list[Part]]:
     return parts_of(history, options)
 
 
-def parts_of(history: History, options: Options) -> list[list[Part]]:
+def parts_of(history: History, options: Options) -> list[list[ReadPart]]:
     """Return the parts of each partition of a plan. Raises KestrelError for missing data."""
     wanted = [journal for journal in history.journals if _is_wanted(journal, options)]
     losses = [problem.sentence for problem in history.problems if problem.is_loss]
@@ -82,7 +82,7 @@ def parts_of(history: History, options: Options) -> list[list[Part]]:
             log.warning("%s", problem.sentence)
     latest = _latest_markers(wanted)
     parts = [
-        Part(split, limits, tuple(journal.folders))
+        ReadPart(split, limits, tuple(journal.folders))
         for journal in wanted
         if (limits := limits_of(journal.server, journal.queue, options, latest)) is not None
         for split in journal.splits
@@ -94,7 +94,7 @@ def parts_of(history: History, options: Options) -> list[list[Part]]:
     )
 
 
-def _is_wanted(journal: Journal, options: Options) -> bool:
+def _is_wanted(journal: PlannedJournal, options: Options) -> bool:
     servers = options.wanted.servers
     if servers is not None and journal.server not in servers:
         return False
@@ -104,7 +104,7 @@ def _is_wanted(journal: Journal, options: Options) -> bool:
 def limits_of(
     server: str | None, queue: str, options: Options,
     latest: Mapping[tuple[str | None, str], int] = MappingProxyType({}),
-) -> Limits | None:  # fmt: skip
+) -> RowLimits | None:  # fmt: skip
     """Return the limits of the wanted rows of a journal; None: no row is wanted.
 
     Raises KestrelError for a marker beyond the latest.
@@ -119,7 +119,7 @@ def limits_of(
     if upto <= after:
         return None
     # A limit skips events that are about no item; without a limit they are read.
-    return Limits(
+    return RowLimits(
         after if after > ALL_MARKERS.after else None,
         upto if upto < ALL_MARKERS.upto else None,
         options.starting_timestamp_ms,
@@ -128,7 +128,7 @@ def limits_of(
 
 
 def refuse_unknown(
-    options: Options, journals: Iterable[Journal], known: Collection[str] | None = None
+    options: Options, journals: Iterable[PlannedJournal], known: Collection[str] | None = None
 ) -> None:
     """Raise KestrelError if an option names a queue that is not there; `known` are there as well.
 
@@ -139,11 +139,11 @@ def refuse_unknown(
     where = f"in the journals of {', '.join(options.path)}"
     refuse_unknown_queues(options, queues, where, "kestrelpy journal verify lists them.")
     if known is None:
-        sources = [Source((each.server,), [each.queue]) for each in there if each.server]
+        sources = [NamedServer((each.server,), [each.queue]) for each in there if each.server]
         refuse_unknown_markers(options, sources)
 
 
-def _latest_markers(journals: Iterable[Journal]) -> dict[tuple[str | None, str], int]:
+def _latest_markers(journals: Iterable[PlannedJournal]) -> dict[tuple[str | None, str], int]:
     """Return the latest marker of each queue over its generations; only a plan of items has it."""
     found: dict[tuple[str | None, str], int] = {}
     for each in journals:
@@ -156,7 +156,9 @@ def _latest_markers(journals: Iterable[Journal]) -> dict[tuple[str | None, str],
 # -- an executor ---------------------------------------------------------------------------
 
 
-def read(parts: Sequence[Part], selection: Selection, options: Options) -> Iterator[pa.RecordBatch]:
+def read(
+    parts: Sequence[ReadPart], selection: Selection, options: Options
+) -> Iterator[pa.RecordBatch]:
     """Return the rows of the parts, by lsn for each journal. Raises KestrelError."""
 
     def damaged(damage: Damage) -> None:
@@ -170,7 +172,7 @@ def read(parts: Sequence[Part], selection: Selection, options: Options) -> Itera
 
 
 def _read_part(
-    part: Part, selection: Selection, options: Options, damaged: Callable[[Damage], None]
+    part: ReadPart, selection: Selection, options: Options, damaged: Callable[[Damage], None]
 ) -> Iterator[pa.RecordBatch]:
     from kestrelpy.spark.files.decode import read as decoded
 
@@ -191,7 +193,7 @@ def _read_part(
     )
 
 
-def _found_again(gone: SplitGone, split: Split, part: Part, options: Options) -> list[Split]:
+def _found_again(gone: SplitGone, split: Split, part: ReadPart, options: Options) -> list[Split]:
     """Return where the records of a split are now.
 
     Records that are nowhere are lost, or, in a read of items, were confirmed meanwhile.

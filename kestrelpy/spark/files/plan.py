@@ -17,12 +17,12 @@ from kestrelpy.spark.files.split import Range, Split
 
 if TYPE_CHECKING:
     from kestrelpy.spark.files.discovery import Problem
-    from kestrelpy.spark.files.queue_state import State
+    from kestrelpy.spark.files.queue_state import FilesState
     from kestrelpy.spark.files.readers import ReaderName
 
 
 @dataclass(slots=True)
-class Journal:
+class PlannedJournal:
     """One journal, as splits by lsn.
 
     - `lsn_gaps`: lsns that are missing because their segments were reclaimed.
@@ -43,7 +43,7 @@ class Journal:
     damages: list[Damage] = field(default_factory=list)
     torn: list[Damage] = field(default_factory=list)
     lsn_synced: int = 0
-    state: State | None = None
+    state: FilesState | None = None
 
     @property
     def reader_names(self) -> tuple[ReaderName, ...]:
@@ -70,7 +70,7 @@ class Journal:
 class History:
     """Everything under some paths; `problems` are files that are not read."""
 
-    journals: list[Journal]
+    journals: list[PlannedJournal]
     problems: list[Problem]
 
     @property

@@ -30,9 +30,9 @@ from journal.read import Scan
 from journal.recovery import MISSING_BEFORE, SHORTER, SegmentFile
 from journal.tools import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import best_copies, by_journal
-from kestrelpy.spark.files.discovery import Contents, Found, discover, server_and_queue
+from kestrelpy.spark.files.discovery import Contents, FoundSegment, discover, server_and_queue
 from kestrelpy.spark.files.gaps import GapCheck
-from kestrelpy.spark.files.plan import History, Journal
+from kestrelpy.spark.files.plan import History, PlannedJournal
 from kestrelpy.spark.files.readers import ReaderName, in_order, reader_names_among, reader_names_of
 from kestrelpy.spark.files.split import Range, Split, SplitGone, without
 from kestrelpy.spark.files.tail import Survey, survey
@@ -100,13 +100,13 @@ class _Plan:
         newest_first = sorted(best, key=_number, reverse=True)
         server, queue, generation = server_and_queue(newest_first)
         folders = list(dict.fromkeys(each.place.folder for each in group))
-        self.journal = Journal(group[0].chain.identity, server, queue, generation, folders)
+        self.journal = PlannedJournal(group[0].chain.identity, server, queue, generation, folders)
         self._logs = [f for f in best if not f.file.is_compacted]
         self._compacted = [f for f in best if f.file.is_compacted]
         self._known = max(each.lsn_known for each in group)
         self._expected = 0  # the next record's lsn, if the records before it are known
 
-    def made(self) -> Journal:
+    def made(self) -> PlannedJournal:
         """Plan it."""
         journal = self.journal
         journal.damages = [d for each in self._group for d in each.damages if d.kind != "foreign"]
@@ -145,7 +145,7 @@ class _Plan:
                 found += reader_names_among(surveyed.rest.records)
         return in_order(each for each in found if each.lsn < self.journal.lsn_next)
 
-    def _scan(self, found: Found) -> Scan:
+    def _scan(self, found: FoundSegment) -> Scan:
         number = found.file.number
         scanned = self._scans.get(number)
         if scanned is None:
@@ -154,7 +154,7 @@ class _Plan:
             scanned.path = found.path
         return scanned
 
-    def _survey(self, found: Found) -> Survey:
+    def _survey(self, found: FoundSegment) -> Survey:
         """Return the same, read in bulk."""
         file = found.file
         number = file.number
@@ -187,7 +187,7 @@ class _Plan:
                 break
         self.journal.lsn_synced = synced
 
-    def _is_blank(self, found: Found) -> bool:
+    def _is_blank(self, found: FoundSegment) -> bool:
         """True if no record was ever written to the segment."""
         file = found.file
         survey = self._survey(found)
@@ -196,7 +196,7 @@ class _Plan:
     def _find_limits(self) -> None:
         """Find up to which lsn each segment counts, newest first; drop those that do not count."""
         limit = 0
-        counting: list[Found] = []
+        counting: list[FoundSegment] = []
         for found in reversed(self._logs):
             file = found.file
             if not file.lsn_first and not file.unreadable:
@@ -215,7 +215,7 @@ class _Plan:
 
     # -- splits -------------------------------------------------------------------------------
 
-    def _split(self, found: Found) -> Split | None:
+    def _split(self, found: FoundSegment) -> Split | None:
         """Return the split of a segment; None if the log ended before it."""
         file, footer, synced = found.file, found.footer, self.journal.lsn_synced
         last = footer.lsn - 1 if footer is not None else file.lsn_limit - 1
@@ -242,7 +242,7 @@ class _Plan:
         """
         return 0 < file.lsn_limit <= self._known + 1
 
-    def _is_cut_before(self, found: Found, first: int) -> bool:
+    def _is_cut_before(self, found: FoundSegment, first: int) -> bool:
         """True if records are missing before this segment and the log ended there.
 
         Missing records before the last known sync are noted as damage, and the log goes on.
@@ -265,7 +265,7 @@ class _Plan:
             )
         return False
 
-    def _with_end(self, found: Found, split: Split) -> Split | None:
+    def _with_end(self, found: FoundSegment, split: Split) -> Split | None:
         """Read a split that may have the log's torn end in it, and cut it there."""
         limit, surveyed = found.file.lsn_limit, self._survey(found)
         if limit and surveyed.lsn_last >= limit:
@@ -311,7 +311,7 @@ class _Plan:
             split = replace(split, stop=scanned.read_to if is_lost_after else end)
         return split
 
-    def _name_unreadable(self, found: Found, before: int) -> None:
+    def _name_unreadable(self, found: FoundSegment, before: int) -> None:
         limit = found.file.lsn_limit
         last = limit - 1 if limit else ITEM_MAX
         self.journal.damages.append(
@@ -319,7 +319,7 @@ class _Plan:
                    before or 1, last, 1, ITEM_MAX)
         )  # fmt: skip
 
-    def _of_compacted(self, found: Found, covered: list[Range]) -> Split | None:
+    def _of_compacted(self, found: FoundSegment, covered: list[Range]) -> Split | None:
         """Return the records of a compacted segment whose originals are gone; None: no record."""
         file, footer = found.file, found.footer
         if file.unreadable:
@@ -338,7 +338,7 @@ class _Plan:
         made = self._made(found, first, last)
         return replace(made, is_compacted=True, lsn_limit=limit, skip=tuple(skip))
 
-    def _tally(self, found: Found) -> Tally:
+    def _tally(self, found: FoundSegment) -> Tally:
         """Return what its footer says, else only the items whose puts can be read in it."""
         if found.footer is not None:
             return Tally.from_footer(found.footer)
@@ -355,7 +355,7 @@ class _Plan:
             tally.see_items(puts[0], puts[-1])
         return tally
 
-    def _made(self, found: Found, first: int, last: int) -> Split:
+    def _made(self, found: FoundSegment, first: int, last: int) -> Split:
         file, journal = found.file, self.journal
         server, queue, generation = journal.server, journal.queue, journal.generation
         if found.opening is not None and found.opening.name:

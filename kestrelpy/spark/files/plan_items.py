@@ -19,12 +19,12 @@ from journal.files import Disk, Files
 from journal.tools import RESTARTS_MAX, live_files
 from kestrelpy.spark.files.copies import by_journal
 from kestrelpy.spark.files.discovery import Problem, discover
-from kestrelpy.spark.files.plan import History, Journal
+from kestrelpy.spark.files.plan import History, PlannedJournal
 from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.queue_state import State
+from kestrelpy.spark.files.queue_state import FilesState
 
 
-def state_of(files: Files, folder: str) -> State:
+def state_of(files: Files, folder: str) -> FilesState:
     """Return the state of the journal in `folder`; a daemon may be writing there.
 
     Raises JournalError if it cannot be read.
@@ -32,7 +32,7 @@ def state_of(files: Files, folder: str) -> State:
     disk = live_files(files)
     for _ in range(RESTARTS_MAX):
         try:
-            return State.read(disk, folder)
+            return FilesState.read(disk, folder)
         except FileNotFoundError:
             continue  # a daemon removed it meanwhile
         except OSError as error:
@@ -51,7 +51,7 @@ def plan_items(paths: Sequence[str], files: Files | None = None) -> History:
     """
     disk = files if files is not None else Disk()
     contents, problems = discover(live_files(disk), paths)
-    journals: list[Journal] = []
+    journals: list[PlannedJournal] = []
     for group in by_journal(contents, problems):
         folders = [each.place.folder for each in group if not each.place.is_archive]
         if not folders:
@@ -70,7 +70,7 @@ def plan_items(paths: Sequence[str], files: Files | None = None) -> History:
     return History(journals, problems)
 
 
-def _farthest(files: Files, folders: list[str]) -> Journal:
+def _farthest(files: Files, folders: list[str]) -> PlannedJournal:
     states = [(state_of(files, folder), folder) for folder in folders]
     state, folder = max(states, key=lambda each: each[0].lsn_next)
     # After the state, so that the splits show where an item of the state is now.

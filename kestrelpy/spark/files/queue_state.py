@@ -28,7 +28,7 @@ _PAIR: Final = struct.Struct("<QQ")
 
 
 @dataclass(slots=True)
-class State:
+class FilesState:
     """The state of one queue: `own` are the items of its own consumers."""
 
     own: ReaderItems = field(default_factory=ReaderItems)
@@ -39,7 +39,7 @@ class State:
     _recovery: Recovery | None = None
 
     @classmethod
-    def read(cls, files: Files, folder: str) -> State:
+    def read(cls, files: Files, folder: str) -> FilesState:
         """Return the state of the journal in `folder`. Raises NewerFormat, FileNotFoundError if a
         daemon removed a file meanwhile, or another OSError.
         """

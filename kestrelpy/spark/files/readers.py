@@ -41,7 +41,7 @@ class ReaderName(NamedTuple):
     stops: bool
 
 
-class Child(NamedTuple):
+class RecordedChild(NamedTuple):
     """A fan-out child in a journal's records. `stopped_lsn` 0: it is still there.
 
     `reader` is its number or, if that was given again, one that no other child has.
@@ -68,7 +68,7 @@ class ReaderNumbers:
             lsns.sort()
 
     def reader(self, number: int, lsn: int) -> int:
-        """Return `Child.reader`: the number itself, if it was not given again after `lsn`."""
+        """Return `RecordedChild.reader`: the number itself if none got it after `lsn`."""
         lsns = self._lsns.get(number, ())
         return number | (len(lsns) - bisect_right(lsns, lsn)) << _NUMBER_BITS
 
@@ -116,9 +116,9 @@ def in_order(reader_names: Iterable[ReaderName]) -> tuple[ReaderName, ...]:
     return tuple(sorted(chosen, key=lambda each: (each.lsn, each.number)))
 
 
-def children(reader_names: Sequence[ReaderName], last: int | None = None) -> list[Child]:
+def children(reader_names: Sequence[ReaderName], last: int | None = None) -> list[RecordedChild]:
     """Return the children by number, as of the lsn `last`; with one number, the oldest first."""
-    reader_numbers, found = ReaderNumbers(reader_names, last), list[Child]()
+    reader_numbers, found = ReaderNumbers(reader_names, last), list[RecordedChild]()
     newest: dict[int, int] = {}  # where in `found`
     for each in reader_names:
         if each.number == OWN or (last is not None and each.lsn > last):
@@ -129,7 +129,7 @@ def children(reader_names: Sequence[ReaderName], last: int | None = None) -> lis
         if not each.stops and (at is None or each.lsn):
             newest[each.number] = len(found)
             reader = reader_numbers.reader(each.number, each.lsn)
-            found.append(Child(each.number, each.name, each.lsn, each.floor, 0, reader))
+            found.append(RecordedChild(each.number, each.name, each.lsn, each.floor, 0, reader))
     return sorted(found, key=lambda child: child.number)
 
 
@@ -152,7 +152,7 @@ def passed_on(reader_names: Sequence[ReaderName]) -> list[tuple[int, int | None,
 
 
 def names(reader_names: Sequence[ReaderName]) -> dict[int, str]:
-    """Return the children's names, by `Child.reader`."""
+    """Return the children's names, by `RecordedChild.reader`."""
     return {each.reader: each.name for each in children(reader_names) if each.name}
 
 

@@ -129,7 +129,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RowLimits:
     """Which rows are wanted: markers after `marker_after` up to `marker_upto`, times from `from_ms`
     on and before `before_ms`. None: no limit. A limit of markers skips records without a marker.
     """
@@ -154,7 +154,7 @@ class Limits:
         return False
 
 
-NO_LIMITS: Final = Limits()
+NO_LIMITS: Final = RowLimits()
 
 
 def without(ranges: Iterable[Range], *others: Range) -> list[Range]:

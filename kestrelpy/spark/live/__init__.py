@@ -3,9 +3,19 @@
 from kestrelpy.spark.live import partitions
 from kestrelpy.spark.live.batches import batch_of
 from kestrelpy.spark.live.partitions import Slice, patience_of, queue_markers, retried
-from kestrelpy.spark.live.wire import Lost, Patience, Unreachable, Values, Wire, why
+from kestrelpy.spark.live.wire import LiveConnection, Lost, Patience, ServerUnreachable, Values, why
 
 __all__ = [
-    "Lost", "Patience", "Slice", "Unreachable", "Values", "Wire", "batch_of", "partitions",
-    "patience_of", "queue_markers", "retried", "why",
+    "LiveConnection",
+    "Lost",
+    "Patience",
+    "ServerUnreachable",
+    "Slice",
+    "Values",
+    "batch_of",
+    "partitions",
+    "patience_of",
+    "queue_markers",
+    "retried",
+    "why",
 ]  # fmt: skip

@@ -22,14 +22,21 @@ from operator import attrgetter
 from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live.wire import ITEMS_MAX, Lost, Patience, Unreachable, Values, Wire
+from kestrelpy.spark.live.wire import (
+    ITEMS_MAX,
+    LiveConnection,
+    Lost,
+    Patience,
+    ServerUnreachable,
+    Values,
+)
 from kestrelpy.spark.named import (
-    Source,
+    NamedServer,
     range_in,
     refuse_unknown_markers,
     refuse_unknown_queues,
 )
-from kestrelpy.spark.offsets import Address, Range, packed
+from kestrelpy.spark.offsets import Address, MarkerRange, packed
 from kestrelpy.spark.options import Options
 
 log = logging.getLogger("kestrelpy.spark")
@@ -68,7 +75,7 @@ class Slice:
     server: str
     queue: str
     generation: int
-    span: Range
+    span: MarkerRange
     size: int
     read_as: str = ""  # the name that is asked for, if it is another: a cursor of the queue
 
@@ -117,7 +124,7 @@ def plan(options: Options) -> list[list[Slice]]:
     return packed(slices, options.max_partition_bytes, options.min_partitions, _cut)
 
 
-def size_of(markers: QueueMarkers, span: Range) -> int:
+def size_of(markers: QueueMarkers, span: MarkerRange) -> int:
     """Return about how many bytes a range has, as if all items had one size."""
     share = (span.upto - span.after) / max(markers.latest - markers.earliest + 1, 1)
     return round(markers.kept_bytes * share) + _LINE_BYTES * (span.upto - span.after)
@@ -135,7 +142,7 @@ def look(options: Options) -> list[ServerQueues]:
     def one(address: Address) -> ServerQueues | None:
         try:
             return retried(address, patience, lambda: _look_at(address, patience))
-        except Unreachable as error:
+        except ServerUnreachable as error:
             if not options.skip_unreachable:
                 raise
             log.warning("%s", error.skipped)
@@ -146,8 +153,8 @@ def look(options: Options) -> list[ServerQueues]:
 
 
 def _look_at(address: Address, patience: Patience) -> ServerQueues:
-    server = Wire(address, patience).server_id()
-    wire = Wire(address, patience)
+    server = LiveConnection(address, patience).server_id()
+    wire = LiveConnection(address, patience)
     try:
         return ServerQueues(address, server, queue_markers(wire.stats("markers")))
     finally:
@@ -190,7 +197,7 @@ def refuse_unknown(
     remedy = "kestrelpy queues ls shows what there is."
     refuse_unknown_queues(options, there, where, remedy, is_whole=is_whole)
     if known is None:
-        sources = [Source((str(each.address), each.server), [*each.queues]) for each in seen]
+        sources = [NamedServer((str(each.address), each.server), [*each.queues]) for each in seen]
         refuse_unknown_markers(options, sources, is_whole=is_whole)
 
 
@@ -205,7 +212,7 @@ def read(slices: Sequence[Slice], options: Options) -> Iterator[tuple[Slice, Val
     for _, parts in groupby(slices, attrgetter("address")):
         try:
             yield from _read_server(list(parts), options)
-        except Unreachable as error:
+        except ServerUnreachable as error:
             if not options.skip_unreachable:
                 raise
             log.warning("%s", error.skipped)
@@ -226,7 +233,9 @@ def _read_server(parts: list[Slice], options: Options) -> Iterator[tuple[Slice, 
                     is_there = _is_same_queue(part, markers, options)
                     for values in _answers(wire, part) if is_there else ():
                         failures = 0
-                        todo[0] = replace(part, span=Range(values.last_marker, part.span.upto))
+                        todo[0] = replace(
+                            part, span=MarkerRange(values.last_marker, part.span.upto)
+                        )
                         yield part, values
                     todo.popleft()
                 # A queue made anew during the read has other items under the same markers.
@@ -240,11 +249,11 @@ def _read_server(parts: list[Slice], options: Options) -> Iterator[tuple[Slice, 
         except Lost as error:
             failures += 1
             if failures > patience.retries:
-                raise Unreachable(parts[0].address, str(error)) from None
+                raise ServerUnreachable(parts[0].address, str(error)) from None
             time.sleep(patience.retry_ms / 1000)
 
 
-def _answers(wire: Wire, part: Slice) -> Iterator[Values]:
+def _answers(wire: LiveConnection, part: Slice) -> Iterator[Values]:
     """Return answer by answer; the next request is sent before this answer is handed on."""
     after, upto = part.span.after, part.span.upto
     asked = after < upto
@@ -265,15 +274,15 @@ def _request(queue: str, after: int, upto: int) -> str:
     return f"gets {queue}/peek/after={after}/n={min(ITEMS_MAX, upto - after)}/full"
 
 
-def _connected(part: Slice, patience: Patience) -> Wire:
+def _connected(part: Slice, patience: Patience) -> LiveConnection:
     """Connect to the server of the plan; raises KestrelError if it is another one."""
-    server = Wire(part.address, patience).server_id()
+    server = LiveConnection(part.address, patience).server_id()
     if server != part.server:
         raise KestrelError(
             f"The server {part.address} is another one now: its id is {server}, and was "
             f"{part.server} when the read was planned. Plan again: load() once more."
         )
-    return Wire(part.address, patience)
+    return LiveConnection(part.address, patience)
 
 
 def _is_same_queue(part: Slice, markers: dict[str, QueueMarkers], options: Options) -> bool:
@@ -302,6 +311,6 @@ def retried(address: Address, patience: Patience, once: Callable[[], _T]) -> _T:
             return once()
         except Lost as error:
             if attempt == patience.retries:
-                raise Unreachable(address, str(error)) from None
+                raise ServerUnreachable(address, str(error)) from None
             time.sleep(patience.retry_ms / 1000)
     raise AssertionError("the last attempt returns or raises")

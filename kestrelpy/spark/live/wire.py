@@ -35,7 +35,7 @@ class Lost(OSError):
     """The connection ended, or no answer came in time; a retry may help."""
 
 
-class Unreachable(KestrelError):
+class ServerUnreachable(KestrelError):
     """The server does not answer, after all retries."""
 
     def __init__(self, address: Address, reason: str) -> None:
@@ -76,7 +76,7 @@ class Values:
         return int(self.lines[-1][4])
 
 
-class Wire:
+class LiveConnection:
     """One connection; raises Lost when it breaks, KestrelError when the server says no."""
 
     def __init__(self, address: Address, patience: Patience) -> None:

@@ -15,14 +15,14 @@ from kestrelpy.spark.streaming.position import Planned
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """The most items and bytes of a batch; None: no limit."""
 
     items: int | None = None
     size: int | None = None
 
 
-def admitted(there: Sequence[Planned], limits: Limits) -> list[Planned]:
+def admitted(there: Sequence[Planned], limits: BatchLimits) -> list[Planned]:
     """Return the front of each range, within the limits; a marker counts as an item."""
     items = sum(each.upto - each.after for each in there)
     size = sum(each.size for each in there)

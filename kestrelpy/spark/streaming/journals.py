@@ -21,16 +21,22 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import ITEM_MAX, JournalError
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files import Limits as RowLimits
-from kestrelpy.spark.files import PackedItems, Part, Split, partitions, plan_events
+from kestrelpy.spark.files import (
+    PackedItems,
+    ReadPart,
+    RowLimits,
+    Split,
+    partitions,
+    plan_events,
+)
 from kestrelpy.spark.offsets import packed
 from kestrelpy.spark.options import Options
-from kestrelpy.spark.streaming.admission import Limits, admitted
+from kestrelpy.spark.streaming.admission import BatchLimits, admitted
 from kestrelpy.spark.streaming.live_queues import lost
-from kestrelpy.spark.streaming.position import Place, Planned, Position
+from kestrelpy.spark.streaming.position import Planned, Position, ReadPosition
 
 if TYPE_CHECKING:
-    from kestrelpy.spark.files import Journal
+    from kestrelpy.spark.files import PlannedJournal
 
 log = logging.getLogger("kestrelpy.spark")
 _NO_LIMITS: Final = RowLimits()
@@ -42,10 +48,10 @@ class Journals:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._seen: dict[tuple[str, str], Journal] = {}
+        self._seen: dict[tuple[str, str], PlannedJournal] = {}
         self._is_used = True  # the last look, by a batch
         self._is_checked = False  # the names in the options, once a query
-        self._there: list[Journal] = []  # all journals of the last look
+        self._there: list[PlannedJournal] = []  # all journals of the last look
         self._target: Position | None = None
 
     def begin(self) -> Position:
@@ -53,7 +59,7 @@ class Journals:
         self._look()
         partitions.refuse_unknown(self._options, self._there)
         self._is_checked = True
-        places: dict[str, dict[str, Place]] = {}
+        places: dict[str, dict[str, ReadPosition]] = {}
         for (server, queue), journal in self._seen.items():
             names = (journal.server,) if journal.server else ()
             starting = self._options.starting_markers.of(names, journal.queue)
@@ -65,7 +71,7 @@ class Journals:
                 )
             first = max(journal.lsn_first - 1, 0)
             after = max(journal.lsn_synced, first) if starting == "latest" else first
-            places.setdefault(server, {})[queue] = Place(journal.generation, after)
+            places.setdefault(server, {})[queue] = ReadPosition(journal.generation, after)
         return Position(places)
 
     def stop_at_present(self) -> None:
@@ -73,7 +79,7 @@ class Journals:
         self._look()
         self._target = self.present()
 
-    def advance(self, start: Position, limits: Limits) -> Position:
+    def advance(self, start: Position, limits: BatchLimits) -> Position:
         """Return where the batch from `start` ends; `start` itself if there is nothing new.
 
         Raises KestrelError for lost data.
@@ -93,29 +99,31 @@ class Journals:
         for (server, queue), journal in self._seen.items():
             place = start.place(server, queue)
             if place is None:
-                place = Place(journal.generation, max(journal.lsn_first - 1, 0))
+                place = ReadPosition(journal.generation, max(journal.lsn_first - 1, 0))
             after, missing = self._after(queue, place, journal)
             missing_all += missing
             upto = max(journal.lsn_synced, after)
             if self._target is not None:
                 target = self._target.place(server, queue)
                 upto = min(upto, target.marker) if target is not None else after
-            places.setdefault(server, {})[queue] = Place(journal.generation, after)
+            places.setdefault(server, {})[queue] = ReadPosition(journal.generation, after)
             if upto > after:
                 size = _size(journal, after, upto)
                 there.append(Planned(server, queue, journal.generation, after, upto, size))
         batch = admitted(there, limits)
         for each in batch:
-            places[each.server][each.queue] = Place(each.generation, each.upto)
+            places[each.server][each.queue] = ReadPosition(each.generation, each.upto)
         if not batch and not missing_all:
             return start
         return Position(places, self._packed(batch), start.lost + missing_all)
 
     def present(self) -> Position:
         """Return how far the journals go, as of the last look."""
-        places: dict[str, dict[str, Place]] = {}
+        places: dict[str, dict[str, ReadPosition]] = {}
         for (server, queue), journal in self._seen.items():
-            places.setdefault(server, {})[queue] = Place(journal.generation, journal.lsn_synced)
+            places.setdefault(server, {})[queue] = ReadPosition(
+                journal.generation, journal.lsn_synced
+            )
         return Position(places)
 
     def lag(self, position: Position) -> int:
@@ -130,7 +138,7 @@ class Journals:
     def confirm(self, done: Position) -> None:
         """Do nothing: a journal is only read."""
 
-    def parts(self, end: Position) -> list[list[Part]]:
+    def parts(self, end: Position) -> list[list[ReadPart]]:
         """Return the parts of each partition of the batch that ends here. Raises KestrelError."""
         if any((each.server, each.queue) not in self._seen for p in end.slices for each in p):
             self._look()
@@ -154,7 +162,7 @@ class Journals:
                 yield whole._replace(after=after, upto=upto, size=_share(split, after, upto))
                 after = upto
 
-    def _parts(self, planned: Planned) -> Iterator[Part]:
+    def _parts(self, planned: Planned) -> Iterator[ReadPart]:
         journal = self._seen.get((planned.server, planned.queue))
         if journal is None:
             lost(
@@ -166,7 +174,7 @@ class Journals:
         first, last = planned.after + 1, planned.upto
         for split in journal.splits:
             if split.lsn_first <= last and first <= split.lsn_last:
-                yield Part(self._wanted(split, first, last), _NO_LIMITS, tuple(journal.folders))
+                yield ReadPart(self._wanted(split, first, last), _NO_LIMITS, tuple(journal.folders))
 
     def _wanted(self, split: Split, first: int, last: int) -> Split:
         items = _EVERY_PUT if self._options.mode == "items" else None
@@ -174,7 +182,7 @@ class Journals:
             split = replace(split, lsn_last=last, lsn_limit=last + 1)  # read no farther
         return replace(split, live_items=items).only(first, last)
 
-    def _after(self, queue: str, place: Place, journal: Journal) -> tuple[int, int]:
+    def _after(self, queue: str, place: ReadPosition, journal: PlannedJournal) -> tuple[int, int]:
         """Return where to read on, and how many records are lost. Raises KestrelError."""
         where = f"The journal of {queue} in {', '.join(journal.folders)}"
         if journal.lsn_next - 1 < place.marker:
@@ -217,7 +225,7 @@ class Journals:
         }  # fmt: skip
 
 
-def _size(journal: Journal, after: int, upto: int) -> int:
+def _size(journal: PlannedJournal, after: int, upto: int) -> int:
     """Return about how many bytes these records take."""
     return sum(_share(split, after, upto) for split in journal.splits)
 

@@ -26,12 +26,12 @@ from functools import partial
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live import Slice, Unreachable, Values, Wire, partitions
+from kestrelpy.spark.live import LiveConnection, ServerUnreachable, Slice, Values, partitions
 from kestrelpy.spark.named import range_in
-from kestrelpy.spark.offsets import Address, Range, packed
+from kestrelpy.spark.offsets import Address, MarkerRange, packed
 from kestrelpy.spark.options import Options
-from kestrelpy.spark.streaming.admission import Limits, admitted
-from kestrelpy.spark.streaming.position import Place, Planned, Position
+from kestrelpy.spark.streaming.admission import BatchLimits, admitted
+from kestrelpy.spark.streaming.position import Planned, Position, ReadPosition
 
 log = logging.getLogger("kestrelpy.spark")
 _NAMED_MAX: Final = 3
@@ -44,7 +44,7 @@ class LiveQueues:
         self._options = options
         self._seen: list[partitions.ServerQueues] = []
         self._addresses: dict[str, Address] = {}
-        self._confirmed: dict[tuple[str, str], Place] = {}
+        self._confirmed: dict[tuple[str, str], ReadPosition] = {}
         self._is_used = True  # the last look, by a batch
         self._is_checked = False  # the names in the options, once a query
         self._target: Position | None = None
@@ -56,22 +56,22 @@ class LiveQueues:
         self._look()
         partitions.refuse_unknown(self._options, self._readable())
         self._is_checked = True
-        places: dict[str, dict[str, Place]] = {}
+        places: dict[str, dict[str, ReadPosition]] = {}
         for server, queue, markers in self._queues():
             names = (str(self._addresses[server]), server)
             span = range_in(self._options, names, queue, markers.earliest, markers.latest)
-            places.setdefault(server, {})[queue] = Place(markers.generation, span.after)
+            places.setdefault(server, {})[queue] = ReadPosition(markers.generation, span.after)
         return Position(places)
 
     def stop_at_present(self) -> None:
         """Let no later batch read more than what is there now."""
         self._look()
-        places: dict[str, dict[str, Place]] = {}
+        places: dict[str, dict[str, ReadPosition]] = {}
         for server, queue, markers in self._queues():
-            places.setdefault(server, {})[queue] = Place(markers.generation, markers.latest)
+            places.setdefault(server, {})[queue] = ReadPosition(markers.generation, markers.latest)
         self._target = Position(places)
 
-    def advance(self, start: Position, limits: Limits) -> Position:
+    def advance(self, start: Position, limits: BatchLimits) -> Position:
         """Return where the batch from `start` ends; `start` itself if there is nothing new.
 
         Raises KestrelError for lost data, and for servers of the checkpoint that are not read.
@@ -89,26 +89,26 @@ class LiveQueues:
         for server, queue, markers in self._queues():
             place = start.place(server, queue)
             if place is None or place.generation != markers.generation:
-                place = Place(markers.generation, max(markers.earliest - 1, 0))
+                place = ReadPosition(markers.generation, max(markers.earliest - 1, 0))
             upto = self._upto(server, queue, markers)
             after, missing = self._after(server, queue, place, markers)
             lost += missing
-            places.setdefault(server, {})[queue] = Place(markers.generation, after)
+            places.setdefault(server, {})[queue] = ReadPosition(markers.generation, after)
             if upto > after:
-                size = partitions.size_of(markers, Range(after, upto))
+                size = partitions.size_of(markers, MarkerRange(after, upto))
                 there.append(Planned(server, queue, markers.generation, after, upto, size))
         batch = admitted(there, limits)
         for each in batch:
-            places[each.server][each.queue] = Place(each.generation, each.upto)
+            places[each.server][each.queue] = ReadPosition(each.generation, each.upto)
         if not batch and not lost:
             return start
         return Position(places, self._packed(batch), start.lost + lost)
 
     def present(self) -> Position:
         """Return how far the queues go, and how much of it is left, as of the last look."""
-        places: dict[str, dict[str, Place]] = {}
+        places: dict[str, dict[str, ReadPosition]] = {}
         for server, queue, markers in self._queues():
-            places.setdefault(server, {})[queue] = Place(markers.generation, markers.latest)
+            places.setdefault(server, {})[queue] = ReadPosition(markers.generation, markers.latest)
         return Position(places)
 
     def lag(self, position: Position) -> int:
@@ -133,7 +133,7 @@ class LiveQueues:
             raise _another_fleet(planned.server, self._addresses)
         return Slice(
             address, planned.server, planned.queue, planned.generation,
-            Range(planned.after, planned.upto), planned.size, self._asked(planned.queue),
+            MarkerRange(planned.after, planned.upto), planned.size, self._asked(planned.queue),
         )  # fmt: skip
 
     def _packed(self, batch: Sequence[Planned]) -> tuple[tuple[Planned, ...], ...]:
@@ -150,7 +150,7 @@ class LiveQueues:
         return min(place.marker, markers.latest)
 
     def _after(
-        self, server: str, queue: str, place: Place, markers: partitions.QueueMarkers
+        self, server: str, queue: str, place: ReadPosition, markers: partitions.QueueMarkers
     ) -> tuple[int, int]:
         """Return where to read on, and how many markers are lost. Raises KestrelError."""
         if markers.latest < place.marker:
@@ -196,14 +196,14 @@ class LiveQueues:
             patience = partitions.patience_of(self._options)
             try:
                 partitions.retried(address, patience, partial(self._confirm_at, address, todo))
-            except Unreachable as error:
+            except ServerUnreachable as error:
                 # What is not confirmed now is confirmed with a later batch, or at the next start.
                 log.warning("%s", error)
                 continue
             self._confirmed.update({(server, queue): place for queue, place in todo.items()})
 
-    def _confirm_at(self, address: Address, todo: Mapping[str, Place]) -> None:
-        wire = Wire(address, partitions.patience_of(self._options))
+    def _confirm_at(self, address: Address, todo: Mapping[str, ReadPosition]) -> None:
+        wire = LiveConnection(address, partitions.patience_of(self._options))
         try:
             markers = partitions.queue_markers(wire.stats("markers"))
             for queue, place in todo.items():
@@ -255,7 +255,7 @@ class LiveQueues:
             ]
             if not missing:
                 continue
-            wire = Wire(seen.address, partitions.patience_of(self._options))
+            wire = LiveConnection(seen.address, partitions.patience_of(self._options))
             try:
                 for queue in missing:
                     wire.add_cursor(self._asked(queue))
@@ -308,23 +308,23 @@ def read(slices: Sequence[Slice], options: Options) -> Iterator[tuple[Slice, Val
     """
     options = replace(options, skip_unreachable=False)
     at = {_key(part): part.span.after for part in slices}
-    holes: list[tuple[Slice, Range]] = []
+    holes: list[tuple[Slice, MarkerRange]] = []
     for part, values in partitions.read(slices, options):
         after = at[_key(part)]
         first = int(values.lines[0][4])
         if first > after + 1:
-            holes.append((part, Range(after, first - 1)))
+            holes.append((part, MarkerRange(after, first - 1)))
         at[_key(part)] = values.last_marker
         yield part, values
     for part in slices:
         after = at[_key(part)]
         if after < part.span.upto:
-            holes.append((part, Range(after, part.span.upto)))
+            holes.append((part, MarkerRange(after, part.span.upto)))
     if holes and not options.cursor:
         _judge_holes(holes, options)
 
 
-def _judge_holes(holes: Sequence[tuple[Slice, Range]], options: Options) -> None:
+def _judge_holes(holes: Sequence[tuple[Slice, MarkerRange]], options: Options) -> None:
     """Raise KestrelError if retention, and not a consumer, took items of a slice."""
     patience = partitions.patience_of(options)
     for address in {part.address for part, _ in holes}:
@@ -342,7 +342,7 @@ def _judge_holes(holes: Sequence[tuple[Slice, Range]], options: Options) -> None
 
 
 def _markers(address: Address, options: Options) -> dict[str, partitions.QueueMarkers]:
-    wire = Wire(address, partitions.patience_of(options))
+    wire = LiveConnection(address, partitions.patience_of(options))
     try:
         return partitions.queue_markers(wire.stats("markers"))
     finally:
@@ -354,7 +354,7 @@ def _key(part: Slice) -> tuple[str, str, int]:
 
 
 def cut(whole: Planned, parts: int) -> list[Planned]:
-    spans = Range(whole.after, whole.upto).split(parts)
+    spans = MarkerRange(whole.after, whole.upto).split(parts)
     size = whole.size // len(spans)
     return [whole._replace(after=each.after, upto=each.upto, size=size) for each in spans]
 

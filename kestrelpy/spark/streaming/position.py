@@ -24,7 +24,7 @@ from kestrelpy.spark.errors import KestrelError
 VERSION: Final = 1
 
 
-class Place(NamedTuple):
+class ReadPosition(NamedTuple):
     """How far one queue was read: every marker up to `marker`, in this generation."""
 
     generation: int
@@ -42,7 +42,7 @@ class Planned(NamedTuple):
     size: int
 
 
-Places = Mapping[str, Mapping[str, Place]]
+Places = Mapping[str, Mapping[str, ReadPosition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Position:
     lost: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def place(self, server: str, queue: str) -> Place | None:
+    def place(self, server: str, queue: str) -> ReadPosition | None:
         """Return how far a queue was read; None: it is new."""
         return self.places.get(server, {}).get(queue)
 
@@ -84,7 +84,9 @@ def parse_position(said: Mapping[str, Any]) -> Position:
         if version != VERSION:
             raise ValueError
         places = {
-            str(server): {str(queue): Place(*map(int, place)) for queue, place in queues.items()}
+            str(server): {
+                str(queue): ReadPosition(*map(int, place)) for queue, place in queues.items()
+            }
             for server, queues in said["places"].items()
         }
         slices = tuple(

@@ -28,7 +28,7 @@ from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.options import NOTES_QUEUE
-from kestrelpy.spark.write.lane import Connection, Lane, Refused
+from kestrelpy.spark.write.lane import Lane, LaneConnection, RefusedNow
 from kestrelpy.spark.write.write_options import WriteOptions
 
 _VERSION: Final = 1
@@ -158,7 +158,7 @@ def _read(lane: Lane, run: Run) -> _Note | None:
         ) from None
 
 
-def _value(connection: Connection) -> bytes | None:
+def _value(connection: LaneConnection) -> bytes | None:
     line = connection.line()
     if line == b"END":
         return None
@@ -186,7 +186,7 @@ def _name(scope: str, epoch: int, servers: Sequence[str]) -> str:
     return f"{NOTES_QUEUE}/id={scope}:{epoch}:{fleet}"
 
 
-def _done(connection: Connection) -> None:
+def _done(connection: LaneConnection) -> None:
     line = connection.line()
     if line not in (b"STORED", b"NOT_STORED", b"DELETED", b"NOT_FOUND"):
         raise _refusal(line)
@@ -195,7 +195,7 @@ def _done(connection: Connection) -> None:
 def _refusal(line: bytes) -> Exception:
     text = line.decode("ascii", "backslashreplace")
     if line.startswith(b"SERVER_ERROR "):
-        return Refused(text.partition(" ")[2])
+        return RefusedNow(text.partition(" ")[2])
     return KestrelError(
         f"A server refused to note the batch in the queue {NOTES_QUEUE}: {text[:200]}. Run "
         "servers of this version, and let the user write to that queue."

@@ -29,7 +29,7 @@ from typing import Final, TypeVar
 from kestrelpy import dial
 from kestrelpy.dial import LoginRefused
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live import Lost, Patience, Wire, why
+from kestrelpy.spark.live import LiveConnection, Lost, Patience, why
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.write.write_options import WriteOptions
 
@@ -44,7 +44,7 @@ _FOR_GOOD: Final = (b"SERVER_ERROR item too large", b"SERVER_ERROR object too la
 _NO_VERSION: Final = (1 << 53) - 1  # the largest number there is, which no key reaches
 
 
-class Refused(Exception):
+class RefusedNow(Exception):
     """The server does not do it now, and may do it later; the text says why."""
 
 
@@ -61,7 +61,7 @@ class Lane:
         self._building: list[bytes] = []
         self._building_bytes = 0
         self._sent: deque[list[bytes]] = deque()
-        self._connection: Connection | None = None
+        self._connection: LaneConnection | None = None
 
     def know(self) -> None:
         """Find out the server's id, within `writeTimeout`. Raises KestrelError."""
@@ -92,7 +92,7 @@ class Lane:
             self._connection.close()
             self._connection = None
 
-    def ask(self, request: bytes, read: Callable[[Connection], _T]) -> _T:
+    def ask(self, request: bytes, read: Callable[[LaneConnection], _T]) -> _T:
         """Return what `read` makes of the answer, within `writeTimeout`. Raises KestrelError."""
         waiting = _Waiting(self)
         while True:
@@ -100,7 +100,7 @@ class Lane:
                 connection = self._open()
                 connection.send(request)
                 return read(connection)
-            except (Lost, Refused) as error:
+            except (Lost, RefusedNow) as error:
                 self.close()
                 waiting.again(str(error))
 
@@ -158,7 +158,7 @@ class Lane:
             window[:done] = left
         return reason
 
-    def _judged(self, request: bytes, connection: Connection) -> tuple[bytes, str]:
+    def _judged(self, request: bytes, connection: LaneConnection) -> tuple[bytes, str]:
         """Return what is to be sent for this row yet, and why it was refused; empty: it is there.
 
         Raises KestrelError, Lost.
@@ -219,7 +219,7 @@ class Lane:
             if not window:
                 self._sent.popleft()
 
-    def _open(self) -> Connection:
+    def _open(self) -> LaneConnection:
         """Return the connection. Raises Lost, KestrelError."""
         if self._connection is None:
             options = self._options
@@ -230,7 +230,7 @@ class Lane:
                     f"{self.server}. Start the one before, or the write again. {self.before}"
                 )
             self.server = server
-            self._connection = Connection(self.address, options)
+            self._connection = LaneConnection(self.address, options)
         return self._connection
 
 
@@ -261,7 +261,7 @@ class _Waiting:
         self._pause = min(2 * self._pause, _PAUSE_SECONDS_MAX)
 
 
-class Connection:
+class LaneConnection:
     """A socket to a server; raises Lost when it breaks."""
 
     def __init__(self, address: Address, options: WriteOptions) -> None:
@@ -315,7 +315,7 @@ class Connection:
 def server_id(address: Address, options: WriteOptions) -> str:
     """Return the id of a server. Raises Lost, KestrelError."""
     patience = Patience(options.connect_timeout_ms, options.read_timeout_ms, 0, 0, options.access)
-    return Wire(address, patience).server_id()
+    return LiveConnection(address, patience).server_id()
 
 
 def _telling(request: bytes) -> bytes:

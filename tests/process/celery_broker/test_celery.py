@@ -19,7 +19,7 @@ pytest.importorskip("celery", reason="celery is not installed: pip install 'kest
 
 from kombu import Connection, Exchange, Queue
 
-from kestrelpy.client import Refused
+from kestrelpy.client import ServerRefusal
 from kestrelpy.kombu import NameRefused, Undeliverable, Unsupported, UrlRefused
 from kestrelpy.kombu.options import warn_once
 from tests.process.celery_broker.workers import Shop, shop_of
@@ -277,7 +277,7 @@ def test_the_largest_task_is_as_the_page_says(shop: Shop) -> None:
     with Connection(URL.format(port=shop.daemon.port)) as connection:
         queue = connection.SimpleQueue("large", serializer="raw", compression=None)
         queue.put(b"x" * 6_000_000, content_type="application/data", content_encoding="binary")
-        with pytest.raises(Refused, match="item too large"):
+        with pytest.raises(ServerRefusal, match="item too large"):
             queue.put(b"x" * 6_300_000, content_type="application/data", content_encoding="binary")
         queue.clear()
         queue.close()

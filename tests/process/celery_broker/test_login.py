@@ -12,7 +12,7 @@ import pytest
 from kombu import Connection
 
 import kestrelpy.kombu
-from kestrelpy.client import Refused
+from kestrelpy.client import ServerRefusal
 from kestrelpy.dial import connect
 from kestrelpy.kombu import UrlRefused
 from tests.process.celery_broker.workers import Shop
@@ -159,7 +159,7 @@ def test_a_wrong_login_is_said_at_once(guarded: Guarded, who: str, said: str) ->
     if guarded.kind == "tls":
         return
     where = f"kestrelpy://{who}127.0.0.1:{guarded.daemon.port}"
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(ServerRefusal, match=said):
         Connection(where, ssl=use_ssl(guarded)).SimpleQueue("q").put(1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kestrelpy.client import Item, Worker
+from kestrelpy.client import Worker, WorkerItem
 from tests.support.daemon import DaemonProcess
 
 
@@ -19,7 +19,7 @@ def worker_of(daemon: DaemonProcess, queue: str, **settings: Any) -> Worker:
     return Worker(queue, ("127.0.0.1", daemon.port), **{"wait": "10s", **settings})
 
 
-def take(worker: Worker) -> Item:
+def take(worker: Worker) -> WorkerItem:
     item = worker.fetch()
     assert item is not None
     return item

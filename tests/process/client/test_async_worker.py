@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, Refused
+from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, ServerRefusal
 from tests.process.cli.command import counts
 from tests.process.client.items import left, put
 from tests.process.client.proxy import Proxy
@@ -274,7 +274,7 @@ async def test_a_cancelled_run_gives_back_what_it_has(daemon: DaemonProcess, que
 
 
 async def test_a_name_that_cannot_be_is_not_tried_again(daemon: DaemonProcess) -> None:
-    with pytest.raises(Refused, match="unknown option b"):
+    with pytest.raises(ServerRefusal, match="unknown option b"):
         async for _ in worker_of(daemon, "a/b"):
             pass
 

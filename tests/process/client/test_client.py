@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pymemcache.exceptions import MemcacheClientError
 
-from kestrelpy.client import Item, LeaseLost, Worker
+from kestrelpy.client import LeaseLost, Worker, WorkerItem
 from tests.process.cli.command import counts, eventually
 from tests.process.client.items import attempts, left, put, take, worker_of
 from tests.process.client.proxy import Proxy
@@ -267,7 +267,7 @@ def test_run_confirms_gives_back_and_buries_and_goes_on(
     worker = worker_of(daemon, queue, retry_delay="0s")
     seen = []
 
-    def handle(item: Item) -> None:
+    def handle(item: WorkerItem) -> None:
         seen.append(item.body)
         if item.body == b"one":
             raise ValueError("one is no number")
@@ -298,7 +298,7 @@ def test_an_item_that_failed_waits_and_those_behind_it_are_served(
         worker = Worker(queue, wire.address, retry_delay="100ms")
         seen: list[bytes] = []
 
-        def handle(item: Item) -> None:
+        def handle(item: WorkerItem) -> None:
             seen.append(item.body)
             if seen.count(b"one") == 3:
                 worker.stop()
@@ -319,7 +319,7 @@ def test_an_item_that_failed_max_attempts_times_is_a_dead_letter(
     worker = worker_of(daemon, queue, retry_delay="1ms", max_attempts=3)
     failed = []
 
-    def handle(item: Item) -> None:
+    def handle(item: WorkerItem) -> None:
         if item.body == b"two":
             return
         failed.append(item.attempts)
@@ -343,7 +343,7 @@ def test_run_names_a_dead_letter_that_the_queue_made(
     daemon.client().set(f"{queue}/declare", b"max_attempts = 1")
     worker = worker_of(daemon, queue)
 
-    def handle(item: Item) -> None:
+    def handle(item: WorkerItem) -> None:
         worker.stop()
         raise RuntimeError("no such account")
 
@@ -362,7 +362,7 @@ def test_run_pauses_longer_with_each_failure_in_a_row(
     monkeypatch.setattr(worker, "_sleep", pauses.append)
     fails = [True, True, True, False, True, False, False]
 
-    def handle(item: Item) -> None:
+    def handle(item: WorkerItem) -> None:
         if len(fails) == 1:
             worker.stop()
         if fails.pop(0):
@@ -374,7 +374,7 @@ def test_run_pauses_longer_with_each_failure_in_a_row(
 
 
 def test_run_raises_errors_that_are_not_of_an_item(daemon: DaemonProcess, queue: str) -> None:
-    def handle(item: Item) -> None:
+    def handle(item: WorkerItem) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

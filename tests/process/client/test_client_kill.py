@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.client import Item, Worker
+from kestrelpy.client import Worker, WorkerItem
 from tests.process.cli.command import counts, eventually
 from tests.process.client.items import put
 from tests.process.client.proxy import Proxy
@@ -37,7 +37,7 @@ def test_through_cuts_and_kills_each_item_is_handled_and_twice_only_if_that_was_
     handled: Counter[bytes] = Counter()
     lock = threading.Lock()
 
-    def handle(item: Item) -> None:
+    def handle(item: WorkerItem) -> None:
         with lock:
             handled[item.body] += 1
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pymemcache.exceptions import MemcacheServerError
 
-from kestrelpy.client import Item, Worker
+from kestrelpy.client import Worker, WorkerItem
 from kestrelpy.client.item import LeaseLost
 from tests.process.cli.command import counts, eventually
 from tests.process.client.items import left, put, take, worker_of
@@ -21,7 +21,7 @@ from tests.process.client.proxy import Proxy
 from tests.support.daemon import DaemonProcess
 
 
-def end_lease(daemon: DaemonProcess, queue: str, item: Item) -> None:
+def end_lease(daemon: DaemonProcess, queue: str, item: WorkerItem) -> None:
     """As its deadline does."""
     client = daemon.client()
     client.get(f"{queue}/abort/token={item.token}")

@@ -16,10 +16,10 @@ from kestrelpy.client import (
     Access,
     AsyncItem,
     AsyncWorker,
-    Item,
     LoginFailed,
-    Refused,
+    ServerRefusal,
     Worker,
+    WorkerItem,
     access_of,
 )
 from kestrelpy.dial import TlsRefused, connect, end_sending
@@ -59,7 +59,7 @@ def test_a_worker_handles_items_and_renews_their_leases(guarded: Guarded) -> Non
     seen = []
     worker = worker_of(guarded, "jobs", lease="1s")
 
-    def handle(item: Item) -> None:
+    def handle(item: WorkerItem) -> None:
         if item.body == b"one":
             time.sleep(2.5)  # longer than the lease
         seen.append((item.body, item.is_lost, item.number))
@@ -218,7 +218,7 @@ async def test_a_wrong_password_ends_an_async_worker_with_one_sentence(
         (Access(user="reader", password=PASSWORD), "needs the role write in queue jobs"),
     ):
         worker = async_worker_of(with_users, "jobs", access=access)
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(ServerRefusal, match=said):
             await worker.run(lambda item: item.confirm())
 
 

@@ -15,7 +15,7 @@ import pytest
 from journal.engine import (
     Claim,
     Create,
-    Delete,
+    DeleteFile,
     Engine,
     Fenced,
     FileFacts,
@@ -136,7 +136,7 @@ def test_the_files_of_a_slice_are_as_the_last_commit_left_them(
     at = at.after()
     engine.commit(at, [Create(2, "b", 0), Create(3, "c", 7), Write(2, 5, b"far")])
     at = at.after()
-    engine.commit(at, [Write(1, 2, b"AD12"), Write(1, 5, b"!"), Delete(3), Rename(2, "d/b")])
+    engine.commit(at, [Write(1, 2, b"AD12"), Write(1, 5, b"!"), DeleteFile(3), Rename(2, "d/b")])
     at = at.after()
 
     assert sorted(engine.files(at)) == [FileFacts(1, "a", 10, 6), FileFacts(2, "d/b", 8, 8)]
@@ -266,7 +266,7 @@ def test_a_former_owner_changes_nothing_and_reads_nothing(
         engine._is_unsure = is_unsure
     for verb in (
         lambda: engine.commit(at, [Write(1, 0, b"y")]),
-        lambda: engine.commit(at, [Delete(1)]),
+        lambda: engine.commit(at, [DeleteFile(1)]),
         lambda: engine.commit(at, []),
         lambda: engine.read(at, 1, 0, 1),
         lambda: engine.files(at),
@@ -294,7 +294,7 @@ def test_slices_know_nothing_of_each_other(engine: Engine, number: int) -> None:
     one, two = claim_of(engine, number), claim_of(engine, number + 1, "b")
     engine.commit(one, [Create(1, "a", 0), Write(1, 0, b"1")])
     engine.commit(two, [Create(1, "a", 0), Write(1, 0, b"2")])
-    engine.commit(two.after(), [Delete(1)])
+    engine.commit(two.after(), [DeleteFile(1)])
 
     assert engine.files(two.after().after()) == []
     assert engine.read(one.after(), 1, 0, 1) == b"1"

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from journal.engine import Claim, Create, Delete, EngineAway, Fenced, Op, Write
+from journal.engine import Claim, Create, DeleteFile, EngineAway, Fenced, Op, Write
 from journal.engine.postgres import PostgresEngine, watched
 from journal.engine.postgres.connecting import connect
 from journal.engine.postgres.watched import WatchedConnection
@@ -232,7 +232,7 @@ def test_one_copy_is_enough_for_who_says_so_but_it_is_on_disk(shared: Cluster) -
 
 def test_a_deleted_file_leaves_no_row(shared: Cluster, engine: PostgresEngine, at: Claim) -> None:
     engine.commit(at, [Create(1, "a", 0), Write(1, 0, b"x" * 100_000)])
-    engine.commit(at.after(), [Delete(1)])
+    engine.commit(at.after(), [DeleteFile(1)])
 
     for table in ("file", "extent"):
         query = f"SELECT count(*) FROM kestrelpy.{table} WHERE slice = {at.slice}"

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, Refused
-from kestrelpy.client.item import Found
+from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, ServerRefusal
+from kestrelpy.client.item import ReceivedItem
 from kestrelpy.client.wire import Answer
 
 FINAL = b"CLIENT_ERROR forbidden: this needs the role write in queue jobs"
@@ -36,7 +36,7 @@ class Server:
 async def end(server: Server, left_s: float = 1000) -> None:
     worker = AsyncWorker("jobs")
     worker._ending = cast(Any, server)
-    item = AsyncItem("jobs", Found(b"x", 0, 7), worker._end, cast(Any, None))
+    item = AsyncItem("jobs", ReceivedItem(b"x", 0, 7), worker._end, cast(Any, None))
     item._lease_ends = time.monotonic() + left_s
     await item.confirm()
 
@@ -49,7 +49,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_refusal_that_stays_is_raised_at_once() -> None:
     server = Server(FINAL)
-    with pytest.raises(Refused, match="forbidden"):
+    with pytest.raises(ServerRefusal, match="forbidden"):
         await end(server)
     assert server.asked == 1
 
@@ -57,7 +57,7 @@ async def test_a_refusal_that_stays_is_raised_at_once() -> None:
 @pytest.mark.parametrize("line", [FINAL, OVER])
 async def test_a_refusal_that_may_pass_is_asked_again_until_it_stays(line: bytes) -> None:
     server = Server(PASSING, PASSING, line)
-    with pytest.raises(Refused if line is FINAL else LeaseLost):
+    with pytest.raises(ServerRefusal if line is FINAL else LeaseLost):
         await end(server)
     assert server.asked == 3
 
@@ -128,7 +128,7 @@ async def test_a_lost_item_should_stop_and_one_that_ended_need_not(
 ) -> None:
     worker = AsyncWorker("jobs")
     worker._ending = cast(Any, Server(line))
-    item = AsyncItem("jobs", Found(b"x", 0, 7), worker._end, cast(Any, None))
+    item = AsyncItem("jobs", ReceivedItem(b"x", 0, 7), worker._end, cast(Any, None))
     item._lease_ends = time.monotonic() + 1000
     assert not item.should_stop
     with contextlib.suppress(LeaseLost):
@@ -168,7 +168,7 @@ async def test_of_two_fetches_at_once_one_begins_to_renew(monkeypatch: pytest.Mo
 
         async def ask(self, _: str) -> Any:
             await asyncio.tasks.sleep(0)
-            return SimpleNamespace(found=lambda: Found(b"x", 0, 7))
+            return SimpleNamespace(found=lambda: ReceivedItem(b"x", 0, 7))
 
         def close(self) -> None:
             pass

@@ -11,7 +11,7 @@ import pytest
 
 from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, Worker
 from kestrelpy.client.async_connection import AsyncConnection
-from kestrelpy.client.item import Found, Item, State
+from kestrelpy.client.item import ItemState, ReceivedItem, WorkerItem
 from kestrelpy.client.renewal import Renewal
 from kestrelpy.client.wire import Answer, AnswerReader
 
@@ -22,8 +22,8 @@ def never(*_: object) -> Any:
     raise AssertionError("nothing ends it here")
 
 
-def leased(token: int = 7, kind: Any = Item) -> Any:
-    return kind("jobs", Found(b"x", 0, token), never, never)
+def leased(token: int = 7, kind: Any = WorkerItem) -> Any:
+    return kind("jobs", ReceivedItem(b"x", 0, token), never, never)
 
 
 # -- the thread that renews -------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_an_item_that_is_over_is_renewed_no_more(renewal: Renewal, how: str) -> 
     item = leased(9 if how == "lost" else 7)
     renewal.watch(item, time.monotonic())
     if how == "ended":
-        item._state = State.CONFIRMED
+        item._state = ItemState.CONFIRMED
     elif how == "too long":
         item._ask_to_stop()
     renewal._act(item, time.monotonic())
@@ -138,19 +138,19 @@ def test_an_item_that_was_asked_to_stop_says_so_and_calls_once() -> None:
     assert (item.should_stop, item.is_lost, called) == (True, False, ["first"])
     assert not item._calls
     item.when_stop(lambda: called.append("at once"))
-    item._end_once(State.LOST)
+    item._end_once(ItemState.LOST)
     assert called == ["first", "at once"]
 
 
-@pytest.mark.parametrize("state", [each for each in State if each is not State.LEASED])
-def test_an_item_that_has_ended_calls_nobody_later(state: State) -> None:
+@pytest.mark.parametrize("state", [each for each in ItemState if each is not ItemState.LEASED])
+def test_an_item_that_has_ended_calls_nobody_later(state: ItemState) -> None:
     item, called = leased(), list[str]()
     item.when_stop(lambda: called.append("stop"))
     item._end_once(state)
-    assert called == ["stop"] * (state is State.LOST)
+    assert called == ["stop"] * (state is ItemState.LOST)
     assert not item._calls
     item._ask_to_stop()
-    assert len(called) == (state is State.LOST)
+    assert len(called) == (state is ItemState.LOST)
 
 
 # -- a worker ---------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Waited:
     def connect(self) -> None:
         self.said.append("connect")
 
-    def open(self, key: str) -> Found | None:
+    def open(self, key: str) -> ReceivedItem | None:
         self.said.append("open")
         self.meanwhile()
         return None
@@ -290,7 +290,7 @@ async def test_an_item_that_is_over_is_held_no_more(how: str) -> None:
 
     server.answer = refuse
     if how == "ended":
-        item._state = State.CONFIRMED
+        item._state = ItemState.CONFIRMED
     elif how == "too long":
         item._ask_to_stop()
     now = time.monotonic()

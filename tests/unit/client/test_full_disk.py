@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 from pymemcache.exceptions import MemcacheServerError
 
-from kestrelpy.client.connection import Connection
-from kestrelpy.client.item import Found
+from kestrelpy.client.connection import BlockingConnection
+from kestrelpy.client.item import ReceivedItem
 from kestrelpy.client.worker import Worker
 
 FULL = "disk full: there is no room for this now"
 
 
-class Server(Connection):
+class Server(BlockingConnection):
     """Answers a worker; while it `is_full` it refuses leases by token."""
 
     def __init__(self, items: int) -> None:
@@ -29,7 +29,7 @@ class Server(Connection):
     def close(self) -> None:
         pass
 
-    def open(self, key: str) -> Found | None:
+    def open(self, key: str) -> ReceivedItem | None:
         by_token = "/lease=" in key
         if self.is_full and by_token:
             raise MemcacheServerError(FULL.encode())
@@ -37,7 +37,7 @@ class Server(Connection):
             return None
         self.items -= 1
         self.asked.append("token" if by_token else "connection")
-        return Found(b"x", 0, len(self.asked) if by_token else 0)
+        return ReceivedItem(b"x", 0, len(self.asked) if by_token else 0)
 
     def get(self, key: str) -> Any:
         return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kestrelpy.client.item import Found, LeasedItem, State
+from kestrelpy.client.item import ItemState, LeasedItem, ReceivedItem
 from kestrelpy.client.lease_times import LeaseTimes, Step
 
 
 def item_of(times: LeaseTimes) -> LeasedItem:
-    item = LeasedItem("q", Found(b"x", 0, 1))
+    item = LeasedItem("q", ReceivedItem(b"x", 0, 1))
     times.begin(item, 100.0)
     return item
 
@@ -47,6 +47,6 @@ def test_an_item_is_asked_to_stop_at_its_limit_and_deferred_before_its_lease_end
 def test_an_item_that_has_ended_needs_nothing() -> None:
     times = LeaseTimes(8, None)
     item = item_of(times)
-    item._end_once(State.CONFIRMED)
+    item._end_once(ItemState.CONFIRMED)
 
     assert times.step(item, 200.0) is Step.FORGET

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.client.wire import AnswerReader, Refused
+from kestrelpy.client.wire import AnswerReader, ServerRefusal
 
 BODY = b"a\r\nEND\r\nb"
 SAID = (
@@ -31,10 +31,10 @@ def test_answers_are_the_same_however_their_bytes_come(size: int) -> None:
     assert nothing.found() is None
     assert touched.line == b"TOUCHED"
     assert stats.facts == {b"a": b"1", b"b": b"c d"}
-    with pytest.raises(Refused, match="lease expired: of q") as error:
+    with pytest.raises(ServerRefusal, match="lease expired: of q") as error:
         over.check()
     assert error.value.is_lease_over and not error.value.may_pass
-    with pytest.raises(Refused, match=r"^disk full$") as error:
+    with pytest.raises(ServerRefusal, match=r"^disk full$") as error:
         full.found()
     assert error.value.may_pass and not error.value.is_lease_over
 

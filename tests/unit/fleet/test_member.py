@@ -12,7 +12,7 @@ import pytest
 
 from journal.engine import Claim, EngineFiles, Member, Owner
 from journal.files import Disk
-from kestrelpy.fleet.member import LEAVES, MARGIN, FleetMember, Seen, Standby, look, may_claim
+from kestrelpy.fleet.member import LEAVES, MARGIN, FleetMember, OwnerSeen, Standby, look, may_claim
 from tests.support.memory_engine import MemoryEngine
 
 TAKEOVER_S = 3.0
@@ -56,8 +56,8 @@ def member_of(
 
 
 def test_a_slice_that_nobody_owns_may_be_claimed_at_once() -> None:
-    assert may_claim(Seen(None, 0.0), TAKEOVER_S, 0.0)
-    assert may_claim(Seen(owner(has_released=True), 0.0), TAKEOVER_S, 0.0)
+    assert may_claim(OwnerSeen(None, 0.0), TAKEOVER_S, 0.0)
+    assert may_claim(OwnerSeen(owner(has_released=True), 0.0), TAKEOVER_S, 0.0)
 
 
 def test_an_owner_that_commits_nothing_for_the_time_of_a_takeover_is_dead() -> None:
@@ -329,7 +329,7 @@ def test_an_engine_that_is_away_asks_for_nothing(
 def test_nobody_claims_a_slice_into_which_data_is_being_moved(has_released: bool) -> None:
     moving = Owner(A, 1, 5, 0.0, has_released, is_importing=True)
 
-    assert not may_claim(Seen(moving, 0.0), TAKEOVER_S, 1e6)
+    assert not may_claim(OwnerSeen(moving, 0.0), TAKEOVER_S, 1e6)
     assert "`kestrelpy fleet import` goes on with it" in Standby(moving, "").sentence
     assert Standby(moving, "").owner_address == "", "nobody answers there"
 

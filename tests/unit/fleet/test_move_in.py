@@ -9,7 +9,7 @@ import pytest
 from journal.engine import Member
 from journal.errors import JournalError
 from kestrelpy.fleet import SliceNotEmpty, SliceOwned, claim_idle, move_in
-from kestrelpy.fleet.member import Seen, may_claim
+from kestrelpy.fleet.member import OwnerSeen, may_claim
 from kestrelpy.fleet.move_in import inventory
 from tests.support.memory_engine import MemoryEngine, claimed
 from tests.unit.fleet.movers import FOLDER, Calls, Killed, bring_in, contents, half_of, made
@@ -23,7 +23,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_open_to_daemons(engine: MemoryEngine) -> bool:
-    return may_claim(Seen(engine.owners().get(1), 0.0), TAKEOVER_S, 100.0)
+    return may_claim(OwnerSeen(engine.owners().get(1), 0.0), TAKEOVER_S, 100.0)
 
 
 def test_every_file_that_a_start_would_read_is_moved_and_the_slice_is_free() -> None:

@@ -20,7 +20,7 @@ from journal.recovery.recovery import Recovery
 from journal.sets.hash_table import ID
 from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_load import read_chunks
-from journal.snapshot.dedupe_pending import Batch
+from journal.snapshot.dedupe_pending import PendingEntries
 from tests.support.journals import FOLDER, TIME_MS, TINY, Writer, bodies, fresh, start
 from tests.support.memory_disk import Fault, MemoryDisk
 from tests.unit.journal.compaction.test_maintenance import ROOMY, state_of
@@ -184,7 +184,7 @@ def test_a_snapshot_that_a_shortage_stops_is_written_by_the_next_attempt(nth: in
     writer = fresh(disk, ROOMY)
     writer.put_all(b"a", b"b")
     job = writer.store.maintenance.begin_snapshot(state_of(writer), TIME_MS)
-    job.batch = Batch(ids=bytearray(b"i" * ID.size))
+    job.batch = PendingEntries(ids=bytearray(b"i" * ID.size))
     disk.faults = [Fault("create", nth=nth, error=errno.EMFILE)]
     for attempt in range(2):
         try:

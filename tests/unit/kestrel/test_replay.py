@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from kestrelpy.kestrel import Damage, Replay
+from kestrelpy.kestrel import FileDamage, KestrelReplay
 from tests.support.kestrel import (
     FILES,
     REMOVED,
@@ -137,7 +137,7 @@ def test_items_of_all_versions_stand_in_one_journal() -> None:
 def test_damage_is_one_clear_reason(behind: bytes, reason: str) -> None:
     made = source(add(b"a") + behind)
 
-    assert [damage for _, damage in made.damages] == [Damage(22, reason)]
+    assert [damage for _, damage in made.damages] == [FileDamage(22, reason)]
     assert [item.body for item in made.items()] == [b"a"]
 
 
@@ -225,7 +225,7 @@ def test_removed_items_are_given_back_to_memory(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_header_that_is_not_whole_waits_for_more_bytes() -> None:
-    data, replay = add(b"a"), Replay()
+    data, replay = add(b"a"), KestrelReplay()
 
     assert replay.feed(data[:4], 0, 0, len(data), 0) == 0
     assert replay.records == 0

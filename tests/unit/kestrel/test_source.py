@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from kestrelpy.kestrel import DamagedMedium, Piece, Source
+from kestrelpy.kestrel import DamagedMedium, FilePiece, JournalSource
 from tests.support.kestrel import REMOVED, add, left
 
 
@@ -26,7 +26,7 @@ def test_a_removed_body_is_never_read() -> None:
         reads.append((offset, size))
         return data[offset : offset + size]
 
-    made = Source([Piece("q", len(data))], read, 100)
+    made = JournalSource([FilePiece("q", len(data))], read, 100)
     made.run()
 
     assert [item.body for item in made.items()] == [b"kept"]
@@ -35,8 +35,8 @@ def test_a_removed_body_is_never_read() -> None:
 
 def test_progress_ends_with_all_bytes() -> None:
     data, seen = add(b"x" * 500) * 3, list[int]()
-    made = Source([Piece("q.1", len(data)), Piece("q", len(data))], lambda n, o, s: data[o : o + s],
-                  1000)  # fmt: skip
+    pieces = [FilePiece("q.1", len(data)), FilePiece("q", len(data))]
+    made = JournalSource(pieces, lambda n, o, s: data[o : o + s], 1000)
 
     made.run(seen.append)
 
@@ -52,7 +52,7 @@ def test_bytes_that_the_disk_has_lost_are_damage_of_their_file_alone() -> None:
             raise DamagedMedium("Input/output error")
         return data[offset : offset + min(size, 25)]
 
-    made = Source([Piece("q.1", len(data)), Piece("q", len(data))], read)
+    made = JournalSource([FilePiece("q.1", len(data)), FilePiece("q", len(data))], read)
     made.run()
 
     ((name, damage),) = made.damages
@@ -65,7 +65,7 @@ def test_bytes_that_the_disk_has_lost_are_damage_of_their_file_alone() -> None:
 @pytest.mark.parametrize("now", [b"", add(b"a")[:10]])
 def test_a_file_that_shrinks_meanwhile_ends_the_reading(now: bytes) -> None:
     data = [add(b"a") + add(b"b")]
-    made = Source([Piece("q", len(data[0]))], lambda n, o, s: data[0][o : o + s])
+    made = JournalSource([FilePiece("q", len(data[0]))], lambda n, o, s: data[0][o : o + s])
     made.run()
     data[0] = now
 
@@ -75,4 +75,4 @@ def test_a_file_that_shrinks_meanwhile_ends_the_reading(now: bytes) -> None:
     assert error.value.errno != errno.EIO
 
     with pytest.raises(OSError, match="it changed while it was read"):
-        Source(made.pieces, lambda n, o, s: b"").run()
+        JournalSource(made.pieces, lambda n, o, s: b"").run()

@@ -14,7 +14,7 @@ pytest.importorskip("kombu", reason="kombu is not installed: pip install 'kestre
 
 from kombu.transport.virtual import BrokerState
 
-from kestrelpy.client import Answer, Found, Refused
+from kestrelpy.client import Answer, ReceivedItem, ServerRefusal
 from kestrelpy.kombu import leases, transport
 from kestrelpy.kombu.channel import Channel
 from kestrelpy.kombu.fetcher import Fetcher
@@ -324,7 +324,7 @@ class Broker:
     def command(self, request: bytes, patience: float | None = None) -> Answer:
         self.said.append(request.decode())
         if self.refuses:
-            raise Refused(b"CLIENT_ERROR forbidden: allow_delete is off")
+            raise ServerRefusal(b"CLIENT_ERROR forbidden: allow_delete is off")
         return answer(b"END")
 
     def store(self, name: str, *more: object) -> None:
@@ -446,9 +446,9 @@ def test_a_consumer_that_is_cancelled_waits_no_more(broker: Broker, channel: Cha
     ended: list[str] = []
 
     def fetcher(queue: str, name: str, no_ack: bool) -> Any:
-        def end() -> Found:
+        def end() -> ReceivedItem:
             ended.append(name)
-            return Found(b"x", 0, 7)
+            return ReceivedItem(b"x", 0, 7)
 
         return SimpleNamespace(queue=queue, name=name, no_ack=no_ack, end=end)
 

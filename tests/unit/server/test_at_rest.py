@@ -38,7 +38,7 @@ body = "a year"
 # Those of an engine belong to a fleet.
 NOT_MET = {
     *(name for name in MAY_HOLD if name.startswith("journal.engine.")),
-    "journal.read.cursor.Cursor", "journal.snapshot.dedupe_pending.Batch",
+    "journal.read.cursor.Cursor", "journal.snapshot.dedupe_pending.PendingEntries",
     "operations.reading.LogReader",
 }  # fmt: skip
 

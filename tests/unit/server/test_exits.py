@@ -29,7 +29,7 @@ from kestrelpy.server.journals.open_journals import OpenJournals
 from kestrelpy.server.journals.read_back import ReadBack
 from kestrelpy.server.journals.read_cache import ReadCache
 from kestrelpy.server.journals.shortage import Shortage
-from kestrelpy.server.logins import Attempt, Line, Logins
+from kestrelpy.server.logins import Attempt, Logins, WaitingLogins
 from kestrelpy.server.queue_deletion import QueueDeletions
 from kestrelpy.server.shares import Shares
 from kestrelpy.server.turn import Turn
@@ -396,7 +396,7 @@ async def test_segments_are_removed_once_and_those_of_a_deleted_queue_are_left(
 
 
 async def test_a_line_of_logins_is_empty_when_all_have_left_or_given_up() -> None:
-    line = Line()
+    line = WaitingLogins()
     for _ in range(3):
         begun = 0
         while line.is_free:
@@ -428,7 +428,7 @@ async def test_too_many_logins_are_refused_until_some_have_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logins_module, "PENDING_EACH_MAX", 2)
-    line = Line()
+    line = WaitingLogins()
     for _ in range(2):
         await line.enter(ORIGIN)
         await line.enter(ORIGIN) if line.is_free else None

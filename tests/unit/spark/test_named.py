@@ -10,7 +10,7 @@ import pytest
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import partitions as live
 from kestrelpy.spark.options import parse_options
-from kestrelpy.spark.streaming.admission import Limits
+from kestrelpy.spark.streaming.admission import BatchLimits
 from kestrelpy.spark.streaming.live_queues import LiveQueues
 from tests.unit.spark.stand_in import Line, StandIn
 
@@ -35,7 +35,7 @@ def batch(server: StandIn, **options: str) -> list[tuple[str, int, int]]:
 def stream(server: StandIn, **options: str) -> list[tuple[str, int, int]]:
     given = {"servers": str(server.address), "fetchRetries": "0", "consume": "none", **options}
     queries = LiveQueues(parse_options(given, streams=True))
-    end = queries.advance(queries.begin(), Limits())
+    end = queries.advance(queries.begin(), BatchLimits())
     return [(part.queue, part.after, part.upto) for each in end.slices for part in each]
 
 
@@ -164,15 +164,15 @@ def test_a_stream_goes_on_when_a_queue_of_its_checkpoint_is_gone(server: StandIn
     given = {"servers": str(server.address), "queues": "jobs,mail", "fetchRetries": "0"}
     options = parse_options(given, streams=True)
     first = LiveQueues(options)
-    done = first.advance(first.begin(), Limits())
+    done = first.advance(first.begin(), BatchLimits())
     del server.queues["mail"]
 
     again = LiveQueues(options)
-    assert again.advance(done, Limits()) is done
+    assert again.advance(done, BatchLimits()) is done
 
     typo = LiveQueues(parse_options({**given, "queues": "jobs,mali"}, streams=True))
     with pytest.raises(KestrelError, match="There is no queue mali"):
-        typo.advance(done, Limits())
+        typo.advance(done, BatchLimits())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from kestrelpy.spark.offsets import (
     Mark,
-    Range,
+    MarkerRange,
     format_offsets,
     packed,
     parse_ending,
@@ -40,26 +40,26 @@ def test_the_end_of_one_read_is_the_beginning_of_the_next() -> None:
     first = range_of("earliest", parse_ending(text).of(("a:1",), "jobs"), 1, 9)
     second = range_of(parse_starting(text).of(("a:1",), "jobs"), "latest", 1, 9)
 
-    assert (first, second) == (Range(0, 5), Range(5, 9))
+    assert (first, second) == (MarkerRange(0, 5), MarkerRange(5, 9))
 
 
 @pytest.mark.parametrize(
     ("starting", "ending", "earliest", "latest", "meant"),
     [
-        ("earliest", "latest", 3, 9, Range(2, 9)),
-        ("latest", "latest", 3, 9, Range(9, 9)),
-        ("earliest", "earliest", 3, 9, Range(2, 2)),
-        (0, "latest", 3, 9, Range(2, 9)),  # older than what is kept: the oldest kept item
-        (5, 7, 3, 9, Range(5, 7)),
-        (5, 70, 3, 9, Range(5, 9)),
-        (50, 70, 3, 9, Range(50, 50)),
-        (7, 5, 3, 9, Range(7, 7)),
-        ("earliest", "latest", 10, 9, Range(9, 9)),  # all of it is gone
-        ("earliest", "latest", 1, 0, Range(0, 0)),  # nothing ever was
+        ("earliest", "latest", 3, 9, MarkerRange(2, 9)),
+        ("latest", "latest", 3, 9, MarkerRange(9, 9)),
+        ("earliest", "earliest", 3, 9, MarkerRange(2, 2)),
+        (0, "latest", 3, 9, MarkerRange(2, 9)),  # older than what is kept: the oldest kept item
+        (5, 7, 3, 9, MarkerRange(5, 7)),
+        (5, 70, 3, 9, MarkerRange(5, 9)),
+        (50, 70, 3, 9, MarkerRange(50, 50)),
+        (7, 5, 3, 9, MarkerRange(7, 7)),
+        ("earliest", "latest", 10, 9, MarkerRange(9, 9)),  # all of it is gone
+        ("earliest", "latest", 1, 0, MarkerRange(0, 0)),  # nothing ever was
     ],
 )
 def test_places_become_a_range_of_the_markers_that_are_there(
-    starting: Mark, ending: Mark, earliest: int, latest: int, meant: Range
+    starting: Mark, ending: Mark, earliest: int, latest: int, meant: MarkerRange
 ) -> None:
     found = range_of(starting, ending, earliest, latest)
 
@@ -69,7 +69,7 @@ def test_places_become_a_range_of_the_markers_that_are_there(
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 100])
 def test_the_parts_of_a_range_follow_each_other(parts: int) -> None:
-    found = Range(10, 40).split(parts)
+    found = MarkerRange(10, 40).split(parts)
 
     markers = [marker for each in found for marker in range(each.after + 1, each.upto + 1)]
     assert markers == list(range(11, 41))

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from kestrelpy.spark.offsets import Range
+from kestrelpy.spark.offsets import MarkerRange
 from kestrelpy.spark.options import NUMBER_MAX, Options, parse_options
 from kestrelpy.spark.pushdown import narrowed
 
@@ -36,19 +36,21 @@ def narrow(*filters: Filter, **options: str) -> Options:
 @pytest.mark.parametrize(
     ("comparison", "markers"),
     [
-        (EqualTo(("marker",), 7), Range(6, 7)),
-        (EqualNullSafe(("marker",), 7), Range(6, 7)),
-        (GreaterThan(("marker",), 7), Range(7, NUMBER_MAX)),
-        (GreaterThanOrEqual(("marker",), 7), Range(6, NUMBER_MAX)),
-        (LessThan(("marker",), 7), Range(0, 6)),
-        (LessThanOrEqual(("marker",), 7), Range(0, 7)),
-        (Not(EqualTo(("marker",), 7)), Range(0, NUMBER_MAX)),
-        (IsNotNull(("marker",)), Range(0, NUMBER_MAX)),
-        (EqualTo(("flags",), 7), Range(0, NUMBER_MAX)),
-        (EqualTo(("a", "marker"), 7), Range(0, NUMBER_MAX)),
+        (EqualTo(("marker",), 7), MarkerRange(6, 7)),
+        (EqualNullSafe(("marker",), 7), MarkerRange(6, 7)),
+        (GreaterThan(("marker",), 7), MarkerRange(7, NUMBER_MAX)),
+        (GreaterThanOrEqual(("marker",), 7), MarkerRange(6, NUMBER_MAX)),
+        (LessThan(("marker",), 7), MarkerRange(0, 6)),
+        (LessThanOrEqual(("marker",), 7), MarkerRange(0, 7)),
+        (Not(EqualTo(("marker",), 7)), MarkerRange(0, NUMBER_MAX)),
+        (IsNotNull(("marker",)), MarkerRange(0, NUMBER_MAX)),
+        (EqualTo(("flags",), 7), MarkerRange(0, NUMBER_MAX)),
+        (EqualTo(("a", "marker"), 7), MarkerRange(0, NUMBER_MAX)),
     ],
 )
-def test_comparisons_of_the_marker_narrow_the_range(comparison: Filter, markers: Range) -> None:
+def test_comparisons_of_the_marker_narrow_the_range(
+    comparison: Filter, markers: MarkerRange
+) -> None:
     assert narrow(comparison).wanted.markers == markers
 
 
@@ -63,7 +65,7 @@ def test_comparisons_hold_together() -> None:
         EqualTo(("op",), "put"),
     )
 
-    assert options.wanted.markers == Range(5, 8)
+    assert options.wanted.markers == MarkerRange(5, 8)
     assert options.wanted.queues == {"b"}
     assert options.wanted.servers == {"5e12"}
     assert options.wanted.ops == {"put"}

@@ -42,9 +42,9 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import History, Ints, plan_events
 from kestrelpy.spark.jobs.audit import checks
 from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings, check_headers
-from kestrelpy.spark.jobs.audit.findings import Found, outcome
-from kestrelpy.spark.jobs.audit.lsn_gaps import Continuity, Extent, continuity, extents
-from kestrelpy.spark.jobs.audit.order import Order, check_order
+from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
+from kestrelpy.spark.jobs.audit.lsn_gaps import Continuity, RecordExtent, continuity, extents
+from kestrelpy.spark.jobs.audit.order import OrderFindings, check_order
 from kestrelpy.spark.jobs.audit.reconcile import Basis, Books, Wrong, books
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common import events as ev
@@ -68,7 +68,7 @@ NO_POSITIONS: Final = np.array([], np.int64)
 
 
 @dataclass(slots=True)
-class Sources:
+class AuditSources:
     """Facts about journals that come from no sum of records."""
 
     states: dict[int, JournalState] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
 def audit(
     spark: SparkSession, paths: Sequence[str], progress: Progress, examples: int,
     out: str | None = None,
-) -> list[Found]:  # fmt: skip
+) -> list[JournalFindings]:  # fmt: skip
     """Return the findings of each journal, by name."""
     progress.step("asking what is there")
     named = folders(paths)
@@ -110,9 +110,9 @@ def audit(
 
 
 def _audited(
-    spark: SparkSession, paths: Sequence[str], history: History, sources: Sources,
+    spark: SparkSession, paths: Sequence[str], history: History, sources: AuditSources,
     progress: Progress, examples: int, out: str | None,
-) -> list[Found]:  # fmt: skip
+) -> list[JournalFindings]:  # fmt: skip
     progress.step("reading events")
     last = {jid: state.lsn_last for jid, state in sources.states.items()}
     # Records after the baseline are left to the next audit.
@@ -154,7 +154,7 @@ def _audited(
             said = saying.result() if saying is not None else {}
             found = [
                 _found(sources.states[b.jid], spans[b.jid], runs[b.jid], sums[b.jid],
-                       orders.get(b.jid, Order()), lists[b.jid], b,
+                       orders.get(b.jid, OrderFindings()), lists[b.jid], b,
                        sources.openings.get(b.jid, []), positions.get(b.jid, NO_POSITIONS),
                        said.get(b.jid, HeaderFindings()))
                 for b in bases
@@ -172,7 +172,7 @@ def _audited(
 # -- baselines ------------------------------------------------------------------------------------
 
 
-def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
+def _sources(spark: SparkSession, named: Sequence[str]) -> AuditSources:
     """Read the baseline of every folder, on the executors."""
     journals = journals_in(Disk(), named)
     every = list(dict.fromkeys([*journals, *named]))
@@ -186,7 +186,7 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
     identities = {state.identity for state in states}
     identities.update(each.identity for openings, _ in fronts for each in openings)
     jids = {each: ev.jid_of(bytes.fromhex(each)) for each in identities}
-    made = Sources()
+    made = AuditSources()
     for state in states:
         jid = state.jid
         other = made.states.get(jid)
@@ -215,7 +215,7 @@ def _sources(spark: SparkSession, named: Sequence[str]) -> Sources:
     return made
 
 
-def _with_beginnings(spark: SparkSession, paths: Sequence[str], sources: Sources) -> None:
+def _with_beginnings(spark: SparkSession, paths: Sequence[str], sources: AuditSources) -> None:
     """For children that a snapshot has, find when they were named, if that record is there."""
     named = ev.read_beginnings(spark, paths)
     for jid, state in sources.states.items():
@@ -233,7 +233,7 @@ def _life(state: JournalState) -> tuple[str, int]:
 
 
 def _check_known(
-    spark: SparkSession, paths: Sequence[str], sources: Sources, spans: dict[int, Extent]
+    spark: SparkSession, paths: Sequence[str], sources: AuditSources, spans: dict[int, RecordExtent]
 ) -> None:
     """Raise KestrelError if a journal with records has no baseline."""
     unknown = [jid for jid in spans if jid not in sources.states]
@@ -250,7 +250,7 @@ def _check_known(
 
 
 def _continuities(
-    events: DataFrame, spans: dict[int, Extent], sources: Sources
+    events: DataFrame, spans: dict[int, RecordExtent], sources: AuditSources
 ) -> dict[int, Continuity]:
     """Return the continuity of each journal and child; a child is whole from its first record."""
     states = sources.states
@@ -266,7 +266,9 @@ def _continuities(
     return runs
 
 
-def _continuity(events: DataFrame, jid: int, span: Extent, sources: Sources) -> Continuity:
+def _continuity(
+    events: DataFrame, jid: int, span: RecordExtent, sources: AuditSources
+) -> Continuity:
     state = sources.states[jid]
     last = state.lsn_last
     opens_behind = any(each.lsn == last + 1 for each in sources.openings.get(jid, []))
@@ -276,7 +278,7 @@ def _continuity(events: DataFrame, jid: int, span: Extent, sources: Sources) -> 
 
 
 def _bases(
-    sources: Sources, runs: dict[int, Continuity], flushes: Sequence[ev.Flush]
+    sources: AuditSources, runs: dict[int, Continuity], flushes: Sequence[ev.Flush]
 ) -> list[Basis]:
     """Return where the books of each journal begin, and with how many items."""
     made = []
@@ -326,16 +328,16 @@ def _lists(
 
 
 def _found(
-    state: JournalState, span: Extent, run_of: Continuity, sums: Books, order: Order,
+    state: JournalState, span: RecordExtent, run_of: Continuity, sums: Books, order: OrderFindings,
     wrong: list[tuple[int, Wrong]], basis: Basis, openings: Sequence[Opening], positions: Ints,
     said: HeaderFindings,
-) -> Found:  # fmt: skip
+) -> JournalFindings:  # fmt: skip
     """Return the findings of one journal; `positions` are numbers that no item of it has."""
     jumps = np.unique([each.next_item for each in openings])
     gaps = [gap for gap in order.gaps if not _is_explained(gap, jumps, positions)]
     if state.reader or state.passes_on:
         gaps = []  # the queue gives the numbers, and items for children alone are not its own
-    return Found(
+    return JournalFindings(
         folder=state.folder, server=state.server, queue=state.queue,
         generation=state.generation, journal=state.identity, extent=span,
         unbroken_lsn=run_of.unbroken_lsn, as_of=basis.as_of, lsn_last=state.lsn_last,
@@ -361,7 +363,7 @@ def _is_explained(gap: tuple[int, int], jumps: Ints, positions: Ints) -> bool:
 
 
 def _write(
-    spark: SparkSession, items: DataFrame, found: Sequence[Found],
+    spark: SparkSession, items: DataFrame, found: Sequence[JournalFindings],
     states: dict[int, JournalState], out: str,
 ) -> None:  # fmt: skip
     """Write all wrong items and all missing lsns as Parquet, over an earlier run's."""

@@ -17,8 +17,8 @@ from typing import Final
 from journal.errors import Damage
 from journal.tools import utc
 from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings
-from kestrelpy.spark.jobs.audit.lsn_gaps import Extent
-from kestrelpy.spark.jobs.audit.order import Order
+from kestrelpy.spark.jobs.audit.lsn_gaps import RecordExtent
+from kestrelpy.spark.jobs.audit.order import OrderFindings
 from kestrelpy.spark.jobs.audit.reconcile import Books, Wrong
 from kestrelpy.spark.jobs.common.events import HOW, UNDERSTOOD
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, UNUSABLE, Outcome, counted
@@ -27,7 +27,7 @@ _LISTS: Final = ("missing", "phantom", "twice")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JournalFindings:
     """The findings of one journal."""
 
     folder: str
@@ -35,12 +35,12 @@ class Found:
     queue: str
     generation: int
     journal: str
-    extent: Extent
+    extent: RecordExtent
     unbroken_lsn: int
     as_of: int
     lsn_last: int
     books: Books
-    order: Order
+    order: OrderFindings
     lsn_gaps: list[tuple[int, int]]
     ids_skipped: list[tuple[int, int]]
     wrong: list[tuple[int, Wrong]]
@@ -111,7 +111,7 @@ class Found:
         return self.is_known and set(UNDERSTOOD).issuperset(self.extent.by_kind)
 
 
-def outcome(found: Sequence[Found], out: str | None) -> Outcome:
+def outcome(found: Sequence[JournalFindings], out: str | None) -> Outcome:
     """Return the whole audit as text, facts and exit code."""
     breaches = sum(each.breaches for each in found)
     lines = [line for each in found for line in _lines(each)]
@@ -129,7 +129,7 @@ def outcome(found: Sequence[Found], out: str | None) -> Outcome:
     return Outcome("\n".join(lines), facts, code)
 
 
-def _verdict(found: Sequence[Found], breaches: int) -> str:
+def _verdict(found: Sequence[JournalFindings], breaches: int) -> str:
     unknown = [each.name for each in found if not each.is_checked]
     if breaches:
         where = sum(1 for each in found if each.breaches)
@@ -147,7 +147,7 @@ def _verdict(found: Sequence[Found], breaches: int) -> str:
 # -- words ----------------------------------------------------------------------------------------
 
 
-def _lines(found: Found) -> list[str]:
+def _lines(found: JournalFindings) -> list[str]:
     span = found.extent
     since = f", since {utc(span.first_ms)}" if span.first_ms else ""
     first = span.first or found.lsn_last + 1
@@ -163,7 +163,7 @@ def _lines(found: Found) -> list[str]:
     return lines
 
 
-def _sum(found: Found) -> str:
+def _sum(found: JournalFindings) -> str:
     books = found.books
     inn = f"stored {books.stored:,}"
     if books.opening is None:
@@ -180,7 +180,7 @@ def _sum(found: Found) -> str:
     return f"{inn} = {' + '.join(went)}: {verdict}"
 
 
-def _deliveries(found: Found) -> list[str]:
+def _deliveries(found: JournalFindings) -> list[str]:
     books = found.books
     if not books.delivered:
         return []
@@ -201,7 +201,7 @@ def _share(books: Books) -> float:
     return books.repeated / books.delivered if books.delivered else 0.0
 
 
-def _order(found: Found) -> list[str]:
+def _order(found: JournalFindings) -> list[str]:
     order = found.order
     if not order.checked:
         return []
@@ -215,7 +215,7 @@ def _order(found: Found) -> list[str]:
     return [text + (f"; explained: {explained}" if explained else "")]
 
 
-def _breaches(found: Found) -> Iterable[str]:
+def _breaches(found: JournalFindings) -> Iterable[str]:
     if not found.adds_up:
         if found.unexplained:
             named = found.unexplained
@@ -259,7 +259,7 @@ def _range(first: int, last: int) -> str:
 # -- facts ----------------------------------------------------------------------------------------
 
 
-def _totals(found: Sequence[Found]) -> dict[str, object]:
+def _totals(found: Sequence[JournalFindings]) -> dict[str, object]:
     books = [each.books for each in found]
     delivered = sum(each.delivered for each in books)
     repeated = sum(each.repeated for each in books)
@@ -274,7 +274,7 @@ def _totals(found: Sequence[Found]) -> dict[str, object]:
     }
 
 
-def _facts(found: Found) -> dict[str, object]:
+def _facts(found: JournalFindings) -> dict[str, object]:
     books, order = found.books, found.order
     lists: dict[str, object] = {
         name: [

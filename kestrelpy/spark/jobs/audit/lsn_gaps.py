@@ -53,7 +53,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class Extent:
+class RecordExtent:
     """The records of one journal that are there."""
 
     records: int = 0
@@ -86,10 +86,10 @@ class Continuity:
     lost: tuple[tuple[int, int], ...]
 
 
-def extents(chunks: DataFrame) -> dict[int, Extent]:
+def extents(chunks: DataFrame) -> dict[int, RecordExtent]:
     """Return the records that are there of each journal, by jid."""
     rows = packed.folded(chunks, _spans, _SPANS).collect()
-    found: dict[int, Extent] = defaultdict(Extent)
+    found: dict[int, RecordExtent] = defaultdict(RecordExtent)
     for row in rows:
         extent = found[row.jid]
         extent.records += row.records
@@ -122,7 +122,7 @@ def _spans(events: Events) -> pa.RecordBatch | None:
 
 
 def continuity(
-    events: DataFrame, jid: int, extent: Extent, reclaimed_lsn: int, compacted: set[int],
+    events: DataFrame, jid: int, extent: RecordExtent, reclaimed_lsn: int, compacted: set[int],
     lsn_last: int, opens_behind: bool,
 ) -> Continuity:  # fmt: skip
     """Check the gaps of one journal up to `lsn_last`.
@@ -148,7 +148,7 @@ def continuity(
     return Continuity(unbroken, tuple(sorted(set(lost))))
 
 
-def _blocks_with_gaps(extent: Extent) -> list[int]:
+def _blocks_with_gaps(extent: RecordExtent) -> list[int]:
     """Return the blocks without some lsn between the journal's first and last."""
     size = 1 << _BLOCK_BITS
     first, last = extent.first, extent.last
@@ -162,7 +162,7 @@ def _blocks_with_gaps(extent: Extent) -> list[int]:
 
 
 def _gaps(
-    events: DataFrame, jid: int, extent: Extent, blocks: Iterable[int]
+    events: DataFrame, jid: int, extent: RecordExtent, blocks: Iterable[int]
 ) -> list[tuple[int, int]]:
     """Return the gaps in some blocks, empty blocks included: first and last lsn of each."""
     size = 1 << _BLOCK_BITS
@@ -195,7 +195,7 @@ def _gaps(
 
 
 def _inside_segments(
-    events: DataFrame, jid: int, extent: Extent, compacted: set[int], reclaimed_lsn: int
+    events: DataFrame, jid: int, extent: RecordExtent, compacted: set[int], reclaimed_lsn: int
 ) -> list[tuple[int, int]]:
     """Return gaps within one segment of the log: a segment goes only as a whole."""
     found: list[tuple[int, int]] = []

@@ -45,7 +45,7 @@ _BEFORE: Final = (Window.unboundedPreceding, -1)
 
 
 @dataclass(slots=True)
-class Order:
+class OrderFindings:
     """The order in one journal. Counts are of items (gaps: of ids), lists are examples."""
 
     checked: int = 0
@@ -67,9 +67,9 @@ class Order:
 def check_order(
     spark: SparkSession, blocks: Sequence[Row], events: DataFrame, items: DataFrame, keyed: bool,
     examples: int,
-) -> dict[int, Order]:  # fmt: skip
+) -> dict[int, OrderFindings]:  # fmt: skip
     """Check every journal; `blocks` and `items` are those of `checked`, `events` are records."""
-    found: dict[int, Order] = defaultdict(Order)
+    found: dict[int, OrderFindings] = defaultdict(OrderFindings)
     firsts = items.where("is_first")
     suspects = _walk(spark, blocks, items, found, examples)
     if keyed:
@@ -89,7 +89,7 @@ def check_order(
 
 
 def _walk(
-    spark: SparkSession, blocks: Sequence[Row], items: DataFrame, found: dict[int, Order],
+    spark: SparkSession, blocks: Sequence[Row], items: DataFrame, found: dict[int, OrderFindings],
     examples: int,
 ) -> dict[int, int]:  # fmt: skip
     """Check that markers rise with the log without gaps, and that first deliveries follow them.
@@ -126,7 +126,7 @@ def _walk(
 
 
 def _note_puts(
-    pairs: list[tuple[int, int, int, int, int]], found: dict[int, Order], examples: int
+    pairs: list[tuple[int, int, int, int, int]], found: dict[int, OrderFindings], examples: int
 ) -> None:
     """Note consecutive items with a gap between them, or with puts in the wrong order."""
     for jid, item_before, lsn_before, item, put_lsn in sorted(pairs):
@@ -144,7 +144,7 @@ def _note_puts(
 
 def _check_firsts(
     spark: SparkSession, events: DataFrame, firsts: DataFrame, suspects: dict[int, int],
-    found: dict[int, Order], examples: int,
+    found: dict[int, OrderFindings], examples: int,
 ) -> None:  # fmt: skip
     marked = _with_starts(spark, events, firsts.where(fn.col("jid").isin(list(suspects))), suspects)
     unsure = marked.where("unsure").groupBy("jid").count().collect()
@@ -238,7 +238,8 @@ def _close_swaps(spark: SparkSession, events: DataFrame, swaps: DataFrame) -> se
 
 
 def _check_overlaps(
-    spark: SparkSession, events: DataFrame, of: DataFrame, found: dict[int, Order], held: str,
+    spark: SparkSession, events: DataFrame, of: DataFrame, found: dict[int, OrderFindings],
+    held: str,
     examples: int,
 ) -> None:  # fmt: skip
     """Check that no item, and no two items of one key, had two leases at once."""
@@ -274,6 +275,6 @@ def _check_overlaps(
         )  # fmt: skip
 
 
-def _add_example(order: Order, examples: int, text: str) -> None:
+def _add_example(order: OrderFindings, examples: int, text: str) -> None:
     if len(order.examples) < examples:
         order.examples.append(text)

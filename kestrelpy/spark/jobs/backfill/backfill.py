@@ -33,8 +33,8 @@ from kestrelpy.spark.jobs.backfill.known import Known
 from kestrelpy.spark.jobs.backfill.rows import (
     FORMATS,
     LINES,
+    BackfillRow,
     Columns,
-    Row,
     files_of,
     rows_of,
     state_of,
@@ -60,7 +60,7 @@ _ANY_ID: Final = b"0" * 32 + b"#000000"  # as long as one of content
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class InputFiles:
     """The files, and which of their columns make an item. `form` None: by the files' names."""
 
     paths: tuple[str, ...]
@@ -99,7 +99,7 @@ class Input:
 
 
 @dataclass(slots=True)
-class Look:
+class FirstReading:
     """What the first reading has found."""
 
     rows: int = 0
@@ -126,14 +126,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", dest="as_json", help="for programs")
     parser.add_argument("--summary", metavar="FILE", help="keep the JSON there")
     said = parser.parse_args(argv)
-    files = Input(tuple(said.paths), said.format, said.value, said.id, said.key)
+    files = InputFiles(tuple(said.paths), said.format, said.value, said.id, said.key)
     return command(
         files, said.servers, said.queue, said.name, said.option, said.as_json, said.summary
     )
 
 
 def command(
-    files: Input, servers: str, queue: str, name: str | None, words: Sequence[str], as_json: bool,
+    files: InputFiles, servers: str, queue: str, name: str | None, words: Sequence[str],
+    as_json: bool,
     summary: str | None,
 ) -> int:  # fmt: skip
     """Store the rows and print how many they were; return the exit code."""
@@ -160,9 +161,9 @@ def command(
 def _look(
     paths: Sequence[str], form: str, columns: Columns, options: WriteOptions, run: Run,
     progress: Progress,
-) -> Look:  # fmt: skip
+) -> FirstReading:  # fmt: skip
     """Read all rows, and store none. Raises KestrelError for the first that cannot be stored."""
-    look = Look(states={path: state_of(path) for path in paths})
+    look = FirstReading(states={path: state_of(path) for path in paths})
     known = Known()
     try:
         for row in rows_of(paths, form, columns):
@@ -213,13 +214,13 @@ def _text(key: bytes | None) -> str | None:
     return key.decode("utf-8", "surrogateescape") if key is not None else None
 
 
-def _fields(row: Row, id_: bytes | None) -> tuple[object, ...]:
+def _fields(row: BackfillRow, id_: bytes | None) -> tuple[object, ...]:
     """Return the values of a row of the sink: value, queue, id, key, and what files do not have."""
     return (row.value, None, id_, row.key, None, None, None, None)
 
 
 def _store(
-    fleet: Fleet, requests: Iterator[tuple[bytes, bytes]], look: Look, progress: Progress
+    fleet: Fleet, requests: Iterator[tuple[bytes, bytes]], look: FirstReading, progress: Progress
 ) -> None:
     chooser, done = Chooser(fleet.servers), 0
     while some := list(islice(requests, _AT_ONCE)):
@@ -238,7 +239,7 @@ def _store(
             )
 
 
-def _outcome(fleet: Fleet, look: Look, queue: str, write: str, form: str) -> Outcome:
+def _outcome(fleet: Fleet, look: FirstReading, queue: str, write: str, form: str) -> Outcome:
     stored = sum(lane.stored for lane in fleet.lanes)
     repeated = sum(lane.repeated for lane in fleet.lanes) - look.differing
     lines = [

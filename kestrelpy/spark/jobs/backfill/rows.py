@@ -57,7 +57,7 @@ def _in_words(value: Any) -> str:
 _JSON: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=_in_words)
 
 
-class Row(NamedTuple):
+class BackfillRow(NamedTuple):
     """One row; a value that is a text is in UTF-8. `id` and `key` None: the row names none."""
 
     path: str
@@ -139,7 +139,7 @@ def _looked(path: str) -> os.stat_result:
         raise KestrelError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def rows_of(files: Sequence[str], form: str, columns: Columns) -> Iterator[Row]:
+def rows_of(files: Sequence[str], form: str, columns: Columns) -> Iterator[BackfillRow]:
     """Return the rows of the files, in their order. Raises KestrelError."""
     header: tuple[str, list[str]] | None = None
     for path in files:
@@ -187,12 +187,12 @@ def _texts(path: str, file: IO[bytes]) -> Iterator[str]:
             ) from None
 
 
-def _lines(path: str, file: IO[bytes], form: str) -> Iterator[Row]:
+def _lines(path: str, file: IO[bytes], form: str) -> Iterator[BackfillRow]:
     for number, text in enumerate(_texts(path, file), 1):
         value = text.removesuffix("\n").removesuffix("\r").encode()
         if form == "json":
             _check_json(value, path, number)
-        yield Row(path, number, value, True, None, None)
+        yield BackfillRow(path, number, value, True, None, None)
 
 
 def _check_json(value: bytes, path: str, number: int) -> None:
@@ -283,7 +283,7 @@ def _header(path: str, names: list[str]) -> list[str]:
 
 def _csv(
     path: str, records: Iterator[tuple[int, list[str]]], names: list[str], columns: Columns
-) -> Iterator[Row]:
+) -> Iterator[BackfillRow]:
     for number, fields in records:
         if len(fields) != len(names):
             raise KestrelError(
@@ -292,7 +292,9 @@ def _csv(
             )
         row = dict(zip(names, fields, strict=True))
         value = msgspec.json.encode(row) if columns.value is None else row[columns.value].encode()
-        yield Row(path, number, value, True, _bytes(row, columns.id), _bytes(row, columns.key))
+        yield BackfillRow(
+            path, number, value, True, _bytes(row, columns.id), _bytes(row, columns.key)
+        )
 
 
 def _bytes(row: dict[str, str], column: str | None) -> bytes | None:
@@ -302,7 +304,7 @@ def _bytes(row: dict[str, str], column: str | None) -> bytes | None:
 # -- parquet ---------------------------------------------------------------------------------------
 
 
-def _parquet(path: str, columns: Columns) -> Iterator[Row]:
+def _parquet(path: str, columns: Columns) -> Iterator[BackfillRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -336,7 +338,7 @@ def _check_names(fields: Any, path: str) -> None:
             _check_names([kind.field(at) for at in range(kind.num_fields)], path)
 
 
-def _parquet_row(path: str, number: int, row: dict[str, Any], columns: Columns) -> Row:
+def _parquet_row(path: str, number: int, row: dict[str, Any], columns: Columns) -> BackfillRow:
     if columns.value is None:
         try:
             value, is_text = _JSON.encode(_told(row)), True
@@ -356,7 +358,7 @@ def _parquet_row(path: str, number: int, row: dict[str, Any], columns: Columns) 
         value, is_text = _encoded(found), isinstance(found, str)
     names = (row[column] if column is not None else None for column in (columns.id, columns.key))
     id_, key = (None if name is None else _encoded(name) for name in names)
-    return Row(path, number, value, is_text, id_, key)
+    return BackfillRow(path, number, value, is_text, id_, key)
 
 
 def _encoded(value: Any) -> bytes:

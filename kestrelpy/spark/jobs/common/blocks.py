@@ -31,7 +31,7 @@ from pyspark.sql import functions as fn
 
 from journal.errors import JournalError
 from kestrelpy.spark.errors import one_sentence
-from kestrelpy.spark.files import History, Part, plan_events
+from kestrelpy.spark.files import History, ReadPart, plan_events
 from kestrelpy.spark.files import partitions as journals
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Events
@@ -133,7 +133,7 @@ def _read(
     last: Mapping[int, int], with_gone: bool,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     for source in _sources(batches):
-        parts: list[Part] = pickle.loads(source)
+        parts: list[ReadPart] = pickle.loads(source)
         for part in parts:
             jid = ev.jid_of(part.split.identity)
             with one_sentence(JournalError):

@@ -21,7 +21,7 @@ from pyspark.sql import functions as fn
 from journal.errors import ITEM_MAX
 from journal.files import Disk
 from journal.format import Kind
-from kestrelpy.spark.files import Journal, children, passed_on
+from kestrelpy.spark.files import PlannedJournal, children, passed_on
 from kestrelpy.spark.jobs.common.baseline import JournalState, journals_in, pairs_of, read_states
 from kestrelpy.spark.jobs.common.job import folders
 from kestrelpy.spark.schema import OPS
@@ -34,7 +34,7 @@ _PUT, _DISCARD, _FLUSH, _UPTO, _NAME = (
 )
 
 
-def events_of_each(events: DataFrame, journals: Sequence[Journal]) -> DataFrame:
+def events_of_each(events: DataFrame, journals: Sequence[PlannedJournal]) -> DataFrame:
     """Return events (with the columns MORE) under each reader's own name; `reader` is null."""
     spark, columns = events.sparkSession, [c for c in events.columns if c not in _names(MORE)]
     named = [
@@ -66,7 +66,7 @@ def _names(columns: str) -> set[str]:
     return {each.split()[0] for each in columns.split(",") if each}
 
 
-def _without_passed_on(own: DataFrame, journals: Sequence[Journal]) -> DataFrame:
+def _without_passed_on(own: DataFrame, journals: Sequence[PlannedJournal]) -> DataFrame:
     """Return the queue's events without items that were only for its children."""
     spans = [
         (j.identity.hex(), first, until or ITEM_MAX, floor)

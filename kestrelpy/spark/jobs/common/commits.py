@@ -41,7 +41,7 @@ State = dict[str, Any]
 Then = Callable[[State], None]
 
 
-class Commits:
+class JobCommits:
     """The commits of one job into one folder. One process at a time has it; `close` it."""
 
     def __init__(self, out: str, job: str) -> None:

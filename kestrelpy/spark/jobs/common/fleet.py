@@ -1,7 +1,7 @@
 """The servers of a job: how they are named, asked all at once, and what they say of their queues.
 
     --servers a:22133,b:22133 --queues 'jobs*' --option readTimeout=60s
-        └──▶ the options of the source ──▶ `ask_each` ──▶ stats ──▶ `Figures` of each queue
+        └──▶ the options of the source ──▶ `ask_each` ──▶ stats ──▶ `FleetFigures` of each queue
 
 Jobs that only ask servers start no Spark: they run in any Python, and under spark-submit.
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live import Unreachable, Wire, patience_of, retried
+from kestrelpy.spark.live import LiveConnection, ServerUnreachable, patience_of, retried
 from kestrelpy.spark.named import refuse_unknown_queues
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.options import Options, parse_options
@@ -33,7 +33,7 @@ _COUNTS: Final = ("items", "bytes", "total_items", "age", "leased", "delayed", "
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class FleetFigures:
     """What a server says of a queue, or of a child (`orders+audit`), when `at` was the time."""
 
     queue: str
@@ -58,7 +58,7 @@ class ServerFigures:
 
     address: Address
     server: str  # its id
-    queues: Mapping[str, Figures]
+    queues: Mapping[str, FleetFigures]
 
 
 def add_flags(parser: argparse.ArgumentParser, *, must_name_queues: bool = False) -> None:
@@ -91,7 +91,7 @@ def fleet_options(
     return parse_options(given)
 
 
-def ask_each(options: Options, one: Callable[[Wire], _T]) -> list[tuple[Address, _T]]:
+def ask_each(options: Options, one: Callable[[LiveConnection], _T]) -> list[tuple[Address, _T]]:
     """Return what each server answers; with `skipUnreachable` without those that do not.
 
     `one` gets a new connection, and again a new one if that breaks. Raises KestrelError.
@@ -100,7 +100,7 @@ def ask_each(options: Options, one: Callable[[Wire], _T]) -> list[tuple[Address,
 
     def ask(address: Address) -> _T | None:
         def once() -> _T:
-            wire = Wire(address, patience)
+            wire = LiveConnection(address, patience)
             try:
                 return one(wire)
             finally:
@@ -108,7 +108,7 @@ def ask_each(options: Options, one: Callable[[Wire], _T]) -> list[tuple[Address,
 
         try:
             return retried(address, patience, once)
-        except Unreachable as error:
+        except ServerUnreachable as error:
             if not options.skip_unreachable:
                 raise
             log.warning("%s", error.skipped)
@@ -137,7 +137,7 @@ def look(options: Options) -> list[ServerFigures]:
     A queue is chosen by its own name, a child also by that of its queue.
     """
 
-    def one(wire: Wire) -> tuple[str, dict[str, Figures]]:
+    def one(wire: LiveConnection) -> tuple[str, dict[str, FleetFigures]]:
         stats, at = wire.stats("").items(), time.monotonic()
         return dict(stats).get("server_id", ""), _figures(dict(stats), at)
 
@@ -161,7 +161,7 @@ def look(options: Options) -> list[ServerFigures]:
     return seen
 
 
-def _figures(stats: Mapping[str, str], at: float) -> dict[str, Figures]:
+def _figures(stats: Mapping[str, str], at: float) -> dict[str, FleetFigures]:
     numbers: dict[str, dict[str, int]] = {}
     for name, text in stats.items():
         if not name.startswith("queue_") or not text.isdigit():
@@ -171,7 +171,7 @@ def _figures(stats: Mapping[str, str], at: float) -> dict[str, Figures]:
                 queue = name[len("queue_") : -len(count) - 1]
                 numbers.setdefault(queue, {})[count] = int(text)
     return {
-        queue: Figures(queue, **each, at=at)
+        queue: FleetFigures(queue, **each, at=at)
         for queue, each in sorted(numbers.items())
         if len(each) == len(_COUNTS)
     }

@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 from journal.errors import ITEM_MAX, JournalError
 from journal.format import GONE, STOPS, Kind
 from kestrelpy.spark.errors import one_sentence
-from kestrelpy.spark.files import History, Part, ReaderNumbers, plan_events
+from kestrelpy.spark.files import History, ReaderNumbers, ReadPart, plan_events
 from kestrelpy.spark.files import partitions as journals
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.events import Flush
-from kestrelpy.spark.options import Options, Wanted, parse_options
+from kestrelpy.spark.options import Options, WantedRows, parse_options
 from kestrelpy.spark.schema import OPS, select
 
 _COLUMNS: Final = {
@@ -45,7 +45,7 @@ def read_flushes(
     """
     said = {"paths": json.dumps(list(paths)), "mode": "events", "failOnDataLoss": "false"}
     options = replace(
-        parse_options(said), wanted=Wanted(ops=frozenset((_FLUSH, _UPTO, _READER)))
+        parse_options(said), wanted=WantedRows(ops=frozenset((_FLUSH, _UPTO, _READER)))
     )
     history = plan_events(options.path) if history is None else history
     sources = packed.planned(history, options)
@@ -58,7 +58,7 @@ def read_flushes(
 
 def _flushes(source: bytes, options: Options) -> Iterator[Flush]:
     selection = select("events", [*_COLUMNS.items()])
-    parts: list[Part] = pickle.loads(source)
+    parts: list[ReadPart] = pickle.loads(source)
     for part in parts:
         jid, numbers = ev.jid_of(part.split.identity), ReaderNumbers(part.split.reader_names)
         with one_sentence(JournalError):

@@ -27,7 +27,7 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common.fleet import ask_each, fleet_options, is_meant, look
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, counted, in_spark, perform
 from kestrelpy.spark.jobs.common.storing import name_of, stored_with, write_words
-from kestrelpy.spark.live import Wire
+from kestrelpy.spark.live import LiveConnection
 from kestrelpy.spark.live import partitions as live
 from kestrelpy.spark.options import Options
 
@@ -90,7 +90,7 @@ def command(
         given = write_words(ways.to, ways.write, to_words, ways.queue)
         sources = {each.server for each in look(options)}
         targets = fleet_options(ways.to, "*", [w for w in to_words if w.startswith(_OF_BOTH)])
-        both = sources & {server for _, server in ask_each(targets, Wire.server_id)}
+        both = sources & {server for _, server in ask_each(targets, LiveConnection.server_id)}
         if both and ways.queue is None:
             raise KestrelError(
                 f"The server {min(both)} is on both sides, and its queues would be copied to "

@@ -37,10 +37,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs.common.commits import Commits, State
+from kestrelpy.spark.jobs.common.commits import JobCommits, State
 from kestrelpy.spark.jobs.common.fleet import add_flags, ask_each, fleet_options, is_meant, look
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, counted, in_spark, perform
-from kestrelpy.spark.live import Wire, patience_of, queue_markers, retried
+from kestrelpy.spark.live import LiveConnection, patience_of, queue_markers, retried
 from kestrelpy.spark.live import partitions as live
 from kestrelpy.spark.offsets import Address, format_offsets
 from kestrelpy.spark.options import Options
@@ -52,7 +52,7 @@ _READY: Final = "ready"
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class DrainRange:
     """The markers of one queue after `after`, up to and with `upto`."""
 
     server: str
@@ -104,7 +104,7 @@ def drain(
     `given` are the options as words. Raises KestrelError.
     """
     items = number = 0
-    with Commits(out, "drain") as commits:
+    with JobCommits(out, "drain") as commits:
         progress.step("confirming what the last run has committed")
         state = commits.begin(partial(_confirm, options))
         left = _ranges(options, _done(state))  # later items are for the next run
@@ -129,7 +129,7 @@ def _done(state: State) -> dict[tuple[str, str, int], int]:
     return {(s, q, generation): upto for s, q, generation, upto in state.get("done", [])}
 
 
-def _after(state: State, ranges: Sequence[Range], count: int) -> State:
+def _after(state: State, ranges: Sequence[DrainRange], count: int) -> State:
     """Return the state after a commit of these ranges."""
     done = _done(state) | {(r.server, r.queue, r.generation): r.upto for r in ranges}
     return {
@@ -142,7 +142,7 @@ def _after(state: State, ranges: Sequence[Range], count: int) -> State:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _ranges(options: Options, done: Mapping[tuple[str, str, int], int]) -> list[Range]:
+def _ranges(options: Options, done: Mapping[tuple[str, str, int], int]) -> list[DrainRange]:
     """Return what the queues have and no commit has yet."""
     found = []
     for server in live.look(options):
@@ -151,7 +151,7 @@ def _ranges(options: Options, done: Mapping[tuple[str, str, int], int]) -> list[
             after = max(markers.earliest - 1, known)
             if markers.latest > after and is_meant(options, queue):
                 found.append(
-                    Range(server.server, queue, markers.generation, after, markers.latest)
+                    DrainRange(server.server, queue, markers.generation, after, markers.latest)
                 )
     return found
 
@@ -175,7 +175,7 @@ def _refuse_unsafe(options: Options) -> None:
 
 
 def _staged(
-    spark: SparkSession, given: Mapping[str, str], ranges: Sequence[Range], commits: Commits
+    spark: SparkSession, given: Mapping[str, str], ranges: Sequence[DrainRange], commits: JobCommits
 ) -> int:
     """Write the items of these ranges to staged files; return how many they are."""
     starting: dict[str, dict[str, int]] = {}
@@ -198,7 +198,7 @@ def _staged(
     return int(counts.get["items"])
 
 
-def _within(spark: SparkSession, frame: DataFrame, ranges: Sequence[Range]) -> DataFrame:
+def _within(spark: SparkSession, frame: DataFrame, ranges: Sequence[DrainRange]) -> DataFrame:
     """Return the rows of the ranges that a confirm ends; other queues may have come meanwhile."""
     rows = [(each.server, each.queue, each.after, each.upto) for each in ranges]
     columns = "server string, queue string, after bigint, upto bigint"
@@ -208,7 +208,7 @@ def _within(spark: SparkSession, frame: DataFrame, ranges: Sequence[Range]) -> D
     return both.where(wanted).select(*_COLUMNS, fn.to_date("timestamp").alias("date"))
 
 
-def _refuse_others(options: Options, ranges: Sequence[Range]) -> None:
+def _refuse_others(options: Options, ranges: Sequence[DrainRange]) -> None:
     """Raise KestrelError if a queue is not the one that was read any more."""
     now = {
         (server.server, queue): markers.generation
@@ -227,8 +227,8 @@ def _refuse_others(options: Options, ranges: Sequence[Range]) -> None:
 
 def _confirm(options: Options, state: State) -> None:
     """Confirm the items of a commit. Raises KestrelError; then the next run does it."""
-    ranges = [Range(**each) for each in state["ranges"]]
-    where = {server: address for address, server in ask_each(options, Wire.server_id)}
+    ranges = [DrainRange(**each) for each in state["ranges"]]
+    where = {server: address for address, server in ask_each(options, LiveConnection.server_id)}
     for server in dict.fromkeys(each.server for each in ranges):
         if server not in where:
             raise KestrelError(
@@ -240,8 +240,8 @@ def _confirm(options: Options, state: State) -> None:
         retried(where[server], patience, partial(_confirm_at, where[server], mine, options))
 
 
-def _confirm_at(address: Address, ranges: Sequence[Range], options: Options) -> None:
-    wire = Wire(address, patience_of(options))
+def _confirm_at(address: Address, ranges: Sequence[DrainRange], options: Options) -> None:
+    wire = LiveConnection(address, patience_of(options))
     try:
         markers = queue_markers(wire.stats("markers"))
         for each in ranges:

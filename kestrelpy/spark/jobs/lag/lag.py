@@ -25,7 +25,13 @@ from typing import Final
 
 from kestrelpy.durations import format_duration_ms, parse_duration_ms
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs.common.fleet import Figures, ServerFigures, add_flags, fleet_options, look
+from kestrelpy.spark.jobs.common.fleet import (
+    FleetFigures,
+    ServerFigures,
+    add_flags,
+    fleet_options,
+    look,
+)
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Outcome, Progress, counted, perform
 from kestrelpy.spark.options import Options
 
@@ -115,7 +121,7 @@ def lags(options: Options, watch: Watch, progress: Progress) -> list[Lag]:
 
 
 def lag_of(
-    server: ServerFigures, now: Figures, seen: ServerFigures | None, most_items: int | None,
+    server: ServerFigures, now: FleetFigures, seen: ServerFigures | None, most_items: int | None,
     most_age_ms: int | None,
 ) -> Lag:  # fmt: skip
     """Return the lag of one consumer, from what was seen before and now."""

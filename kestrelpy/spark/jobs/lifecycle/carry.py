@@ -41,7 +41,7 @@ Marks = Mapping[int, Mark]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CarryVerdict:
     """Which items count, are final, and may have been spared by a flush that seems to reach them.
 
     An item does not count if it was final before this run: a late record says nothing new.
@@ -52,7 +52,7 @@ class Verdict:
     unsure: Bools
 
 
-def judged(records: Sorted, items: Items, flushes: Sequence[Flush], marks: Marks) -> Verdict:
+def judged(records: Sorted, items: Items, flushes: Sequence[Flush], marks: Marks) -> CarryVerdict:
     """Judge the items of these records."""
     last_lsn = np.maximum.reduceat(records.events.lsn, records.starts)
     synced, first, last = (
@@ -66,7 +66,7 @@ def judged(records: Sorted, items: Items, flushes: Sequence[Flush], marks: Marks
     is_final &= items.flushed_lsn <= synced
     was_final = (items.count("puts") == 0) & (first > 0) & (items.item >= first)
     was_final &= items.item <= last
-    return Verdict(~was_final, is_final, unsure)
+    return CarryVerdict(~was_final, is_final, unsure)
 
 
 def _reached_by_upto(items: Items, flushes: Sequence[Flush]) -> Bools:

@@ -37,10 +37,10 @@ from pyspark.sql import functions as fn
 
 from journal.errors import ITEM_MAX
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files import Journal, plan_events
+from kestrelpy.spark.files import PlannedJournal, plan_events
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common.at_once import at_once
-from kestrelpy.spark.jobs.common.commits import Commits, State, is_final, visible
+from kestrelpy.spark.jobs.common.commits import JobCommits, State, is_final, visible
 from kestrelpy.spark.jobs.common.events import Flush
 from kestrelpy.spark.jobs.common.flushes import read_flushes
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, folders, parse, run
@@ -89,7 +89,7 @@ def work(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     if out is None:
         raise KestrelError("There is no place for the tables. Say --out DIR.")
     folders(request.paths)
-    with Commits(out, "lifecycle") as commits:
+    with JobCommits(out, "lifecycle") as commits:
         before = commits.begin(partial(_remove_kept, commits))
         if not before and glob.glob(os.path.join(out, "date=*")):
             raise KestrelError(
@@ -106,7 +106,7 @@ class _Run:
     """One run; `before` is the state that the last one left."""
 
     def __init__(
-        self, spark: SparkSession, paths: Sequence[str], commits: Commits, before: State
+        self, spark: SparkSession, paths: Sequence[str], commits: JobCommits, before: State
     ) -> None:
         self._spark, self._commits, self._before = spark, commits, before
         history = plan_events(paths)
@@ -233,7 +233,7 @@ def _flush(said: Mapping[str, Any]) -> Flush:
     return Flush(**{**said, "spared": tuple(said["spared"])})
 
 
-def _remove_kept(commits: Commits, state: State) -> None:
+def _remove_kept(commits: JobCommits, state: State) -> None:
     commits.remove_others(_KEPT, state["kept"])
 
 
@@ -270,7 +270,7 @@ def lifecycle(
     )  # fmt: skip
 
 
-def _marks(journals: Sequence[Journal], plan: Plan, before: State) -> dict[int, Mark]:
+def _marks(journals: Sequence[PlannedJournal], plan: Plan, before: State) -> dict[int, Mark]:
     """Return the mark of each journal and child."""
     items = {int(jid): tuple(pair) for jid, pair in before.get("items", {}).items()}
     found: dict[int, Mark] = {}

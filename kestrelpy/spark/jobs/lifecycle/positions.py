@@ -16,7 +16,7 @@ from typing import Any
 
 from journal.errors import ITEM_MAX
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files import History, Journal, Split, children
+from kestrelpy.spark.files import History, PlannedJournal, Split, children
 from kestrelpy.spark.jobs.common import events as ev
 
 NOBODY = "-"  # a server without a name: an empty name makes no folder
@@ -86,7 +86,7 @@ def what_is_new(history: History, known: Mapping[str, Read]) -> Plan:
     return plan
 
 
-def _after(journal: Journal, before: Read) -> tuple[Journal, int]:
+def _after(journal: PlannedJournal, before: Read) -> tuple[PlannedJournal, int]:
     """Return the journal without what was read, and the lsn after which it is read again."""
     place = next((s for s in journal.splits if _is_at(s, before)), None)
     if place is None or place.lsn_last < before.last:
@@ -109,7 +109,7 @@ def _is_at(split: Split, before: Read) -> bool:
     )
 
 
-def _read(journal: Journal, before: Read | None) -> Read:
+def _read(journal: PlannedJournal, before: Read | None) -> Read:
     logs = [split for split in journal.splits if not split.is_compacted]
     end = max(logs, key=lambda split: split.lsn_last, default=None)
     last = journal.lsn_next - 1
@@ -126,7 +126,7 @@ def _read(journal: Journal, before: Read | None) -> Read:
     return replace(found, journal=end.journal, segment=end.segment, stop=end.stop)
 
 
-def names(journals: Iterable[Journal]) -> dict[int, tuple[str, str, int]]:
+def names(journals: Iterable[PlannedJournal]) -> dict[int, tuple[str, str, int]]:
     """Return server, queue and generation of each journal and child, by its number."""
     found: dict[int, tuple[str, str, int]] = {}
     for j in journals:
@@ -138,7 +138,7 @@ def names(journals: Iterable[Journal]) -> dict[int, tuple[str, str, int]]:
     return found
 
 
-def lines_of(journal: Journal) -> list[int]:
+def lines_of(journal: PlannedJournal) -> list[int]:
     """Return the numbers of a journal and its children."""
     jid = ev.jid_of(journal.identity)
     return [jid, *(ev.reader_jid(jid, c.reader) for c in children(journal.reader_names))]

@@ -30,7 +30,7 @@ from urllib.parse import unquote
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common.fleet import ServerFigures, add_flags, fleet_options, look
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Outcome, Progress, counted, perform
-from kestrelpy.spark.live import Wire, patience_of, retried
+from kestrelpy.spark.live import LiveConnection, patience_of, retried
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.options import Options
 
@@ -86,7 +86,7 @@ class Death:
 
 
 @dataclass(slots=True)
-class Batch:
+class RedriveBatch:
     """The chosen dead letters of one queue, and what became of them."""
 
     address: Address
@@ -130,7 +130,7 @@ def command(
     return perform("redrive", act, as_json, summary)
 
 
-def redrive(options: Options, choice: Choice, progress: Progress) -> list[Batch]:
+def redrive(options: Options, choice: Choice, progress: Progress) -> list[RedriveBatch]:
     """Move the chosen dead letters; return each queue's. Raises KestrelError before any moved."""
     progress.step("looking at dead letters")
     batches = [
@@ -153,7 +153,7 @@ def redrive(options: Options, choice: Choice, progress: Progress) -> list[Batch]
 # -- choosing --------------------------------------------------------------------------------------
 
 
-def _chosen(server: ServerFigures, options: Options, choice: Choice) -> Iterator[Batch]:
+def _chosen(server: ServerFigures, options: Options, choice: Choice) -> Iterator[RedriveBatch]:
     for name, figures in server.queues.items():
         if figures.dead and options.chooses(name):
             deaths = [
@@ -161,7 +161,7 @@ def _chosen(server: ServerFigures, options: Options, choice: Choice) -> Iterator
                 if _is_wanted(death, options, choice)
             ]  # fmt: skip
             if deaths:
-                yield Batch(server.address, server.server, name, deaths)
+                yield RedriveBatch(server.address, server.server, name, deaths)
 
 
 def _deaths(address: Address, queue: str, options: Options) -> list[Death]:
@@ -169,7 +169,7 @@ def _deaths(address: Address, queue: str, options: Options) -> list[Death]:
     patience = patience_of(options)
 
     def once() -> list[Death]:
-        wire = Wire(address, patience)
+        wire = LiveConnection(address, patience)
         try:
             return deaths_in(wire.stats(f"{queue}/dead"), queue)
         finally:
@@ -224,7 +224,7 @@ class _Pace:
         self._done += count
 
 
-def _moved(batch: Batch, options: Options, choice: Choice, pace: _Pace) -> Iterator[int]:
+def _moved(batch: RedriveBatch, options: Options, choice: Choice, pace: _Pace) -> Iterator[int]:
     """Move the batch, request by request; yield how many each moved. Raises KestrelError."""
     patience = patience_of(options)
     for start in range(0, len(batch.deaths), pace.at_once):
@@ -235,7 +235,7 @@ def _moved(batch: Batch, options: Options, choice: Choice, pace: _Pace) -> Itera
         def once(some: list[Death] = some) -> int:
             nonlocal is_again
             before, is_again = is_again, True
-            wire = Wire(batch.address, patience)
+            wire = LiveConnection(batch.address, patience)
             try:
                 gone = 0
                 if before:  # a reply was lost: the request may have been carried out
@@ -254,7 +254,9 @@ def _moved(batch: Batch, options: Options, choice: Choice, pace: _Pace) -> Itera
         yield count
 
 
-def _request(wire: Wire, batch: Batch, deaths: Sequence[Death], choice: Choice) -> int:
+def _request(
+    wire: LiveConnection, batch: RedriveBatch, deaths: Sequence[Death], choice: Choice
+) -> int:
     numbers = ",".join(str(death.number) for death in deaths)
     target = choice.to or batch.queue
     answer = wire.answer(f"redrive {batch.queue} {numbers} {target}")
@@ -266,7 +268,7 @@ def _request(wire: Wire, batch: Batch, deaths: Sequence[Death], choice: Choice) 
 # -- telling ---------------------------------------------------------------------------------------
 
 
-def outcome(batches: Sequence[Batch], choice: Choice) -> Outcome:
+def outcome(batches: Sequence[RedriveBatch], choice: Choice) -> Outcome:
     """Return what became of the batches as text and facts."""
     chosen = sum(len(batch.deaths) for batch in batches)
     moved = sum(batch.moved for batch in batches)
@@ -299,7 +301,7 @@ def outcome(batches: Sequence[Batch], choice: Choice) -> Outcome:
     return Outcome("\n".join(lines), facts, BREACH if stay else HOLDS)
 
 
-def _servers(batches: Sequence[Batch]) -> str:
+def _servers(batches: Sequence[RedriveBatch]) -> str:
     return counted(len({batch.server for batch in batches}), "server")
 
 

@@ -70,7 +70,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """One queue of one server over the whole time. `unknown`: items whose end is in no record."""
 
     server: str
@@ -91,7 +91,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class DeathCount:
     """How many items of a queue died for one reason; None: all other queues or reasons."""
 
     queue: str | None
@@ -100,7 +100,7 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class KnownSince:
     """The point from which every record of a journal is there; lsn 1: the first record."""
 
     server: str
@@ -117,7 +117,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ReportFigures:
     """All figures of a report. `total` sums over all rows, including those left out."""
 
     interval_ms: int
@@ -125,13 +125,13 @@ class Figures:
     last_ms: int
     everything: Series
     series: tuple[Series, ...]
-    total: Row
+    total: ReportRow
     servers: int
     queues: int
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ReportRow, ...] = ()
     rows_left_out: int = 0
-    deaths: tuple[Death, ...] = ()
-    histories: tuple[History, ...] = ()
+    deaths: tuple[DeathCount, ...] = ()
+    histories: tuple[KnownSince, ...] = ()
     journals: int = 0
     broken: int = 0  # journals without their first records
     problems: tuple[str, ...] = ()  # files that were not read, with the reason, as sentences
@@ -179,7 +179,7 @@ def instant(ms: int | None) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def write_csv(figures: Figures, folder: Path) -> list[Path]:
+def write_csv(figures: ReportFigures, folder: Path) -> list[Path]:
     """Write every figure of the page as tables for programs; return the files.
 
     A text that a spreadsheet would take for a formula has an apostrophe before it.
@@ -218,7 +218,7 @@ def _spread(found: Spread | None) -> Cells:
     )  # fmt: skip
 
 
-def _minutes(figures: Figures) -> Iterator[Cells]:
+def _minutes(figures: ReportFigures) -> Iterator[Cells]:
     yield (
         "queue", "begin", "seconds", "put", "confirmed", "returned", "dead", "depth",
         *_spread_names("waiting"), *_spread_names("service"),
@@ -233,21 +233,21 @@ def _minutes(figures: Figures) -> Iterator[Cells]:
             )  # fmt: skip
 
 
-def _queues(figures: Figures) -> Iterator[Cells]:
-    counts = [each.name for each in fields(Row)][2:-2]
+def _queues(figures: ReportFigures) -> Iterator[Cells]:
+    counts = [each.name for each in fields(ReportRow)][2:-2]
     yield ("server", "queue", *counts, *_spread_names("waiting"), *_spread_names("service"))
     for row in figures.rows:
         numbers = (getattr(row, name) for name in counts)
         yield (row.server, row.queue, *numbers, *_spread(row.waiting), *_spread(row.service))
 
 
-def _deaths(figures: Figures) -> Iterable[Cells]:
+def _deaths(figures: ReportFigures) -> Iterable[Cells]:
     yield ("queue", "reason", "count")
     for each in figures.deaths:
         yield (each.queue, each.reason, each.count)
 
 
-def _histories(figures: Figures) -> Iterable[Cells]:
+def _histories(figures: ReportFigures) -> Iterable[Cells]:
     yield ("server", "queue", "generation", "first_lsn", "begin", "end")
     for each in figures.histories:
         yield (

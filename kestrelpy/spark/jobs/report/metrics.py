@@ -30,10 +30,10 @@ from kestrelpy.spark.jobs.report.figures import (
     HISTORIES_MAX,
     QUEUES_MAX,
     ROWS_MAX,
-    Death,
-    Figures,
-    History,
-    Row,
+    DeathCount,
+    KnownSince,
+    ReportFigures,
+    ReportRow,
     bucket_count,
     interval_for,
     interval_word,
@@ -61,7 +61,7 @@ class RecordSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ShownLimits:
     """How much is shown; `interval_ms` None: the span decides."""
 
     queues: int = QUEUES_MAX
@@ -72,9 +72,9 @@ class Limits:
 
 
 def measure(
-    events: DataFrame, items: DataFrame, spans: Mapping[Journal, RecordSpan], limits: Limits,
+    events: DataFrame, items: DataFrame, spans: Mapping[Journal, RecordSpan], limits: ShownLimits,
     say: Say,
-) -> Figures | None:  # fmt: skip
+) -> ReportFigures | None:  # fmt: skip
     """Return all figures, from tables with the columns EVENTS and ITEMS; None: there is no event.
 
     Daemons may be writing: `spans` is from before both tables are first read, and items are read
@@ -103,7 +103,7 @@ def measure(
             rows, total, left_out = counting.result()
             histories, journals, broken = beginning.result()
         total = replace(total, waiting=everything.waiting, service=everything.service)
-        return Figures(
+        return ReportFigures(
             axes.interval_ms, axes.first_ms, axes.last_ms, everything, series, total,
             axes.servers, axes.queues, rows, left_out, _with_others(dying.result(), total.died),
             histories, journals, broken,
@@ -141,7 +141,7 @@ def _ticks(events: DataFrame, known: DataFrame, is_broken: bool) -> DataFrame:
     return ticks if is_broken else ticks.withColumn("begin_lsn", fn.lit(1))
 
 
-def _axes(ticks: DataFrame, limits: Limits) -> Axes | None:
+def _axes(ticks: DataFrame, limits: ShownLimits) -> Axes | None:
     span = _one(ticks.agg(
         fn.min("first_ms").alias("first_ms"), fn.max("last_ms").alias("last_ms"),
         fn.countDistinct("queue").alias("queues"), fn.countDistinct("server").alias("servers"),
@@ -168,8 +168,8 @@ def _check_interval(interval_ms: int, buckets: int) -> None:
 
 
 def _rows(
-    ticks: DataFrame, table: DataFrame, items: DataFrame, limits: Limits
-) -> tuple[tuple[Row, ...], Row, int]:
+    ticks: DataFrame, table: DataFrame, items: DataFrame, limits: ShownLimits
+) -> tuple[tuple[ReportRow, ...], ReportRow, int]:
     """Return the busiest rows, the sum over all, and how many rows are not shown."""
     by = ["server", "queue"]
     names = fn.broadcast(ticks.select("jid", *by).distinct())
@@ -210,32 +210,36 @@ def _lived(table: DataFrame) -> DataFrame:
     )
 
 
-def _row(values: Mapping[str, Any], server: str, queue: str) -> Row:
-    counts = {each.name: values.get(each.name) or 0 for each in fields(Row) if each.type == "int"}
+def _row(values: Mapping[str, Any], server: str, queue: str) -> ReportRow:
+    counts = {
+        each.name: values.get(each.name) or 0 for each in fields(ReportRow) if each.type == "int"
+    }
     counts["dropped"] = (values["discarded"] or 0) + (values["flushed"] or 0)
     waiting, service = (
         spread_of(each.asDict()) if (each := values.get(name)) else None
         for name in ("waiting", "service")
     )
-    return Row(server, queue, **counts, waiting=waiting, service=service)
+    return ReportRow(server, queue, **counts, waiting=waiting, service=service)
 
 
-def _deaths(ticks: DataFrame, limits: Limits) -> tuple[Death, ...]:
+def _deaths(ticks: DataFrame, limits: ShownLimits) -> tuple[DeathCount, ...]:
     found = (
         ticks.where(fn.col("kind") == ev.DEAD)
         .groupBy("queue", "reason").agg(fn.sum("n").alias("n"))
         .orderBy(fn.desc("n"), "queue", "reason").limit(limits.deaths)
     ).collect()  # fmt: skip
-    return tuple(Death(each["queue"], each["reason"] or "not said", each["n"]) for each in found)
+    return tuple(
+        DeathCount(each["queue"], each["reason"] or "not said", each["n"]) for each in found
+    )
 
 
-def _with_others(deaths: tuple[Death, ...], died: int) -> tuple[Death, ...]:
+def _with_others(deaths: tuple[DeathCount, ...], died: int) -> tuple[DeathCount, ...]:
     """Add the deaths that are not among these."""
     others = died - sum(each.count for each in deaths)
-    return (*deaths, Death(None, None, others)) if others else deaths
+    return (*deaths, DeathCount(None, None, others)) if others else deaths
 
 
-def _histories(ticks: DataFrame, limits: Limits) -> tuple[tuple[History, ...], int, int]:
+def _histories(ticks: DataFrame, limits: ShownLimits) -> tuple[tuple[KnownSince, ...], int, int]:
     """Return the histories, those that are not whole first; how many; how many are not whole."""
     journals = ticks.groupBy(*ev.JOURNAL).agg(
         fn.max("begin_lsn").alias("lsn"),
@@ -247,7 +251,7 @@ def _histories(ticks: DataFrame, limits: Limits) -> tuple[tuple[History, ...], i
     how_many = _one(journals.agg(
         fn.count(fn.lit(1)).alias("all"), fn.count(fn.when(~is_whole, 1)).alias("broken")
     ))  # fmt: skip
-    histories = tuple(History(**each.asDict()) for each in shown)
+    histories = tuple(KnownSince(**each.asDict()) for each in shown)
     return histories, how_many["all"], how_many["broken"]
 
 

@@ -21,9 +21,9 @@ from kestrelpy.spark.jobs.report.css import STYLE
 from kestrelpy.spark.jobs.report.figures import (
     BUCKETS_MAX,
     Bucket,
-    Figures,
-    History,
-    Row,
+    KnownSince,
+    ReportFigures,
+    ReportRow,
     Series,
     Spread,
     interval_word,
@@ -36,7 +36,7 @@ _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 _NONE: Final = "–"
 
 
-def page(figures: Figures, title: str, made_ms: int, percentile_error: str) -> str:
+def page(figures: ReportFigures, title: str, made_ms: int, percentile_error: str) -> str:
     """Return the page. `percentile_error` is a sentence on the exactness of the percentiles."""
     body = "\n".join([
         *_head(figures, title, made_ms),
@@ -59,7 +59,7 @@ def page(figures: Figures, title: str, made_ms: int, percentile_error: str) -> s
     )
 
 
-def _head(figures: Figures, title: str, made_ms: int) -> Iterator[str]:
+def _head(figures: ReportFigures, title: str, made_ms: int) -> Iterator[str]:
     span = plots.latency_word(max(figures.last_ms - figures.first_ms, 1))
     yield "<header>"
     yield f"<h1>{_safe(title)}</h1>"
@@ -84,7 +84,7 @@ def _head(figures: Figures, title: str, made_ms: int) -> Iterator[str]:
     yield "</header>"
 
 
-def _tiles(total: Row, figures: Figures) -> Iterator[str]:
+def _tiles(total: ReportRow, figures: ReportFigures) -> Iterator[str]:
     yield '<section aria-label="In short"><dl class="tiles">'
     rate = total.repeated / total.delivered if total.delivered else 0.0
     waits, served = figures.everything.waiting, figures.everything.service
@@ -110,7 +110,7 @@ def _tiles(total: Row, figures: Figures) -> Iterator[str]:
     yield "</dl></section>"
 
 
-def _all_queues(figures: Figures) -> Iterator[str]:
+def _all_queues(figures: ReportFigures) -> Iterator[str]:
     if len(figures.series) == 1:
         return
     yield '<section><h2>All queues</h2><div class="plots">'
@@ -118,7 +118,7 @@ def _all_queues(figures: Figures) -> Iterator[str]:
     yield "</div></section>"
 
 
-def _each_queue(figures: Figures) -> Iterator[str]:
+def _each_queue(figures: ReportFigures) -> Iterator[str]:
     if not figures.series:
         yield "<p>There is no item in what was read.</p>"
     for number, series in enumerate(figures.series):
@@ -171,7 +171,7 @@ def _figure(title: str, what: str, svg: str, said: str) -> str:
     )
 
 
-def _rows(figures: Figures) -> Iterator[str]:
+def _rows(figures: ReportFigures) -> Iterator[str]:
     left_out = figures.rows_left_out
     what = "Every queue of every server" if not left_out else (
         f"The {len(figures.rows):,} busiest queues of servers; {left_out:,} more are in the sum"
@@ -195,7 +195,7 @@ def _rows(figures: Figures) -> Iterator[str]:
     yield "</section>"
 
 
-def _counts(row: Row, server: str, queue: str) -> Sequence[str]:
+def _counts(row: ReportRow, server: str, queue: str) -> Sequence[str]:
     counts = (
         row.put, row.confirmed, row.returned, row.expired, row.dropped, row.died, row.ready,
         row.dead,
@@ -203,7 +203,7 @@ def _counts(row: Row, server: str, queue: str) -> Sequence[str]:
     return (server, queue, *(f"{each:,}" for each in counts))
 
 
-def _times(row: Row, server: str, queue: str) -> Sequence[str]:
+def _times(row: ReportRow, server: str, queue: str) -> Sequence[str]:
     repeated = f"{row.repeated:,} ({_share(row.repeated / row.delivered)})" if row.repeated else "0"
     return (
         server, queue, f"{row.delivered:,}", repeated, _triple(row.waiting), _triple(row.service),
@@ -217,7 +217,7 @@ def _server(name: str) -> str:
     return f'<abbr title="{_safe(name)}">{_safe(name[:_SERVER_SHOWN])}…</abbr>'
 
 
-def _deaths(figures: Figures) -> Iterator[str]:
+def _deaths(figures: ReportFigures) -> Iterator[str]:
     yield "<section><h2>Dead letters by reason</h2>"
     if figures.deaths:
         rows = [
@@ -230,7 +230,7 @@ def _deaths(figures: Figures) -> Iterator[str]:
     yield "</section>"
 
 
-def _histories(figures: Figures) -> Iterator[str]:
+def _histories(figures: ReportFigures) -> Iterator[str]:
     yield '<section id="histories"><h2>Where the history begins</h2>'
     left_out = figures.journals - len(figures.histories)
     more = f"; {left_out:,} more are not shown" if left_out else ""
@@ -250,7 +250,7 @@ def _histories(figures: Figures) -> Iterator[str]:
     yield "</section>"
 
 
-def _beginning(each: History) -> str:
+def _beginning(each: KnownSince) -> str:
     if each.is_whole:
         return "its first: whole"
     return f"{_clock(each.begin_ms)} UTC (record {each.lsn:,})"
@@ -278,7 +278,7 @@ def _cells(row: Sequence[str], texts: int) -> str:
     return f"<tr>{names}{''.join(f'<td>{cell}</td>' for cell in row[texts:])}</tr>"
 
 
-def _notes(figures: Figures, percentile_error: str) -> Iterator[str]:
+def _notes(figures: ReportFigures, percentile_error: str) -> Iterator[str]:
     yield "<section><h2>How to read this</h2><ul>"
     notes = [
         "<b>Waiting</b> is from being stored to the first delivery on record, counted when that "

@@ -29,13 +29,13 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import children
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, run
 from kestrelpy.spark.jobs.common.sizing import sized
-from kestrelpy.spark.jobs.report.figures import QUEUES_MAX, Figures, Row, write_csv
+from kestrelpy.spark.jobs.report.figures import QUEUES_MAX, ReportFigures, ReportRow, write_csv
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kestrelpy.spark.files import History
-    from kestrelpy.spark.files import Journal as Logged
+    from kestrelpy.spark.files import PlannedJournal as Logged
     from kestrelpy.spark.jobs.report.metrics import Journal, RecordSpan
 
 OUT: Final = "kestrelpy-report"
@@ -47,7 +47,7 @@ _INTERVAL_MS: Final = 1_000  # the interval of the first count of events
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PageLook:
     """The look of the page: `queues` with plots of their own; `interval` as a duration."""
 
     title: str = TITLE
@@ -90,10 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     request = Request(
         tuple(said.paths), said.out, said.as_json, said.summary, master=said.master
     )  # fmt: skip
-    return command(request, Look(said.title, said.queues, said.interval))
+    return command(request, PageLook(said.title, said.queues, said.interval))
 
 
-def command(request: Request, look: Look) -> int:
+def command(request: Request, look: PageLook) -> int:
     """Make the report and print its outcome; return the exit code."""
 
     def work(spark: SparkSession, asked: Request, progress: Progress) -> Outcome:
@@ -104,12 +104,12 @@ def command(request: Request, look: Look) -> int:
 
 
 def report(
-    spark: SparkSession, paths: Sequence[str], out: Path, look: Look, progress: Progress
-) -> Figures:
+    spark: SparkSession, paths: Sequence[str], out: Path, look: PageLook, progress: Progress
+) -> ReportFigures:
     """Write the page and the tables into `out`; return the figures. Raises KestrelError."""
     from kestrelpy.spark.files import plan_events
     from kestrelpy.spark.jobs.common.at_once import at_once
-    from kestrelpy.spark.jobs.report.metrics import Limits, measure
+    from kestrelpy.spark.jobs.report.metrics import ShownLimits, measure
     from kestrelpy.spark.jobs.report.percentiles import ACCURACY
 
     if not 1 <= look.queues <= _QUEUES_PLOTTED_MAX:
@@ -117,7 +117,7 @@ def report(
             f"{look.queues} queues with plots of their own is out of range. Say 1 to "
             f"{_QUEUES_PLOTTED_MAX}; the others are shown together."
         )
-    limits = Limits(queues=look.queues, interval_ms=look.interval_ms)
+    limits = ShownLimits(queues=look.queues, interval_ms=look.interval_ms)
     _make_folder(out)
     progress.step("looking at the journals")
     with at_once(spark) as begin:
@@ -145,7 +145,7 @@ def report(
     return figures
 
 
-def outcome(figures: Figures, out: Path) -> Outcome:
+def outcome(figures: ReportFigures, out: Path) -> Outcome:
     """Return the outcome as text and facts."""
     total, page = figures.total, (out / PAGE).resolve()
     text = (
@@ -211,7 +211,7 @@ def _tables(
     return events_of_each(read("events", EVENTS + MORE), journals), items
 
 
-def _page() -> Callable[[Figures, str, int, str], str]:
+def _page() -> Callable[[ReportFigures, str, int, str], str]:
     """Return the function that draws the page. Raises KestrelError without matplotlib."""
     try:
         from kestrelpy.spark.jobs.report.page import page
@@ -232,11 +232,11 @@ def _make_folder(out: Path) -> None:
         ) from None
 
 
-def _share(total: Row) -> float:
+def _share(total: ReportRow) -> float:
     """Return repeated deliveries for each delivered item, as the audit does."""
     return total.repeated / total.delivered if total.delivered else 0.0
 
 
-def _percentiles(total: Row, name: str) -> dict[str, int] | None:
+def _percentiles(total: ReportRow, name: str) -> dict[str, int] | None:
     found = getattr(total, name)
     return None if found is None else asdict(found)

@@ -14,10 +14,10 @@ from journal.store import Fresh
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.fanout.unseen import Unseen
 from kestrelpy.core.index.dead_letters import KEPT_BYTES_MAX, DeadLetters
-from kestrelpy.core.index.dedupe import Ids
+from kestrelpy.core.index.dedupe import SeenIds
 from kestrelpy.core.index.delayed import Delays
 from kestrelpy.core.index.disk_refs import DiskRefs, pack
-from kestrelpy.core.index.key_locks import KeyLocks, Row
+from kestrelpy.core.index.key_locks import KeyLine, KeyLocks
 from kestrelpy.core.index.leases import Holder, Lease, Leases
 from kestrelpy.core.index.markers import MarkerIndex
 from kestrelpy.core.index.ready_list import ByPlace, Ready
@@ -294,7 +294,7 @@ def test_when_all_markers_are_gone_a_compaction_begins_with_the_first_of_the_new
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_row_of_several_chunks_is_as_a_list(seed: int) -> None:
-    random, row, expected = Random(seed), Row(1), list[tuple[int, int, int]]()
+    random, row, expected = Random(seed), KeyLine(1), list[tuple[int, int, int]]()
     for id_ in range(2, 3 * CHUNK_ENTRIES):
         row.add(id_, id_, 5)
         expected.append((id_, id_, 5))
@@ -369,7 +369,7 @@ WINDOW = Policy(dedupe_window_ms=1000)
 
 
 def test_an_id_is_remembered_though_a_sweep_came_between_its_look_up_and_its_put() -> None:
-    ids, new = Ids(Fresh()), ItemHeader(b"new")
+    ids, new = SeenIds(Fresh()), ItemHeader(b"new")
     ids._apply_seen(ItemHeader(b"old"), 1, 0)
     assert not ids.has_seen(new, WINDOW, 5000)
     ids.sweep(WINDOW, 5000, 1)
@@ -378,7 +378,7 @@ def test_an_id_is_remembered_though_a_sweep_came_between_its_look_up_and_its_put
 
 
 def test_an_id_that_was_looked_up_is_remembered_under_the_secret_of_its_put() -> None:
-    ids, new = Ids(Fresh()), ItemHeader(b"new")
+    ids, new = SeenIds(Fresh()), ItemHeader(b"new")
     assert not ids.has_seen(new, WINDOW, 0)
     ids.set_secret(b"another")
     ids._apply_seen(new, 1, 0)

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from journal.format.key import join, text_of
 from journal.sets import IdSet
-from kestrelpy.core.index.key_locks import KeyLocks, Row
+from kestrelpy.core.index.key_locks import KeyLine, KeyLocks
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
 from tests.support.calls import calls_of
@@ -295,7 +295,7 @@ def test_a_long_row_costs_40_bytes_for_each_that_waits() -> None:
 def test_a_row_is_a_list_in_the_order_in_which_they_came(seed: int) -> None:
     """Places rise, as in a ready list; or not, as nothing forbids. A copy stays as it was."""
     random = Random(seed)
-    row, wait, copies, number = Row(1), list[tuple[int, int, int]](), [], 0
+    row, wait, copies, number = KeyLine(1), list[tuple[int, int, int]](), [], 0
     for _ in range(4000):
         choice = random.randrange(20)
         if choice < 10:
@@ -324,7 +324,7 @@ def test_a_row_is_a_list_in_the_order_in_which_they_came(seed: int) -> None:
 
 def test_one_in_the_middle_leaves_however_many_wait() -> None:
     def cost(count: int) -> int:
-        row = Row(1)
+        row = KeyLine(1)
         for id_ in range(2, count):
             row.add(id_, id_, 1)
         with Work() as counted:
@@ -337,7 +337,7 @@ def test_one_in_the_middle_leaves_however_many_wait() -> None:
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_a_row_that_shrinks_is_in_few_chunks(step: int) -> None:
-    row = Row(1)
+    row = KeyLine(1)
     for id_ in range(10_000):
         row.add(id_, id_, 1)
     for id_ in range(10_000)[::step]:
@@ -350,7 +350,7 @@ def test_a_row_that_shrinks_is_in_few_chunks(step: int) -> None:
 Waiting = list[tuple[int, list[tuple[int, int, int]]]]
 
 
-def waiting_in(rows: list[int | Row]) -> Waiting:
+def waiting_in(rows: list[int | KeyLine]) -> Waiting:
     return [(row.holder, list(row)) for row in rows if not isinstance(row, int)]
 
 
@@ -367,7 +367,7 @@ class KeysMachine(RuleBasedStateMachine):
         self.possible: set[int] = set()
         self.next_id = 1
         self.trash = Trash(Timers())
-        self.copies: list[tuple[list[int | Row], Waiting]] = []
+        self.copies: list[tuple[list[int | KeyLine], Waiting]] = []
 
     def meets(self, one: bytes, other: bytes) -> bool:
         return bool(set(self.keys.values(one)) & set(self.keys.values(other)))

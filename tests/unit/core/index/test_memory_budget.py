@@ -10,7 +10,7 @@ from kestrelpy.core.index.memory_budget import (
     FREE_BYTES,
     GRAIN_BYTES,
     UNLIMITED,
-    Memory,
+    MemoryBudget,
     MemoryShare,
 )
 from kestrelpy.core.log.memory_log import MemoryLog
@@ -21,8 +21,8 @@ from kestrelpy.core.trash import Trash
 from tests.support.core_harness import make_queue
 
 
-def memory_of(limit: int = UNLIMITED) -> Memory:
-    return Memory(Trash(Timers()), limit)
+def memory_of(limit: int = UNLIMITED) -> MemoryBudget:
+    return MemoryBudget(Trash(Timers()), limit)
 
 
 def test_a_small_line_takes_nothing() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal.store import Store
+from journal.store import LogStore
 from journal.write.writer import Journal
 from kestrelpy.core.fanout.child import Child
 from kestrelpy.core.index.leases import Lease
@@ -20,7 +20,7 @@ from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.queue.retention import Retention
+from kestrelpy.core.queue.retention import QueueRetention
 from kestrelpy.core.subscription.key_gate import KeyGate
 from kestrelpy.core.subscription.ready_line import ReadyLine
 from kestrelpy.core.subscription.subscription import Subscription
@@ -29,7 +29,7 @@ from tests.support.server_harness import ServerHarness
 
 WATCHED = {
     Alarm, Child, ChildQueue, Item, Journal, JournalLog, KeyGate, Lease, MemoryLog, PartAlarm,
-    Queue, Ready, ReadyLine, Retention, Store, Subscription, Waiter,
+    Queue, Ready, ReadyLine, QueueRetention, LogStore, Subscription, Waiter,
 }  # fmt: skip
 
 

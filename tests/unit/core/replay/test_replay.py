@@ -11,7 +11,7 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import IN_LOG, Kind
 from journal.format.record import Record, number_given
 from kestrelpy.core.replay.replay import Replay
-from kestrelpy.core.replay.subscription_replay import Sizes
+from kestrelpy.core.replay.subscription_replay import PutSizes
 from tests.support.core_harness import (
     NAME,
     WALL_MS,
@@ -304,7 +304,7 @@ def test_replay_makes_no_record() -> None:
 
 
 def test_the_size_of_an_item_outside_of_what_was_met_is_not_known() -> None:
-    sizes = Sizes()
+    sizes = PutSizes()
     assert sizes.of(1) == 0
     sizes.add(5, 50)
     sizes.add(7, 70)

@@ -19,7 +19,7 @@ from journal.format.record import Record
 from journal.format.subscription_state import ReaderState
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from journal.snapshot.job import State
+from journal.snapshot.job import QueueCopy
 from journal.snapshot.snapshot import Snapshot
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Lease
@@ -75,7 +75,8 @@ def do_something(q: CoreHarness, random: Random) -> None:
 def snapshot_of(q: CoreHarness) -> Snapshot:
     """What is written of this moment, read again."""
     state, names = q.queue.state(), {each.name for each in fields(Snapshot)}
-    said = {each.name: getattr(state, each.name) for each in fields(State) if each.name in names}
+    copied = [each.name for each in fields(QueueCopy) if each.name in names]
+    said = {name: getattr(state, name) for name in copied}
     made = Snapshot(lsn=len(q.records), segment=1, offset=64, segments=[], **said)
     return Snapshot.decode(made.encode(SHORT_IDENTITY, IDENTITY, q.unix_ms), "a snapshot")
 
@@ -184,7 +185,7 @@ def plain(value: Any) -> Any:
         return list(value)
     if isinstance(value, IdCounts):
         return list(value.items())
-    if isinstance(value, State | ReaderState):
+    if isinstance(value, QueueCopy | ReaderState):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     is_many = isinstance(value, Iterable) and not isinstance(value, bytes | dict | tuple | str)
     return [plain(each) for each in value] if is_many else value

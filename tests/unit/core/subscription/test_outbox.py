@@ -9,7 +9,7 @@ import pytest
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import decode_meta
 from kestrelpy.core.clock import ClockOffset
-from kestrelpy.core.index.memory_budget import Memory
+from kestrelpy.core.index.memory_budget import MemoryBudget
 from kestrelpy.core.item import Item
 from kestrelpy.core.log.log import Log
 from kestrelpy.core.policy import Policy
@@ -24,7 +24,7 @@ ITEM = Item(7, 7, b"body", 0, 1000, 0)
 
 def subscription(**settings: Any) -> tuple[Subscription, KeptLog]:
     log, alarm = KeptLog(), Alarm[Any](Timers(), object())
-    memory = Memory(Trash(Timers()))
+    memory = MemoryBudget(Trash(Timers()))
     made = Subscription(
         b"jobs", Policy(**settings), cast(Log, log), ClockOffset(0), [], alarm, memory, []
     )

@@ -14,7 +14,7 @@ from kestrelpy.core.index.leases import Lease
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.queue.browse import Browse
-from kestrelpy.core.transfer.steps import Source
+from kestrelpy.core.transfer.steps import TransferSource
 from tests.support.core_harness import CoreHarness, all_read, dead_in_order, make_queue
 
 
@@ -430,6 +430,6 @@ def test_a_start_settles_the_move_of_a_dead_item_whose_return_a_crash_took_away(
     q = two_dead()
     lend_dead(q)
     again = q.restarted()
-    Source(again.reader).leave_unread(2, 3, Origin(b"server", b"old", 1, 1), again.now_ms)
+    TransferSource(again.reader).leave_unread(2, 3, Origin(b"server", b"old", 1, 1), again.now_ms)
     assert list(again.reader.dead.deaths) == [3]
     assert (again.reader.dead.count, len(again.reader.leases), again.reader.live_bytes) == (1, 0, 3)

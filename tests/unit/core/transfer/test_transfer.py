@@ -8,7 +8,14 @@ from typing import Any, Final, cast
 import pytest
 
 from kestrelpy.core.queue.queue import Queue
-from kestrelpy.core.transfer.transfer import NEXT, OVER, Effect, Event, State, Transfer
+from kestrelpy.core.transfer.transfer import (
+    NEXT,
+    OVER,
+    Event,
+    Transfer,
+    TransferEffect,
+    TransferState,
+)
 
 # A move is stored there, then done here; the target remembers the origin until the source's end is
 # on disk; if that cannot be, the item is in doubt until files are gone, or a restart settles it.
@@ -32,67 +39,72 @@ CELLS: Final = [
 ]
 
 
-def transfer(state: State) -> Transfer:
+def transfer(state: TransferState) -> Transfer:
     nobody = cast(Queue, None)
     return Transfer(nobody, nobody, 1, 5, None, None, state)
 
 
-def steps() -> list[tuple[State, Event, State, Effect]]:
+def steps() -> list[tuple[TransferState, Event, TransferState, TransferEffect]]:
     return [(state, event, *after) for (state, event), after in NEXT.items()]
 
 
 @pytest.mark.parametrize(("state", "event", "after"), CELLS)
 def test_each_state_knows_what_follows_each_event(state: str, event: str, after: str) -> None:
-    moving = transfer(State[state])
+    moving = transfer(TransferState[state])
     if after == "-":
         with pytest.raises(KeyError):
             moving.step(Event[event])
-        assert moving.state is State[state]
+        assert moving.state is TransferState[state]
     else:
         moving.step(Event[event])
-        assert moving.state is State[after]
+        assert moving.state is TransferState[after]
 
 
 def test_the_spec_names_each_state_and_each_event() -> None:
-    assert {state for state, _, _ in CELLS} == {state.name for state in State}
+    assert {state for state, _, _ in CELLS} == {state.name for state in TransferState}
     assert {event for _, event, _ in CELLS} == {event.name for event in Event}
-    assert len(CELLS) == len(State) * len(Event)
+    assert len(CELLS) == len(TransferState) * len(Event)
 
 
 def test_the_original_ends_only_once_the_copy_is_on_disk() -> None:
-    ends = [(state, event) for state, event, _, effect in steps() if effect is Effect.END_ORIGINAL]
-    assert ends == [(State.COPYING, Event.COPY_STORED)]
+    ends = [step[:2] for step in steps() if step[3] is TransferEffect.END_ORIGINAL]
+    assert ends == [(TransferState.COPYING, Event.COPY_STORED)]
 
 
 def test_an_origin_is_open_until_the_original_is_gone_from_the_disk() -> None:
-    closed = {event for _, event, _, effect in steps() if effect is Effect.CLOSE_ORIGIN}
+    closed = {event for _, event, _, effect in steps() if effect is TransferEffect.CLOSE_ORIGIN}
     assert closed == {Event.END_STORED, Event.SOURCE_GONE}
     assert all(
-        (after is State.SETTLED) == (effect is Effect.CLOSE_ORIGIN)
+        (after is TransferState.SETTLED) == (effect is TransferEffect.CLOSE_ORIGIN)
         for _, _, after, effect in steps()
     )
 
 
 def test_the_original_returns_only_if_no_client_can_get_the_copy() -> None:
-    returned = [each for each in steps() if each[3] is Effect.RETURN_ORIGINAL]
+    returned = [each for each in steps() if each[3] is TransferEffect.RETURN_ORIGINAL]
     assert returned == [
-        (State.STRANDED, Event.TARGET_GONE, State.RETURNED, Effect.RETURN_ORIGINAL)
+        (
+            TransferState.STRANDED,
+            Event.TARGET_GONE,
+            TransferState.RETURNED,
+            TransferEffect.RETURN_ORIGINAL,
+        )
     ]
-    assert {event for _, event, after, _ in steps() if after is State.STRANDED} == {
+    assert {event for _, event, after, _ in steps() if after is TransferState.STRANDED} == {
         Event.COPY_LOST
     }
 
 
 def test_a_client_s_request_ends_at_a_failed_journal_and_at_no_deleted_queue() -> None:
-    given_up = {event for _, event, _, effect in steps() if effect is Effect.GIVE_UP}
+    given_up = {event for _, event, _, effect in steps() if effect is TransferEffect.GIVE_UP}
     assert given_up == {Event.COPY_LOST, Event.SOURCE_FAILED}
 
 
 def test_every_transfer_can_come_to_an_end() -> None:
     ends = set(OVER)
-    for _ in State:
+    for _ in TransferState:
         ends |= {state for state, _, after, _ in steps() if after in ends}
-    assert ends == set(State)
+    assert ends == set(TransferState)
 
 
 # -- news of a log ------------------------------------------------------------------------------
@@ -130,7 +142,7 @@ def test_a_stored_copy_brings_news_of_its_source(source: dict[str, Any], event: 
     moving = Transfer(queue(**source), queue(), 1, 5, None)
     assert moving.news(is_on_disk=True) is event
     assert moving.news(is_on_disk=False) is Event.COPY_LOST
-    assert (State.COPYING, event) in NEXT
+    assert (TransferState.COPYING, event) in NEXT
 
 
 @pytest.mark.parametrize(
@@ -146,20 +158,21 @@ def test_a_stored_copy_brings_news_of_its_source(source: dict[str, Any], event: 
 def test_an_end_that_is_not_stored_rests_on_its_source(
     source: dict[str, Any], event: Event
 ) -> None:
-    moving = Transfer(queue(**source), queue(), 1, 5, None, None, State.LEFT)
+    moving = Transfer(queue(**source), queue(), 1, 5, None, None, TransferState.LEFT)
     assert moving.news(is_on_disk=False) is event
     assert moving.news(is_on_disk=True) is Event.END_STORED
-    assert (State.LEFT, event) in NEXT
+    assert (TransferState.LEFT, event) in NEXT
 
 
 def test_a_transfer_waits_for_a_log_or_for_the_files_that_settle_it() -> None:
     source, target = queue(is_child=True), queue(is_child=True)
     awaited = {
         state: Transfer(source, target, 1, 5, None, None, state).awaits
-        for state in State
+        for state in TransferState
         if state not in OVER
     }
     assert awaited == {
-        State.COPYING: target, State.LEFT: source, State.ORPHANED: source.files,
-        State.IN_DOUBT: source.files, State.STRANDED: target.files,
+        TransferState.COPYING: target, TransferState.LEFT: source,
+        TransferState.ORPHANED: source.files,
+        TransferState.IN_DOUBT: source.files, TransferState.STRANDED: target.files,
     }  # fmt: skip

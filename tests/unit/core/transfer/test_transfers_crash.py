@@ -14,7 +14,7 @@ import pytest
 
 from journal.format.transfer import Origin
 from kestrelpy.core.log.log import JournalLog
-from kestrelpy.core.transfer.steps import Source
+from kestrelpy.core.transfer.steps import TransferSource
 from tests.support.memory_disk import Fault
 from tests.support.transfer_harness import (
     TransferHarness,
@@ -354,7 +354,7 @@ def test_a_start_ends_a_delayed_item_whose_copy_is_on_disk() -> None:
     town.say("client", b"set jobs/delay=1h 0 0 3", b"two")
     town.kill()
     reader = town.queue("jobs").reader
-    Source(reader).leave_unread(1, 3, Origin(b"server", b"old", 1, 1), town.now_ms)
+    TransferSource(reader).leave_unread(1, 3, Origin(b"server", b"old", 1, 1), town.now_ms)
     assert (reader.delays.count, list(reader.live), reader.live_bytes) == (1, [2], 3)
     town.work()
     town.kill()

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from journal.format.key import text_of
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.app import all_routes, declarations
-from kestrelpy.http.checks import Declared, Parameter
+from kestrelpy.http.checks import DeclaredRoute, Parameter
 from tests.support.http_client import Web, filled, web
 from tests.support.zaqar import CLIENT
 
@@ -40,14 +40,14 @@ class Asked(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def label(declared: Declared) -> str:
+def label(declared: DeclaredRoute) -> str:
     return declared.label
 
 
 ALL = sorted(declarations().values(), key=label)
 
 
-def needed(declared: Declared) -> str:
+def needed(declared: DeclaredRoute) -> str:
     """The query without which the route refuses anything."""
     names = {"GET /admin/find": "text=x", "GET /views": "view=overview",
              "GET /events": "view=overview"}  # fmt: skip
@@ -61,7 +61,7 @@ def good(known: Parameter) -> str:
     return {"boolean": "true"}.get(known.schema.get("type", ""), "1")
 
 
-def mistakes(declared: Declared) -> Iterator[Asked]:
+def mistakes(declared: DeclaredRoute) -> Iterator[Asked]:
     """What every route must refuse."""
     method, template = declared.label.split(" ", 1)
     path, base = filled(template), needed(declared)
@@ -97,7 +97,7 @@ def mistakes(declared: Declared) -> Iterator[Asked]:
     yield from mistaken_bodies(declared, method, url(""))
 
 
-def mistaken_headers(declared: Declared, method: str, url: str) -> Iterator[Asked]:
+def mistaken_headers(declared: DeclaredRoute, method: str, url: str) -> Iterator[Asked]:
     """Headers of ours that are repeated, empty, or not read."""
     for title in declared.headers.values():
         if title != "Authorization":  # it is read before
@@ -118,7 +118,7 @@ def mistaken_headers(declared: Declared, method: str, url: str) -> Iterator[Aske
             yield Asked(method, url, f"the header {name} has no value", None, ((name, ""),))
 
 
-def mistaken_bodies(declared: Declared, method: str, url: str) -> Iterator[Asked]:
+def mistaken_bodies(declared: DeclaredRoute, method: str, url: str) -> Iterator[Asked]:
     """A body where none is read, a member that nobody knows, a media type that is another."""
     is_json = declared.kinds and "application/octet-stream" not in declared.kinds
     if not declared.kinds:
@@ -163,7 +163,7 @@ def state(server: Web) -> Any:
 
 
 @pytest.mark.parametrize("declared", ALL, ids=label)
-def test_every_route_refuses_what_it_does_not_declare(declared: Declared) -> None:
+def test_every_route_refuses_what_it_does_not_declare(declared: DeclaredRoute) -> None:
     for each in mistakes(declared):
         if each.why.startswith("no member") or (declared.is_messaging and each.body is not None):
             continue  # what reads the body refuses it: see below
@@ -185,7 +185,7 @@ def test_every_route_refuses_what_it_does_not_declare(declared: Declared) -> Non
         assert each.why in str(error.value).replace("\\", "")
 
 
-def one_of_each(declared: Declared) -> list[Asked]:
+def one_of_each(declared: DeclaredRoute) -> list[Asked]:
     """The first unknown parameter, the first that is there twice, the first without a value, and
     the first body: the check itself is the same for the others."""
     found: dict[str, Asked] = {}
@@ -223,7 +223,7 @@ def test_the_routes_without_a_check_refuse_whatever_is_asked() -> None:
 
 
 @pytest.mark.parametrize("declared", ALL, ids=label)
-def test_a_route_declares_each_parameter_once(declared: Declared) -> None:
+def test_a_route_declares_each_parameter_once(declared: DeclaredRoute) -> None:
     assert len(declared.query) == len({each.lower() for each in declared.query})
     for known in declared.query.values():
         assert known.schema.get("type") != "integer" or "maximum" in known.schema

@@ -21,8 +21,8 @@ from kestrelpy.http.checks.sentences import (
     of_msgspec,
     of_pydantic,
 )
-from kestrelpy.http.zaqar.batch import Batch
-from kestrelpy.http.zaqar.claims import Times
+from kestrelpy.http.zaqar.batch import PostedBatch
+from kestrelpy.http.zaqar.claims import ClaimTimes
 from kestrelpy.http.zaqar.metadata import Operation
 from kestrelpy.http.zaqar.queues import Purge
 from tests.support.http_client import web
@@ -88,20 +88,21 @@ def test_a_sentence_names_the_place_the_value_and_what_is_allowed(
 @pytest.mark.parametrize(
     ("kind", "body", "sentence"),
     [
-        (Times, b'{"tll": 1}',
+        (ClaimTimes, b'{"tll": 1}',
          'the body has no member "tll": ttl or grace is allowed, did you mean ttl?'),
-        (Times, b'{"ttl": "60"}', "ttl is text: a whole number or null is allowed"),
-        (Times, b'{"ttl": 60.0}', "ttl is a number: a whole number or null is allowed"),
-        (Times, b"[]", "the body is a list: an object is allowed"),
-        (Batch, b"{}", "the body has no messages: it is needed"),
-        (Batch, b'{"messages": [{"body": 1}, {"body": 1, "delai": 1}]}',
+        (ClaimTimes, b'{"ttl": "60"}', "ttl is text: a whole number or null is allowed"),
+        (ClaimTimes, b'{"ttl": 60.0}', "ttl is a number: a whole number or null is allowed"),
+        (ClaimTimes, b"[]", "the body is a list: an object is allowed"),
+        (PostedBatch, b"{}", "the body has no messages: it is needed"),
+        (PostedBatch, b'{"messages": [{"body": 1}, {"body": 1, "delai": 1}]}',
          'messages[1] has no member "delai": body, ttl or delay is allowed, did you mean delay?'),
         (list[Operation], b'[{"op": "add", "path": "/x", "vlaue": 1}]',
          '[0] has no member "vlaue": op, path or value is allowed, did you mean value?'),
         (Purge, b'{"dry_run": true}',
          'the body has no member "dry_run": resource_types is allowed'),
-        (Times, b"{", "the body is not JSON that the server can read: input data was truncated"),
-        (Times, b'{"ttl": 1e400}',
+        (ClaimTimes, b"{",
+         "the body is not JSON that the server can read: input data was truncated"),
+        (ClaimTimes, b'{"ttl": 1e400}',
          "the body is not JSON that the server can read: number out of range"),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from kestrelpy.core.counters import new_histogram
 from kestrelpy.http.live import rows, troubles
-from kestrelpy.http.live.rows import QueueOrders, Wanted, table
+from kestrelpy.http.live.rows import QueueOrders, WantedQueues, table
 from kestrelpy.http.live.sampler import Sampler
 from tests.support.server_harness import ServerHarness
 
@@ -19,7 +19,7 @@ def sampled(server: ServerHarness, seconds: int = 1) -> Sampler:
     return samples
 
 
-def page(orders: QueueOrders, wanted: Wanted, now_ms: int) -> tuple[list[bytes], int, int]:
+def page(orders: QueueOrders, wanted: WantedQueues, now_ms: int) -> tuple[list[bytes], int, int]:
     """The names, how many match, and in how many slices."""
     steps, slices = orders.names(wanted, now_ms), 1
     while True:
@@ -38,8 +38,8 @@ def test_a_queue_in_trouble_comes_before_one_with_an_older_item(server: ServerHa
     server.now_ms += troubles.LEASED_MS
     server.say("b", b"get jobs/open")
     orders = QueueOrders(sampled(server))
-    assert page(orders, Wanted(), server.now_ms)[0] == [b"late", b"jobs"]
-    assert page(orders, Wanted(sort="oldest"), server.now_ms)[0] == [b"jobs", b"late"]
+    assert page(orders, WantedQueues(), server.now_ms)[0] == [b"late", b"jobs"]
+    assert page(orders, WantedQueues(sort="oldest"), server.now_ms)[0] == [b"jobs", b"late"]
 
 
 @pytest.mark.parametrize("sort", rows.SORTS)
@@ -48,13 +48,13 @@ def test_each_order_pages_through_all_queues(server: ServerHarness, sort: str) -
         server.say("a", b"set q%d 0 0 1" % number, b"x")
     orders, found = QueueOrders(sampled(server)), list[bytes]()
     for offset in range(0, 6, 2):
-        names, matched, _ = page(orders, Wanted("", sort, False, offset, 2), server.now_ms)
+        names, matched, _ = page(orders, WantedQueues("", sort, False, offset, 2), server.now_ms)
         assert matched == 6
         found += names
     assert sorted(found) == [b"jobs", *[b"q%d" % number for number in range(5)]]
-    down = page(orders, Wanted("", sort, True, 0, 6), server.now_ms)[0]
+    down = page(orders, WantedQueues("", sort, True, 0, 6), server.now_ms)[0]
     assert down == found[::-1]
-    assert page(orders, Wanted("Q", sort), server.now_ms)[1] == 5
+    assert page(orders, WantedQueues("Q", sort), server.now_ms)[1] == 5
 
 
 def test_it_is_sorted_in_slices_and_kept_for_a_while(
@@ -66,11 +66,11 @@ def test_it_is_sorted_in_slices_and_kept_for_a_while(
         server.say("a", b"set q%d 0 0 1" % number, b"x")
     samples = sampled(server)
     orders, now_ms = QueueOrders(samples), server.now_ms
-    assert page(orders, Wanted(sort="name"), now_ms)[2] == 2
+    assert page(orders, WantedQueues(sort="name"), now_ms)[2] == 2
     server.say("a", b"delete q0")
     samples.rows.pop(b"q0")
-    assert page(orders, Wanted(sort="name"), now_ms + 2999)[1:] == (4, 1), "as it was"
-    assert page(orders, Wanted(sort="name"), now_ms + 3000)[1] == 3
+    assert page(orders, WantedQueues(sort="name"), now_ms + 2999)[1:] == (4, 1), "as it was"
+    assert page(orders, WantedQueues(sort="name"), now_ms + 3000)[1] == 3
 
 
 def test_a_row_is_as_the_queue_is_now(server: ServerHarness) -> None:
@@ -89,7 +89,7 @@ def test_orders_that_nobody_asks_for_any_more_go(
     monkeypatch.setattr(rows, "_KEPT_MAX", 3)
     orders = QueueOrders(sampled(server))
     for offset in range(9):
-        page(orders, Wanted(offset=offset), server.now_ms)
+        page(orders, WantedQueues(offset=offset), server.now_ms)
     assert len(orders._kept) == 3
 
 

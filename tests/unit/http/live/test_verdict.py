@@ -5,9 +5,9 @@ from __future__ import annotations
 from kestrelpy.http.live.troubles import Level, Trouble
 from kestrelpy.http.live.verdict import (
     LINES_MAX,
-    Line,
     ServerLines,
     ServerState,
+    VerdictLine,
     disk_full_in_ms,
     lines_of,
     verdict,
@@ -16,7 +16,7 @@ from kestrelpy.http.live.verdict import (
 WELL = ServerState("up", False, None)
 
 
-def seen(server: ServerState, now_ms: int = 5) -> list[Line]:
+def seen(server: ServerState, now_ms: int = 5) -> list[VerdictLine]:
     lines = ServerLines()
     lines.look(server, now_ms)
     return lines.lines
@@ -51,7 +51,8 @@ def test_refused_new_queues_are_bad_as_long_as_it_lasts_and_no_folder_is_shown()
     for now_ms in (5, 6):
         lines.look(WELL._replace(no_new_queue=why), now_ms)
         text = "no new queue is made: this process may make no file in "
-        assert lines.lines == [Line("bad", "no_new_queue", f"{text}.../data", "#/journal", 5)]
+        line = VerdictLine("bad", "no_new_queue", f"{text}.../data", "#/journal", 5)
+        assert lines.lines == [line]
     lines.look(WELL, 7)
     assert not lines.lines
 
@@ -70,7 +71,8 @@ def test_more_than_fit_are_counted() -> None:
     troubles = {b"q%03d" % number: [trouble("warn", number)] for number in range(100)}
     lines = lines_of(seen(ServerState("quiescent", True, None)), troubles)
     assert len(lines) == LINES_MAX
-    assert lines[-1] == Line("warn", "more", "and 83 more troubles of queues", "#/queues", None)
+    text = "and 83 more troubles of queues"
+    assert lines[-1] == VerdictLine("warn", "more", text, "#/queues", None)
     assert len(lines_of([], dict(list(troubles.items())[:LINES_MAX]))) == LINES_MAX
 
 

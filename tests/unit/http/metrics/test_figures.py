@@ -8,7 +8,7 @@ import pytest
 
 from kestrelpy.http.metrics import figures
 from kestrelpy.http.metrics.families import queue_families
-from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, Figures, Walks
+from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, WalkedFigures, Walks
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import counted, ended
 
@@ -24,11 +24,11 @@ def put(server: ServerHarness, name: str, count: int) -> None:
         server.say("a", b"set %b 0 0 1" % name.encode(), b"x")
 
 
-def walk(server: ServerHarness, walks: Walks) -> Figures:
+def walk(server: ServerHarness, walks: Walks) -> WalkedFigures:
     return ended(walks.walk(server.broker, server.now_ms))
 
 
-def stored(found: Figures) -> dict[str, int]:
+def stored(found: WalkedFigures) -> dict[str, int]:
     """The items stored, by queue; `others` is what the others show."""
     rows = {name: row[COLUMNS["stored"]] for name, row in found.rows.items()}
     return rows | ({"others": found.others[COLUMNS["stored"]]} if found.others else {})

@@ -11,7 +11,7 @@ import pytest
 from kestrelpy.http.answers import HttpError
 from kestrelpy.http.zaqar import batch
 from kestrelpy.http.zaqar.ask import decoded
-from kestrelpy.http.zaqar.batch import Batch, may_repeat, refuse_repeats
+from kestrelpy.http.zaqar.batch import PostedBatch, may_repeat, refuse_repeats
 
 
 def run(steps: Generator[bytes, None, None]) -> int:
@@ -21,7 +21,7 @@ def run(steps: Generator[bytes, None, None]) -> int:
 
 def read(body: bytes) -> bool:
     """Check a batch as a post does; True if the members were read one by one."""
-    if not may_repeat(body, decoded(body, Batch, may_repeat=True)):
+    if not may_repeat(body, decoded(body, PostedBatch, may_repeat=True)):
         return False
     run(refuse_repeats(body))
     return True

@@ -7,7 +7,7 @@ import pytest
 
 from kestrelpy.http.zaqar.ids import ClaimId
 from kestrelpy.http.zaqar.shown import as_json, href, message
-from kestrelpy.operations import Seen
+from kestrelpy.operations import SeenItem
 from tests.support.core_harness import make_queue
 
 
@@ -24,7 +24,7 @@ def test_anything_else_is_base64(body: bytes) -> None:
 def test_a_message_has_its_members_in_their_order() -> None:
     queue = make_queue()
     queue.put(b"x")
-    seen = Seen(1, 1000, 61_000, b"{}", 2)
+    seen = SeenItem(1, 1000, 61_000, b"{}", 2)
     shown = message(queue.queue, "/v2/queues/q", seen, 4500)
     assert list(shown) == ["id", "href", "ttl", "age", "body", "claim_count", "checksum"]
     assert (shown["ttl"], shown["age"], shown["claim_count"]) == (60, 3, 2)
@@ -39,4 +39,4 @@ def test_the_claim_comes_last_in_a_path() -> None:
 def test_an_item_that_never_expires_has_the_longest_ttl() -> None:
     queue = make_queue()
     queue.put(b"x")
-    assert message(queue.queue, "/q", Seen(1, 1000, 0, b"1", 0), 1000)["ttl"] == 1_209_600
+    assert message(queue.queue, "/q", SeenItem(1, 1000, 0, b"1", 0), 1000)["ttl"] == 1_209_600

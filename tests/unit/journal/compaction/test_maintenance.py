@@ -21,7 +21,7 @@ from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from journal.snapshot.dedupe_file import chunk_range
 from journal.snapshot.dedupe_pending import Fresh
-from journal.snapshot.job import Memory, State
+from journal.snapshot.job import QueueCopy, RememberedIds
 from journal.snapshot.snapshot import Snapshot, snapshot_lsn
 from journal.write.segment_file import Sizes
 from kestrelpy.core.policy import Policy
@@ -32,12 +32,12 @@ from tests.support.memory_disk import Fate, Fault, MemoryDisk, PowerCut
 ROOMY = Sizes(segment_min=64 << 10, segment_max=64 << 10, batch_max=1 << 20)
 
 
-def state_of(writer: Writer) -> State:
+def state_of(writer: Writer) -> QueueCopy:
     live = IdSet()
     for item in sorted(writer.queue.live):
         live.add(item)
     checkpoint: Checkpoint = writer.queue.checkpoint()
-    return State(checkpoint, live, len(live), IdCounts(), [])
+    return QueueCopy(checkpoint, live, len(live), IdCounts(), [])
 
 
 def snapshots(disk: MemoryDisk) -> list[int]:
@@ -405,7 +405,7 @@ def test_a_chunk_of_which_nothing_is_remembered_goes_with_the_last_snapshot_that
     there = []
     for time_ms in (TIME_MS, *[TIME_MS + 1000] * 3):
         writer.put_all(b"x")
-        state = replace(state_of(writer), memory=Memory(seen, [], 0, 1000, None))
+        state = replace(state_of(writer), memory=RememberedIds(seen, [], 0, 1000, None))
         job = writer.store.maintenance.begin_snapshot(state, time_ms)
         writer.sync()
         job.run(disk)
@@ -424,7 +424,7 @@ def test_after_a_merge_there_may_be_another_and_chunks_go_again(
     maintenance = writer.store.maintenance
     seen = Fresh()
     seen.add_id(ID.pack(bytes(16), TIME_MS, 1, 0))
-    memory = Memory(seen, [], 0, 1000, None)
+    memory = RememberedIds(seen, [], 0, 1000, None)
     writer.put_all(b"x")
     job = maintenance.begin_snapshot(replace(state_of(writer), memory=memory), TIME_MS)
     writer.sync()

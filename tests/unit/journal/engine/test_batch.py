@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.engine import Create, Delete, Rename, Write
+from journal.engine import Create, DeleteFile, Rename, Write
 from journal.engine.batch import Batch, batch_of
 
 
@@ -21,10 +21,10 @@ def test_a_file_that_is_made_and_renamed_is_made_by_its_last_name() -> None:
 
 
 def test_a_file_that_is_made_and_deleted_was_never_there() -> None:
-    assert batch_of([Create(1, "a", 9), Write(1, 0, b"a"), Delete(1)]) == Batch()
+    assert batch_of([Create(1, "a", 9), Write(1, 0, b"a"), DeleteFile(1)]) == Batch()
 
 
 def test_of_a_file_that_is_deleted_nothing_else_is_said() -> None:
-    batch = batch_of([Write(1, 0, b"a"), Rename(1, "b"), Delete(1), Rename(2, "c")])
+    batch = batch_of([Write(1, 0, b"a"), Rename(1, "b"), DeleteFile(1), Rename(2, "c")])
 
     assert batch == Batch(renamed={2: "c"}, deleted=[1])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from journal.engine import Claim, Commits, Create, Delete, Fenced, Rename, Write
-from journal.engine.commits import Outbox
+from journal.engine import Claim, Commits, Create, DeleteFile, Fenced, Rename, Write
+from journal.engine.commits import WaitingGroups
 from journal.engine.engine import PIECE_BYTES
 from tests.support.memory_engine import Fate, MemoryEngine, claimed
 
@@ -28,7 +28,7 @@ def fates(*first: Fate) -> Callable[[], Fate]:
 
 
 def test_a_commit_takes_what_waits_up_to_a_bound_but_one_group_at_least() -> None:
-    outbox = Outbox()
+    outbox = WaitingGroups()
     large = Write(1, 0, b"x" * PIECE_BYTES)
     tickets = [outbox.add((each,)) for each in (Write(1, 0, b"a"), large, large, large)]
 
@@ -40,7 +40,7 @@ def test_a_commit_takes_what_waits_up_to_a_bound_but_one_group_at_least() -> Non
 
 
 def test_a_group_is_never_divided() -> None:
-    outbox = Outbox()
+    outbox = WaitingGroups()
     outbox.add((Create(1, "a", 0), Write(1, 0, b"x" * PIECE_BYTES), Rename(1, "b")))
     outbox.add((Write(1, 0, b"y"),))
 
@@ -354,7 +354,7 @@ def test_what_comes_behind_a_close_is_refused_and_waits_for_nobody() -> None:
 
     heard = list[OSError | None]()
     assert commits.tell(2, heard.append)
-    for act in (lambda: commits.add(Delete(1)), lambda: commits.wait(2)):
+    for act in (lambda: commits.add(DeleteFile(1)), lambda: commits.wait(2)):
         with pytest.raises(OSError, match="this process is ending"):
             act()
     assert [each is not None and each.errno for each in heard] == [errno.ESHUTDOWN]

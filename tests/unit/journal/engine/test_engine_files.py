@@ -26,7 +26,7 @@ from journal.files import Disk, Files, FolderChanged, Handle, is_shortage
 from journal.recovery import Recovery
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from journal.snapshot.job import State
+from journal.snapshot.job import QueueCopy
 from journal.write.segment_file import Sizes
 from tests.support import journals
 from tests.support.memory_engine import Fate, MemoryEngine, engine_files
@@ -56,7 +56,7 @@ def test_a_takeover_reads_little_of_a_long_journal(tmp_path: Path) -> None:
         for _ in range(90):
             writer.put_all(b"x" * 10_000)
         live = IdSet.of(sorted(writer.queue.live))
-        state = State(writer.queue.checkpoint(), live, len(live), IdCounts(), [])
+        state = QueueCopy(writer.queue.checkpoint(), live, len(live), IdCounts(), [])
         job = writer.store.maintenance.begin_snapshot(state, journals.TIME_MS)
         writer.sync()
         job.run(files)

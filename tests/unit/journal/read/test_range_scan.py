@@ -12,7 +12,7 @@ from journal.files import Files
 from journal.format.kinds import Kind, Tag
 from journal.format.meta import encode_meta
 from journal.format.record import Draft, encode
-from journal.read.range_scan import Place, Put, RangeScan, TimeSearch
+from journal.read.range_scan import Put, PutPlace, RangeScan, TimeSearch
 from journal.sets.id_set import IdSet
 from journal.write.segment_file import Sizes
 from tests.support.journals import TIME_MS, TINY, Writer, filled, fresh, start
@@ -55,7 +55,7 @@ def gather_all(
 ) -> list[Put]:  # fmt: skip
     """Read as an observer that goes on from its last place."""
     found: list[Put] = []
-    place: Place | None = None
+    place: PutPlace | None = None
     live = live_of(writer)
     for _ in range(100_000):
         item = live.first_from(first)
@@ -91,7 +91,7 @@ def test_the_place_is_found_between_small_and_large_bodies(piece: int, largest: 
     bodies = bodies_of(writer)
     for first in range(1, 151, 13):
         item = live_of(writer).first_from(first)
-        place: Place | None = None
+        place: PutPlace | None = None
         for _ in range(10_000):
             made = RangeScan.of(writer.journal, place, item, PLENTY, live_of(writer), 1, PLENTY)
             assert made is not None
@@ -221,7 +221,7 @@ def first_since(writer: Writer, since_ms: int) -> int:
     assert isinstance(search, TimeSearch)
     item = search.run(writer.journal.files)
     live = live_of(writer)
-    place: Place | None = None
+    place: PutPlace | None = None
     for _ in range(10_000):
         item = live.first_from(item)
         if not item:

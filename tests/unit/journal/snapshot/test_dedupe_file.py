@@ -27,7 +27,7 @@ from journal.snapshot.dedupe_file import (
 )
 from journal.snapshot.dedupe_load import ChunkDamaged, Chunks, read_chunk, read_chunks
 from journal.snapshot.dedupe_merge import MERGED_ENTRIES_MAX, MergeJob, choose_merge
-from journal.snapshot.dedupe_pending import Batch, Fresh
+from journal.snapshot.dedupe_pending import Fresh, PendingEntries
 from tests.support.memory_disk import Fault, MemoryDisk
 
 FOLDER = "data/jobs.1"
@@ -43,7 +43,9 @@ def key_entry(number: int, version: int, time_ms: int = TIME_MS) -> bytes:
     return KEY.pack(number.to_bytes(4, "little") + b"." * 12, time_ms, version, version)
 
 
-def batch_of(ids: range = range(0), keys: list[bytes] | None = None, **scoped: range) -> Batch:
+def batch_of(
+    ids: range = range(0), keys: list[bytes] | None = None, **scoped: range
+) -> PendingEntries:
     fresh = Fresh()
     for number in ids:
         fresh.add_id(id_entry(number))
@@ -61,7 +63,7 @@ def make_disk() -> MemoryDisk:
     return disk
 
 
-def write(disk: MemoryDisk, batch: Batch, first: int, last: int) -> Chunk:
+def write(disk: MemoryDisk, batch: PendingEntries, first: int, last: int) -> Chunk:
     return write_chunk(disk, FOLDER, batch, first, last, IDENTITY, TIME_MS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.sets.hash_table import ID
-from journal.snapshot.dedupe_pending import Batch, Fresh
+from journal.snapshot.dedupe_pending import Fresh, PendingEntries
 
 ONE, TWO, THREE = (bytes([n]) * ID.size for n in (1, 2, 3))
 
@@ -35,7 +35,7 @@ def test_a_batch_has_the_entries_in_the_order_in_which_they_came() -> None:
 
 @pytest.mark.parametrize("kind", ["ids", "scoped", "keys"])
 def test_one_entry_of_any_kind_is_worth_writing(kind: str) -> None:
-    batch = Batch()
+    batch = PendingEntries()
     assert batch.is_empty
 
     setattr(batch, kind, getattr(full().take(), kind))

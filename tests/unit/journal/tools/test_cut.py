@@ -5,19 +5,19 @@ Promise: backup.
 
 from __future__ import annotations
 
-from journal.tools.cut import Batch, Journal, Move, Tail, ends
+from journal.tools.cut import BatchFacts, Journal, Move, Tail, ends
 
 A: Journal = (b"a", 1)
 B: Journal = (b"b", 1)
 C: Journal = (b"c", 1)
 
 
-def put(item: int) -> Batch:
-    return Batch("s", first_put=item, last_put=item)
+def put(item: int) -> BatchFacts:
+    return BatchFacts("s", first_put=item, last_put=item)
 
 
-def moved(*moves: tuple[Journal | None, int]) -> Batch:
-    return Batch("s", moves=[Move(*each) for each in moves])
+def moved(*moves: tuple[Journal | None, int]) -> BatchFacts:
+    return BatchFacts("s", moves=[Move(*each) for each in moves])
 
 
 def kept(*tails: Tail, later: tuple[Journal, ...] = ()) -> list[int] | None:

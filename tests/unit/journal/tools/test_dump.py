@@ -13,7 +13,7 @@ from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind, Tag
 from journal.format.out_of_order import DelayedEntry
 from journal.format.subscription_state import DeadEntry
-from journal.tools.dump import Wanted, dumped, snapshots, utc
+from journal.tools.dump import WantedRecords, dumped, snapshots, utc
 from journal.tools.view import read_journal
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 from tests.support.journals import FOLDER
@@ -21,7 +21,7 @@ from tests.support.memory_disk import MemoryDisk
 from tests.support.snapshots import NEWEST, OLDER, laid, rewrite, snapshot_path
 
 
-def lines(folder: Path, wanted: Wanted) -> list[str]:
+def lines(folder: Path, wanted: WantedRecords) -> list[str]:
     return list(dumped(read_journal(Disk(), str(folder)), wanted))
 
 
@@ -39,11 +39,11 @@ def journal(folder: Path) -> Path:
 
 
 def facts(folder: Path, **wanted: Any) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lines(folder, Wanted(as_json=True, **wanted))]
+    return [json.loads(line) for line in lines(folder, WantedRecords(as_json=True, **wanted))]
 
 
 def test_a_line_has_position_number_time_and_a_sentence(tmp_path: Path) -> None:
-    last = lines(journal(tmp_path), Wanted())[-1]
+    last = lines(journal(tmp_path), WantedRecords())[-1]
 
     assert last.startswith("0000000001:")
     assert last.endswith("  lsn 4  2026-01-02T03:04:05.007Z  done 2")
@@ -85,12 +85,12 @@ def test_a_record_of_a_newer_version_is_shown_with_what_is_known_of_it(tmp_path:
 def test_the_newest_snapshot_stands_behind_all_records() -> None:
     disk = laid().disk
 
-    *records, last = dumped(read_journal(disk, FOLDER), Wanted(as_json=True))
+    *records, last = dumped(read_journal(disk, FOLDER), WantedRecords(as_json=True))
 
     lsns = [json.loads(each)["lsn"] for each in records]
     assert lsns == sorted(set(lsns))
     assert json.loads(last)["snapshot"] == NEWEST
-    assert list(dumped(read_journal(disk, FOLDER), Wanted()))[-1].startswith(
+    assert list(dumped(read_journal(disk, FOLDER), WantedRecords()))[-1].startswith(
         f"snapshot of lsn {NEWEST}: "
     )
 
@@ -136,7 +136,7 @@ def test_the_facts_of_a_snapshot_are_those_that_it_has() -> None:
     rewrite(disk, NEWEST, dead=[DeadEntry(6, 1, 2, b"", TIME_MS, 9)], delayed=[entry])
     snapshot = [*snapshots(disk, FOLDER)][-1]
 
-    *_, last = dumped(read_journal(disk, FOLDER), Wanted(as_json=True))
+    *_, last = dumped(read_journal(disk, FOLDER), WantedRecords(as_json=True))
 
     assert json.loads(last) == {
         "folder": "jobs.1", "snapshot": NEWEST, "live_items": snapshot.live.count,

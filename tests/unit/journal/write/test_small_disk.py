@@ -17,7 +17,7 @@ import pytest
 from journal.compaction import CompactionJob
 from journal.compaction.retire import recycled_path, retire
 from journal.sets import ID, IdCounts, IdSet
-from journal.snapshot import Fresh, Memory, SnapshotJob, State
+from journal.snapshot import Fresh, QueueCopy, RememberedIds, SnapshotJob
 from journal.store import NONE_OPEN
 from journal.write.segment_file import PreallocationJob, Segment, Sizes
 from tests.support.journals import TIME_MS, fresh
@@ -81,12 +81,12 @@ class Shell:
     def after(self, *turns: int) -> int:
         return self.turns + self.random.choice(turns)
 
-    def state(self) -> State:
+    def state(self) -> QueueCopy:
         live = IdSet()
         for item in sorted(self.writer.queue.live):
             live.add(item)
-        memory = Memory(self.fresh, [], 0, None, None) if self.ids else None
-        return State(self.writer.queue.checkpoint(), live, 0, IdCounts(), [], memory=memory)
+        memory = RememberedIds(self.fresh, [], 0, None, None) if self.ids else None
+        return QueueCopy(self.writer.queue.checkpoint(), live, 0, IdCounts(), [], memory=memory)
 
     def turn(self) -> None:
         self.turns += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kestrelpy.operations.lists.finding import Found, find
+from kestrelpy.operations.lists.finding import FoundItems, find
 from tests.support.server_harness import ServerHarness
 
 
@@ -22,9 +22,9 @@ def walked(steps: Generator[bytes, None, Any]) -> tuple[Any, int]:
         pauses += 1
 
 
-def found_in(server: ServerHarness, text: bytes, most: int = 20) -> Found:
+def found_in(server: ServerHarness, text: bytes, most: int = 20) -> FoundItems:
     found, _ = walked(find(server.broker, text, most, server.now_ms))
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundItems)
     return found
 
 
@@ -100,7 +100,7 @@ def test_there_are_no_more_hits_than_asked_for_and_the_walk_pauses() -> None:
     few, _ = walked(find(server.broker, b"1", 20, server.now_ms))
     assert (len(few.hits), few.is_whole) == (20, False)
     none, pauses = walked(find(server.broker, b"no such thing", 20, server.now_ms))
-    assert (none, pauses) == (Found([], True), 2)
+    assert (none, pauses) == (FoundItems([], True), 2)
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"9" * 400, b"," * 300, b"\x00", b"-1", b"%20"])

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Target
-from kestrelpy.protocol.parse.option_values import COUNT_MAX, MARKER_BELOW, View
+from kestrelpy.protocol.parse.option_values import COUNT_MAX, MARKER_BELOW, BrowseView
 from kestrelpy.protocol.parse.options import parse_target
 
 
-def view(raw: bytes) -> View:
+def view(raw: bytes) -> BrowseView:
     target: Target = parse_target(raw)
     assert target.view is not None
     return target.view

@@ -6,7 +6,7 @@ import pytest
 
 from kestrelpy.errors import ClientError
 from kestrelpy.protocol.parse.commands import Remove, Upto, Withdraw
-from kestrelpy.protocol.parse.option_values import Begin
+from kestrelpy.protocol.parse.option_values import ChildBegin
 from kestrelpy.protocol.parse.options import STORING, parse_deletion, parse_target
 from kestrelpy.protocol.parse.set_conditions import Handoff, Once
 
@@ -34,13 +34,13 @@ def test_the_options_of_a_set_that_is_stored_once(raw: bytes, once: Once) -> Non
     [
         (b"q+c", None),
         (b"q+c/dead/open", None),
-        (b"q+c/from=0", Begin(0, 0)),
-        (b"q+c/open/from=1", Begin(0, 0)),
-        (b"q+c/peek/from=17", Begin(16, 0)),
-        (b"q+c/open/t=5s/since=12.5", Begin(0, 12_500)),
+        (b"q+c/from=0", ChildBegin(0, 0)),
+        (b"q+c/open/from=1", ChildBegin(0, 0)),
+        (b"q+c/peek/from=17", ChildBegin(16, 0)),
+        (b"q+c/open/t=5s/since=12.5", ChildBegin(0, 12_500)),
     ],
 )
-def test_where_a_child_begins_that_is_made_by_this(raw: bytes, begin: Begin | None) -> None:
+def test_where_a_child_begins_that_is_made_by_this(raw: bytes, begin: ChildBegin | None) -> None:
     target = parse_target(raw)
 
     assert (target.name, target.parent) == (b"q+c", b"q")
@@ -50,7 +50,7 @@ def test_where_a_child_begins_that_is_made_by_this(raw: bytes, begin: Begin | No
 def test_since_with_peek_browses_and_begins_a_new_child() -> None:
     target = parse_target(b"q+c/peek/since=12")
 
-    assert target.begin == Begin(0, 12_000)
+    assert target.begin == ChildBegin(0, 12_000)
     assert parse_target(b"q/peek/since=12").begin is None
     assert target.view is not None and target.view.since_ms == 12_000
 

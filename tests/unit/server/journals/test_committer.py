@@ -15,8 +15,8 @@ from journal.format.kinds import Kind
 from journal.format.record import Draft
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from journal.snapshot.job import State
-from journal.store import Store
+from journal.snapshot.job import QueueCopy
+from journal.store import LogStore
 from journal.write.segment_file import Sizes
 from journal.write.writer import Journal
 from kestrelpy.core.log.log import JournalLog
@@ -24,8 +24,8 @@ from kestrelpy.server.journals.committer import Committer
 from tests.support.disks import HeldDisk
 
 
-def no_state() -> State:
-    return State(Checkpoint(b"q"), IdSet(), 0, IdCounts(), [])
+def no_state() -> QueueCopy:
+    return QueueCopy(Checkpoint(b"q"), IdSet(), 0, IdCounts(), [])
 
 
 class Bench:
@@ -38,7 +38,7 @@ class Bench:
         self.journal = Journal(
             self.disk, str(folder / "q"), os.urandom(16), Sizes(), lambda: Checkpoint(b"q")
         )
-        self.log = JournalLog(Store(self.journal), [], 0, no_state)
+        self.log = JournalLog(LogStore(self.journal), [], 0, no_state)
         self.committer = Committer(
             self.disk, asyncio.get_running_loop(), self._finished, lambda _: self.prepared.set()
         )

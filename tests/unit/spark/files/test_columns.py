@@ -14,7 +14,7 @@ from journal.format.kinds import Kind, Tag
 from journal.format.meta import ended
 from kestrelpy.spark.files.columns import EVENT_COLUMNS, ITEM_COLUMNS, Rows
 from kestrelpy.spark.files.frame_headers import FrameHeaders, headers_of
-from kestrelpy.spark.files.split import NO_LIMITS, Limits, Split
+from kestrelpy.spark.files.split import NO_LIMITS, RowLimits, Split
 from kestrelpy.spark.schema import DEFAULT, EXTRA, select
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 
@@ -35,7 +35,7 @@ def headers() -> FrameHeaders:
 
 
 def rows(
-    *columns: tuple[str, str], limits: Limits = NO_LIMITS, split: Split = SPLIT
+    *columns: tuple[str, str], limits: RowLimits = NO_LIMITS, split: Split = SPLIT
 ) -> list[dict[str, Any]] | None:
     batch = Rows(split, select("events", columns), limits).batch(headers())
     if batch is None:
@@ -44,7 +44,7 @@ def rows(
     return batch.to_pylist()
 
 
-def lsns(limits: Limits = NO_LIMITS, split: Split = SPLIT) -> list[int]:
+def lsns(limits: RowLimits = NO_LIMITS, split: Split = SPLIT) -> list[int]:
     return [row["lsn"] for row in rows(("lsn", "bigint"), limits=limits, split=split) or []]
 
 
@@ -89,14 +89,14 @@ def test_a_split_says_whose_records_they_are() -> None:
     ("limits", "expected"),
     [
         (NO_LIMITS, [1, 2, 3, 4, 5, 6]),
-        (Limits(from_ms=TIME_MS + 2), [3, 4, 5, 6]),
-        (Limits(before_ms=TIME_MS + 2), [1, 2]),
-        (Limits(marker_after=1), [2, 5]),
-        (Limits(marker_upto=1), [1, 4]),
-        (Limits(marker_after=0, marker_upto=9), [1, 2, 4, 5]),
+        (RowLimits(from_ms=TIME_MS + 2), [3, 4, 5, 6]),
+        (RowLimits(before_ms=TIME_MS + 2), [1, 2]),
+        (RowLimits(marker_after=1), [2, 5]),
+        (RowLimits(marker_upto=1), [1, 4]),
+        (RowLimits(marker_after=0, marker_upto=9), [1, 2, 4, 5]),
     ],
 )
-def test_rows_outside_the_limits_are_left_out(limits: Limits, expected: list[int]) -> None:
+def test_rows_outside_the_limits_are_left_out(limits: RowLimits, expected: list[int]) -> None:
     assert lsns(limits) == expected
 
 
@@ -106,7 +106,7 @@ def test_records_that_another_split_has_are_left_out() -> None:
 
 def test_no_wanted_row_is_no_batch() -> None:
     assert rows(("lsn", "bigint"), split=SPLIT.only(7, 9)) is None
-    assert rows(("lsn", "bigint"), limits=Limits(from_ms=TIME_MS + 99)) is None
+    assert rows(("lsn", "bigint"), limits=RowLimits(from_ms=TIME_MS + 99)) is None
 
 
 def test_a_plan_does_not_wait_for_pandas() -> None:

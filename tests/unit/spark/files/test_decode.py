@@ -22,7 +22,7 @@ from journal.format.segment import SegmentHeader
 from journal.recovery.recovery import Recovery
 from kestrelpy.spark.files import decode as bulk
 from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.split import Limits, SplitGone
+from kestrelpy.spark.files.split import RowLimits, SplitGone
 from kestrelpy.spark.schema import default, select
 from tests.golden.build import GOLDEN
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
@@ -153,9 +153,9 @@ def test_batches_are_of_one_to_four_mebibytes_and_a_larger_body_is_one_of_its_ow
 
 def test_limits_of_time_and_marker_are_kept() -> None:
     disk, _ = every_kind()
-    by_time = in_bulk(disk, FOLDER, limits=Limits(from_ms=TIME_MS + 2, before_ms=TIME_MS + 4))
+    by_time = in_bulk(disk, FOLDER, limits=RowLimits(from_ms=TIME_MS + 2, before_ms=TIME_MS + 4))
     assert [row["op"] for row in by_time.rows] == ["dead", "expire"]
-    by_marker = in_bulk(disk, FOLDER, limits=Limits(marker_after=2, marker_upto=9))
+    by_marker = in_bulk(disk, FOLDER, limits=RowLimits(marker_after=2, marker_upto=9))
     assert [(r["op"], r["marker"]) for r in by_marker.rows] == [
         ("put", 3), ("dead", 3), ("confirm", 4), ("flush", 9), ("kind 77", 8),
     ]  # fmt: skip
@@ -164,10 +164,10 @@ def test_limits_of_time_and_marker_are_kept() -> None:
 def test_a_split_outside_the_limits_need_not_be_read() -> None:
     disk, _ = every_kind()
     (split,) = plan_events([FOLDER], disk).splits
-    assert Limits(before_ms=TIME_MS).excludes(split)
-    assert Limits(from_ms=TIME_MS + 100).excludes(split)
-    assert not Limits(from_ms=TIME_MS + 3).excludes(split)
-    assert not Limits(marker_after=1000).excludes(split), "a confirm may be of any item"
+    assert RowLimits(before_ms=TIME_MS).excludes(split)
+    assert RowLimits(from_ms=TIME_MS + 100).excludes(split)
+    assert not RowLimits(from_ms=TIME_MS + 3).excludes(split)
+    assert not RowLimits(marker_after=1000).excludes(split), "a confirm may be of any item"
 
 
 def test_bodies_that_hold_frames_of_this_very_journal_are_bodies() -> None:

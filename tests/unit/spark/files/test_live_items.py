@@ -13,7 +13,7 @@ from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
 from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, READY, LiveItems
 from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.queue_state import State
+from kestrelpy.spark.files.queue_state import FilesState
 from tests.support.journals import FOLDER, disk_with
 
 
@@ -28,7 +28,7 @@ def test_live_items_are_found_again_from_their_bytes() -> None:
         live.discard(item)
     for item in rng.sample(list(live), 500):
         counts.set(item, rng.choice((1, 2, 254, 255, 1000)))
-    state = State(ReaderItems(items=live, attempts=counts))
+    state = FilesState(ReaderItems(items=live, attempts=counts))
     (split,) = plan_events([FOLDER], disk_with([b"x"])).splits
     (packed,) = state.live_items([replace(split, item_first=5000, item_last=30_000, records=1)])
     live_items = LiveItems(pickle.loads(pickle.dumps(packed)))

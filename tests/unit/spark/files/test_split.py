@@ -12,9 +12,9 @@ from journal.errors import ITEM_MAX
 from journal.format.segment import FILE_HEADER_BYTES
 from kestrelpy.spark.files.split import (
     NO_LIMITS,
-    Limits,
     PackedItems,
     Range,
+    RowLimits,
     Split,
     SplitGone,
     without,
@@ -91,18 +91,18 @@ def test_a_split_that_has_gone_says_what_was_not_read_also_after_its_way_to_the_
     ("limits", "excluded"),
     [
         (NO_LIMITS, False),
-        (Limits(from_ms=200), False),
-        (Limits(from_ms=201), True),
-        (Limits(before_ms=101), False),
-        (Limits(before_ms=100), True),
-        (Limits(marker_after=9), False),
-        (Limits(marker_after=10), True),
-        (Limits(marker_upto=3), False),
-        (Limits(marker_upto=2), True),
+        (RowLimits(from_ms=200), False),
+        (RowLimits(from_ms=201), True),
+        (RowLimits(before_ms=101), False),
+        (RowLimits(before_ms=100), True),
+        (RowLimits(marker_after=9), False),
+        (RowLimits(marker_after=10), True),
+        (RowLimits(marker_upto=3), False),
+        (RowLimits(marker_upto=2), True),
     ],
 )
 def test_a_split_of_items_is_left_out_where_no_row_of_it_can_be_wanted(
-    limits: Limits, excluded: bool
+    limits: RowLimits, excluded: bool
 ) -> None:
     split = Split("a", b"", 1, 1, 4096, 5, 20, item_first=3, item_last=10, time_first=100,
                   time_last=200, live_items=PackedItems(b"", b""))  # fmt: skip
@@ -110,10 +110,10 @@ def test_a_split_of_items_is_left_out_where_no_row_of_it_can_be_wanted(
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(from_ms=999), Limits(before_ms=1), Limits(marker_upto=1)]
+    "limits", [RowLimits(from_ms=999), RowLimits(before_ms=1), RowLimits(marker_upto=1)]
 )
-def test_where_the_plan_does_not_know_everything_is_read(limits: Limits) -> None:
+def test_where_the_plan_does_not_know_everything_is_read(limits: RowLimits) -> None:
     assert not limits.excludes(SPLIT)
-    assert not Limits(marker_after=99).excludes(
+    assert not RowLimits(marker_after=99).excludes(
         Split("a", b"", 1, 1, 4096, 5, 20, item_first=3, item_last=10)
     ), "a record of another item may have the marker"

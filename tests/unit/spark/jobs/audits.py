@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kestrelpy.spark.jobs.audit.audit import audit
-from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def audited(spark: SparkSession, *folders: Path, out: Path | None = None) -> list[Found]:
+def audited(spark: SparkSession, *folders: Path, out: Path | None = None) -> list[JournalFindings]:
     """Audit data directories."""
     paths = [str(each) for each in folders]
     return audit(spark, paths, Progress(io.StringIO(), False), 5, str(out) if out else None)
 
 
-def audit_holds(spark: SparkSession, *data_dirs: Path) -> list[Found]:
+def audit_holds(spark: SparkSession, *data_dirs: Path) -> list[JournalFindings]:
     """Audit these data directories; fail if there is a breach."""
     found = audited(spark, *data_dirs)
     told = outcome(found, None)
@@ -29,7 +29,7 @@ def audit_holds(spark: SparkSession, *data_dirs: Path) -> list[Found]:
     return found
 
 
-def breach(found: Sequence[Found]) -> str:
+def breach(found: Sequence[JournalFindings]) -> str:
     """What is said of the breaches; that there are some is asserted."""
     told = outcome(found, None)
     assert told.code == BREACH, told.text

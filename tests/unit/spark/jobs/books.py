@@ -32,8 +32,8 @@ from journal.recovery.live_set import LiveSet, ReaderItems
 from journal.recovery.recovery import Recovery
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from journal.snapshot.job import State
-from journal.store import Store
+from journal.snapshot.job import QueueCopy
+from journal.store import LogStore
 from journal.tools.view import JournalView
 from journal.write.segment_file import Sizes
 from tests.support.journals import Queue, Writer
@@ -116,7 +116,7 @@ class Book:
         name = self.queue.encode()
         folder, identity = f"/data/{folder_name(name, LIFE)}", hashlib.md5(name).digest()
         disk, seen = MemoryDisk(), _Seen(self)
-        store = Store.new(disk, folder, identity, sizes, seen.checkpoint)
+        store = LogStore.new(disk, folder, identity, sizes, seen.checkpoint)
         journal = store.writer
         writer = Writer(store, Queue(), Recovery(disk, folder), [])
         for draft in self.drafts:
@@ -136,7 +136,7 @@ class Book:
             journal.close(self.now_ms)
         return spill(disk, data / folder_name(name, LIFE), folder)
 
-    def _snapshot(self, store: Store, disk: MemoryDisk, folder: str) -> None:
+    def _snapshot(self, store: LogStore, disk: MemoryDisk, folder: str) -> None:
         """What the records add up to, with the changes."""
         live_set = LiveSet()
         for _ in live_set.follow(JournalView(disk, folder, live=True)):
@@ -151,7 +151,7 @@ class Book:
         checkpoint = Checkpoint(
             self.queue.encode(), 1 << 20, 1 << 20, generation=LIFE, server=self.server.encode()
         )
-        state = State(checkpoint, own.items.copy(), 0, IdCounts(), _dead(own), readers=readers)
+        state = QueueCopy(checkpoint, own.items.copy(), 0, IdCounts(), _dead(own), readers=readers)
         deepcopy(store.maintenance.begin_snapshot(state, self.now_ms)).run(disk)
 
 

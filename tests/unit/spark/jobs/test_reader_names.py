@@ -15,9 +15,9 @@ from kestrelpy.core import policy
 from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.plan_items import state_of
 from kestrelpy.spark.files.readers import (
-    Child,
     ReaderName,
     ReaderNumbers,
+    RecordedChild,
     children,
     in_order,
     names,
@@ -57,8 +57,8 @@ def test_what_the_queues_own_line_passes_on_is_known(tmp_path: Path) -> None:
 
 def test_a_record_replaces_the_name_in_a_snapshot() -> None:
     record, snapshot = ReaderName(1, "audit", 5, 2, False), ReaderName(1, "audit", 0, 2, False)
-    assert children(in_order([snapshot, record])) == [Child(1, "audit", 5, 2, 0, 1)]
-    assert children(in_order([snapshot])) == [Child(1, "audit", 0, 2, 0, 1)]
+    assert children(in_order([snapshot, record])) == [RecordedChild(1, "audit", 5, 2, 0, 1)]
+    assert children(in_order([snapshot])) == [RecordedChild(1, "audit", 0, 2, 0, 1)]
 
 
 def test_of_two_children_of_one_number_each_has_its_own_records() -> None:

@@ -10,11 +10,11 @@ import pyarrow as pa
 from kestrelpy.spark.live.batches import batch_of
 from kestrelpy.spark.live.partitions import Slice
 from kestrelpy.spark.live.wire import Values
-from kestrelpy.spark.offsets import Address, Range
+from kestrelpy.spark.offsets import Address, MarkerRange
 from kestrelpy.spark.options import parse_options
 from kestrelpy.spark.schema import default, select
 
-PART = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 100), 0)
+PART = Slice(Address("a", 1), "5e12", "jobs", 1, MarkerRange(0, 100), 0)
 
 
 def values_of(*items: tuple[str, bytes]) -> Values:
@@ -77,7 +77,7 @@ def test_only_named_columns_are_there_in_their_order() -> None:
 
 def test_what_lies_behind_the_range_is_left_out() -> None:
     values = values_of(*[(f"{n} - 0 ready - -", b"%d" % n) for n in range(1, 6)])
-    part = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 3), 0)
+    part = Slice(Address("a", 1), "5e12", "jobs", 1, MarkerRange(0, 3), 0)
 
     assert [row["value"] for row in read(values, part)] == [b"1", b"2", b"3"]
 
@@ -93,7 +93,7 @@ def test_times_choose_by_when_an_item_was_stored() -> None:
 
 def test_a_mark_of_time_and_a_range_hold_together() -> None:
     values = values_of(*[(f"{n}000 - 0 ready - -", b"%d" % n) for n in range(1, 6)])
-    part = Slice(Address("a", 1), "5e12", "jobs", 1, Range(0, 3), 0)
+    part = Slice(Address("a", 1), "5e12", "jobs", 1, MarkerRange(0, 3), 0)
 
     assert [row["value"] for row in read(values, part, startingTimestamp="2000")] == [b"2", b"3"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import partitions as live
-from kestrelpy.spark.live.wire import Unreachable
+from kestrelpy.spark.live.wire import ServerUnreachable
 from kestrelpy.spark.options import Options, parse_options
 from tests.support.guarded import KINDS, PASSWORD, Guarded
 
@@ -84,7 +84,7 @@ def test_tls_and_a_plain_port_are_one_sentence_either_way(guarded: Guarded) -> N
     given.pop("tlsCa", None)
     if guarded.kind == "users":
         given["tls"], said = "true", "this port speaks no TLS"
-    with pytest.raises(Unreachable, match=said):
+    with pytest.raises(ServerUnreachable, match=said):
         live.plan(options_of(guarded, **given))
 
 

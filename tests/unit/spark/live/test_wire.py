@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live.wire import Lost, Patience, Unreachable, Wire, why
+from kestrelpy.spark.live.wire import LiveConnection, Lost, Patience, ServerUnreachable, why
 from kestrelpy.spark.offsets import Address
 
 PATIENCE = Patience(connect_ms=30_000, read_ms=30_000, retries=0, retry_ms=0)
-Serve = Callable[..., Wire]
+Serve = Callable[..., LiveConnection]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """Return a wire to a server that answers a request with these pieces, and hangs up."""
     ends: list[Callable[[], None]] = []
 
-    def made(*pieces: bytes, patience: Patience = PATIENCE) -> Wire:
+    def made(*pieces: bytes, patience: Patience = PATIENCE) -> LiveConnection:
         path = str(tmp_path / f"{len(ends)}.sock")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
@@ -38,7 +38,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        wire = Wire(Address(path), patience)
+        wire = LiveConnection(Address(path), patience)
         ends.extend((wire.close, thread.join))
         return wire
 
@@ -51,7 +51,7 @@ def value(marker: int, body: bytes) -> bytes:
     return b"VALUE q/peek 7 %d %d 1700 - 0 ready - -\r\n%b\r\n" % (len(body), marker, body)
 
 
-def asked(wire: Wire) -> Wire:
+def asked(wire: LiveConnection) -> LiveConnection:
     wire.ask("gets q/peek/after=0/n=9/full")
     return wire
 
@@ -138,9 +138,9 @@ def test_a_server_says_its_id_among_its_statistics(serve: Serve) -> None:
 
 def test_a_server_that_is_not_there_is_lost_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(Lost, match="No such file"):
-        Wire(Address(str(tmp_path / "none.sock")), PATIENCE)
+        LiveConnection(Address(str(tmp_path / "none.sock")), PATIENCE)
     assert why(TimeoutError()) == "no answer in time"
     assert why(OSError()) == "OSError"
-    gone = Unreachable(Address("a", 1), "no answer in time")
+    gone = ServerUnreachable(Address("a", 1), "no answer in time")
     assert str(gone).startswith("The server a:1 cannot be reached: no answer in time.")
     assert "are skipped" in gone.skipped

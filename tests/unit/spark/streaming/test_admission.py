@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.spark.streaming.admission import Limits, admitted
+from kestrelpy.spark.streaming.admission import BatchLimits, admitted
 from kestrelpy.spark.streaming.position import Planned
 
 
@@ -16,19 +16,19 @@ def counts(batch: list[Planned]) -> list[int]:
 
 def test_without_a_limit_or_below_it_everything_is_admitted() -> None:
     there = queues(900, 90, 10)
-    assert admitted(there, Limits()) == there
-    assert admitted(there, Limits(1000, 100_000)) == there
+    assert admitted(there, BatchLimits()) == there
+    assert admitted(there, BatchLimits(1000, 100_000)) == there
 
 
 def test_a_limit_is_shared_in_proportion_and_leaves_no_queue_out() -> None:
-    assert counts(admitted(queues(900, 90, 10), Limits(100))) == [90, 9, 1]
-    assert counts(admitted(queues(10_000, 3), Limits(10))) == [9, 1]
+    assert counts(admitted(queues(900, 90, 10), BatchLimits(100))) == [90, 9, 1]
+    assert counts(admitted(queues(10_000, 3), BatchLimits(10))) == [9, 1]
 
 
 def test_the_smaller_of_two_limits_counts() -> None:
-    assert counts(admitted(queues(1000), Limits(500, 10_000))) == [100]
-    assert counts(admitted(queues(1000), Limits(50, 10_000))) == [50]
+    assert counts(admitted(queues(1000), BatchLimits(500, 10_000))) == [100]
+    assert counts(admitted(queues(1000), BatchLimits(50, 10_000))) == [50]
 
 
 def test_the_front_of_a_range_is_admitted_with_its_share_of_bytes() -> None:
-    assert admitted(queues(100), Limits(10)) == [Planned("s", "q0", 1, 10, 20, 1000)]
+    assert admitted(queues(100), BatchLimits(10)) == [Planned("s", "q0", 1, 10, 20, 1000)]

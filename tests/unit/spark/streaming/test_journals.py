@@ -13,7 +13,7 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files.partitions import plan
 from kestrelpy.spark.options import parse_options
 from kestrelpy.spark.streaming import journals as journals_module
-from kestrelpy.spark.streaming.admission import Limits
+from kestrelpy.spark.streaming.admission import BatchLimits
 from kestrelpy.spark.streaming.journals import Journals
 from kestrelpy.spark.streaming.position import Position
 from tests.support.daemon import DaemonProcess
@@ -58,8 +58,8 @@ def test_a_batch_ends_with_the_last_known_sync_and_a_limit(daemon: DaemonProcess
     stream = journals(daemon)
     begin = stream.begin()
 
-    first = stream.advance(begin, Limits(items=4))
-    rest = stream.advance(first, Limits())
+    first = stream.advance(begin, BatchLimits(items=4))
+    rest = stream.advance(first, BatchLimits())
 
     spans = [
         (each.after, each.upto) for end in (first, rest) for part in end.slices for each in part
@@ -67,7 +67,7 @@ def test_a_batch_ends_with_the_last_known_sync_and_a_limit(daemon: DaemonProcess
     assert spans[0] == (0, 4)
     assert spans[1][0] == 4
     assert stream.lag(first) == spans[1][1] - 4
-    assert stream.advance(rest, Limits()) is rest
+    assert stream.advance(rest, BatchLimits()) is rest
     assert stream.lag(rest) == 0
 
 
@@ -107,15 +107,15 @@ def test_names_and_markers_of_journals_are_checked_in_batches_and_streams(
     latest = journals(daemon, startingMarkers="latest")
     begin = latest.begin()
     assert latest.lag(begin) == 0
-    assert latest.advance(begin, Limits()) is begin
+    assert latest.advance(begin, BatchLimits()) is begin
     typo = journals(daemon, queues="jobs,mali")
     with pytest.raises(KestrelError, match="There is no queue mali"):
-        typo.advance(begin, Limits())
+        typo.advance(begin, BatchLimits())
 
 
 def test_a_repeated_batch_has_the_same_parts_when_more_was_written(daemon: DaemonProcess) -> None:
     put(daemon, range(200), 200)
-    end = journals(daemon).advance(journals(daemon).begin(), Limits())
+    end = journals(daemon).advance(journals(daemon).begin(), BatchLimits())
     once = journals(daemon).parts(end)
     put(daemon, range(200, 400), 200)
     again = journals(daemon).parts(end)
@@ -130,18 +130,18 @@ def test_a_repeated_batch_has_the_same_parts_when_more_was_written(daemon: Daemo
 def test_records_that_went_before_they_were_read_are_data_loss(daemon: DaemonProcess) -> None:
     put(daemon, range(10), 500)
     begin = journals(daemon, mode="events").begin()
-    place = journals(daemon, mode="events").advance(begin, Limits(items=3))
+    place = journals(daemon, mode="events").advance(begin, BatchLimits(items=3))
     for at in range(10, 400, 30):
         put(daemon, range(at, at + 30), 500)
         take(daemon, 30)
     daemon.stop()
 
     with pytest.raises(KestrelError, match="was trimmed: its earliest record is") as caught:
-        journals(daemon, mode="events").advance(place, Limits())
+        journals(daemon, mode="events").advance(place, BatchLimits())
     assert "and the query has read up to 3" in str(caught.value)
     assert "archive_to" in str(caught.value)
     stream = journals(daemon, mode="events", failOnDataLoss="false")
-    assert stream.advance(place, Limits()).lost > 0
+    assert stream.advance(place, BatchLimits()).lost > 0
 
 
 def test_a_partition_begins_where_a_segment_does_and_reads_no_farther_than_its_batch(
@@ -150,8 +150,8 @@ def test_a_partition_begins_where_a_segment_does_and_reads_no_farther_than_its_b
     put(daemon, range(300), 200)
     daemon.stop()
     stream = journals(daemon, maxPartitionBytes="20k")
-    first = stream.advance(stream.begin(), Limits(items=170))
-    rest = stream.advance(first, Limits())
+    first = stream.advance(stream.begin(), BatchLimits(items=170))
+    rest = stream.advance(first, BatchLimits())
     ends = {split.lsn_last for each in stream._seen.values() for split in each.splits}
 
     for end in (first, rest):
@@ -177,9 +177,9 @@ def test_a_query_looks_once_for_each_batch(
     stream = journals(daemon)
     stream.stop_at_present()
     start = stream.begin()
-    middle = stream.advance(start, Limits(items=4))
+    middle = stream.advance(start, BatchLimits(items=4))
     assert len(looks) == 1
-    stream.advance(middle, Limits())
+    stream.advance(middle, BatchLimits())
     assert len(looks) == 2
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.options import Options, parse_options
-from kestrelpy.spark.streaming.admission import Limits
+from kestrelpy.spark.streaming.admission import BatchLimits
 from kestrelpy.spark.streaming.live_queues import LiveQueues, read
 from kestrelpy.spark.streaming.position import Position
 from tests.unit.spark.stand_in import Line, StandIn
@@ -37,9 +37,9 @@ def test_a_batch_has_the_markers_of_its_slices_also_when_it_is_repeated() -> Non
     with server() as one:
         options = options_of(one)
         stream = LiveQueues(options)
-        first = stream.advance(stream.begin(), Limits(items=8))
-        second = stream.advance(first, Limits())
-        assert stream.advance(second, Limits()) is second
+        first = stream.advance(stream.begin(), BatchLimits(items=8))
+        second = stream.advance(first, BatchLimits())
+        assert stream.advance(second, BatchLimits()) is second
         one.queues["jobs"].put(b"later")
 
         again = LiveQueues(options)
@@ -51,7 +51,7 @@ def test_holes_of_consumers_are_no_loss() -> None:
     with server() as one:
         options = options_of(one)
         stream = LiveQueues(options)
-        end = stream.advance(stream.begin(), Limits())
+        end = stream.advance(stream.begin(), BatchLimits())
         for marker in (1, 2, 7, 20):
             del one.queues["jobs"].items[marker]
 
@@ -63,7 +63,7 @@ def test_a_planned_slice_is_never_skipped_though_its_server_is_down() -> None:
         other.server_id = "other"
         options = options_of(one, other, skipUnreachable="true")
         stream = LiveQueues(options)
-        end = stream.advance(stream.begin(), Limits())
+        end = stream.advance(stream.begin(), BatchLimits())
         slices = [each for part in stream.slices(end) for each in part]
         other.cut = lambda request: 0
 
@@ -80,10 +80,10 @@ def test_a_batch_may_end_before_what_came_after_the_start() -> None:
         one.queues["new"] = Line()
         one.queues["new"].put(b"x")
 
-        end = stream.advance(begin, Limits())
+        end = stream.advance(begin, BatchLimits())
 
         assert [each.upto for part in end.slices for each in part] == [20]
-        assert stream.advance(end, Limits()) is end
+        assert stream.advance(end, BatchLimits()) is end
         assert stream.lag(end) == 2
 
 
@@ -91,15 +91,15 @@ def test_a_server_that_is_named_later_is_read_from_its_earliest_item() -> None:
     with server() as one, server(7) as other:
         other.server_id = "other"
         stream = LiveQueues(options_of(one))
-        first = stream.advance(stream.begin(), Limits())
+        first = stream.advance(stream.begin(), BatchLimits())
 
         both = LiveQueues(options_of(one, other))
-        second = both.advance(first, Limits())
+        second = both.advance(first, BatchLimits())
 
         assert {(each.server, each.after, each.upto) for p in second.slices for each in p} == {
             ("other", 0, 7)
         }
-        assert both.advance(second, Limits()) is second
+        assert both.advance(second, BatchLimits()) is second
 
 
 def test_a_server_of_the_checkpoint_that_is_not_read_is_refused() -> None:
@@ -108,5 +108,5 @@ def test_a_server_of_the_checkpoint_that_is_not_read_is_refused() -> None:
         begin = LiveQueues(options_of(one, other)).begin()
 
         with pytest.raises(KestrelError, match="The checkpoint names the server other"):
-            LiveQueues(options_of(one)).advance(begin, Limits())
-        LiveQueues(options_of(one, failOnDataLoss="false")).advance(begin, Limits())
+            LiveQueues(options_of(one)).advance(begin, BatchLimits())
+        LiveQueues(options_of(one, failOnDataLoss="false")).advance(begin, BatchLimits())

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.streaming.position import Place, Planned, Position, parse_position
+from kestrelpy.spark.streaming.position import Planned, Position, ReadPosition, parse_position
 
 POSITION = Position(
-    {"s2": {"b": Place(1, 7), "a": Place(2, 9)}, "s1": {"c": Place(3, 0)}},
+    {"s2": {"b": ReadPosition(1, 7), "a": ReadPosition(2, 9)}, "s1": {"c": ReadPosition(3, 0)}},
     ((Planned("s2", "a", 2, 4, 9, 100), Planned("s2", "b", 1, 0, 7, 50)),),
     lost=3,
 )
@@ -25,7 +25,7 @@ def test_an_offset_is_versioned_json_with_sorted_keys() -> None:
 
 def test_an_offset_comes_back_as_it_was() -> None:
     assert parse_position(json.loads(json.dumps(POSITION.as_json()))) == POSITION
-    assert POSITION.place("s2", "a") == Place(2, 9)
+    assert POSITION.place("s2", "a") == ReadPosition(2, 9)
     assert POSITION.place("s2", "x") is POSITION.place("x", "a") is None
 
 

@@ -12,7 +12,7 @@ import pytest
 from journal.engine.engine import (
     Claim,
     Create,
-    Delete,
+    DeleteFile,
     EngineAway,
     Fenced,
     Member,
@@ -31,7 +31,7 @@ CALLS: Final[dict[str, Callable[[PostgresEngine], Any]]] = {
     "claim from a known commit": lambda engine: engine.claim(3, MEMBER, 0, 5),
     "commit of bytes": lambda engine: engine.commit(AT, [Write(1, 0, b"x")]),
     "commit of names": lambda engine: engine.commit(
-        AT, [Create(1, "a", 0), Rename(2, "b"), Delete(4)]
+        AT, [Create(1, "a", 0), Rename(2, "b"), DeleteFile(4)]
     ),
     "commit of both": lambda engine: engine.commit(AT, [Create(1, "a", 9), Write(1, 0, b"x")]),
     "commit of nothing": lambda engine: engine.commit(AT, []),

@@ -25,7 +25,7 @@ from journal.tools.view import read_journal
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.audit.audit import _is_explained
-from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS
 from tests.unit.journal.tools.test_damaged_blocks import made as damageable
@@ -57,7 +57,9 @@ def journal(build: Build) -> Build:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+def found(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, JournalFindings]:
     """What the audit finds in each, by name; lives by chance by their seed."""
     folder = tmp_path_factory.mktemp("audits")
     made = {name: build(folder / name) for name, build in BUILDS.items()}
@@ -66,7 +68,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {name: by_folder[data] for name, data in made.items()}
 
 
-def holds(found: Found) -> bool:
+def holds(found: JournalFindings) -> bool:
     """Is nothing wrong with it? What is shows in the test's output."""
     told = outcome([found], None)
     print(told.text)
@@ -89,7 +91,7 @@ def holding(data: Path, lsn: int) -> Path:
 
 
 def test_leases_by_token_a_pause_and_a_cancelled_item_are_no_breach(
-    found: dict[str, Found],
+    found: dict[str, JournalFindings],
 ) -> None:
     assert holds(found["by_token"])
     sums = found["by_token"].books
@@ -206,7 +208,7 @@ def reclaimed(folder: Path) -> Path:
 
 
 def test_the_books_of_random_stories_balance_whatever_was_killed_or_cut(
-    found: dict[str, Found],
+    found: dict[str, JournalFindings],
 ) -> None:
     lives = [found[str(seed)] for seed in SEEDS]
 
@@ -220,7 +222,7 @@ def test_the_books_of_random_stories_balance_whatever_was_killed_or_cut(
     assert all(each.books.opening is not None for each in lives)
 
 
-def test_every_side_of_the_books_is_counted(found: dict[str, Found]) -> None:
+def test_every_side_of_the_books_is_counted(found: dict[str, JournalFindings]) -> None:
     assert holds(found["all_sides"])
     books = found["all_sides"].books
     assert books.opening == 0
@@ -230,33 +232,35 @@ def test_every_side_of_the_books_is_counted(found: dict[str, Found]) -> None:
     assert (books.delivered, books.delivered_once, books.repeated) == (4, 3, 1)
 
 
-def test_what_went_with_its_segments_is_in_the_opening(found: dict[str, Found]) -> None:
+def test_what_went_with_its_segments_is_in_the_opening(found: dict[str, JournalFindings]) -> None:
     assert holds(found["reclaimed"])
     assert found["reclaimed"].unbroken_lsn > found["reclaimed"].extent.first
     assert found["reclaimed"].books.opening
     assert found["reclaimed"].books.difference == 0
 
 
-def test_a_delivery_that_a_kill_ended_explains_a_later_first_one(found: dict[str, Found]) -> None:
+def test_a_delivery_that_a_kill_ended_explains_a_later_first_one(
+    found: dict[str, JournalFindings]
+) -> None:
     assert holds(found["killed_while_lent"])
     order = found["killed_while_lent"].order
     assert (order.checked, order.restart, order.swapped) == (3, 1, 0)
 
 
-def test_a_clock_that_was_set_back_is_no_disorder(found: dict[str, Found]) -> None:
+def test_a_clock_that_was_set_back_is_no_disorder(found: dict[str, JournalFindings]) -> None:
     assert holds(found["clock_set_back"])
     assert found["clock_set_back"].order.clock == 2
 
 
 def test_dead_letters_that_are_taken_from_the_queue_are_confirmed(
-    found: dict[str, Found],
+    found: dict[str, JournalFindings],
 ) -> None:
     assert holds(found["dead_line"])
     books = found["dead_line"].books
     assert (books.ended["confirmed"], books.dead) == (1, 2)
 
 
-def test_items_that_a_flush_spared_stay_live(found: dict[str, Found]) -> None:
+def test_items_that_a_flush_spared_stay_live(found: dict[str, JournalFindings]) -> None:
     assert holds(found["spared_by_a_flush"])
     books = found["spared_by_a_flush"].books
     assert (books.flushed, books.there) == (2, 1)
@@ -392,7 +396,7 @@ def ends_after_the_end(folder: Path) -> Path:
     return retold(journal_of(plain(folder)), folder / "edited", edit)
 
 
-def test_an_item_that_the_daemon_forgot_is_missing(found: dict[str, Found]) -> None:
+def test_an_item_that_the_daemon_forgot_is_missing(found: dict[str, JournalFindings]) -> None:
     said = breach([found["loss"]])
     assert "missing: item 81 was stored, and neither ended nor is it there" in said
     assert found["loss"].books.difference == 1
@@ -400,56 +404,62 @@ def test_an_item_that_the_daemon_forgot_is_missing(found: dict[str, Found]) -> N
 
 
 def test_an_item_of_the_opening_that_is_forgotten_shows_in_the_sum(
-    found: dict[str, Found],
+    found: dict[str, JournalFindings],
 ) -> None:
     assert "sum: 1 of the opening are missing" in breach([found["loss_of_an_old_one"]])
 
 
-def test_a_put_that_is_left_out_is_missing(found: dict[str, Found]) -> None:
+def test_a_put_that_is_left_out_is_missing(found: dict[str, JournalFindings]) -> None:
     said = breach([found["put_left_out"]])
     assert "missing: item 4: between items that were stored" in said
 
 
-def test_an_end_of_an_item_that_was_never_put_is_a_phantom(found: dict[str, Found]) -> None:
+def test_an_end_of_an_item_that_was_never_put_is_a_phantom(
+    found: dict[str, JournalFindings]
+) -> None:
     said = breach([found["phantom"]])
     assert "phantom: item 77 was delivered or ended, and was never put" in said
 
 
-def test_double_confirms_are_named(found: dict[str, Found]) -> None:
+def test_double_confirms_are_named(found: dict[str, JournalFindings]) -> None:
     said = breach([found["double_confirms"]])
     assert "twice: item 1, 2, 3, 4, 5 and 2 more was confirmed more than once" in said
     assert found["double_confirms"].books.wrong == {Wrong.CONFIRMED_TWICE: 7}
 
 
-def test_a_swap_of_two_first_deliveries_is_named(found: dict[str, Found]) -> None:
+def test_a_swap_of_two_first_deliveries_is_named(found: dict[str, JournalFindings]) -> None:
     said = breach([found["swap"]])
     assert "order: 3 first deliveries: item 4 was first opened" in said
     assert found["swap"].books.wrong == {}, "only the order is wrong"
 
 
-def test_a_swap_of_two_puts_is_named(found: dict[str, Found]) -> None:
+def test_a_swap_of_two_puts_is_named(found: dict[str, JournalFindings]) -> None:
     assert "was put (lsn" in breach([found["swap_of_puts"]])
 
 
-def test_an_item_that_two_have_at_once_is_named(found: dict[str, Found]) -> None:
+def test_an_item_that_two_have_at_once_is_named(found: dict[str, JournalFindings]) -> None:
     assert holds(found["lent_again_in_time"])
     assert "item 1 lent twice at once" in breach([found["lent_twice_at_once"]])
 
 
-def test_a_segment_that_was_cut_out_is_named_by_its_records(found: dict[str, Found]) -> None:
+def test_a_segment_that_was_cut_out_is_named_by_its_records(
+    found: dict[str, JournalFindings]
+) -> None:
     assert holds(found["one_after_the_other"])
     ((first, last),) = found["segment_cut_out"].lsn_gaps
     assert first <= 30 <= last
     assert f"missing: lsn {first} to {last}" in breach([found["segment_cut_out"]])
 
 
-def test_a_segment_without_its_end_is_named_with_its_file(found: dict[str, Found]) -> None:
+def test_a_segment_without_its_end_is_named_with_its_file(
+    found: dict[str, JournalFindings]
+) -> None:
     said = breach([found["segment_cut_short"]])
     assert "missing: lsn 17 to " in said
     assert ".segment: truncated at byte 1184" in said, "where the first record is not whole"
 
 
-def test_an_end_after_the_end_is_named(found: dict[str, Found]) -> None:
+def test_an_end_after_the_end_is_named(found: dict[str, JournalFindings]) -> None:
     said = breach([found["ends_after_the_end"]])
     assert "twice: item 2 ended more than once" in said
     assert "phantom: item 3 was lent, given back, died or was flushed although it had ended" in said
@@ -470,7 +480,7 @@ def test_the_full_lists_are_written_and_replaced(
     assert len(rows) == 7
 
 
-def test_facts_are_json_and_tell_all_of_it(found: dict[str, Found]) -> None:
+def test_facts_are_json_and_tell_all_of_it(found: dict[str, JournalFindings]) -> None:
     told = outcome([found["plain"], found["swap"]], None)
 
     facts = json.loads(json.dumps(told.facts))
@@ -520,7 +530,9 @@ def zeros(folder: Path) -> Path:
     return spill(disk, folder)
 
 
-def test_zeros_in_a_segment_that_a_snapshot_knows_are_named(found: dict[str, Found]) -> None:
+def test_zeros_in_a_segment_that_a_snapshot_knows_are_named(
+    found: dict[str, JournalFindings]
+) -> None:
     (damage,) = found["zeros"].lossy
     assert damage.path.endswith(segment_name(2))
     assert damage.id_last > damage.id_first

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pymemcache.client.base import Client
 
-from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
 from kestrelpy.spark.jobs.common.job import HOLDS
 from tests.process.kill import (
     test_kill,
@@ -67,7 +67,7 @@ class Crash:
     """What clients were told, what the audit finds, by queue, and the puts, by queue."""
 
     told: Any
-    found: dict[str, Found] = field(default_factory=dict)
+    found: dict[str, JournalFindings] = field(default_factory=dict)
     puts: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def holds(self) -> bool:

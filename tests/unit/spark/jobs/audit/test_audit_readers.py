@@ -23,7 +23,7 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.subscription.subscription import Subscription
-from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import HOLDS
 from tests.support.disk_harness import WALL_MS
@@ -48,12 +48,12 @@ def journal(build: Build) -> Build:
 @pytest.fixture(scope="module")
 def found(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, Found]]:
+) -> dict[str, dict[str, JournalFindings]]:
     """What the audit finds in each, by name and queue."""
     folder = tmp_path_factory.mktemp("audits")
     made = {name: build(folder / name) for name, build in BUILDS.items()}
     names = {data: name for name, data in made.items()}
-    told: dict[str, dict[str, Found]] = {name: {} for name in made}
+    told: dict[str, dict[str, JournalFindings]] = {name: {} for name in made}
     for each in audited(spark, *made.values()):
         told[names[Path(each.folder).parent]][each.queue] = each
     return told
@@ -244,14 +244,14 @@ def began_without_what_is_done(folder: Path) -> Path:
 
 
 def test_what_a_child_did_not_begin_with_is_none_of_its_own(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     late = found["began_without_what_is_done"]["jobs+late"]
     assert (late.books.stored, late.books.ended["confirmed"]) == (1, 1)
 
 
 def test_what_a_child_began_with_is_compared_as_its_puts_say(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     late = found["began_with_what_is_done"]["jobs+late"]
     assert (late.books.stored, late.books.ended["confirmed"]) == (4, 4)
@@ -265,13 +265,13 @@ def test_what_a_child_began_with_is_compared_as_its_puts_say(
      "passed_on_to_observers", "reclaimed", "began_with_what_is_done",
      "began_without_what_is_done"],
 )  # fmt: skip
-def test_children_are_no_breach(found: dict[str, dict[str, Found]], name: str) -> None:
+def test_children_are_no_breach(found: dict[str, dict[str, JournalFindings]], name: str) -> None:
     told = outcome(list(found[name].values()), None)
     print(told.text)
     assert told.code == HOLDS
 
 
-def test_each_child_has_books_of_its_own(found: dict[str, dict[str, Found]]) -> None:
+def test_each_child_has_books_of_its_own(found: dict[str, dict[str, JournalFindings]]) -> None:
     audit, cursor = (found["two_children"][f"jobs+{name}"].books for name in ("audit", "cursor"))
     assert (audit.stored, audit.ended["confirmed"], audit.there) == (8, 5, 3)
     assert (cursor.stored, cursor.flushed, cursor.there) == (10, 4, 6)
@@ -279,14 +279,14 @@ def test_each_child_has_books_of_its_own(found: dict[str, dict[str, Found]]) -> 
 
 @pytest.mark.parametrize("name", ["one_removed", "given_again"])
 def test_a_child_that_was_removed_is_not_taken_for_the_new_one(
-    found: dict[str, dict[str, Found]], name: str
+    found: dict[str, dict[str, JournalFindings]], name: str
 ) -> None:
     sums = found[name]["jobs+audit"].books
     assert (sums.opening, sums.stored, sums.ended["confirmed"], sums.there) == (0, 1, 1, 0)
 
 
 def test_what_a_child_was_named_with_is_known_beside_a_snapshot(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     sums = found["snapshots"]["jobs+cursor"].books
     assert (sums.opening, sums.stored, sums.ended["confirmed"], sums.there) == (0, 10, 2, 8)
@@ -328,7 +328,9 @@ def one_missed(folder: Path) -> Path:
     return data
 
 
-def test_an_item_that_a_child_did_not_get_is_named(found: dict[str, dict[str, Found]]) -> None:
+def test_an_item_that_a_child_did_not_get_is_named(
+    found: dict[str, dict[str, JournalFindings]],
+) -> None:
     each = found["one_missed"]
     assert not each["jobs"].breaches
     assert [wrong for _, wrong in each["jobs+audit"].wrong] == [Wrong.LOST]
@@ -370,21 +372,23 @@ def handed_on(folder: Path) -> Path:
 
 
 def test_what_was_handed_on_in_one_record_is_no_breach(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     told = outcome(list(found["handed_on"].values()), None)
     assert told.code == HOLDS, told.text
     assert found["handed_on"]["jobs"].books.ended["moved"] == 1
 
 
-def test_an_item_that_a_child_confirmed_twice_is_named(found: dict[str, dict[str, Found]]) -> None:
+def test_an_item_that_a_child_confirmed_twice_is_named(
+    found: dict[str, dict[str, JournalFindings]],
+) -> None:
     each = found["confirmed_twice"]
     assert not each["jobs"].breaches
     assert each["jobs+audit"].wrong == [(3, Wrong.CONFIRMED_TWICE)]
 
 
 def test_versions_ids_and_hand_offs_that_cannot_be_are_named(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     said = found["stamps"]["jobs"].said
     print(said.examples)
@@ -410,7 +414,7 @@ def more_stamps(folder: Path) -> Path:
 
 
 def test_a_first_version_that_is_none_and_an_epoch_that_went_back_are_named(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     said = found["more_stamps"]["jobs"].said
     print(said.examples)
@@ -437,7 +441,7 @@ def handed_on_and_confirmed(folder: Path) -> Path:
 
 
 def test_what_was_handed_on_and_ended_otherwise_too_is_named(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     said = found["handed_on_and_confirmed"]["other"].said
     print(said.examples)
@@ -447,7 +451,7 @@ def test_what_was_handed_on_and_ended_otherwise_too_is_named(
 
 
 def test_what_was_handed_on_within_its_queue_and_confirmed_too_is_named(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     assert found["both_in_one"]["jobs"].wrong == [(3, Wrong.ENDED_TWICE)]
     assert found["both_in_one"]["jobs+audit"].wrong == []
@@ -487,7 +491,7 @@ def retained_and_gone(folder: Path) -> Path:
 
 
 def test_retained_items_that_go_oldest_first_are_no_breach(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     told = outcome([found["retained"]["jobs"]], None)
     print(told.text)
@@ -496,7 +500,7 @@ def test_retained_items_that_go_oldest_first_are_no_breach(
 
 
 def test_a_retained_item_that_went_before_an_older_one_is_named(
-    found: dict[str, dict[str, Found]],
+    found: dict[str, dict[str, JournalFindings]],
 ) -> None:
     each = found["retained_and_gone"]["jobs"]
     said = outcome([each], None).text

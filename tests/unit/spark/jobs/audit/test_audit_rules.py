@@ -19,7 +19,7 @@ import pytest
 
 from kestrelpy.spark.jobs.audit.audit import audit
 from kestrelpy.spark.jobs.audit.dedupe import RULES
-from kestrelpy.spark.jobs.audit.findings import Found, outcome
+from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
 from tests.unit.spark.jobs import planted_files, planted_items, planted_order, planted_said
@@ -39,7 +39,9 @@ EXAMPLES = 10_000
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
+def found(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, JournalFindings]:
     """The audit's findings for each queue and child, by name; for stories by their names."""
     data = tmp_path_factory.mktemp("planted")
     for planted in PLANTED.values():
@@ -70,12 +72,12 @@ def rule_of(queue: str) -> str:
     return queue.partition("-")[0]
 
 
-def said(found: Found) -> str:
+def said(found: JournalFindings) -> str:
     """Return the whole text, for the message of a failed test."""
     return outcome([found], None).text
 
 
-def broken(found: Found) -> dict[str, int]:
+def broken(found: JournalFindings) -> dict[str, int]:
     """Return the broken rules, and how often each is."""
     return {rule: count for rule, count in found.by_rule.items() if count}
 
@@ -85,7 +87,9 @@ def broken(found: Found) -> dict[str, int]:
     [(case.journal(line), case.variant) for case in CASES for line in case.lines],
     ids=str,
 )
-def test_planted_breaches_are_named(found: dict[str, Found], queue: str, variant: str) -> None:
+def test_planted_breaches_are_named(
+    found: dict[str, JournalFindings], queue: str, variant: str
+) -> None:
     each, what = found[line_of(queue)], PLANTED[queue].named[variant]
     if isinstance(what, int):
         named = [(item, wrong.name.lower()) for item, wrong in each.wrong]
@@ -95,7 +99,7 @@ def test_planted_breaches_are_named(found: dict[str, Found], queue: str, variant
 
 
 @pytest.mark.parametrize("queue", PLANTED)
-def test_no_other_breach_is_found(found: dict[str, Found], queue: str) -> None:
+def test_no_other_breach_is_found(found: dict[str, JournalFindings], queue: str) -> None:
     planted, each = PLANTED[queue], found[line_of(queue)]
     if all(isinstance(what, int) for what in planted.named.values()):
         assert {item for item, _ in each.wrong} == {*planted.named.values()}
@@ -106,7 +110,7 @@ def test_no_other_breach_is_found(found: dict[str, Found], queue: str) -> None:
             assert not other_than_damage(found[name], queue), said(found[name])
 
 
-def other_than_damage(found: Found, queue: str) -> dict[str, int]:
+def other_than_damage(found: JournalFindings, queue: str) -> dict[str, int]:
     """Return the broken rules; where items are there without their puts, the bytes that may have
     held these are named as well, of the log that the queue and its children share."""
     broken_rules = broken(found)
@@ -116,7 +120,9 @@ def other_than_damage(found: Found, queue: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("case", FILES.values(), ids=FILES)
-def test_records_missing_from_files_are_named(found: dict[str, Found], case: FileCase) -> None:
+def test_records_missing_from_files_are_named(
+    found: dict[str, JournalFindings], case: FileCase
+) -> None:
     each = found[case.queue + case.line]
     counts = broken(each)
     assert {*counts} == {rule for rule, _ in case.broken}, said(each)
@@ -127,19 +133,19 @@ def test_records_missing_from_files_are_named(found: dict[str, Found], case: Fil
 
 @pytest.mark.parametrize("case", FILES.values(), ids=FILES)
 def test_records_not_missing_from_files_are_no_breach(
-    found: dict[str, Found], case: FileCase
+    found: dict[str, JournalFindings], case: FileCase
 ) -> None:
     each = found[f"{case.queue}-legal{case.line}"]
     assert outcome([each], None).code == HOLDS, said(each)
 
 
 @pytest.mark.parametrize("rule", STORIES)
-def test_the_faults_of_one_queue_are_checked(found: dict[str, Found], rule: str) -> None:
+def test_the_faults_of_one_queue_are_checked(found: dict[str, JournalFindings], rule: str) -> None:
     assert broken(found[rule]) == {rule: 1}, said(found[rule])
     assert not found[f"{rule}-legal"].breaches, said(found[f"{rule}-legal"])
 
 
-def test_every_rule_of_the_audit_is_in_the_table(found: dict[str, Found]) -> None:
+def test_every_rule_of_the_audit_is_in_the_table(found: dict[str, JournalFindings]) -> None:
     rules = {rule for each in found.values() for rule in each.by_rule}
     table = {case.rule for case in (*CASES, *FILES.values())} | {*STORIES}
     assert rules == table

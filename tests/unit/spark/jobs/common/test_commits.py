@@ -12,14 +12,14 @@ import pytest
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common import commits as module
-from kestrelpy.spark.jobs.common.commits import Commits, State
+from kestrelpy.spark.jobs.common.commits import JobCommits, State
 
 
 class Killed(BaseException):
     """The process ends here."""
 
 
-def stage(commits: Commits, **files: str) -> None:
+def stage(commits: JobCommits, **files: str) -> None:
     for name, text in files.items():
         path = Path(commits.staged) / f"date=1/{name}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,14 +32,14 @@ def seen(out: Path) -> dict[str, str]:
 
 
 def test_a_commit_adds_removes_and_leaves_its_state(tmp_path: Path) -> None:
-    with Commits(str(tmp_path), "job") as commits:
+    with JobCommits(str(tmp_path), "job") as commits:
         assert commits.begin() == {}
         stage(commits, a="1", b="2")
         commits.commit({"n": 1})
         stage(commits, c="3")
         commits.commit({"n": 2}, ["date=1/a.parquet", "date=1/never.parquet"])
 
-    with Commits(str(tmp_path), "job") as commits:
+    with JobCommits(str(tmp_path), "job") as commits:
         assert commits.begin() == {"n": 2}
     assert seen(tmp_path) == {"b": "2", "c": "3"}
 
@@ -68,7 +68,7 @@ def test_a_kill_before_any_call_of_the_system_leaves_all_of_a_commit_or_nothing(
         def then(state: State, told: list[int] = told) -> None:
             told.append(state["n"])
 
-        with Commits(str(out), "job") as commits:
+        with JobCommits(str(out), "job") as commits:
             commits.begin()
             stage(commits, old="0")
             commits.commit({"n": 1})
@@ -77,7 +77,7 @@ def test_a_kill_before_any_call_of_the_system_leaves_all_of_a_commit_or_nothing(
                 patch.setattr(module.os, name, counted(getattr(os, name)))
             calls = 0
             try:
-                with Commits(str(out), "job") as commits:
+                with JobCommits(str(out), "job") as commits:
                     commits.begin()
                     stage(commits, a="1", b="2")
                     commits.commit({"n": 2}, ["date=1/old.parquet"], then)
@@ -85,7 +85,7 @@ def test_a_kill_before_any_call_of_the_system_leaves_all_of_a_commit_or_nothing(
                 was_killed = True
             else:
                 was_killed = False
-        with Commits(str(out), "job") as commits:
+        with JobCommits(str(out), "job") as commits:
             state = commits.begin(then)
         outcomes.add((state["n"], *sorted(seen(out).items())))
         assert not list(out.rglob("staged")), die_at
@@ -103,18 +103,18 @@ def test_a_kill_before_any_call_of_the_system_leaves_all_of_a_commit_or_nothing(
 def test_a_second_process_and_a_folder_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with Commits(str(tmp_path), "job"):
+    with JobCommits(str(tmp_path), "job"):
         with pytest.raises(KestrelError, match="Another run of job writes to"):
-            Commits(str(tmp_path), "job")
-        Commits(str(tmp_path), "other").close()
+            JobCommits(str(tmp_path), "job")
+        JobCommits(str(tmp_path), "other").close()
     with pytest.raises(KestrelError, match="cannot be made: "):
-        Commits(str(tmp_path / "file"), "job")
+        JobCommits(str(tmp_path / "file"), "job")
     with pytest.raises(KestrelError, match=r"s3://b/t is not a folder of this machine"):
-        Commits("s3://b/t", "job")
+        JobCommits("s3://b/t", "job")
 
 
 def test_a_state_of_a_later_version_or_none_at_all_is_refused(tmp_path: Path) -> None:
-    with Commits(str(tmp_path), "job") as commits:
+    with JobCommits(str(tmp_path), "job") as commits:
         path = Path(commits.path("state.json"))
         path.write_text('{"version": 2, "state": {}}')
         with pytest.raises(KestrelError, match="of version 2, and this version knows 1"):

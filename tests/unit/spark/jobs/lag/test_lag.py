@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.spark.jobs.common.fleet import Figures, ServerFigures
+from kestrelpy.spark.jobs.common.fleet import FleetFigures, ServerFigures
 from kestrelpy.spark.jobs.lag.lag import Lag, lag_of, main, outcome
 from kestrelpy.spark.offsets import Address
 from tests.support.daemon import DaemonProcess
 
 
-def server(*queues: Figures) -> ServerFigures:
+def server(*queues: FleetFigures) -> ServerFigures:
     return ServerFigures(Address("a", 1), "5f2c", {each.queue: each for each in queues})
 
 
-def figures(items: int, total: int, at: float, *, leased: int = 0, age: int = 0) -> Figures:
-    return Figures("jobs+audit", items, 10 * items, total, age, leased, 0, 0, at)
+def figures(items: int, total: int, at: float, *, leased: int = 0, age: int = 0) -> FleetFigures:
+    return FleetFigures("jobs+audit", items, 10 * items, total, age, leased, 0, 0, at)
 
 
-def lag(before: Figures | None, now: Figures, **most: int) -> Lag:
+def lag(before: FleetFigures | None, now: FleetFigures, **most: int) -> Lag:
     seen = server(before) if before is not None else None
     return lag_of(server(now), now, seen, most.get("items"), most.get("age_ms"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from journal.errors import ITEM_MAX
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.files import History, Journal, Split
+from kestrelpy.spark.files import History, PlannedJournal, Split
 from kestrelpy.spark.jobs.lifecycle.positions import Read, as_json, from_json, what_is_new
 
 IDENTITY = bytes(16)
@@ -20,7 +20,7 @@ def split(segment: int, first: int, last: int, stop: int = 0) -> Split:
 
 
 def history(*splits: Split, synced: int = 0) -> History:
-    journal = Journal(IDENTITY, "s", "jobs", 7, ["/d"], list(splits), lsn_synced=synced)
+    journal = PlannedJournal(IDENTITY, "s", "jobs", 7, ["/d"], list(splits), lsn_synced=synced)
     return History([journal], [])
 
 

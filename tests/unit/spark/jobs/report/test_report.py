@@ -14,8 +14,8 @@ import pytest
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common.job import Progress
 from kestrelpy.spark.jobs.report import report as job
-from kestrelpy.spark.jobs.report.figures import Figures
-from kestrelpy.spark.jobs.report.report import Look, report
+from kestrelpy.spark.jobs.report.figures import ReportFigures
+from kestrelpy.spark.jobs.report.report import PageLook, report
 from tests.support.daemon import DaemonProcess
 from tests.unit.spark.jobs.audit.test_audit_readers import Fanned, one_removed
 from tests.unit.spark.jobs.stories import journal_of, retold
@@ -58,12 +58,12 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def made(
     spark: SparkSession, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Figures]:
+) -> tuple[Path, ReportFigures]:
     out = tmp_path_factory.mktemp("out") / "deep" / "report"
-    return out, report(spark, [str(data_dir)], out, Look(title="All is <well>"), QUIET)
+    return out, report(spark, [str(data_dir)], out, PageLook(title="All is <well>"), QUIET)
 
 
-def test_what_the_daemon_did_is_what_the_report_says(made: tuple[Path, Figures]) -> None:
+def test_what_the_daemon_did_is_what_the_report_says(made: tuple[Path, ReportFigures]) -> None:
     _, figures = made
 
     assert {each.name for each in figures.series} == {"jobs", HOSTILE}
@@ -82,7 +82,7 @@ def test_what_the_daemon_did_is_what_the_report_says(made: tuple[Path, Figures])
     assert [each.is_whole for each in figures.histories] == [True, True]
 
 
-def test_the_page_and_its_tables_name_every_queue(made: tuple[Path, Figures]) -> None:
+def test_the_page_and_its_tables_name_every_queue(made: tuple[Path, ReportFigures]) -> None:
     out, _ = made
 
     assert {each.name for each in out.iterdir()} == {
@@ -120,7 +120,7 @@ def test_the_command_answers_with_a_sentence_or_with_json(
 def test_with_one_queue_to_plot_the_other_is_the_rest(
     spark: SparkSession, data_dir: Path, tmp_path: Path
 ) -> None:
-    figures = report(spark, [str(data_dir)], tmp_path, Look(queues=1, interval="10m"), QUIET)
+    figures = report(spark, [str(data_dir)], tmp_path, PageLook(queues=1, interval="10m"), QUIET)
 
     assert [(each.name, each.queues) for each in figures.series[1:]] == [(None, 1)]
     assert figures.interval_ms == 600_000
@@ -130,13 +130,13 @@ def test_with_one_queue_to_plot_the_other_is_the_rest(
 @pytest.mark.parametrize(
     ("look", "said"),
     [
-        (Look(interval="soon"), 'The interval "soon" is not a duration'),
-        (Look(interval="5ms"), "The interval 5ms is not whole seconds. Say 1s or more."),
-        (Look(queues=0), "0 queues with plots of their own is out of range. Say 1 to 100"),
+        (PageLook(interval="soon"), 'The interval "soon" is not a duration'),
+        (PageLook(interval="5ms"), "The interval 5ms is not whole seconds. Say 1s or more."),
+        (PageLook(queues=0), "0 queues with plots of their own is out of range. Say 1 to 100"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_a_sentence(
-    spark: SparkSession, data_dir: Path, tmp_path: Path, look: Look, said: str
+    spark: SparkSession, data_dir: Path, tmp_path: Path, look: PageLook, said: str
 ) -> None:
     with pytest.raises(KestrelError) as refused:
         report(spark, [str(data_dir)], tmp_path, look, QUIET)
@@ -170,7 +170,7 @@ def test_a_folder_that_cannot_be_made_is_named(
 def test_a_child_is_a_queue_of_the_report(spark: SparkSession, tmp_path: Path) -> None:
     folders = [str(build(tmp_path / build.__name__)) for build in (one_removed, one_dead)]
 
-    figures = report(spark, folders, tmp_path / "out", Look(), QUIET)
+    figures = report(spark, folders, tmp_path / "out", PageLook(), QUIET)
 
     rows = {row.queue: row for row in figures.rows}
     counts = {
