@@ -66,7 +66,7 @@ End = Callable[["AsyncItem", ItemState, str], Awaitable[None]]
 
 
 class AsyncItem(LeasedItem):
-    """One leased item of an `AsyncWorker`: an `Item` whose ends are awaited."""
+    """One leased item of an `AsyncWorker`: a `WorkerItem` whose ends are awaited."""
 
     __slots__ = ("_end", "_find_number", "_number")
 
