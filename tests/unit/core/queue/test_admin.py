@@ -13,12 +13,13 @@ from journal.write.writer import Journal
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.ready_list import NO_FRONTIER
 from kestrelpy.core.index.waiters import Want
+from kestrelpy.core.log.log import JournalLog
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.core.replay.replay import Replay
 from kestrelpy.core.subscription.where import Where
 from kestrelpy.errors import ServerError
-from tests.support.core_harness import WALL_MS, CoreHarness, make_queue
+from tests.support.core_harness import NAME, WALL_MS, CoreHarness, make_queue
 from tests.support.disk_harness import DiskHarness
 
 
@@ -256,3 +257,21 @@ def test_of_what_cannot_be_read_only_what_nobody_has_is_given_up(
     assert (1 in q.reader.live) == (not (ends and is_named) and make is not make_queue)
     assert len(q.records) - before == (ends and is_named)
     assert not admin.give_up(1, q.now_ms)
+
+
+def test_an_item_is_unreadable_in_the_log_until_the_last_reader_gives_it_up() -> None:
+    q = make_queue()
+    child = q.broker.mention(NAME + b"+kid", q.now_ms)
+    assert child is not None
+    q.add(b"1", delay=Delay(1000, False))
+    assert isinstance(q.queue.log, JournalLog)
+    unreadable = q.queue.log.store.unreadable
+    unreadable.add(1)
+    for reader in (child.reader, q.reader):
+        reader.unreadable.add(1)
+
+    assert Admin(child).give_up(1, q.now_ms)
+    assert [*unreadable] == [1], "jobs needs it"
+    assert Admin(q.queue).give_up(1, q.now_ms)
+
+    assert [*unreadable] == []

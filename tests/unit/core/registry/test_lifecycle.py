@@ -552,3 +552,32 @@ def test_children_that_clients_waited_for_are_absent_no_more_when_they_are_made(
     q.broker.create(b"jobs", q.now_ms)
     assert {*names} <= q.broker.queues.keys()
     assert misplaced(q.broker) == []
+
+
+def test_a_remnant_is_deleted_also_after_a_start_and_retains_nothing_at_once() -> None:
+    stage = ServerHarness()
+    stage.set_queue("jobs", retain="forever")
+    stage.say("eve", b"get jobs+audit/peek")
+    stage.say("eve", b"set jobs 0 0 1", b"1")
+    stage.say("eve", b"get jobs")
+    stage.say("eve", b"delete jobs")
+    (remnant,) = stage.broker.tombstones
+    assert remnant.retained is None
+
+    stage.restart()
+
+    (remnant,) = stage.broker.tombstones
+    assert remnant.deleted
+
+
+def test_a_waiter_whose_queue_is_deleted_as_its_time_ends_is_answered_once() -> None:
+    q = no_queue()
+    q.put(b"1")
+    q.take()
+    q.wait("anna", 100)
+    q.delete()
+    q.now_ms += 100
+
+    q.broker.tick(q.now_ms)
+
+    assert q.answers() == [("anna", None)]

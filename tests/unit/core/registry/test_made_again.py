@@ -253,3 +253,41 @@ def test_a_child_hands_items_to_its_queue_after_that_was_deleted() -> None:
     town.cut_power()
     assert town.take("jobs") == b"old|"
     assert town.take("jobs+audit", "ann") == b"old|", "it is an item for all"
+
+
+def test_a_start_finds_the_markers_of_done_items_of_a_queue_that_was_made_again() -> None:
+    stage = ServerHarness()
+    stage.set_queue("jobs", retain="forever")
+    stage.say("eve", b"get jobs+audit/peek")
+    stage.say("eve", b"set jobs 0 0 1", b"0")
+    stage.say("eve", b"delete jobs")
+    stage.say("eve", b"set jobs/delay=10s 0 0 1", b"x")
+    stage.pass_time(10_000)
+    assert stage.say("bob", b"get jobs") == value(b"jobs", b"x")
+    before = markers(stage)
+    assert len(before) == 1
+
+    stage.restart()
+
+    assert markers(stage) == before
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_queue_that_was_made_again_retains_none_of_the_deleted_items(restarts: bool) -> None:
+    stage = ServerHarness()
+    stage.set_queue("jobs", retain="forever")
+    stage.say("eve", b"get jobs+audit/peek")
+    stage.say("eve", b"set jobs 0 0 1", b"0")
+    stage.say("eve", b"get jobs")
+    stage.say("eve", b"delete jobs")
+    if restarts:
+        stage.restart()
+    stage.say("eve", b"set jobs 0 0 1", b"1")
+
+    assert [*stage.queue("jobs").files.readable] == [2]
+
+
+def markers(stage: ServerHarness) -> list[tuple[int, int]]:
+    """The markers of jobs that are not the ids of their items, with the items."""
+    index = stage.queue("jobs").reader.markers
+    return [(marker, item) for marker, item in index if item in index.hidden]

@@ -115,3 +115,15 @@ def test_objects_of_a_deleted_child_are_gone_while_its_queue_stays(life: str) ->
 
     left = there() - before
     assert [name for name in ("Child", "ChildQueue", "Subscription", "KeyGate") if left[name]] == []
+
+
+def test_a_queue_that_a_start_does_not_go_on_with_is_gone_with_its_children() -> None:
+    stage = ServerHarness()
+    before = there()
+    queue = stage.broker.fresh(b"jobs", 1, stage.now_ms)
+    ChildQueue.named(queue, 1, b"audit", 0)
+
+    stage.broker.end(queue)
+    del queue
+
+    assert there() - before == {}, "left in memory"
