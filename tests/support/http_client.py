@@ -34,6 +34,7 @@ SPANS = frozenset({
     "service_p99_ms", "step_ms", "sync_p50_ms", "sync_p99_ms", "wait_p50_ms", "wait_p99_ms",
 })  # fmt: skip
 _YEARS_MS = 20 * 365 * 86_400_000
+_UNTIL = re.compile(r"\buntil (\d+)")  # in a note: a moment as well
 
 
 class Web:
@@ -104,6 +105,9 @@ def wrong_times(answer: Any, unix_ms: int) -> list[str]:
         each = todo.pop()
         if isinstance(each, list):
             todo += each
+        elif isinstance(each, str):
+            moments = map(int, _UNTIL.findall(each))
+            found += [each for moment in moments if abs(moment - unix_ms) >= _YEARS_MS]
         elif isinstance(each, dict):
             todo += each.values()
             for name, value in each.items():

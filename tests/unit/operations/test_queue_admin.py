@@ -163,3 +163,17 @@ def test_without_room_for_the_first_nothing_is_redriven(
     with pytest.raises(ServerError, match="the disk is full"):
         ended(admin.redrive(queue, deque([1]), server.now_ms))
     assert list(queue.reader.dead.deaths) == [1]
+
+
+def test_a_sweep_of_all_queues_ends_nothing_in_one_whose_journal_failed_meanwhile(
+    server: ServerHarness, admin: QueueAdmin
+) -> None:
+    assert server.say("a", b"set jobs 0 1 1", b"x") == b"STORED\r\n"
+    queue, queues = server.queue("jobs"), admin.to_sweep(None)
+    server.now_ms += 5_000  # and no tick has come
+    queue.log.fail(JournalFailed("the disk said no"))
+    live = [*queue.reader.live]
+
+    assert ended(admin.sweep(queues, server.now_ms)) == 0
+
+    assert [*queue.reader.live] == live

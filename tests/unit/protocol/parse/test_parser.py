@@ -358,3 +358,13 @@ def test_words_that_clients_send_after_the_count() -> None:
     for line in (b"set q 0 0 2 \r\nhi\r\n", b"set q 0 0 2\r\nhi\n", b"set q 0 0 2 junk\r\nhi\r\n"):
         [command] = commands([line])
         assert command[0] == "Store" and command[-1] == b"hi" and command[-2] is False
+
+
+@pytest.mark.parametrize("flags", [b"4294967296", b"9999999999", b"10000000000", b"-1", b"x"])
+def test_flags_that_no_record_has_room_for_are_refused(flags: bytes) -> None:
+    answer = b"CLIENT_ERROR bad flags: a number below 4294967296 is allowed"
+    for verb in (b"set", b"add"):
+        line = b"%b jobs %b 0 2\r\nhi\r\n" % (verb, flags)
+        [refused] = commands([line])
+        assert refused[:2] == ("Bad", answer), line
+        assert commands([line.replace(flags, b"4294967295", 1)])[0][0] == "Store"

@@ -480,4 +480,5 @@ def test_a_look_at_an_item_that_no_segment_holds_ends(life: DiskHarness) -> None
     life.reader.schedule_read()
     life.settle()
     assert not life.reader.ready.disk_refs.is_fetching
+    assert 10_000 not in life.reader.ready.disk_refs.unsure, "the look has ended"
     assert life.take_all() == [body(n) for n in range(ITEMS)]
