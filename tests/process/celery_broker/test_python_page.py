@@ -130,7 +130,7 @@ def test_run_goes_on_after_exceptions(reader: Reader) -> None:
 def test_the_facts_of_an_item(reader: Reader) -> None:
     reader.put("a")
     assert reader.run("facts.py").wait(30) == 0
-    reader.sees("images 1 0 no key True", "<Item of images: token=")
+    reader.sees("images 1 0 no key True", "<WorkerItem of images: token=")
     assert counts(reader.daemon, "images")["delayed"] == 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.access import hash_secret
-from tests.process.cli.command import Command
+from tests.process.cli.command import Command, eventually
 from tests.process.cli.terminal import on_terminal
 from tests.support.daemon import DaemonProcess
 
@@ -31,8 +31,8 @@ def test_top_says_that_all_is_well_then_the_worst_first(
 
     assert kestrelpy("status", "--set", "readonly").code == 0
     assert kestrelpy("queues", "pause", "jobs").code == 0
-    first = kestrelpy("top", "--once").out.decode().splitlines()[0]
-    assert first.startswith("warn: the server is read-only: nothing new is stored")
+    told = b"warn: the server is read-only: nothing new is stored"
+    eventually(lambda: kestrelpy("top", "--once").out.startswith(told))  # it looks each second
     assert b"all well" not in kestrelpy("top", "--json").out
 
 

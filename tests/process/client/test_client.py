@@ -156,7 +156,7 @@ def test_an_item_has_its_facts(daemon: DaemonProcess, queue: str) -> None:
         assert 0 <= item.age < 60
         assert item.number == 3  # two were put before
         assert repr(item) == (
-            f"<Item of {queue}: token={item.token} leased attempts=1 key=a%20b,c "
+            f"<WorkerItem of {queue}: token={item.token} leased attempts=1 key=a%20b,c "
             f"body={b'keyed' * 8!r} and 60 bytes>"
         )
         item.confirm()
