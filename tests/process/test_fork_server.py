@@ -17,6 +17,7 @@ from tests.process.cli.command import eventually
 from tests.support import fork_server
 from tests.support.daemon import DaemonProcess
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
 OWN = {k: v for k, v in os.environ.items() if not k.startswith(("KESTRELPY_", "PYTHONUNBUFFERED"))}
 
 
@@ -85,3 +86,16 @@ def test_what_an_interpreter_reads_at_its_start_makes_one_start(
             assert isinstance(process, fork_server._Forked) == is_forked
             if "PYTHONPATH" not in more:
                 assert kestrelpy.__version__ in process.communicate()[0].decode()
+
+
+def test_what_a_thread_hands_down_makes_a_process_of_its_own() -> None:
+    before = os.umask(0o027)
+    try:
+        with fork_server.start(["--version"], env=OWN, stdout=PIPE) as process:
+            assert not isinstance(process, fork_server._Forked)
+            process.communicate()
+    finally:
+        os.umask(before)
+    with fork_server.start(["--version"], env=OWN, stdout=PIPE) as process:
+        assert isinstance(process, fork_server._Forked)
+        process.communicate()

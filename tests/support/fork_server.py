@@ -6,9 +6,9 @@
 A fork takes some milliseconds, an interpreter with these imports half a second of a processor. The
 command is a process as a user's: its own pid, signals, files, exit code, and end of interpreter.
 
-One rule: what an interpreter reads when it starts (PYTHON..., the language, a limit) is not a
-fork's to change. `start` makes a process of its own where the environment says so; a test of the
-start itself uses `subprocess`.
+One rule: what an interpreter reads when it starts (PYTHON..., the language), and what a process
+gets from the thread that starts it (its network, its umask), is not a fork's to change. `start`
+makes a process of its own where one of these differs; a test of the start itself uses `subprocess`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ ROOT = Path(__file__).parents[2]
 _REQUEST_BYTES_MAX = 1 << 18
 _FILES_MAX = 32
 _READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "SSLKEYLOGFILE", "TZ")
+_IS_LINUX = sys.platform == "linux"
 _OPTIONS = frozenset({"cwd", "env", "stderr", "stdin", "stdout", "text"})
 _NOT_IMPORTED = ("examples", "kombu", "spark")  # Arrow starts threads
 
@@ -49,7 +50,7 @@ def start(
     """
     environment = options.get("env") or os.environ
     is_ours = options.keys() <= _OPTIONS and _at_start(environment) == _at_start(os.environ)
-    if prefix or not is_ours:
+    if prefix or not _IS_LINUX or not is_ours or _inherited() != _server().inherited:
         command = [*prefix, sys.executable, "-m", "kestrelpy", *words]
         return subprocess.Popen(command, **options)
     return _Forked([*words], **options)
@@ -62,6 +63,16 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
         del found["PYTHONPATH"]  # the fork server has this one
     found.pop("PYTHONUNBUFFERED", None)  # _text does as it says
     return found
+
+
+def _inherited() -> list[str]:
+    """Return what a process gets from the thread that starts it: its namespaces, umask and ignored
+    signals; not its limits, since a daemon raises its own.
+    """
+    here = Path("/proc/thread-self")
+    status = (here / "status").read_text().splitlines()
+    namespaces = [os.readlink(here / "ns" / each) for each in ("mnt", "net", "pid", "user")]
+    return namespaces + [line for line in status if line.startswith(("Umask", "SigIgn"))]
 
 
 class _Forked(subprocess.Popen[Any]):
@@ -118,6 +129,7 @@ class _Server:
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
+        self.inherited = _inherited()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
