@@ -177,3 +177,35 @@ def test_a_sweep_of_all_queues_ends_nothing_in_one_whose_journal_failed_meanwhil
     assert ended(admin.sweep(queues, server.now_ms)) == 0
 
     assert [*queue.reader.live] == live
+
+
+def test_a_redrive_ends_with_the_slice_in_which_the_journal_fails(
+    server: ServerHarness, admin: QueueAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrelpy.operations.queue_admin._REDRIVEN_PER_SLICE", 1)
+    for _ in range(2):
+        server.say("a", b"get jobs/open")
+        server.say("a", b"get jobs/abort")
+    queue = server.queue("jobs")
+    deaths = queue.reader.dead.deaths
+    assert len(deaths) == 2
+    steps = admin.redrive(queue, deque(deaths), server.now_ms)
+    next(steps)
+    queue.log.fail(JournalFailed("the disk said no"))
+
+    count, _ = ended(steps)
+
+    assert (count, len(deaths)) == (1, 1)
+
+
+def test_nothing_is_given_up_in_a_queue_whose_journal_failed_meanwhile(
+    server: ServerHarness, admin: QueueAdmin
+) -> None:
+    queue = admin.to_acknowledge(JOBS)
+    assert queue is not None
+    queue.reader.unreadable.add(1)
+    queue.log.fail(JournalFailed("the disk said no"))
+
+    count, _ = ended(admin.acknowledge(queue, server.now_ms))
+
+    assert (count, [*queue.reader.unreadable]) == (0, [1])

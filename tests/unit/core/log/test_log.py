@@ -74,9 +74,11 @@ def test_a_queue_is_dirty_once_until_it_was_cleaned() -> None:
 
 
 def test_whoever_waited_for_room_is_woken_once() -> None:
-    log = make_queue().queue.log
+    log = log_of(fresh(MemoryDisk()))
     log.waiting_room["anna"] = None
-    assert log.end_waiting_room() == ["anna"]
+    assert log.wants_room, "also when it is not a lack of bytes that anna waits for"
+    assert log.take_waiting_room() == ["anna"]
+    assert not log.wants_room
     assert log.end_waiting_room() == []
 
 

@@ -372,3 +372,18 @@ def test_a_file_of_ids_that_a_daemon_forgets_meanwhile_is_not_lost() -> None:
     disk.forget = forget
     assert named(disk) == ([], [])
     assert disk.forget is None, "the check met the change"
+
+
+def test_signs_of_life_come_at_each_so_many_records_also_of_those_that_a_snapshot_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = with_snapshots()
+
+    def signs(every: int) -> int:
+        monkeypatch.setattr("journal.tools.verify._PROGRESS_RECORDS", every)
+        seen = list[int]()
+        check_journal(disk, FOLDER, lambda done, total: seen.append(done))
+        return len(seen)
+
+    assert signs(1) > 17, "the journal has so many records"
+    assert signs(1000) <= 3, "before the first record, and at the end"
