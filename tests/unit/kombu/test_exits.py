@@ -59,8 +59,8 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         return b"TOUCHED" if line.startswith(b"touch") else b"END"
 
     Line.open, Line.answers = [], staticmethod(succeed)
-    monkeypatch.setattr(leases, "Wire", Line)
-    monkeypatch.setattr(transport, "Wire", Line)
+    monkeypatch.setattr(leases, "KombuConnection", Line)
+    monkeypatch.setattr(transport, "KombuConnection", Line)
     return asked
 
 
