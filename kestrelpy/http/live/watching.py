@@ -155,20 +155,25 @@ class Live:
         except (HttpError, Refused) as error:
             status = error.status if isinstance(error, HttpError) else status_of(error)
             members = {"error": {"status": status, "description": without_paths(str(error))}}
-            return Rendered({**self._common, **members})
+            return Rendered({**self._of_every_view(), **self._now(), **members})
 
     async def render(self, view: View, call: Call) -> Rendered:
         """Return the view as it is now, with what every view has; raise HttpError, Refused."""
-        if not self._common:
-            self._common = self._make_common()
         rendered = await render(view, call, self._sources)
-        return Rendered({**self._common, **self._now(), **rendered.members}, rendered.ring)
+        common = {**self._of_every_view(), **self._now()}  # of the tick in which the view is ready
+        return Rendered({**common, **rendered.members}, rendered.ring)
 
     def whole(self, rendered: Rendered) -> Members:
         """Return the whole of a view, with its past."""
         return with_past(rendered, self._offset_ms)
 
     # -- what every view has ----------------------------------------------------------------
+
+    def _of_every_view(self) -> Members:
+        """Return what every view has; it is made once a tick."""
+        if not self._common:
+            self._common = self._make_common()
+        return self._common
 
     def _now(self) -> Members:
         return {"now_ms": self._host.now_ms() + self._offset_ms}

@@ -169,6 +169,22 @@ async def test_a_view_is_rendered_once_for_all_who_watch_it(
             await asyncio.sleep(0.01)
 
 
+async def test_a_view_that_is_ready_after_a_tick_has_what_every_view_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path) as server:
+        live, real = server.live, watching.render
+
+        async def late(*of: Any) -> Rendered:
+            rendered = await real(*of)
+            await live.tick()
+            return rendered
+
+        monkeypatch.setattr(watching, "render", late)
+        shown = (await server.client.get("/views?view=journal")).json()
+        assert shown.keys() >= {"now_ms", "started_ms", "verdict", "server", "health"}
+
+
 async def test_streams_are_bounded_and_end_with_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
