@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,19 @@ def test_a_report_tells_of_every_fault(name: str) -> None:
 
     wanted = [(fault.name, fault.path) for fault in listed.faults]
     assert [each for each in wanted if each not in told] == [], "run python -m tests.faults.planted"
+
+
+def test_each_equivalent_mutant_is_of_a_file_has_a_reason_and_is_there_once() -> None:
+    listed = tomllib.loads((ROOT / "tests/faults/equivalent_mutants.toml").read_text())
+    rows = listed.pop("equivalent")
+    assert not listed
+    for row in rows:
+        assert row.keys() == {"file", "old", "new", "reason"}
+        assert (ROOT / row["file"]).is_file(), row["file"]
+        assert row["reason"].strip()
+        assert row["old"] != row["new"]
+    places = Counter((row["file"], row["old"], row["new"]) for row in rows)
+    assert not [place for place, count in places.items() if count > 1]
 
 
 @each_list
