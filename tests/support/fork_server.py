@@ -80,7 +80,8 @@ class _Forked(subprocess.Popen[Any]):
 
     def _execute_child(
         self, args: list[str], executable: object, preexec_fn: object, close_fds: object,
-        pass_fds: Sequence[int], cwd: object, env: Mapping[str, str] | None, startupinfo: object,
+        pass_fds: Sequence[int], cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str] | None, startupinfo: object,
         creationflags: object, shell: object, p2cread: int, p2cwrite: int, c2pread: int,
         c2pwrite: int, errread: int, errwrite: int, *rest: Any,
     ) -> None:  # fmt: skip
@@ -89,9 +90,10 @@ class _Forked(subprocess.Popen[Any]):
             for ours, theirs in enumerate((p2cread, c2pwrite, errwrite))
         ]
         request = {
-            "words": list(args), "folder": os.fspath(cwd) if cwd else os.getcwd(),  # type: ignore[call-overload]
+            "words": list(args),
+            "folder": os.fspath(cwd or os.getcwd()),
             "environment": dict(os.environ if env is None else env),
-        }  # fmt: skip
+        }
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             _server().ask(json.dumps(request).encode(), [*files, theirs.fileno()])

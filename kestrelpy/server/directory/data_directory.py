@@ -416,8 +416,8 @@ def _clock_note(broker: Broker) -> list[str]:
 
 def _note_unreadable(
     queue: Queue, store: LogStore, unreadable: IdSet, lost: dict[int, IdSet],
-    found: RecoveredDirectory
-) -> None:
+    found: RecoveredDirectory,
+) -> None:  # fmt: skip
     """Note the items with bodies that cannot be read, for the log and for the figures; `lost` are
     those with lost puts, by the number of the subscription."""
     if not unreadable:
