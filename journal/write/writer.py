@@ -389,7 +389,7 @@ class Journal:
         return segment.at if segment is self.active else segment.capacity - FOOTER_SPACE_BYTES
 
     def take_dead(self, snapshots: list[int], unix_ms: int = 0) -> list[str]:
-        """Do as `Store.take_dead`; `snapshots` are the lsns of those on disk, rising."""
+        """Do as `LogStore.take_dead`; `snapshots` are the lsns of those on disk, rising."""
         segment_list, preallocation = self.segment_list, self.preallocation
         durable = self.commit.lsn_durable
         small, preallocation.passed_over = preallocation.passed_over, []

@@ -1,6 +1,6 @@
 """The table of planted breaches for an audit: for each rule and each variant, two stories.
 
-    rule           one of `Found.by_rule`: the rule that is broken
+    rule           one of `JournalFindings.by_rule`: the rule that is broken
     variant        how, in words
     breach         a story that breaks that rule, and no other
     legal          the nearest story that breaks none
