@@ -262,7 +262,7 @@ def test_a_snapshot_that_the_disk_has_no_room_for_loses_nothing_and_is_written_o
     with connect(daemon) as raw:
         assert drain(raw, b"jobs", disk) == list(range(refused))
         assert raw.stats()["queue_jobs_delayed"] == str(delayed)
-        assert not list(disk.folder.glob("data/jobs.*/*.new"))
+        assert not list(disk.folder.glob("data/jobs.*/*.snapshot.new"))
         disk.make_room()
         before = set(disk.folder.glob("data/jobs.*/*.snapshot"))
         wait_until(
