@@ -68,7 +68,7 @@ def test_a_larger_sample_begins_with_the_smaller_one() -> None:
     assert told(sample(TEXTS, 9, 1, {}, changes))[:4] == told(sample(TEXTS, 4, 1, {}, changes))
 
 
-def test_lines_that_move_leave_the_order_as_it_is() -> None:
+def test_lines_that_move_leave_the_sequence_as_it_is() -> None:
     moved = {path: "\n\nA = 1\n" + text for path, text in TEXTS.items()}
 
     later = [each for each in told(sample(moved, 99, 1, {}, changes)) if each[1] != "A = 1"]
@@ -111,7 +111,7 @@ def test_a_call_that_is_left_out_leaves_a_program() -> None:
     assert ("a.c += 1; a.d()", "pass; a.d()") in found
 
 
-def test_a_mutant_that_is_judged_equivalent_makes_way_for_the_next() -> None:
+def test_a_mutant_listed_as_equivalent_makes_way_for_the_next() -> None:
     first, second, third = sample(TEXTS, 3, 1, {}, changes)
     judged = {(second.path, second.old, second.new): "it is the same"}
 
@@ -148,7 +148,7 @@ def test_every_module_has_tests_to_be_tried_with(path: str) -> None:
     assert any(each.startswith(mutants.folder_of(path)) for each in every)
 
 
-def test_a_second_run_goes_on_and_tries_survivors_only_when_told(tmp_path: Path) -> None:
+def test_a_second_run_goes_on_and_tries_undetected_mutants_only_when_asked(tmp_path: Path) -> None:
     done, alive, new = sample(TEXTS, 3, 1, {}, changes)
     book = Book(tmp_path / "results" / "mutants.jsonl")
     book.add(Result(done.id, done.path, done.line, done.old, done.new, "tests/t.py::test_it", 1.0))
@@ -160,7 +160,7 @@ def test_a_second_run_goes_on_and_tries_survivors_only_when_told(tmp_path: Path)
     assert again.open([done, alive, new], again=True) == [alive, new]
 
 
-def test_the_report_lists_survivors_with_what_was_and_what_is() -> None:
+def test_the_report_lists_undetected_mutants_with_what_was_and_what_is() -> None:
     results = [
         Result("1", "journal/b.py", 7, "if a < b:", "if a <= b:", SURVIVED, 3.0),
         Result("2", "journal/a.py", 9, "x", "y", "tests/t.py::test_it", 1.0),

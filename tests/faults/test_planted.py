@@ -161,7 +161,7 @@ def test_a_fault_that_nobody_finds_stands_out() -> None:
     )
 
 
-def test_a_fault_that_is_known_is_told_with_its_reason() -> None:
+def test_a_fault_that_is_known_is_shown_with_its_reason() -> None:
     by = found_by(TWO, "", {"two": "nobody can tell"})
 
     text = report([TWO], {("two", "b.py"): by}, [], "")
@@ -225,7 +225,7 @@ def test_a_line_of_a_log_is_no_test() -> None:
     ]
 
 
-def test_files_are_run_in_the_order_in_which_they_are_named_first(tmp_path: Path) -> None:
+def test_files_are_run_as_they_are_first_named(tmp_path: Path) -> None:
     for name in ("test_a.py", "test_b.py", "help.py"):
         (tmp_path / "folder").mkdir(exist_ok=True)
         (tmp_path / "folder" / name).write_text("")

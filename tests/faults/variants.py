@@ -177,7 +177,7 @@ RULES: Final[dict[str, Rule]] = {
     "what is given back is first again": {
         ("connection", "hang-up"):
             f"{_CORE}/subscription/test_subscription.py"
-            "::test_a_hang_up_gives_everything_back_in_its_original_order",
+            "::test_a_hang_up_gives_everything_back_in_its_original_sequence",
         ("connection", "deadline"): f"{_SCENES}/leases.txt::the end of a lease serves a waiting",
         ("connection", "restart"): f"{_SCENES}/pausing.txt::an item given back to a paused queue",
         ("token", "hang-up"): f"{NONE}a lease by token outlives its connection",
@@ -198,7 +198,7 @@ RULES: Final[dict[str, Rule]] = {
             "::test_a_flush_empties_what_is_ready_and_keeps_what_is_open_or_dead",
         ("blocked", "queue"):
             f"{_CORE}/subscription/test_key_gate.py"
-            "::test_a_flush_takes_what_waits_for_its_key_and_leaves_what_is_lent",
+            "::test_a_flush_takes_what_waits_for_its_key_and_leaves_what_is_leased",
         **dict.fromkeys(
             product(("ready", "delayed", "leased", "dead", "blocked"), ("child",)),
             f"{_CORE}/fanout/test_flush_of_a_child.py::test_a_flush_of_a_child",
@@ -224,10 +224,10 @@ RULES: Final[dict[str, Rule]] = {
             "::test_what_expires_goes_to_its_own_queue_and_what_dies_to_another",
         ("expired", "without age"):
             f"{_CORE}/transfer/test_transfers.py"
-            "::test_what_expired_goes_on_and_lives_there_without_its_expiry",
+            "::test_what_expired_goes_on_and_stays_there_without_its_expiry",
         ("dead", "with age"):
             f"{_CORE}/transfer/test_transfers.py"
-            "::test_a_dead_letter_lives_in_its_queue_as_long_as_is_set",
+            "::test_a_dead_letter_stays_in_its_queue_as_long_as_is_set",
         ("expired", "with age"):
             f"{_CORE}/transfer/test_transfers.py"
             "::test_the_age_of_dead_letters_is_not_that_of_expired_items",

@@ -60,7 +60,7 @@ def test_it_was_forked_and_has_no_file_or_thread_of_another(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_the_end_is_told(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_it_and_the_end_is_reported(tmp_path: Path, number: signal.Signals) -> None:
     with DaemonProcess(tmp_path / "data") as daemon:
         process = daemon._process
         assert process is not None and process.poll() is None

@@ -19,7 +19,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_run_in_their_order(tmp_path: Path) -> None:
+def test_the_commands_of_the_page_run_in_sequence(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "kestrelpy").write_text(

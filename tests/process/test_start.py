@@ -50,7 +50,7 @@ def test_a_start_lists_the_folder_of_each_queue_once(monkeypatch: pytest.MonkeyP
     assert stage.found.queues == QUEUES
 
 
-def test_a_start_reads_the_segment_of_a_quiet_queue_twice(
+def test_a_start_reads_the_segment_of_an_unused_queue_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = many_queues()

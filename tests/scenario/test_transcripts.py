@@ -26,6 +26,6 @@ def test_the_conversation_is_as_written(scene: Scene, way: str) -> None:
         end(stage)
 
 
-def test_a_scene_is_cut_in_the_same_places_in_every_run() -> None:
+def test_a_scene_is_cut_at_the_same_bytes_in_every_run() -> None:
     assert Scene("leases", "an open item comes back").seed == 1880575014
     assert Scene("leases", "another one").seed != Scene("keys", "another one").seed

@@ -52,7 +52,7 @@ def test_moments_rise_from_the_one_behind_the_beginning() -> None:
     assert list(islice(six.after(20), 1)) == [40]
 
 
-def test_the_latest_are_told_in_their_order_and_no_more_than_asked_for() -> None:
+def test_the_latest_are_listed_in_sequence_and_no_more_than_asked_for() -> None:
     hourly = Cron("0 * * * *")
 
     assert hourly.latest(0, 10 * HOUR_S, 3) == [8 * HOUR_S, 9 * HOUR_S, 10 * HOUR_S]
@@ -158,7 +158,7 @@ def test_wherever_one_begins_and_whichever_way_one_goes_the_moments_are_the_same
         ("\u0661 * * * *", "must be at most 200 characters of ASCII"),
     ],
 )
-def test_a_bad_line_is_told_where_and_what_is_allowed(line: str, told: str) -> None:
+def test_a_bad_line_is_refused_with_its_place_and_what_is_allowed(line: str, told: str) -> None:
     assert told in why_no_cron(line)
     with pytest.raises(ValueError, match="must"):
         Cron(line)
@@ -166,7 +166,7 @@ def test_a_bad_line_is_told_where_and_what_is_allowed(line: str, told: str) -> N
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.text("0123456789*/,-#LWMONJA? ", max_size=6), min_size=4, max_size=7))
-def test_any_line_is_either_told_what_is_wrong_or_has_moments(fields: list[str]) -> None:
+def test_any_line_is_either_refused_with_its_fault_or_has_moments(fields: list[str]) -> None:
     line = " ".join(fields)
     if why := why_no_cron(line):
         assert " must " in f" {why}"
@@ -176,7 +176,7 @@ def test_any_line_is_either_told_what_is_wrong_or_has_moments(fields: list[str])
 
 
 @pytest.mark.parametrize("name", ["", "Europe", "Nowhere/Else", "../Europe/Berlin", "/etc", "a\0b"])
-def test_an_unknown_zone_is_told(name: str) -> None:
+def test_an_unknown_zone_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match="must be a time zone that this machine knows"):
         Cron("* * * * *", name)
 

@@ -42,7 +42,7 @@ def test_a_unix_socket_and_a_closed_one_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("door", ["memcache", "text", "http"])
-async def test_every_tcp_door_probes_its_clients(tmp_path: Path, door: str) -> None:
+async def test_every_tcp_port_probes_its_clients(tmp_path: Path, door: str) -> None:
     ready = tmp_path / "d"
     ready.mkdir()
     running = Running(ready, config="[server]\ntext_port = 0\n", http_port="0")

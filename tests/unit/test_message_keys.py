@@ -60,7 +60,7 @@ def test_messagepack_has_the_same_keys_as_json() -> None:
         (b'"\\u00e9"', "%C3%A9"), ("\"é\"".encode(), "%C3%A9"), (b'"a\\u0000"', "a%00"),
     ],
 )  # fmt: skip
-def test_values_keep_their_type_and_all_their_digits(value: bytes, said: str) -> None:
+def test_values_have_their_type_and_all_their_digits(value: bytes, said: str) -> None:
     assert words(b'{"k": %b}' % value, "k") == said
 
 

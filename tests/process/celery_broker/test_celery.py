@@ -112,7 +112,7 @@ def test_remote_control_reaches_every_worker(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("pool", ["threads", "prefork"])
-def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_gives_back_the_rest(
+def test_a_worker_that_must_stop_finishes_what_runs_and_gives_back_the_rest(
     tmp_path: Path, pool: str
 ) -> None:
     with shop_of(tmp_path, lease="30s") as shop:

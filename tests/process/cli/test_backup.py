@@ -238,7 +238,7 @@ def test_the_backup_of_a_damaged_journal_holds_the_damage_and_says_so(
 
 
 @pytest.mark.slow
-def test_backups_under_load_have_all_that_was_stored_before_in_order_and_nothing_else(
+def test_backups_under_load_have_all_that_was_stored_before_in_sequence_and_nothing_else(
     kestrelpy: Command, tmp_path: Path
 ) -> None:
     with DaemonProcess(tmp_path / "data") as daemon, Load(daemon) as load:

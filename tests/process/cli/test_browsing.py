@@ -8,7 +8,7 @@ from tests.process.cli.command import Command, counts
 from tests.support.daemon import DaemonProcess
 
 
-def test_items_are_listed_in_order_and_stay(kestrelpy: Command, daemon: DaemonProcess) -> None:
+def test_items_are_listed_in_sequence_and_stay(kestrelpy: Command, daemon: DaemonProcess) -> None:
     client = daemon.client()
     for number in range(1200):
         client.set("browsed", b"body %d" % number)

@@ -35,7 +35,7 @@ def test_a_directory_comes_back_as_it_was(run: Command, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["jobs", "jobs+audit"]
 
 
-def test_items_stand_in_the_order_of_their_delivery(run: Command, tmp_path: Path) -> None:
+def test_items_stand_in_the_sequence_of_their_delivery(run: Command, tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data") as daemon:
         client = daemon.client()
         client.get("q+c/peek")

@@ -69,7 +69,7 @@ def test_what_kestrel_would_serve_is_served(run: Command, src: Path, tmp_path: P
     assert f"{len(whole) + 1} queues".encode() in ended.out  # V2 is empty, and damage is no end
 
 
-def test_rotated_files_and_children_are_there_in_order(
+def test_rotated_files_and_children_are_there_in_sequence(
     run: Command, src: Path, tmp_path: Path
 ) -> None:
     (src / "orders.100").write_bytes(add(b"1") + add(b"2"))

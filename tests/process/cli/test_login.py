@@ -110,7 +110,7 @@ def test_a_worker_with_a_wrong_password_ends_with_one_sentence(
 
 
 @pytest.mark.parametrize("words", [["status"], ["get", "jobs"], ["queues", "ls"]], ids=" ".join)
-def test_who_says_no_user_is_told_how(
+def test_a_client_without_a_user_reads_how_to_name_one(
     with_users: Guarded, tmp_path: Path, words: list[str]
 ) -> None:
     ended = command_of(with_users, tmp_path)(*words)

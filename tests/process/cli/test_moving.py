@@ -86,7 +86,7 @@ def test_a_filter_reads_the_bodies_of_items_that_were_delayed(
     ]  # fmt: skip
 
 
-def test_a_number_of_items_or_all_are_moved_in_their_order(
+def test_a_number_of_items_or_all_are_moved_in_sequence(
     kestrelpy: Command, daemon: DaemonProcess
 ) -> None:
     client = daemon.client()

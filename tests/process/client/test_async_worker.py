@@ -230,7 +230,7 @@ async def test_leases_are_renewed_while_items_are_handled(
     assert counts(daemon, queue)["lease_expired"] == 0
 
 
-async def test_a_lost_lease_is_told_and_its_confirm_is_refused(
+async def test_a_lost_lease_is_reported_and_its_confirm_is_refused(
     daemon: DaemonProcess, queue: str
 ) -> None:
     async with worker_of(daemon, queue, lease="1s") as worker:

@@ -202,7 +202,7 @@ def test_a_claim_that_was_lost_gets_no_edges(engine: Engine, number: int) -> Non
 
 
 @pytest.mark.parametrize("offset", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1])
-def test_a_read_over_several_pieces_is_what_was_written_last(
+def test_a_read_over_several_chunks_is_what_was_written_last(
     engine: Engine, number: int, offset: int
 ) -> None:
     size = 2 * PIECE_BYTES + 17

@@ -308,7 +308,7 @@ def test_on_a_full_disk_leases_by_connection_go_on_and_what_is_given_back_comes_
         assert drain(raw, b"jobs", disk) == list(range(refused))
 
 
-def test_on_a_full_disk_nothing_new_is_lent_by_token_and_what_is_lent_ends_as_always(
+def test_on_a_full_disk_nothing_new_is_leased_by_token_and_what_is_leased_ends_as_always(
     daemon: DaemonProcess, disk: SmallDisk
 ) -> None:
     with connect(daemon) as raw:

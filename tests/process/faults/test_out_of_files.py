@@ -111,7 +111,7 @@ def take_all(raw: Raw, fetched: list[bytes]) -> bytes:
         raw.expect(b"END\r\n")
 
 
-def test_what_was_stored_comes_back_in_order_when_the_crowd_has_left(
+def test_what_was_stored_comes_back_in_sequence_when_the_crowd_has_left(
     daemon: DaemonProcess, worker: Raw, crowd: list[socket.socket]
 ) -> None:
     fetched: list[bytes] = []

@@ -108,7 +108,7 @@ AWAY = "postgresql://k:sekret@127.0.0.1:1/q"
     ],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else None,
 )
-def test_each_door_says_one_sentence_and_makes_no_folder(
+def test_each_port_says_one_sentence_and_makes_no_folder(
     command: Command, words: tuple[str, ...], says: str
 ) -> None:
     ended = command(*words)

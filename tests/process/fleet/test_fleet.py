@@ -190,7 +190,7 @@ def test_what_was_acknowledged_outlives_the_owner(fleet: Fleet) -> None:
     assert fleet.standby.ready_line.startswith(f"standby of {fleet.owner.data_dir.name} ")
 
 
-def test_an_owner_that_is_told_to_stop_lets_the_other_claim_at_once(fleet: Fleet) -> None:
+def test_an_owner_that_must_stop_lets_the_other_claim_at_once(fleet: Fleet) -> None:
     with closing(fleet.owner.client()) as client:
         client.set("jobs", "left")
     until(lambda: asked(fleet.standby, "/ready")[0] == 503, fleet.standby)

@@ -297,7 +297,7 @@ def test_a_client_that_is_gone_at_any_moment_leaves_nothing(daemon: DaemonProces
         raise AssertionError(stats)
 
 
-def test_a_tls_client_is_told_off_and_memcache_goes_on(daemon: DaemonProcess) -> None:
+def test_a_tls_client_is_refused_and_memcache_goes_on(daemon: DaemonProcess) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with connect(daemon) as sock, pytest.raises(ssl.SSLError):

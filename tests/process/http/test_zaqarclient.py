@@ -127,7 +127,7 @@ def test_what_the_server_has_not_is_an_error_to_it(daemon: DaemonProcess) -> Non
         queue.post([{"body": "x" * 300_000}])
 
 
-def test_a_claim_lives_over_a_kill(daemon: DaemonProcess) -> None:
+def test_a_claim_lasts_over_a_kill(daemon: DaemonProcess) -> None:
     queue = client(daemon).queue("jobs", force_create=True)
     queue.metadata({"team": "mail"})
     queue.post([{"body": n, "ttl": 60} for n in range(3)])

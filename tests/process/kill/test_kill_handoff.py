@@ -143,14 +143,14 @@ def run(folder: Path, wanted: int) -> Books:
 
 
 @pytest.mark.slow
-def test_over_kill_9_every_item_of_a_chain_is_in_one_queue_and_none_goes_back(
+def test_over_kill_9_every_item_that_moves_on_is_in_one_queue_and_none_goes_back(
     tmp_path: Path,
 ) -> None:
     leave("chain", tmp_path, run(tmp_path, ROUNDS))
 
 
 @pytest.mark.soak
-def test_over_many_kills_every_item_of_a_chain_is_in_one_queue(
+def test_over_many_kills_every_item_that_moves_on_is_in_one_queue(
     tmp_path: Path, soak: Soak
 ) -> None:
     for number in soak.seeds():

@@ -39,7 +39,7 @@ def _replaced(folder: Path) -> set[int]:
 
 
 @pytest.mark.slow
-def test_what_survivors_stood_for_when_the_daemon_was_killed_is_archived_too(
+def test_what_compacted_segments_replace_when_the_daemon_is_killed_is_archived_too(
     tmp_path: Path,
 ) -> None:
     archive = tmp_path / "archive"

@@ -68,7 +68,7 @@ def test_what_leaves_the_stream_unclear_closes_it(
     assert raw.rest() == answer + b"\r\n"
 
 
-def test_an_oversized_item_is_skipped_without_being_kept(
+def test_an_oversized_item_is_skipped_without_being_stored(
     daemon: DaemonProcess, raw: Raw, queue: str
 ) -> None:
     size = 100 * MIB
@@ -224,7 +224,7 @@ def test_a_thousand_connections(daemon: DaemonProcess, queue: str) -> None:
         )
 
 
-def test_too_many_connections_are_told_so(tmp_path: Path) -> None:
+def test_too_many_connections_are_refused_in_words(tmp_path: Path) -> None:
     config = "[server]\nmax_connections = 2\n"
     with (
         DaemonProcess(tmp_path / "data", config=config) as daemon,

@@ -94,7 +94,7 @@ def consume(daemon: DaemonProcess, queue: str, referee: Referee, seed: int) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", SETTINGS)
-def test_never_two_are_lent_for_one_key_and_each_key_is_worked_in_order(
+def test_never_two_are_leased_for_one_key_and_each_key_is_worked_in_sequence(
     daemon: DaemonProcess, raw: Raw, queue: str, how: str
 ) -> None:
     seed = Random().randrange(1 << 32)

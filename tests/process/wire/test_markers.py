@@ -47,7 +47,7 @@ def test_a_bulk_read_shows_what_consumers_hold_too(
     assert seen == [(n + 1, b"%04d" % n) for n in range(3000)]
 
 
-def test_a_wait_is_told_of_what_another_connection_stores(
+def test_a_wait_is_served_with_what_another_connection_stores(
     daemon: DaemonProcess, raw: Raw, queue: str
 ) -> None:
     name = queue.encode()

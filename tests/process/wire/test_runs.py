@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.raw import Raw
 
 
-def test_sets_in_flight_are_answered_in_order_wherever_their_bytes_are_cut(
+def test_sets_in_flight_are_answered_in_sequence_wherever_their_bytes_are_cut(
     raw: Raw, queue: str
 ) -> None:
     name = queue.encode()

@@ -139,7 +139,7 @@ def test_a_client_that_never_reads_is_not_noticed(
     text.ask(f"flush {queue}\n".encode(), b"+0\n")
 
 
-def test_a_put_without_an_end_is_not_kept(texting: DaemonProcess, text: Raw, queue: str) -> None:
+def test_a_put_without_an_end_is_not_stored(texting: DaemonProcess, text: Raw, queue: str) -> None:
     with connect(texting) as endless:
         before = resident_bytes(texting.pid)
         read = int(texting.client().stats()[b"bytes_read"])

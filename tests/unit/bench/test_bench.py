@@ -85,7 +85,7 @@ def test_exactly_as_many_items_are_stored_as_were_asked_for(binary: Path, tmp_pa
     assert found.bytes == 1003 * (head + 100 + len("\r\n") + len("STORED\r\n"))
 
 
-def test_the_echo_answers_what_it_was_told_last_however_it_was_cut(
+def test_the_echo_answers_what_was_set_last_however_it_was_cut(
     binary: Path, tmp_path: Path
 ) -> None:
     with started(ECHO, tmp_path) as port:
@@ -245,7 +245,7 @@ class FakeNats(FakeServer):
         return b"MSG bench 1 $JS.ACK.%d %d\r\n%s\r\n" % (len(self.items), len(item), item)
 
 
-def test_what_nats_kept_is_fetched_and_confirmed_once(binary: Path) -> None:
+def test_what_nats_stored_is_fetched_and_confirmed_once(binary: Path) -> None:
     server = FakeNats()
     load = Load("nats-put", server.port, ops=5)
     stored = loadgen.run(binary, load)
@@ -256,7 +256,7 @@ def test_what_nats_kept_is_fetched_and_confirmed_once(binary: Path) -> None:
     server.door.close()
 
 
-def test_what_nats_did_not_keep_ends_the_run(binary: Path) -> None:
+def test_what_nats_did_not_store_ends_the_run(binary: Path) -> None:
     server = FakeNats(b'{"error":{"code":503}}')
     with pytest.raises(LoadFailed, match="its number in the stream"):
         loadgen.run(binary, Load("nats-put", server.port, ops=5))
@@ -400,7 +400,7 @@ def test_a_ratio_is_taken_within_a_round_and_then_the_median() -> None:
     assert report.spread([1, 2, 3, 10]) == report.Spread(2.5, 1, 10)
 
 
-def test_each_goal_is_reached_missed_or_not_measured() -> None:
+def test_each_goal_is_reached_failed_or_not_measured() -> None:
     goal, compiled = Goal("redis", 0.6), Goal("redis", 0.9, "compiled")
 
     assert report.verdict(goal, report.Spread(0.6, 0.1, 0.9)) == "≥ 0.6 redis: reached"

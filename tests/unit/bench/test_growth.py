@@ -118,7 +118,7 @@ def test_a_figure_reaches_its_goal_or_not(figure: Figure, goal: str, reached: bo
     assert (figure.goal, figure.reached) == (goal, reached)
 
 
-def test_the_report_states_what_was_missed_and_what_was_left_out() -> None:
+def test_the_report_states_what_failed_and_what_was_left_out() -> None:
     figures = [
         Figure("a", "memory", 12345.6, "MiB", at_most=96),
         Figure("a", "rate", 1.25, at_least=1),

@@ -65,7 +65,7 @@ def test_a_queue_of_children_alone_is_not_empty() -> None:
     assert not made.is_empty
 
 
-def test_bodies_do_not_gather_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_do_not_pile_up_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_writer, "_WRITE_BYTES", 1000)
     monkeypatch.setattr(queue_writer, "_SYNC_BYTES", 5000)
     disk = MemoryDisk()

@@ -22,7 +22,7 @@ def test_the_lines_of_the_server_come_first() -> None:
     assert [name for name, _ in found.queues] == ["q"]
 
 
-def test_names_that_look_like_counts_are_told_apart_by_the_order() -> None:
+def test_names_that_look_like_counts_are_recognised_by_their_position() -> None:
     names = ("n", "n_items", "n_open", "n_reason", "n_state", "n_total", "queue_n", "queue_n_items")
 
     found = sorted_out(lines_of(*names))

@@ -6,7 +6,7 @@ from kestrelpy.core.clock import ClockOffset
 from tests.support.core_harness import WALL_MS, make_queue
 
 
-def test_the_wall_is_one_offset_shared_by_all_queues() -> None:
+def test_the_clock_offset_is_one_and_shared_by_all_queues() -> None:
     q = make_queue()
     q.broker.clock.offset_ms = 5
     assert q.queue.clock is q.reader.clock is q.broker.clock

@@ -122,7 +122,7 @@ def test_an_item_waits_until_its_first_delivery_alone() -> None:
     assert sum(waiting_ms[:-1]) == 1
 
 
-def test_a_wall_clock_that_was_set_back_counts_as_no_time() -> None:
+def test_a_clock_that_was_set_back_counts_as_no_time() -> None:
     q = make_queue()
     q.put(b"1")
     q.broker.step_clock(WALL_MS - 10_000_000)

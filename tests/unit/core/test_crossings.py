@@ -125,7 +125,7 @@ def test_a_child_matches_keys_as_its_queue_does_after_a_reload() -> None:
     assert stage.say("bob", b"get jobs+a") == value(b"jobs+a", b"3")
 
 
-def test_the_body_of_what_was_lent_takes_no_memory_once_it_is_confirmed() -> None:
+def test_the_body_of_what_was_leased_takes_no_memory_once_it_is_confirmed() -> None:
     stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 5", b"12345")
     stage.say("eve", b"get jobs/open")
@@ -380,7 +380,7 @@ def test_a_token_names_nothing_once_its_item_is_handed_on() -> None:
     assert stage.client("eve").take() == b"STORED\r\n"
 
 
-def test_after_a_kill_nothing_is_lent_by_a_queue_that_was_deleted() -> None:
+def test_after_a_kill_nothing_is_leased_by_a_queue_that_was_deleted() -> None:
     stage = with_child(b"1")
     stage.say("eve", b"gets jobs/open/lease=1h")
     stage.say("eve", b"delete jobs")

@@ -8,7 +8,7 @@ from tests.support.server_harness import ServerHarness
 from tests.unit.core.test_crossings import figure, value, with_child, with_one_leased_at_most
 
 
-def test_a_client_that_waits_is_served_when_more_may_be_lent() -> None:
+def test_a_client_that_waits_is_served_when_more_may_be_leased() -> None:
     stage = with_one_leased_at_most()
 
     stage.set_queue("jobs", max_leased=2)
@@ -29,7 +29,7 @@ def test_a_client_that_waits_for_a_paused_queue_is_served_when_that_goes_on() ->
     assert stage.client("bob").take() == value(b"jobs/open/t=1m", b"1")
 
 
-def test_dead_letters_that_are_there_go_on_when_the_queue_is_told_where() -> None:
+def test_dead_letters_that_are_there_go_on_when_the_queue_gets_a_target() -> None:
     stage = ServerHarness()
     stage.say("eve", b"set jobs 0 0 1", b"1")
     stage.say("eve", b"get jobs/open", b"get jobs/abort/dead=why")
@@ -40,7 +40,7 @@ def test_dead_letters_that_are_there_go_on_when_the_queue_is_told_where() -> Non
     assert stage.say("bob", b"get failed") == value(b"failed", b"1")
 
 
-def test_an_idle_child_that_is_bounded_drops_what_is_too_much_from_then_on() -> None:
+def test_a_lazy_child_that_is_bounded_drops_what_is_too_much_from_then_on() -> None:
     stage = with_child()
     stage.set_queue("jobs+a", max_items=1)
 
@@ -51,7 +51,7 @@ def test_an_idle_child_that_is_bounded_drops_what_is_too_much_from_then_on() -> 
     assert figure(stage, b"jobs+a", b"discarded") == b"1"
 
 
-def test_items_of_an_idle_child_live_no_longer_than_its_new_max_age() -> None:
+def test_items_of_a_lazy_child_live_no_longer_than_its_new_max_age() -> None:
     stage = with_child(b"1")
 
     stage.set_queue("jobs+a", max_age="1s")

@@ -37,7 +37,7 @@ def test_the_body_s_fields_are_the_key_and_a_named_key_wins_over_them() -> None:
     assert BY_RULE.key_of(b"q", (B, A), b"") == B + A, "the body is not even read"
 
 
-def test_unordered_values_make_one_key_in_any_order() -> None:
+def test_unordered_values_make_one_key_in_any_sequence() -> None:
     unordered = KeySettings(Words(), unordered=True)
     assert unordered.key_of(b"q", (B, A), b"") == unordered.key_of(b"q", (), b"A B") == A + B
     assert NAMED_ONLY.key_of(b"q", (B, A), b"") == B + A

@@ -229,7 +229,7 @@ def test_an_older_put_of_an_epoch_adds_its_id_and_does_not_age_the_scope() -> No
     assert not ids.is_newer(older, 3) and not ids.is_newer(newer, 5)
 
 
-def test_what_the_log_still_says_of_a_lost_chunk_is_kept_in_a_new_one() -> None:
+def test_what_the_log_still_says_of_a_lost_chunk_is_stored_in_a_new_one() -> None:
     town = TransferHarness()
     write_and_take(town, "K", 2)
     add(town, "a")

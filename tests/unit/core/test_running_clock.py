@@ -21,7 +21,7 @@ LENGTH_MS = HOUR_MS
     ("heard_ms", "running_ms"),
     [(0, WALL_MS), (WALL_MS - 1, WALL_MS), (WALL_MS, WALL_MS), (WALL_MS + 7, WALL_MS + 7)],
 )
-def test_a_life_continues_at_the_last_known_time_or_at_the_wall_clock(
+def test_a_life_continues_at_the_last_known_time_or_at_the_time_of_day(
     heard_ms: int, running_ms: int
 ) -> None:
     clock = ClockOffset(WALL_MS - 500)

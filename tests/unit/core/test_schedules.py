@@ -193,7 +193,7 @@ def test_what_was_put_is_not_put_again_after_a_restart_in_the_same_second(
         (CatchUp.ALL, [10, 20, 30, 40, 50, 60]),
     ],
 )
-def test_of_the_times_that_were_missed_those_are_put_that_catch_up_says(
+def test_of_the_past_times_those_are_put_that_catch_up_says(
     catch_up: CatchUp, put: list[int]
 ) -> None:
     works = running(schedule(catch_up=catch_up))
@@ -213,7 +213,7 @@ def test_the_first_times_of_a_schedule_are_made_up_for_too() -> None:
     assert works.put == [20]
 
 
-def test_at_most_a_thousand_missed_times_are_put_and_they_are_the_last() -> None:
+def test_at_most_a_thousand_past_times_are_put_and_they_are_the_last() -> None:
     works = running(schedule("* * * * * *", CatchUp.ALL))
 
     works.restart(5000)
@@ -221,7 +221,7 @@ def test_at_most_a_thousand_missed_times_are_put_and_they_are_the_last() -> None
     assert works.put == list(range(5000 - CAUGHT_UP_MAX + 1, 5001))
 
 
-def test_all_missed_times_are_put_though_not_in_one_look() -> None:
+def test_all_past_times_are_put_though_not_in_one_look() -> None:
     lines = [schedule("* * * * * *", CatchUp.ALL, b"a"), schedule("* * * * * *", CatchUp.ALL, b"b")]
     works = running(*lines)
     works.hand = works.hand.restarted()
@@ -293,7 +293,7 @@ def test_another_body_or_queue_keeps_the_times(restarts: bool) -> None:
     assert works.put == [10, 20, 120]
 
 
-def test_a_schedule_that_was_left_out_for_a_while_has_missed_its_times() -> None:
+def test_a_schedule_that_was_left_out_for_a_while_has_past_times() -> None:
     works = running(schedule())
     works.pass_s(10)
 
@@ -323,7 +323,7 @@ def test_into_another_queue_nothing_is_put_twice(restarts: bool) -> None:
     ("catch_up", "put"), [(CatchUp.NONE, 0), (CatchUp.LAST, 1), (CatchUp.ALL, 10)]
 )
 @pytest.mark.parametrize("name", [b"mail", NAME])
-def test_another_queue_over_a_restart_gets_the_times_that_were_missed(
+def test_another_queue_over_a_restart_gets_the_past_times(
     name: bytes, catch_up: CatchUp, put: int
 ) -> None:
     works = running(schedule(catch_up=catch_up))
@@ -395,7 +395,7 @@ def test_a_clock_that_is_set_back_and_forward_again_brings_nothing_twice() -> No
 @pytest.mark.parametrize(
     ("catch_up", "put"), [(CatchUp.NONE, [110]), (CatchUp.LAST, [100, 110])]
 )
-def test_what_a_clock_that_was_set_forward_leapt_over_is_missed(
+def test_what_a_clock_that_was_set_forward_leapt_over_is_past(
     catch_up: CatchUp, put: list[int]
 ) -> None:
     works = running(schedule(catch_up=catch_up))
@@ -427,7 +427,7 @@ def test_what_was_leapt_over_and_not_put_comes_again_when_the_clock_is_set_back(
     assert works.put == [10, 20]
 
 
-def test_a_clock_that_is_far_behind_what_was_put_is_told_once_a_minute() -> None:
+def test_a_clock_that_is_far_behind_what_was_put_is_logged_once_a_minute() -> None:
     works = running()
     works.pass_s(10)
     works.step_wall_s(-7200)
@@ -443,7 +443,7 @@ def test_a_clock_that_is_far_behind_what_was_put_is_told_once_a_minute() -> None
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_clock_that_was_ahead_is_told_from_the_first_time_that_is_passed_over(
+def test_a_clock_that_was_ahead_is_logged_from_the_first_time_that_is_skipped(
     restarts: bool,
 ) -> None:
     works = running()
@@ -586,7 +586,7 @@ def test_a_server_that_stores_nothing_puts_nothing_until_it_does() -> None:
     assert works.put == [20]
 
 
-def test_too_many_queues_are_told() -> None:
+def test_too_many_queues_are_reported() -> None:
     hand = CoreHarness(Policy(), queues_max=0)
 
     works = Clockwork(hand, schedule())

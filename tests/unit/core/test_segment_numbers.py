@@ -44,7 +44,7 @@ def log_of(stage: ServerHarness) -> JournalLog:
 
 
 @pytest.mark.parametrize("ends", [["kill"], ["restart", "kill"], ["restart", "kill", "kill"]])
-def test_after_survivors_are_done_too_their_number_is_not_given_again(
+def test_after_compacted_segments_are_done_too_their_number_is_not_given_again(
     ends: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_harness, "_SIZES", Sizes(2048, 4096, 1 << 20))

@@ -62,7 +62,7 @@ def test_on_a_full_disk_what_room_there_is_belongs_to_the_confirms() -> None:
     assert log.lsn_appended == log.lsn_durable
 
 
-def test_what_is_handed_off_in_a_shortage_is_told_with_its_target() -> None:
+def test_what_is_handed_off_in_a_shortage_is_logged_with_its_target() -> None:
     town = TransferHarness()
     for queue in ("jobs", "next"):
         town.put(queue, b"made")
@@ -78,7 +78,7 @@ def test_what_is_handed_off_in_a_shortage_is_told_with_its_target() -> None:
     assert "moved 2 target=" in story(town, "jobs")
 
 
-def test_what_expires_in_a_shortage_is_told_as_dead() -> None:
+def test_what_expires_in_a_shortage_is_logged_as_dead() -> None:
     town = TransferHarness()
     town.set_queue("jobs", expire_to="late")
     town.say("a", b"set late 0 0 1", b"x")

@@ -15,7 +15,7 @@ def rung(timers: Timers[str], now_ms: int) -> list[str]:
     return things
 
 
-def test_things_come_due_in_order_of_time_and_not_before() -> None:
+def test_things_come_due_by_time_and_not_before() -> None:
     timers: Timers[str] = Timers()
     for due_ms, thing in ((30, "c"), (10, "a"), (20, "b")):
         timers.push(due_ms, thing)
@@ -26,7 +26,7 @@ def test_things_come_due_in_order_of_time_and_not_before() -> None:
     assert timers.next_due() is None
 
 
-def test_things_due_together_come_in_the_order_they_were_pushed() -> None:
+def test_things_due_together_come_first_pushed_first() -> None:
     timers: Timers[str] = Timers()
     for thing in "fore":
         timers.push(5, thing)
@@ -64,7 +64,7 @@ def test_cancelled_entries_never_make_up_more_than_half() -> None:
     assert len(timers) == 1
 
 
-def test_any_mixture_comes_due_in_order() -> None:
+def test_any_mixture_comes_due_in_sequence() -> None:
     for seed in range(30):
         random = Random(seed)
         timers: Timers[int] = Timers()

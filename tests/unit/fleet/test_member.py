@@ -79,7 +79,7 @@ def test_of_two_settings_the_longer_one_says_when_an_owner_is_dead(
 
 
 @pytest.mark.parametrize("after", [owner(seq=6), owner(epoch=2, seq=5)])
-def test_an_owner_that_commits_or_is_another_one_lives(after: Owner) -> None:
+def test_an_owner_that_commits_or_is_another_one_is_alive(after: Owner) -> None:
     seen = look(None, owner(seq=5), 10.0)
     seen = look(seen, after, 12.9)
 
@@ -337,7 +337,7 @@ def test_nobody_claims_a_slice_into_which_data_is_being_moved(has_released: bool
 # -- the cache ------------------------------------------------------------------------------------
 
 
-def test_two_members_with_one_cache_are_told_and_the_second_claims_when_the_first_is_gone(
+def test_two_members_with_one_cache_are_warned_and_the_second_claims_when_the_first_is_gone(
     engine: MemoryEngine, clock: Clock, tmp_path: Path
 ) -> None:
     a, b = (member_of(engine, clock, tmp_path, "one") for _ in range(2))

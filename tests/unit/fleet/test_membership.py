@@ -41,7 +41,7 @@ async def until(true: object) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_without_a_fleet_the_door_is_open() -> None:
+async def test_without_a_fleet_every_port_serves() -> None:
     told = list[str]()
     membership = Membership(None, lambda why, _: told.append(why), told.append, told.append)
 
@@ -53,7 +53,7 @@ async def test_without_a_fleet_the_door_is_open() -> None:
     assert not told
 
 
-async def test_a_member_that_claims_opens_the_door_when_its_data_is_recovered(
+async def test_a_member_that_claims_serves_when_its_data_is_recovered(
     tmp_path: Path,
 ) -> None:
     stage = Stage(tmp_path)
@@ -67,7 +67,7 @@ async def test_a_member_that_claims_opens_the_door_when_its_data_is_recovered(
     assert stage.engine.owners()[1].has_released
 
 
-async def test_a_standby_says_once_whose_it_is_and_ends_when_it_is_told(tmp_path: Path) -> None:
+async def test_a_standby_says_once_whose_it_is_and_ends_when_asked(tmp_path: Path) -> None:
     stage, ending = Stage(tmp_path), asyncio.Event()
     claimed(stage.engine, "b")
     standing = asyncio.create_task(stage.membership.stand_by(ending))
@@ -95,7 +95,7 @@ async def test_a_standby_knows_where_the_owner_answers_until_it_is_the_owner(
     await stage.membership.release()
 
 
-async def test_the_door_is_closed_while_the_engine_is_silent(tmp_path: Path) -> None:
+async def test_no_port_serves_while_the_engine_is_silent(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     await stage.membership.stand_by(asyncio.Event())
     stage.membership.open()
@@ -112,7 +112,7 @@ async def test_the_door_is_closed_while_the_engine_is_silent(tmp_path: Path) -> 
     await stage.membership.release()
 
 
-async def test_a_member_whose_data_was_claimed_closes_the_door_and_ends(tmp_path: Path) -> None:
+async def test_a_member_whose_data_was_claimed_stops_serving_and_ends(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     await stage.membership.stand_by(asyncio.Event())
     stage.membership.open()

@@ -72,7 +72,7 @@ async def test_a_head_or_a_body_that_does_not_come_ends_the_connection(
         assert (await server.client.get("/")).status_code == 200
 
 
-async def test_requests_in_one_packet_are_answered_in_order(tmp_path: Path) -> None:
+async def test_requests_in_one_packet_are_answered_in_sequence(tmp_path: Path) -> None:
     post = b"POST /queues/jobs/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
     async with web(tmp_path) as server:
         last = b"Connection: close\r\n"

@@ -25,7 +25,7 @@ def test_one_connection_may_always_go_on() -> None:
     assert budget.used == 0
 
 
-async def test_those_that_wait_for_room_go_on_in_their_order() -> None:
+async def test_those_that_wait_for_room_go_on_in_sequence() -> None:
     budget, order = HttpMemory(lambda: 10 * KIB), list[int]()
     first = Share(budget)
     assert first.hold(10 * KIB)

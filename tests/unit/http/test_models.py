@@ -10,7 +10,7 @@ def test_a_router_refuses_with_what_all_do_and_with_its_own() -> None:
     assert "WWW-Authenticate" in refusals()[401]["headers"]
 
 
-def test_parameters_and_a_body_are_told() -> None:
+def test_parameters_and_a_body_are_described() -> None:
     count = parameter("limit", {"type": "integer"}, "How many.")
     assert (count["in"], count["required"]) == ("query", False)
     assert told() == {}

@@ -38,5 +38,5 @@ def test_damage_of_no_known_byte_names_none() -> None:
     )
 
 
-def test_torn_says_that_it_was_cut_and_kept() -> None:
+def test_torn_says_that_it_was_cut_and_saved() -> None:
     assert "behind the last known sync; cut and kept aside" in damage("torn", (3, 4))

@@ -210,7 +210,7 @@ def test_a_linked_file_has_two_names_and_one_set_of_bytes(files: Files, folder: 
 
 
 @with_links
-def test_a_file_lives_as_long_as_one_of_its_names(files: Files, folder: str) -> None:
+def test_a_file_exists_as_long_as_one_of_its_names(files: Files, folder: str) -> None:
     files.create(f"{folder}/x", b"0123", 4).close()
     files.link(f"{folder}/x", f"{folder}/y")
     files.remove(f"{folder}/x")
@@ -512,7 +512,7 @@ def test_what_was_created_survives_name_and_all() -> None:
         assert found.read("/q/x") == b"head" + bytes(1996)
 
 
-def test_what_was_synced_survives_and_what_was_not_may_be_lost_kept_or_torn() -> None:
+def test_what_was_synced_survives_and_what_was_not_may_be_lost_whole_or_torn() -> None:
     disk = memory_disk()
     handle = disk.create("/q/x", b"", 4 * SECTOR_BYTES)
     handle.write(0, b"a" * 100)

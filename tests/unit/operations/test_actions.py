@@ -20,7 +20,7 @@ def words(actions: Actions, most: int = 10, queue: bytes | None = None) -> list[
     return [" ".join(str(each) for each in one if each is not None) for one in found]
 
 
-def test_the_newest_action_comes_first_with_its_time_on_the_wall_clock() -> None:
+def test_the_newest_action_comes_first_with_its_time_of_day() -> None:
     actions = made()
     actions.note("a", "pause", 1, b"jobs")
     actions.note("b", "mode", 2, note="readonly")

@@ -11,7 +11,7 @@ def damage(kind: DamageKind, at: int = 0) -> Damage:
     return Damage(kind, "/srv/q/1.seg", at, at + 8, "not a whole record", 1, 1)
 
 
-def test_damage_is_kept_with_its_sentence_and_the_wall_time() -> None:
+def test_damage_is_listed_with_its_sentence_and_the_time_of_day() -> None:
     found = DamageFound(ClockOffset(1000))
     found.note([damage("corrupt", 64), damage("torn")], 5)
     assert (found.count, found.first_ms) == (1, 5)
@@ -23,14 +23,14 @@ def test_damage_is_kept_with_its_sentence_and_the_wall_time() -> None:
     assert (found.count, len(found.kept)) == (1, 2), "a read meets what the start has found"
 
 
-def test_what_a_queue_misses_is_kept_and_is_no_place_of_its_own() -> None:
+def test_lost_items_are_listed_and_are_no_damage_of_their_own() -> None:
     found = DamageFound(ClockOffset(0))
     missed = Damage("corrupt", "queue jobs", 0, 0, "3 items cannot be read", 1, 1, 4, 6)
     found.note([damage("corrupt", 64), missed], 5)
     assert (found.count, len(found.kept)) == (1, 2)
 
 
-def test_all_of_it_is_counted_and_the_newest_is_kept() -> None:
+def test_all_of_it_is_counted_and_the_newest_is_listed() -> None:
     found = DamageFound(ClockOffset(0))
     for number in range(KEPT_MAX + 3):
         found.note([damage("corrupt", number * 8)], number)

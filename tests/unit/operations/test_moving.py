@@ -17,7 +17,7 @@ def moving(server: ServerHarness) -> Moving:
     return Moving(server.broker, server)
 
 
-def test_ready_items_move_in_their_order(server: ServerHarness, moving: Moving) -> None:
+def test_ready_items_move_in_sequence(server: ServerHarness, moving: Moving) -> None:
     owner = server.client("a").conversation
     request = moving.move(server.queue("jobs"), b"later", 2, owner)
     server.work()

@@ -13,7 +13,7 @@ from kestrelpy.protocol.parse import Plain
 
 @pytest.mark.parametrize("needs_login", [False, True])
 @pytest.mark.parametrize("verb", [b"version", b"quit", b"stats", b"flush_all", b"reload"])
-def test_what_passes_a_closed_door(needs_login: bool, verb: bytes) -> None:
+def test_the_verbs_that_a_standby_admits(needs_login: bool, verb: bytes) -> None:
     talk: Any = None
     door = ClosedDoor("standby of a", needs_login)
     if verb in (b"version", b"quit") or (verb == b"stats" and not needs_login):

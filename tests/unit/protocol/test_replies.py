@@ -187,7 +187,7 @@ def test_parts_held_together_fail_as_one() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 5))), st.integers())
-def test_replies_leave_in_order_and_not_early(
+def test_replies_leave_in_sequence_and_not_early(
     waits: list[tuple[int, int, int]], seed: int
 ) -> None:
     random = Random(seed)
@@ -220,7 +220,7 @@ def test_replies_leave_in_order_and_not_early(
     ("data", "is_told"), [(b"STORED\r\n", True), (SILENT, True), (b"", False)],
     ids=["an answer", "one that only a failure has", "none at all"],
 )
-def test_of_a_log_that_fails_everybody_is_told_but_who_wants_no_reply(
+def test_of_a_log_that_fails_every_client_hears_but_one_that_wants_no_reply(
     data: bytes, is_told: bool, count: int
 ) -> None:
     replies, log = make_replies(), Gate()

@@ -126,7 +126,7 @@ def test_requests_that_come_together_do_what_they_do_one_by_one(settings: dict[s
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 7, 16, 23, 24, 25, 26, 47, 48, 49, 50])
-def test_a_run_that_comes_in_pieces_is_whole(cut: int) -> None:
+def test_a_run_that_comes_in_parts_is_whole(cut: int) -> None:
     stage = make_stage()
     bodies = [b"%04d" % number for number in range(30)]
     data = b"".join(a_set(body) for body in bodies)

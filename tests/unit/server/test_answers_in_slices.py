@@ -287,7 +287,7 @@ async def some_are_late(turn: Turn) -> None:
 
 
 @pytest.mark.usefixtures("small")
-async def test_each_client_has_its_answer_and_those_to_its_next_requests_in_order(
+async def test_each_client_has_its_answer_and_those_to_its_next_requests_in_sequence(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as server:

@@ -12,7 +12,7 @@ def test_the_steady_clock_does_not_go_back() -> None:
     assert readings == sorted(readings)
 
 
-def test_steady_time_and_offset_make_the_wall_clock() -> None:
+def test_steady_time_and_offset_make_the_time_of_day() -> None:
     before = time.time() * 1000 - 2
     unix_ms = clock.now_ms() + clock.wall_clock_offset_ms()
     assert before <= unix_ms <= time.time() * 1000 + 2

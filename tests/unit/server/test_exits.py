@@ -104,7 +104,7 @@ def test_a_refusal_of_a_move_is_logged_once(turn: Turn, caplog: pytest.LogCaptur
     assert caplog.messages == ["queue b is full"]
 
 
-def test_a_journal_that_failed_is_told_of_once(
+def test_a_journal_that_failed_is_logged_once(
     turn: Turn, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = Mock(failure=JournalFailed("disk on fire"), is_reported=False)
@@ -514,7 +514,7 @@ async def test_queues_that_are_deleted_later_go_as_well(
 # -- the rest ---------------------------------------------------------------------------------
 
 
-def test_when_the_directory_is_gone_each_queue_is_told_of_once(
+def test_when_the_directory_is_gone_each_queue_is_logged_once(
     turn: Turn, caplog: pytest.LogCaptureFixture
 ) -> None:
     logs = [Mock(JournalLog, is_reported=False, failure=JournalFailed("gone")) for _ in range(2)]

@@ -58,7 +58,7 @@ async def taken(peer: Peer, queue: bytes) -> int:
 
 @pytest.mark.parametrize("place", ["first", "middle", "last"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_others_are_served_and_the_damage_is_told(
+async def test_the_others_are_served_and_the_damage_is_reported(
     kind: str, place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, config=CONFIG) as server:

@@ -93,7 +93,7 @@ async def test_an_owner_that_is_fenced_while_it_recovers_becomes_a_standby(
 
 
 @pytest.mark.parametrize("is_told", [False, True])
-async def test_an_owner_that_releases_its_data_goes_on_unless_it_is_told_to_end(
+async def test_an_owner_that_releases_its_data_goes_on_unless_it_must_end(
     engine: MemoryEngine, tmp_path: Path, is_told: bool
 ) -> None:
     server = Running(tmp_path, config=FLEET)

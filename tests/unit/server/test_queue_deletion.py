@@ -227,7 +227,7 @@ async def test_on_a_full_disk_the_last_item_of_a_deleted_queue_is_delivered() ->
 
 @pytest.mark.parametrize("is_short", [False, True])
 @pytest.mark.parametrize("fails", [False, True])
-async def test_what_no_room_kept_from_the_log_of_a_deleted_queue_is_true_with_its_files_gone(
+async def test_puts_without_room_in_the_log_of_a_deleted_queue_end_with_its_files(
     is_short: bool, fails: bool
 ) -> None:
     """A put that waits for room is before the last confirm, which is never written."""

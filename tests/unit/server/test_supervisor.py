@@ -43,7 +43,7 @@ def test_each_moment_is_one_datagram(notes: socket.socket) -> None:
     assert stopping == "STOPPING=1\nSTATUS=stopping"
 
 
-def test_a_socket_without_a_file_is_told_as_well() -> None:
+def test_a_socket_without_a_file_is_notified_as_well() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as abstract:
         abstract.bind(f"\0kestrelpy-test-{os.getpid()}")
         abstract.setblocking(False)
@@ -92,7 +92,7 @@ def test_children_see_none_of_its_variables() -> None:
         {"WATCHDOG_USEC": ""},
     ],
 )
-def test_a_watchdog_of_another_process_is_not_told(
+def test_a_watchdog_of_another_process_is_not_notified(
     notes: socket.socket, variables: dict[str, str]
 ) -> None:
     asyncio.run(Supervisor({"NOTIFY_SOCKET": notes.getsockname(), **variables}).keep_alive())
@@ -100,7 +100,7 @@ def test_a_watchdog_of_another_process_is_not_told(
     assert told(notes) == []
 
 
-def test_the_watchdog_is_told_twice_in_its_time(
+def test_the_watchdog_is_notified_twice_in_its_time(
     notes: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept = list[float]()

@@ -570,7 +570,7 @@ async def test_a_member_that_is_stopped_before_it_sends_hangs_up_instead(tmp_pat
         assert await other.ask(b"get jobs/open\r\n") == b"VALUE jobs/open 0 1\r\n"
 
 
-def test_what_is_written_says_when_by_the_wall_clock(life: DiskHarness) -> None:
+def test_what_is_written_says_the_time_of_day(life: DiskHarness) -> None:
     life.commit()
     life.now_ms += 5
     life.put(b"2")

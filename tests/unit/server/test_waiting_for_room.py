@@ -59,7 +59,7 @@ def items(stage: ServerHarness) -> int:
     return len(stage.queue("jobs").reader.live)
 
 
-def test_sets_wait_in_their_order_and_each_is_answered_once(stage: ServerHarness) -> None:
+def test_sets_wait_in_sequence_and_each_is_answered_once(stage: ServerHarness) -> None:
     before = items(stage)
     for name in ("anna", "bert"):
         assert stage.say(name, SET, LARGE, b"get none") == b""
@@ -275,7 +275,7 @@ def test_a_set_of_an_alias_goes_on_with_the_queue_that_had_no_room(
     assert stage.broker.counters.cmd_set == 2
 
 
-def test_an_item_with_an_expiry_lives_from_the_moment_at_which_it_is_stored(
+def test_the_expiry_of_an_item_counts_from_the_moment_at_which_it_is_stored(
     stage: ServerHarness,
 ) -> None:
     before = stage.queue("jobs").last_number

@@ -29,7 +29,7 @@ def body_page(page: Page, daemon: DaemonProcess, body: bytes) -> None:
     expect(page.get_by_role("heading", name="Body, ")).to_be_visible()
 
 
-def test_markup_escapes_and_bidi_marks_are_shown_as_text(
+def test_markup_escapes_and_bidi_signs_are_shown_as_text(
     page: Page, daemon: DaemonProcess
 ) -> None:
     body_page(page, daemon, b"<script>alert(1)</script><img src=x>\x1b[31m\xe2\x80\xae")
@@ -65,7 +65,7 @@ def test_messagepack_is_a_tree_and_a_lie_in_it_is_hex(page: Page, daemon: Daemon
     expect(page.locator("pre.hex")).to_contain_text("df ff ff")
 
 
-def test_numbers_of_json_keep_their_digits(page: Page, daemon: DaemonProcess) -> None:
+def test_numbers_of_json_lose_no_digits(page: Page, daemon: DaemonProcess) -> None:
     body_page(page, daemon, b'{"id": 12345678901234567890, "deep": {"x": [1]}}')
     expect(page.locator(".tree")).to_contain_text("12345678901234567890")
 

@@ -170,7 +170,7 @@ def test_a_key_that_nobody_waits_for_is_among_all_that_are_held(
     expect(row.locator('td[data-label="Leased to"]')).to_have_text(re.compile(r"token \d+"))
 
 
-def test_the_chain_of_a_key_ends_at_the_item_that_is_leased(
+def test_the_links_of_a_key_end_at_the_item_that_is_leased(
     page: Page, daemon: DaemonProcess
 ) -> None:
     client, worker = daemon.client(), daemon.client()

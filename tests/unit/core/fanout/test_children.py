@@ -84,7 +84,7 @@ def test_a_child_begins_with_what_was_released_behind_its_marker_and_is_there() 
     assert taken(q, child_of(q, b"jobs+late", markers[2])) == [b"3"]
 
 
-def test_the_record_that_ends_an_item_for_the_last_reader_ends_it_in_the_ledger() -> None:
+def test_the_record_that_ends_an_item_for_its_last_subscription_says_so() -> None:
     q = make_queue()
     audit, log = child_of(q), q.queue.log
     assert isinstance(log, JournalLog)
@@ -97,7 +97,7 @@ def test_the_record_that_ends_an_item_for_the_last_reader_ends_it_in_the_ledger(
     assert ended == [(1, 0, False), (1, 1, True), (2, 1, False), (2, 0, True)]
 
 
-def test_a_put_costs_an_idle_child_nothing_until_somebody_looks() -> None:
+def test_a_put_costs_a_lazy_child_nothing_until_somebody_looks() -> None:
     q = make_queue()
     audit = child_of(q)
     q.put(b"a", b"bc")
@@ -131,7 +131,7 @@ def test_a_child_that_is_no_more_takes_in_nothing() -> None:
     assert (list(audit.child.live), audit.child.ready.count) == ([], 0)
 
 
-def test_a_child_of_a_remnant_is_found_by_its_name_whoever_has_that_now() -> None:
+def test_a_child_of_a_tombstone_is_found_by_its_name_whoever_has_that_now() -> None:
     q = make_queue()
     audit = child_of(q)
     q.put(b"one")
@@ -164,14 +164,14 @@ def test_a_restart_finds_each_reader_as_it_was() -> None:
     assert again.queue.readers_named == 3
 
 
-def test_what_is_for_nobody_but_observers_is_kept_for_them() -> None:
+def test_what_is_for_nobody_but_observers_is_retained_for_them() -> None:
     q = make_queue(fanout_only=True, retain_ms=None)
     assert q.put(b"seen")
     assert (list(q.queue.readable), list(q.queue.needed_now())) == ([1], [])
     assert list(q.restarted().queue.needed_now()) == []
 
 
-def test_moving_on_spares_what_is_on_its_way_elsewhere() -> None:
+def test_moving_on_leaves_what_is_on_its_way_to_another_queue() -> None:
     q = make_queue()
     audit = child_of(q)
     q.put(b"a", b"b")

@@ -55,7 +55,7 @@ def figure(town: TransferHarness, name: bytes, queue: bytes = b"jobs+a") -> byte
 
 
 @starts
-def test_a_child_that_was_paused_lends_nothing_and_the_queue_goes_on(start: Start) -> None:
+def test_a_child_that_was_paused_leases_nothing_and_the_queue_goes_on(start: Start) -> None:
     town = made(b"1")
     assert town.say("eve", b"pause jobs+a") == b"OK\r\n"
 
@@ -68,7 +68,7 @@ def test_a_child_that_was_paused_lends_nothing_and_the_queue_goes_on(start: Star
 
 
 @starts
-def test_what_a_child_lent_by_token_is_lent_still(start: Start) -> None:
+def test_what_a_child_leased_by_token_is_leased_still(start: Start) -> None:
     town = made(b"1")
     token = town.say("eve", b"gets jobs+a/open/lease=1h").split()[4]
 
@@ -124,7 +124,7 @@ def test_dead_letters_of_a_child_are_its_own(start: Start) -> None:
 
 
 @starts
-def test_places_in_a_child_are_its_own(start: Start) -> None:
+def test_a_child_has_a_sequence_of_its_own(start: Start) -> None:
     town = made(b"1", b"2")
     town.say("eve", b"get jobs+a/open", b"get jobs+a/abort/delay=1s")
     town.pass_time(1001)

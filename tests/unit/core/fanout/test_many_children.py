@@ -430,7 +430,7 @@ def lagging(monkeypatch: pytest.MonkeyPatch) -> CoreHarness:
     return q
 
 
-def test_no_item_is_kept_for_children_when_all_have_had_their_turn(
+def test_no_item_stays_for_children_when_all_have_had_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     q = lagging(monkeypatch)
@@ -465,7 +465,7 @@ def test_a_child_whose_clients_have_given_up_is_given_no_later_item(
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_each_child_gets_each_item_once_in_order_whoever_waits(
+def test_each_child_gets_each_item_once_in_sequence_whoever_waits(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients wait, give up and look; items come at once and later, children limited and not."""

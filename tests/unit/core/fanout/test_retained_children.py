@@ -181,7 +181,7 @@ def late_has(stage: ServerHarness, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("how", ["", "restart", "kill", "cut_power"])
 @pytest.mark.parametrize("since", [False, True])
-def test_a_child_begins_with_what_is_retained_in_the_order_of_markers(
+def test_a_child_begins_with_what_is_retained_sorted_by_marker(
     stage: ServerHarness, how: str, since: bool
 ) -> None:
     put(stage, b"1")

@@ -79,7 +79,7 @@ def test_what_all_have_seen_is_forgotten() -> None:
 # -- a queue with idle children -------------------------------------------------------------------
 
 
-def test_an_item_put_off_has_one_entry_and_touches_no_idle_child() -> None:
+def test_a_delayed_item_has_one_entry_and_touches_no_lazy_child() -> None:
     stage = ServerHarness()
     for number in range(20):
         stage.say("eve", b"get jobs+c%d/peek" % number)
@@ -180,7 +180,7 @@ def test_two_children_with_entries_of_their_own_release_it_once() -> None:
         assert answer.endswith(b" 0 1 4\r\n2\r\nEND\r\n"), answer
 
 
-def test_dates_follow_the_wall_clock() -> None:
+def test_dates_follow_the_clock() -> None:
     stage = ServerHarness()
     stage.say("eve", b"get jobs+a/peek")
     at = (stage.unix_ms + 60_000) // 1000
@@ -190,7 +190,7 @@ def test_dates_follow_the_wall_clock() -> None:
     assert drained(stage, b"jobs+a") == [b"1"]
 
 
-def test_places_are_given_in_order_of_due_time_over_all_readers() -> None:
+def test_ids_are_given_by_due_time_over_all_subscriptions() -> None:
     stage = ServerHarness()
     stage.say("eve", b"get jobs+a/peek")
     stage.say("eve", b"set jobs 0 0 1", b"1")
@@ -204,7 +204,7 @@ def test_places_are_given_in_order_of_due_time_over_all_readers() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_idle_child_has_what_one_has_that_is_told_at_once(seed: int) -> None:
+def test_a_lazy_child_has_what_one_has_that_gets_items_at_once(seed: int) -> None:
     """`told` has a limit that it never meets, so it is given each item as it comes."""
     random, stage = Random(seed), ServerHarness()
     stage.set_queue("jobs+told", max_items=100_000)

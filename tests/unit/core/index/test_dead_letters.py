@@ -71,7 +71,7 @@ def test_defer_counts_no_attempt_and_kills_nobody() -> None:
     assert (q.ready, q.dead) == ([b"1"], [])
 
 
-def test_the_dead_stand_in_the_order_in_which_they_died() -> None:
+def test_the_dead_stand_oldest_death_first() -> None:
     q = make_queue(max_attempts=1)
     q.put(b"1", b"2", b"3")
     first, second, third = q.open("a"), q.open("b"), q.open("c")
@@ -81,7 +81,7 @@ def test_the_dead_stand_in_the_order_in_which_they_died() -> None:
     assert q.peek(dead=True) == b"2"
 
 
-def test_a_dead_item_is_lent_from_the_dead_line_with_its_attempts() -> None:
+def test_a_dead_letter_is_leased_with_its_attempts() -> None:
     q = with_dead(b"1", b"2")
     lease = q.open("anna", dead=True)
     assert (lease.item.body, lease.dead, lease.attempts) == (b"1", True, 1)
@@ -98,7 +98,7 @@ def test_an_item_that_dies_again_stands_behind_those_that_died_meanwhile() -> No
     assert [q.open(dead=True).item.body for _ in range(3)] == [b"2", b"3", b"1"]
 
 
-def test_an_item_that_died_twice_and_is_lent_holds_up_nobody() -> None:
+def test_an_item_that_died_twice_and_is_leased_holds_up_nobody() -> None:
     q = with_dead(b"1")
     assert q.redrive(1)
     q.abort(q.open())
@@ -222,7 +222,7 @@ def test_those_that_went_from_behind_one_that_stays_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize("always", [False, True])
-def test_bodies_of_what_was_given_back_are_kept_within_their_bounds_or_all(always: bool) -> None:
+def test_bodies_of_what_was_given_back_stay_within_their_bounds_or_all(always: bool) -> None:
     line, size = DeadLetters(), KEPT_BYTES_MAX // 4
     items = [Item(id_, id_, b"x" * size, 0, 0, 0) for id_ in range(1, 9)]
     for item in items:

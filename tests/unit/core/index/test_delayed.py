@@ -49,7 +49,7 @@ def test_the_soonest_are_those_of_both_clocks_and_of_shared_entries() -> None:
     assert delays.soonest(1, wall(1000)) == [(1010, 2)]
 
 
-def test_dates_and_durations_are_due_in_one_order() -> None:
+def test_dates_and_durations_are_due_in_one_sequence() -> None:
     delays = Delays()
     for id_, due_ms in ((1, 30), (2, 10)):
         delays.add(id_, 5, due_ms, False)
@@ -62,7 +62,7 @@ def test_dates_and_durations_are_due_in_one_order() -> None:
     assert (delays.count, delays.bytes, delays.next_due(wall(1000))) == (0, 0, None)
 
 
-def test_a_wall_clock_that_is_set_moves_dates_alone() -> None:
+def test_a_clock_that_is_set_moves_dates_alone() -> None:
     delays = Delays()
     delays.add(1, 0, 100, False)
     delays.add(2, 0, 1200, True)
@@ -71,7 +71,7 @@ def test_a_wall_clock_that_is_set_moves_dates_alone() -> None:
     assert popped(delays, 60, 1150) == [2]
 
 
-def test_what_is_due_together_is_released_in_the_order_it_was_put() -> None:
+def test_what_is_due_together_is_released_first_put_first() -> None:
     delays = Delays()
     for id_ in (3, 1, 2):
         delays.add(id_, 9 - id_, 10, False)
@@ -99,7 +99,7 @@ def test_removing_does_not_fill_the_memory() -> None:
     assert popped(delays, 9999) == [1]
 
 
-def test_any_mixture_is_due_in_order() -> None:
+def test_any_mixture_is_due_in_sequence() -> None:
     for seed in range(40):
         random, delays, model = Random(seed), Delays(), dict[int, int]()
         now_ms = 0
@@ -185,7 +185,7 @@ def test_after_a_restart_each_follows_its_clock() -> None:
     assert q.ready == [b"date", b"duration"]
 
 
-def test_a_duration_does_not_follow_the_wall_clock() -> None:
+def test_a_duration_does_not_follow_a_clock_that_is_set() -> None:
     q = make_queue()
     later(q, b"duration", 1000)
     later(q, b"date", WALL_MS + 1000, True)

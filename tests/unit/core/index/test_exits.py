@@ -137,7 +137,7 @@ def test_the_bodies_that_make_room_for_another_dead_letter_are_in_memory_no_more
     assert dead._held_bytes == 3
 
 
-def test_when_all_children_have_been_looked_at_no_digest_is_kept() -> None:
+def test_when_all_children_have_been_looked_at_no_digest_stays() -> None:
     unseen = Unseen()
     unseen.delay(1, 3)
     assert unseen.between(0, 1) is not None
@@ -166,7 +166,7 @@ def test_notes_that_every_child_has_seen_leave_no_number_and_no_digest() -> None
     assert (len(unseen), unseen._events, unseen._digests) == (0, [], {})
 
 
-def test_arrivals_keep_the_digest_of_their_own_beginning_alone() -> None:
+def test_arrivals_have_the_digest_of_their_own_beginning_alone() -> None:
     unseen = Unseen()
     unseen.delay(1, 3)
     unseen.delay(2, 3)

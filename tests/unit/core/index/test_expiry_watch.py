@@ -29,7 +29,7 @@ def popped(found: ExpiryWatch, at_ms: int) -> list[int]:
     return ids
 
 
-def test_items_come_in_the_order_of_their_expiries_and_none_before_it() -> None:
+def test_items_come_by_their_expiries_and_none_before_it() -> None:
     found, _ = watch()
     for id_, at_ms in ((1, 30), (2, 10), (3, 20)):
         found.add(expiring(id_, at_ms))

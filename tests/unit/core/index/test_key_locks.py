@@ -38,7 +38,7 @@ def claim(keys: KeyLocks, id_: int, wanted: bytes) -> bool:
     return keys.claim(id_, id_, 10, wanted)
 
 
-def test_the_first_of_a_key_may_be_lent_and_the_others_wait() -> None:
+def test_the_first_of_a_key_may_be_leased_and_the_others_wait() -> None:
     keys = KeyLocks()
 
     assert claim(keys, 1, A)
@@ -292,7 +292,7 @@ def test_a_long_row_costs_40_bytes_for_each_that_waits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_row_is_a_list_in_the_order_in_which_they_came(seed: int) -> None:
+def test_a_row_is_a_list_oldest_first(seed: int) -> None:
     """Places rise, as in a ready list; or not, as nothing forbids. A copy stays as it was."""
     random = Random(seed)
     row, wait, copies, number = KeyLine(1), list[tuple[int, int, int]](), [], 0

@@ -57,7 +57,7 @@ def test_a_shorter_lease_granted_later_is_over_first() -> None:
     assert ids(leases.over(100, 10)) == [2, 3, 1]
 
 
-def test_those_over_at_once_come_in_their_original_order() -> None:
+def test_those_over_at_once_come_in_their_original_sequence() -> None:
     leases, made = granted(10, 10, 10, 10)
     leases.renew(made[1], 10)
     leases.renew(made[3], 10)
@@ -143,7 +143,7 @@ def test_a_hundred_thousand_leases_leave_nothing_behind() -> None:
     assert len(leases._timers._heap) <= 200
 
 
-def test_any_mixture_is_over_in_order() -> None:
+def test_any_mixture_is_over_in_sequence() -> None:
     for seed in range(40):
         random = Random(seed)
         leases, alive = Leases(), {}
@@ -224,7 +224,7 @@ def test_a_lease_touched_for_a_shorter_time_ends_sooner() -> None:
     assert q.ready == [b"1"]
 
 
-def test_without_a_lease_an_item_stays_lent_until_hang_up() -> None:
+def test_without_a_lease_an_item_stays_open_until_hang_up() -> None:
     q = make_queue(lease_ms=None)
     q.put(b"1")
     q.open("anna")
@@ -259,7 +259,7 @@ def test_a_reload_changes_the_leases_that_come_and_not_those_in_flight() -> None
     assert q.ready == [b"1", b"2", b"3"]
 
 
-def test_the_wall_clock_disturbs_no_lease() -> None:
+def test_a_clock_that_is_set_disturbs_no_lease() -> None:
     q = make_queue(lease_ms=1000)
     q.put(b"1")
     q.open()

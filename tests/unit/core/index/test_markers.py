@@ -62,7 +62,7 @@ def test_what_is_gone_is_passed_over() -> None:
         (1, 9, [9], []),
     ],
 )
-def test_of_a_range_that_is_lost_the_live_items_keep_their_markers(
+def test_of_a_range_that_is_lost_the_live_items_still_have_their_markers(
     first: int, last: int, live: list[int], left: list[int]
 ) -> None:
     marks = marks_of(*((10 + id_, id_) for id_ in range(1, 6)))

@@ -33,7 +33,7 @@ def popped(line: Ready) -> list[int]:
     return ids
 
 
-def test_items_leave_in_the_order_they_came() -> None:
+def test_items_leave_oldest_first() -> None:
     line, _ = line_of(3)
     assert popped(line) == [1, 2, 3]
 
@@ -277,7 +277,7 @@ def test_when_nothing_is_beyond_there_is_no_frontier() -> None:
     assert (line.frontier, line.beyond_bytes) == (NO_FRONTIER, 0)
 
 
-def test_any_mixture_with_letting_go_keeps_order_and_counts() -> None:
+def test_any_mixture_with_letting_go_keeps_sequence_and_counts() -> None:
     for seed in range(100):
         random = Random(seed)
         line, out, number = Ready(), list[tuple[int, Item]](), 0
@@ -321,7 +321,7 @@ def out_of_order(line: Ready, *ids: int) -> None:
         line._out_of_order.add(id_)
 
 
-def test_an_item_that_stands_apart_leaves_at_its_place() -> None:
+def test_an_out_of_order_item_leaves_at_its_place() -> None:
     line = Ready()
     out_of_order(line, 2)
     for number in (1, 3, 5):
@@ -357,7 +357,7 @@ def test_a_stub_behind_the_frontier_waits_for_what_the_log_holds_before_it() -> 
     assert line.is_held_up
 
 
-def test_what_stands_apart_becomes_a_stub_where_memory_is_scarce() -> None:
+def test_an_item_out_of_order_becomes_a_disk_ref_where_memory_is_scarce() -> None:
     line = Ready()
     out_of_order(line, 2, 7)
     for number in (1, 3, 5, 8, 9):
@@ -371,7 +371,7 @@ def test_what_stands_apart_becomes_a_stub_where_memory_is_scarce() -> None:
     assert sorted(line.disk_refs) == [(10, 7, 1), (11, 2, 1)], "and so does one behind the frontier"
 
 
-def test_an_item_apart_is_found_by_its_number_and_can_be_removed() -> None:
+def test_an_item_out_of_order_is_found_by_its_number_and_can_be_removed() -> None:
     line, _ = line_of(3)
     out_of_order(line, 9)
     back = item(9)
@@ -382,7 +382,7 @@ def test_an_item_apart_is_found_by_its_number_and_can_be_removed() -> None:
     assert popped(line) == [1, 2, 3]
 
 
-def test_any_mixture_with_some_apart_leaves_by_place() -> None:
+def test_any_mixture_with_some_out_of_order_leaves_by_place() -> None:
     for seed in range(60):
         random, line = Random(seed), Ready()
         places: dict[int, int] = {}  # by id

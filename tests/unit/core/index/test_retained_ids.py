@@ -6,7 +6,7 @@ from journal.sets.id_set import IdSet
 from kestrelpy.core.index.retained_ids import RetainedIds
 
 
-def test_the_set_is_brought_up_in_one_piece_and_passes_over_places() -> None:
+def test_the_set_is_brought_up_in_one_step_and_leaves_out_skipped_ids() -> None:
     ids = IdSet()
     retained = RetainedIds(ids, 4)  # what there was up to 4 is not kept
     assert list(retained.up_to(7)) == [5, 6, 7]
@@ -24,7 +24,7 @@ def test_a_look_without_new_numbers_changes_nothing() -> None:
     assert list(retained.up_to(5)) == [5, 6]
 
 
-def test_places_next_to_each_other_are_all_left_out() -> None:
+def test_skipped_ids_next_to_each_other_are_all_left_out() -> None:
     retained = RetainedIds(IdSet(), 0)
     retained.skip(1)
     retained.skip(2)

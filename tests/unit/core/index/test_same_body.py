@@ -42,7 +42,7 @@ def put(q: CoreHarness, header: ItemHeader, key: bytes, body: bytes) -> int:
         (SCOPED, A, b"x", DUPLICATE), (SCOPED, A, b"y", REUSED), (SCOPED, B, b"x", REUSED),
     ],
 )  # fmt: skip
-def test_an_id_with_another_body_or_key_is_told_from_a_repetition(
+def test_an_id_with_another_body_or_key_is_no_repetition(
     header: ItemHeader, key: bytes, body: bytes, answer: int
 ) -> None:
     q = make_queue()

@@ -35,7 +35,7 @@ def test_the_first_who_came_is_first_until_finished() -> None:
     assert not line
 
 
-def test_the_first_of_a_line_is_not_kept_when_it_gives_up() -> None:
+def test_the_first_of_a_line_is_forgotten_when_it_gives_up() -> None:
     line, first = Waiters(), waiter()
     line.add(first)
     line.add(waiter())
@@ -125,7 +125,7 @@ def test_any_mixture_is_first_come_first_served() -> None:
 # -- waiting for a queue's items --------------------------------------------------------------
 
 
-def test_who_waits_is_served_in_the_order_of_coming() -> None:
+def test_clients_that_wait_are_served_first_come_first() -> None:
     q = make_queue()
     for who in ("anna", "bert", "carl"):
         q.wait(who)
@@ -293,7 +293,7 @@ def test_a_wait_is_not_answered_with_what_has_expired(want: Want) -> None:
     assert q.answers() == [("anna", b"there")]
 
 
-def test_nobody_is_told_there_is_nothing_while_expired_items_hide_a_live_one() -> None:
+def test_no_client_gets_an_empty_answer_while_expired_items_hide_a_live_one() -> None:
     q = make_queue()
     q.put(*[b"old"] * 5000, expires_ms=q.unix_ms + 10)
     q.put(b"live")
@@ -333,7 +333,7 @@ def store(q: CoreHarness) -> None:
     log.item_stored = q.queue.last_number
 
 
-def test_a_few_observers_are_told_at_once() -> None:
+def test_a_few_observers_are_notified_at_once() -> None:
     q = make_queue()
     q.put(b"1")
     observers(q, WOKEN_OBSERVERS_MAX)
@@ -341,7 +341,7 @@ def test_a_few_observers_are_told_at_once() -> None:
     assert told(q) == [*range(WOKEN_OBSERVERS_MAX)]
 
 
-def test_a_crowd_of_observers_is_told_in_slices_when_the_item_is_stored() -> None:
+def test_a_crowd_of_observers_is_notified_in_slices_when_the_item_is_stored() -> None:
     q = make_queue()
     q.put(b"1")
     observers(q, CROWD)
@@ -372,7 +372,7 @@ def test_many_puts_in_one_turn_tell_no_more_observers_than_one() -> None:
     assert len(told(q)) == WOKEN_OBSERVERS_MAX
 
 
-def test_an_observer_whose_time_is_over_before_its_slice_is_told_all_the_same() -> None:
+def test_an_observer_whose_time_is_over_before_its_slice_is_notified_all_the_same() -> None:
     q = make_queue()
     q.put(b"1")
     crowd = observers(q, CROWD, wait_ms=1)
@@ -383,7 +383,7 @@ def test_an_observer_whose_time_is_over_before_its_slice_is_told_all_the_same() 
 
 
 @pytest.mark.parametrize("want", [Want.OPEN, Want.OBSERVE])
-def test_whoever_gave_up_is_not_kept_when_nobody_waits_any_more(want: Want) -> None:
+def test_a_client_that_gave_up_is_forgotten_when_nobody_waits_any_more(want: Want) -> None:
     q = make_queue()
     first, second, third = (q.wait(name, want=want) for name in ("anna", "bert", "carl"))
     for waiter in (second, third, first):
@@ -392,7 +392,7 @@ def test_whoever_gave_up_is_not_kept_when_nobody_waits_any_more(want: Want) -> N
     assert q.reader.waiters.first() is None
 
 
-def test_an_observer_who_gave_up_is_not_kept_when_the_last_one_is_told() -> None:
+def test_an_observer_who_gave_up_is_forgotten_when_the_last_one_is_notified() -> None:
     line = Waiters()
     near, far = (
         Waiter(Want.OBSERVE, b"jobs", Holder(""), False, None, after) for after in (3, 9)

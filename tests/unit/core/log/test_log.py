@@ -21,7 +21,7 @@ def log_of(writer: Writer) -> JournalLog:
     return JournalLog(writer.store, [], 0, make_queue().queue.state)
 
 
-def test_a_life_of_an_item_is_told_by_its_records() -> None:
+def test_the_life_of_an_item_is_in_its_records() -> None:
     q = make_queue(lease_ms=1000, max_attempts=3)
     q.put(b"one")
     q.abort(q.open("anna"))
@@ -73,7 +73,7 @@ def test_a_queue_is_dirty_once_until_it_was_cleaned() -> None:
     assert q.dirty == [log]
 
 
-def test_whoever_waited_for_room_is_woken_once() -> None:
+def test_each_request_that_waited_for_room_resumes_once() -> None:
     log = log_of(fresh(MemoryDisk()))
     log.waiting_room["anna"] = None
     assert log.wants_room, "also when it is not a lack of bytes that anna waits for"

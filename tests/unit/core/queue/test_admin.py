@@ -23,7 +23,7 @@ from tests.support.core_harness import NAME, WALL_MS, CoreHarness, make_queue
 from tests.support.disk_harness import DiskHarness
 
 
-def test_a_paused_queue_lends_nothing_and_takes_back_what_it_lent() -> None:
+def test_a_paused_queue_leases_nothing_and_takes_back_what_it_leased() -> None:
     q = make_queue()
     q.put(b"1", b"2")
     lease = q.open("anna")
@@ -38,7 +38,7 @@ def test_a_paused_queue_lends_nothing_and_takes_back_what_it_lent() -> None:
     )
 
 
-def test_who_waits_for_a_paused_queue_is_served_in_order_when_it_goes_on() -> None:
+def test_who_waits_for_a_paused_queue_is_served_in_sequence_when_it_goes_on() -> None:
     q = make_queue()
     q.pause()
     q.wait("anna")
@@ -50,7 +50,7 @@ def test_who_waits_for_a_paused_queue_is_served_in_order_when_it_goes_on() -> No
     assert q.answers() == [("anna", b"1"), ("bert", b"2")]
 
 
-def test_who_waits_longer_than_the_pause_is_told_that_there_is_nothing() -> None:
+def test_a_client_that_waits_in_vain_during_a_pause_gets_nothing() -> None:
     q = make_queue()
     q.pause()
     q.wait("anna", 100)
@@ -143,7 +143,7 @@ def test_a_cancelled_item_is_gone_with_its_bytes_and_its_attempts() -> None:
     assert q.restarted().reader.live_bytes == 1
 
 
-def test_what_is_lent_dead_expired_or_not_there_does_not_wait() -> None:
+def test_what_is_leased_dead_expired_or_not_there_does_not_wait() -> None:
     q = make_queue(max_attempts=1)
     q.put(b"dead", b"lent")
     q.abort(q.open())
@@ -155,7 +155,7 @@ def test_what_is_lent_dead_expired_or_not_there_does_not_wait() -> None:
     assert not any(map(q.cancel, (1, 2, 3, 4)))
 
 
-def test_items_that_only_the_log_has_are_cancelled_in_any_order() -> None:
+def test_items_that_only_the_log_has_are_cancelled_in_any_sequence() -> None:
     q = make_queue()
     q.put(b"1", b"22", b"333", b"4444")
     again = q.restarted()

@@ -39,7 +39,7 @@ def q() -> InMemory:
     return queue
 
 
-def test_ready_lent_given_back_and_dead_items_are_seen_in_order(q: InMemory) -> None:
+def test_ready_leased_given_back_and_dead_items_are_seen_in_sequence(q: InMemory) -> None:
     first, second = q.open("anna"), q.open("bert")
     assert first is not None
     assert second is not None
@@ -109,7 +109,7 @@ def test_a_time_is_found_among_many(many: int) -> None:
     assert q.seen(since_ms=times[-1] + 1) == []
 
 
-def test_a_gap_is_a_marker_older_than_what_is_kept(q: InMemory) -> None:
+def test_a_gap_is_a_marker_older_than_what_is_retained(q: InMemory) -> None:
     for _ in range(3):
         lease = q.open("anna")
         assert lease is not None
@@ -121,7 +121,7 @@ def test_a_gap_is_a_marker_older_than_what_is_kept(q: InMemory) -> None:
     assert q.reader.counters.gaps == 1
 
 
-def test_a_hole_behind_a_kept_item_is_no_gap(q: InMemory) -> None:
+def test_a_hole_after_a_retained_item_is_no_gap(q: InMemory) -> None:
     q.open("anna")
     for _ in range(2):
         lease = q.open("bert")

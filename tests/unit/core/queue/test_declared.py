@@ -73,7 +73,7 @@ def test_declarations_of_a_later_version_are_refused_as_newer() -> None:
         Replay(make_queue().queue).run(metadata)
 
 
-def test_metadata_is_kept_beside_it_and_a_later_declaration_leaves_that_alone() -> None:
+def test_metadata_is_stored_beside_it_and_a_later_declaration_leaves_that_alone() -> None:
     q = make_queue()
     q.queue.declare(b"", Policy(), 0, b'{"team":"mail"}')
     declare(q.queue)

@@ -135,7 +135,7 @@ def test_what_was_put_off_expires_at_its_time_behind_what_does_not(
     assert stage.queue("gone").reader.live.count == 2
 
 
-def test_what_was_put_off_lives_no_longer_than_a_later_max_age() -> None:
+def test_what_was_delayed_stays_no_longer_than_a_later_max_age() -> None:
     stage = ServerHarness()
     stage.say("eve", b"get jobs+old/peek", b"set jobs/delay=10s 0 0 1", b"x")
     stage.set_queue("jobs+old", max_age="20s")
@@ -236,7 +236,7 @@ def test_rounds_begin_at_most_once_in_a_second() -> None:
     assert queue.idle_sweep.next_due() == stage.now_ms + LOOK_MS
 
 
-def test_a_release_counts_a_step_for_each_line_that_is_told_at_once() -> None:
+def test_a_release_counts_a_step_for_each_subscription_that_gets_it_at_once() -> None:
     stage = ServerHarness()
     for number in range(9):
         stage.set_queue(f"jobs+c{number}", max_items=1000)

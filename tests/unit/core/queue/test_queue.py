@@ -36,7 +36,7 @@ def test_bytes_are_limited_too() -> None:
     assert q.put(b"12345")
 
 
-def test_limits_are_over_what_is_ready_not_what_is_lent() -> None:
+def test_limits_are_over_what_is_ready_not_what_is_leased() -> None:
     q = make_queue(max_items=1)
     q.put(b"1")
     lease = q.open()
@@ -71,7 +71,7 @@ def test_as_many_are_dropped_as_the_new_one_needs() -> None:
     assert q.ready == [b"333", b"12345"]
 
 
-def test_what_is_lent_or_dead_is_not_dropped() -> None:
+def test_what_is_leased_or_dead_is_not_dropped() -> None:
     q = make_queue(max_items=1, max_attempts=1, discard_old_when_full=True)
     q.put(b"dead")
     q.abort(q.open())
@@ -162,7 +162,7 @@ def test_limits_change_on_reload() -> None:
 @pytest.mark.parametrize(
     ("asked_ms", "lives_ms"), [(0, 1000), (500, 500), (1000, 1000), (9000, 1000)]
 )
-def test_no_item_lives_longer_than_max_age(asked_ms: int, lives_ms: int) -> None:
+def test_no_item_stays_longer_than_max_age(asked_ms: int, lives_ms: int) -> None:
     q = make_queue(max_age_ms=1000)
     q.put(b"1", expires_ms=WALL_MS + asked_ms if asked_ms else 0)
     q.pass_time(lives_ms - 1)

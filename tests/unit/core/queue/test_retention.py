@@ -136,7 +136,7 @@ def test_one_who_comes_too_late_is_shown_the_oldest_and_counted(stage: ServerHar
     assert b"gaps 1\r\n" in stage.say("eye", b"stats jobs")
 
 
-def test_what_is_kept_up_to_a_size_goes_oldest_first(stage: ServerHarness) -> None:
+def test_what_is_retained_up_to_a_size_goes_oldest_first(stage: ServerHarness) -> None:
     stage.set_queue(retain="16KiB")
     for n in range(0, 400, 10):
         fill(stage, 10, n)
@@ -279,7 +279,7 @@ def test_stats_of_an_item_say_that_it_is_retained(stage: ServerHarness) -> None:
     assert b"STAT bytes 3\r\n" in said
 
 
-def test_a_waiting_observer_is_told_of_what_comes(stage: ServerHarness) -> None:
+def test_a_waiting_observer_is_notified_of_what_comes(stage: ServerHarness) -> None:
     put(stage, b"one")
     take(stage, 1)
     stage.send("eye", b"gets jobs/peek/after=1/t=5s\r\n")
@@ -331,7 +331,7 @@ def test_the_golden_journal_of_what_is_retained_is_read_as_it_was_meant(
     assert b"queue_retained_marker_latest 6\r\n" in stage.say("eye", b"stats markers")
 
 
-def test_a_segment_that_is_kept_is_not_rewritten_along_with_one_whose_time_is_over(
+def test_a_retained_segment_is_not_rewritten_along_with_one_whose_time_is_over(
     stage: ServerHarness,
 ) -> None:
     stage.set_queue(retain="4s")

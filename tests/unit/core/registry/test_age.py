@@ -17,7 +17,7 @@ def stage_with_an_empty_queue() -> ServerHarness:
     return stage
 
 
-def test_the_generation_of_a_queue_is_the_second_of_its_creation_by_the_wall_clock() -> None:
+def test_the_generation_of_a_queue_is_the_second_of_its_creation_by_the_clock() -> None:
     stage = stage_with_an_empty_queue()
     assert stage.queue("jobs").generation == WALL_MS // 1000
 
@@ -35,7 +35,7 @@ def test_the_age_of_a_queue_that_was_just_made_goes_on_over_a_restart() -> None:
 
 
 @pytest.mark.parametrize("back_ms", [11_000, HOUR_MS])
-def test_a_queue_made_later_than_the_wall_clock_says_is_as_old_as_the_process(
+def test_a_queue_made_later_than_the_clock_says_is_as_old_as_the_process(
     back_ms: int,
 ) -> None:
     stage = stage_with_an_empty_queue()

@@ -86,7 +86,7 @@ def test_a_start_keeps_nothing_of_deleted_queues_whose_children_are_empty(
     assert [each for each in timed if isinstance(each, Queue) and each not in there] == []
 
 
-def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None:
+def test_with_its_last_child_deleted_a_tombstone_goes_and_frees_the_name() -> None:
     stage = ServerHarness()
     stage.set_queue("jobs+audit", lease="1m")
     stage.say("eve", b"get jobs+other", b"set jobs 0 0 1", b"1", b"delete jobs")
@@ -114,7 +114,7 @@ def test_with_its_last_child_deleted_a_remnant_goes_and_frees_the_name() -> None
     ],
     ids=["confirmed", "taken", "up to one", "flushed", "deleted", "by token"],
 )
-def test_with_the_last_item_of_its_child_a_remnant_goes(lines: tuple[bytes, ...]) -> None:
+def test_with_the_last_item_of_its_child_a_tombstone_goes(lines: tuple[bytes, ...]) -> None:
     stage = ServerHarness()
     stage.say("eve", b"get jobs+kid/peek", b"set jobs 0 0 1", b"1", b"set jobs 0 0 1", b"2")
     stage.say("eve", b"delete jobs")
@@ -132,7 +132,7 @@ def test_with_the_last_item_of_its_child_a_remnant_goes(lines: tuple[bytes, ...]
     assert not [name for name in stage.disk.names("data") if name.startswith("jobs.")]
 
 
-def test_what_a_child_of_a_remnant_was_handed_is_settled() -> None:
+def test_what_a_child_of_a_tombstone_was_handed_is_settled() -> None:
     town = TransferHarness()
     town.say("eve", b"get later+audit", b"set later 0 0 1", b"0", b"delete later")
     town.put("jobs", b"1")
@@ -167,7 +167,7 @@ def test_a_new_queue_on_disk_before_the_delete_takes_nothing_from_a_child_of_the
     assert len([name for name in town.disk.names("data") if name.startswith("jobs.")]) == 1
 
 
-def test_after_a_restart_too_a_new_queue_has_another_folder_than_a_remnant_of_its_name() -> None:
+def test_after_a_restart_too_a_new_queue_has_another_folder_than_a_tombstone_of_its_name() -> None:
     stage = ServerHarness()
     stage.set_queue("jobs+audit", lease="1m")
     stage.say("eve", b"set jobs 0 0 1", b"1")
@@ -243,7 +243,7 @@ def after_a_delete(town: TransferHarness) -> None:
 @pytest.mark.parametrize(
     ("source", "body", "target"), [("jobs+audit", b"old", "jobs"), ("jobs", b"new", "jobs+audit")]
 )
-def test_between_a_remnant_and_the_later_queue_of_its_name_nothing_is_handed_off(
+def test_between_a_tombstone_and_the_later_queue_of_its_name_nothing_is_handed_off(
     source: str, body: bytes, target: str
 ) -> None:
     town = TransferHarness()
@@ -257,7 +257,7 @@ def test_between_a_remnant_and_the_later_queue_of_its_name_nothing_is_handed_off
     assert town.take(source) is None
 
 
-def test_before_the_later_queue_is_made_a_remnant_hands_nothing_off_to_its_name() -> None:
+def test_before_the_later_queue_is_made_a_tombstone_hands_nothing_off_to_its_name() -> None:
     town = TransferHarness()
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"old")
@@ -270,7 +270,7 @@ def test_before_the_later_queue_is_made_a_remnant_hands_nothing_off_to_its_name(
 
 
 @pytest.mark.parametrize("is_made", [True, False])
-def test_a_remnant_moves_nothing_to_the_later_queue_of_its_name(is_made: bool) -> None:
+def test_a_tombstone_moves_nothing_to_the_later_queue_of_its_name(is_made: bool) -> None:
     town = TransferHarness()
     after_a_delete(town)
     if not is_made:
@@ -308,7 +308,7 @@ def test_a_child_is_deleted_when_that_of_the_earlier_queue_cannot_come_back(othe
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_with_its_last_child_deleted_a_remnant_goes_and_gives_the_name_on(restarts: bool) -> None:
+def test_with_its_last_child_deleted_a_tombstone_goes_and_gives_the_name_on(restarts: bool) -> None:
     town = TransferHarness()
     town.set_queue("jobs+audit", lease="1m")
     town.put("jobs", b"old")
@@ -344,7 +344,7 @@ def two_with_a_child_of_one_name(*later: bytes) -> TransferHarness:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_of_two_remnants_with_a_child_of_one_name_the_later_one_is_read_next(
+def test_of_two_tombstones_with_a_child_of_one_name_the_later_one_is_read_next(
     restarts: bool,
 ) -> None:
     town = two_with_a_child_of_one_name(b"second")
@@ -530,7 +530,7 @@ def test_the_files_of_a_deleted_queue_wait_for_no_hand_off_between_others() -> N
     assert town.client("client").take() == b"", "it is under way still"
 
 
-def test_what_is_delayed_in_a_child_of_a_remnant_follows_the_wall_clock() -> None:
+def test_what_is_delayed_in_a_child_of_a_tombstone_follows_the_clock() -> None:
     stage = ServerHarness()
     stage.say("eve", b"get jobs+audit/peek")
     at = stage.unix_ms // 1000 + 60
@@ -554,7 +554,7 @@ def test_children_that_clients_waited_for_are_absent_no_more_when_they_are_made(
     assert misplaced(q.broker) == []
 
 
-def test_a_remnant_is_deleted_also_after_a_start_and_retains_nothing_at_once() -> None:
+def test_a_tombstone_is_deleted_also_after_a_start_and_retains_nothing_at_once() -> None:
     stage = ServerHarness()
     stage.set_queue("jobs", retain="forever")
     stage.say("eve", b"get jobs+audit/peek")

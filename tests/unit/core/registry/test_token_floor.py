@@ -40,7 +40,7 @@ def in_memory(now_ms: int, unix_ms: int) -> InMemory:
     return made
 
 
-def test_tokens_of_a_queue_in_memory_begin_where_the_wall_clock_stands() -> None:
+def test_tokens_of_a_queue_in_memory_begin_where_the_clock_stands() -> None:
     q = in_memory(5, WALL_MS)
     q.queue.put(b"one", 0, 0, q.now_ms)
     assert q.open().token == WALL_MS * TOKENS_PER_MS

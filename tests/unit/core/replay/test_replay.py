@@ -119,7 +119,7 @@ def test_a_life_of_many_restarts_is_like_one_without(seed: int) -> None:
             assert state_after_a_restart(q.restarted().queue) == before
 
 
-def test_a_restart_puts_what_was_lent_back_and_counts_no_attempt() -> None:
+def test_a_restart_puts_what_was_leased_back_and_counts_no_attempt() -> None:
     q = make_queue(max_attempts=2)
     q.put(b"1", b"2", b"3")
     q.abort(q.open())
@@ -140,7 +140,7 @@ def test_a_redriven_item_that_dies_again_has_no_expiry_after_a_restart_either() 
         assert each.open(dead=True).item.expires_ms == 0
 
 
-def test_the_dead_keep_their_order_their_reasons_and_their_attempts() -> None:
+def test_the_dead_have_their_sequence_reasons_and_attempts_after_a_replay() -> None:
     q = make_queue(max_attempts=2, lease_ms=1000)
     q.put(b"1", b"2", b"3")
     q.abort(q.open())
@@ -159,7 +159,7 @@ def test_the_dead_keep_their_order_their_reasons_and_their_attempts() -> None:
     assert again.restarted().dead == [b"3"]
 
 
-def test_a_flush_spares_what_was_open() -> None:
+def test_a_flush_leaves_what_was_open() -> None:
     q = make_queue()
     q.put(b"1", b"2", b"3")
     q.open()

@@ -125,7 +125,7 @@ def test_what_stays_is_known_by_its_numbers_and_its_bytes() -> None:
     assert again.leases.entries == q.reader.leases.entries
 
 
-def test_a_lease_that_a_flush_spares_keeps_its_key() -> None:
+def test_a_lease_that_a_flush_leaves_keeps_its_key() -> None:
     q = make_queue()
     for n in range(3):
         q.put(b"%d" % n, key=f"k{n}")
@@ -151,7 +151,7 @@ def test_whoever_held_an_item_of_a_deleted_queue_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_ids_that_a_flush_needs_are_kept_as_items_come_and_go(seed: int) -> None:
+def test_the_ids_that_a_flush_needs_are_known_as_items_come_and_go(seed: int) -> None:
     random, q = Random(seed), make_queue(max_attempts=3, lease_ms=200)
     for _ in range(300):
         leases = [*q.reader.leases]

@@ -51,7 +51,7 @@ def test_what_has_to_be_read_back_behind_one_that_waits_is_asked_for_at_once() -
     assert q.open().item.body == b"3"
 
 
-def test_while_an_item_is_lent_items_with_the_same_key_are_skipped_and_others_delivered() -> None:
+def test_while_an_item_is_leased_items_with_its_key_are_skipped_and_others_delivered() -> None:
     q = keyed_queue("1A", "2A", "3B", "4", "5A", "6B", "7")
 
     assert lent_in_turn(q) == "1347"
@@ -67,7 +67,7 @@ def test_on_confirm_the_oldest_item_that_has_become_possible_goes_first() -> Non
     assert lent_in_turn(q) == "25"
 
 
-def test_items_of_one_key_are_delivered_in_order_whatever_happens_to_them() -> None:
+def test_items_of_one_key_are_delivered_in_sequence_whatever_happens_to_them() -> None:
     q = keyed_queue("1A", "2A", "3A")
 
     for _ in range(3):
@@ -198,7 +198,7 @@ def test_a_wait_for_an_item_behind_many_blocked_ones_is_answered() -> None:
     assert q.answers() == [("carl", b"next")]
 
 
-def test_who_waits_in_vain_behind_a_blocked_item_is_told_so_in_turn() -> None:
+def test_a_client_that_waits_in_vain_behind_a_blocked_item_ends_in_turn() -> None:
     q = make_queue()
     q.put(b"lent", b"blocked", key="A")
     q.open("carl")
@@ -260,7 +260,7 @@ def test_a_full_queue_drops_the_oldest_also_if_that_waits_for_its_key() -> None:
     assert q.reader.ready.count == 1
 
 
-def test_a_flush_takes_what_waits_for_its_key_and_leaves_what_is_lent() -> None:
+def test_a_flush_takes_what_waits_for_its_key_and_leaves_what_is_leased() -> None:
     q = keyed_queue("1A", "2A", "3B")
     lease = q.open()
     assert q.open().item.body == b"3"
@@ -285,7 +285,7 @@ def test_a_cancelled_item_is_no_more_first_for_its_key() -> None:
     assert q.reader.ready.bytes == 0
 
 
-def test_a_dead_item_has_no_key_and_may_be_lent_beside_the_living() -> None:
+def test_a_dead_item_has_no_key_and_may_be_leased_beside_the_living() -> None:
     q = keyed_queue("1A", "2A")
     q.bury(q.open())
     q.open()
@@ -357,7 +357,7 @@ def test_keys_in_flight_and_blocked_are_counted() -> None:
     assert (keyed.in_flight, keyed.keys.blocked_values) == (0, 1)
 
 
-def test_beyond_max_memory_skipped_items_wait_on_disk_and_come_back_in_order() -> None:
+def test_beyond_max_memory_skipped_items_wait_on_disk_and_come_back_in_sequence() -> None:
     q = make_queue(max_memory_bytes=4096)
     q.put(b"first", key="A")
     lease = q.open()

@@ -87,7 +87,7 @@ def test_on_a_full_disk_a_death_is_recorded_if_its_record_has_room() -> None:
 @pytest.mark.parametrize(
     ("most", "words"), [(100, "at max_attempts = 100 it is dead"), (None, "max_attempts is none")]
 )
-def test_an_operator_is_told_of_an_item_that_comes_back_again_and_again(
+def test_an_operator_is_warned_of_an_item_that_comes_back_again_and_again(
     most: int | None, words: str
 ) -> None:
     reader, _ = subscription(max_attempts=most)

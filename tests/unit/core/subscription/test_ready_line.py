@@ -261,7 +261,7 @@ def test_a_queue_that_is_deleted_while_it_is_read_leaves_nothing() -> None:
     assert (reader.ready.count, reader.ready.resident, q.broker.memory.taken) == (0, 0, 0)
 
 
-def test_attempts_are_kept_however_far_away_an_item_is() -> None:
+def test_attempts_are_remembered_however_far_away_an_item_is() -> None:
     q = life()
     for n in range(100):
         q.put(b"%d" % n)
@@ -329,7 +329,7 @@ def lend(q: DiskHarness, count: int) -> list[Lease]:
     return leases
 
 
-def test_lent_bodies_take_no_more_memory_than_is_allowed() -> None:
+def test_leased_bodies_take_no_more_memory_than_is_allowed() -> None:
     q = life(max_memory_bytes=20_000)
     for n in range(200):
         q.put(b"%03d" % n + b"x" * 1000)
@@ -339,7 +339,7 @@ def test_lent_bodies_take_no_more_memory_than_is_allowed() -> None:
     assert len(q.reader.leases) == 200
 
 
-def test_what_was_let_go_while_it_was_lent_comes_back_in_its_order() -> None:
+def test_what_was_let_go_while_it_was_leased_comes_back_in_sequence() -> None:
     q = life(max_memory_bytes=20_000)
     bodies = [b"%03d" % n + b"x" * 1000 for n in range(200)]
     for body in bodies:
@@ -410,7 +410,7 @@ def test_what_comes_back_without_its_body_is_read_alone_and_keeps_its_place() ->
 
 
 @pytest.mark.parametrize("want", [Want.OPEN, Want.PEEK, Want.TAKE])
-def test_who_waits_is_served_with_what_stands_apart(want: Want) -> None:
+def test_a_client_that_waits_is_served_with_items_out_of_order(want: Want) -> None:
     q = three_with_the_second_back_bare()
     assert q.open("anna") is not None
     q.wait("bert", want)
@@ -418,7 +418,7 @@ def test_who_waits_is_served_with_what_stands_apart(want: Want) -> None:
     assert answers(q) == [b"1"]
 
 
-def test_what_stands_apart_and_is_not_readable_is_named_and_holds_nobody_up() -> None:
+def test_an_unreadable_item_out_of_order_is_named_and_holds_nobody_up() -> None:
     q = three_with_the_second_back_bare()
     segment = q.log.journal.segments[0].path
     put = q.log.store.some([2]).run(q.disk).records[2]
@@ -429,7 +429,7 @@ def test_what_stands_apart_and_is_not_readable_is_named_and_holds_nobody_up() ->
     assert not q.jobs.is_empty, "a start tries again"
 
 
-def test_what_stands_apart_and_was_never_written_holds_nobody_up_once_the_journal_failed() -> None:
+def test_an_unwritten_item_out_of_order_holds_nobody_up_once_the_journal_failed() -> None:
     q = life(max_memory_bytes=1 << 20)
     q.put(b"1")
     q.commit()
@@ -441,7 +441,7 @@ def test_what_stands_apart_and_was_never_written_holds_nobody_up_once_the_journa
     assert q.damages == [], "what was never written is not damage"
 
 
-def test_the_head_that_is_dropped_may_stand_apart() -> None:
+def test_the_head_that_is_dropped_may_be_out_of_order() -> None:
     q = life(max_items=3, discard_old_when_full=True)
     for n in range(2):
         q.put(b"%d" % n)

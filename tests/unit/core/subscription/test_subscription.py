@@ -22,7 +22,7 @@ def test_an_aborted_item_is_the_next_one_fetched() -> None:
     assert q.story == "put 1 first, put 2 second, returned 1 attempts 1 abort"
 
 
-def test_an_item_is_lent_to_one_holder_at_a_time() -> None:
+def test_an_item_is_leased_to_one_holder_at_a_time() -> None:
     q = make_queue()
     q.put(b"1")
     q.open("anna")
@@ -32,7 +32,7 @@ def test_an_item_is_lent_to_one_holder_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_several_open_items_come_back_in_their_original_order(order: tuple[int, ...]) -> None:
+def test_several_open_items_come_back_in_their_original_sequence(order: tuple[int, ...]) -> None:
     q = make_queue()
     q.put(b"1", b"2", b"3", b"4", b"5")
     leases = [q.open() for _ in range(4)]
@@ -52,7 +52,7 @@ def test_what_comes_back_stands_before_everything_younger_also_when_others_were_
     assert q.ready == [b"1", b"4"]
 
 
-def test_a_hang_up_gives_everything_back_in_its_original_order() -> None:
+def test_a_hang_up_gives_everything_back_in_its_original_sequence() -> None:
     q = make_queue()
     q.put(b"1", b"2", b"3")
     for _ in range(3):
@@ -123,7 +123,7 @@ def test_a_peek_changes_nothing() -> None:
 # -- at most so many ---------------------------------------------------------------------------
 
 
-def test_no_more_are_lent_at_once_than_allowed() -> None:
+def test_no_more_are_leased_at_once_than_allowed() -> None:
     q = make_queue(max_leased=2)
     q.put(b"1", b"2", b"3")
     q.open("anna")

@@ -28,7 +28,7 @@ def deadline_left(q: CoreHarness, token: int) -> int:
     return lease.deadline_ms - q.now_ms
 
 
-def test_what_is_lent_by_token_is_said_in_the_log() -> None:
+def test_what_is_leased_by_token_has_a_record_in_the_log() -> None:
     q = make_queue()
     q.put(b"one", b"two")
     first = by_token(q)
@@ -130,7 +130,7 @@ def test_a_lease_over_while_nobody_ran_ends_at_the_first_tick_and_counts_an_atte
     assert again.open().attempts == 1
 
 
-def test_a_wall_clock_that_was_set_back_never_makes_it_longer_than_it_was() -> None:
+def test_a_clock_that_was_set_back_never_makes_it_longer_than_it_was() -> None:
     q = make_queue()
     q.put(b"one")
     lease = by_token(q, 1000)
@@ -142,7 +142,7 @@ def test_a_wall_clock_that_was_set_back_never_makes_it_longer_than_it_was() -> N
     assert deadline_left(again, lease.token) == 7000
 
 
-def test_after_a_restart_leases_end_in_the_order_of_their_deadlines() -> None:
+def test_after_a_restart_leases_end_by_their_deadlines() -> None:
     q = make_queue()
     q.put(b"1", b"2", b"3")
     for lease_ms in (300, 100, 200):
@@ -192,7 +192,7 @@ def with_grace(q: CoreHarness, lease_ms: int, grace_ms: int) -> Lease:
     ("lease_s", "grace_s", "lives_s"),
     [(777, 0, 777), (777, 23, 800), (121, 22, 143), (60, 30, 120)],
 )
-def test_an_item_lives_for_the_grace_after_a_lease_that_it_would_not_survive(
+def test_an_item_stays_for_the_grace_after_a_lease_that_it_would_not_survive(
     lease_s: int, grace_s: int, lives_s: int
 ) -> None:
     q = make_queue()
@@ -227,7 +227,7 @@ def test_a_renewal_puts_its_expiry_off_again() -> None:
 # -- waiting ----------------------------------------------------------------------------------
 
 
-def test_who_waits_is_lent_by_token_in_turn() -> None:
+def test_clients_that_wait_lease_by_token_in_turn() -> None:
     q = make_queue()
     q.wait("anna", lease_ms=100)
     q.wait("bert")
@@ -345,7 +345,7 @@ def lend_dead(q: CoreHarness, lease_ms: int = 60_000) -> Lease:
     return lease
 
 
-def test_a_dead_item_lent_by_token_is_so_after_a_restart_and_nobody_elses() -> None:
+def test_a_dead_letter_leased_by_token_is_so_after_a_restart_and_nobody_elses() -> None:
     q = two_dead()
     q.put(b"three", key="K")
     lease = lend_dead(q)
@@ -393,7 +393,7 @@ def test_a_dead_item_goes_back_to_its_place_among_the_dead_however_its_lease_end
             assert {d.attempts for d in each.reader.dead.deaths.values()} == {1}
 
 
-def test_a_flush_spares_what_is_lent_from_the_dead_line() -> None:
+def test_a_flush_leaves_leased_dead_letters() -> None:
     q = two_dead()
     q.put(b"gone")
     lease = lend_dead(q)
@@ -414,7 +414,7 @@ def test_on_a_full_disk_the_return_of_a_dead_item_by_token_is_written() -> None:
     assert again.reader.dead.count == 2
 
 
-def test_who_waits_for_the_dead_is_lent_by_token() -> None:
+def test_a_client_that_waits_for_dead_letters_leases_by_token() -> None:
     q = make_queue(max_attempts=1)
     q.put(b"one")
     lease = q.open("carl")

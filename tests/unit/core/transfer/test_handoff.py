@@ -597,7 +597,7 @@ def test_the_open_behind_a_hand_off_is_carried_out_with_its_answer() -> None:
     assert answer_of(town) == STORED + b"VALUE jobs/open 0 1\r\n2\r\nEND\r\n"
 
 
-def test_hand_offs_by_token_in_one_breath_share_a_sync() -> None:
+def test_hand_offs_by_token_in_one_batch_share_a_sync() -> None:
     town = TransferHarness()
     lines = []
     for body in (b"1", b"2", b"3"):

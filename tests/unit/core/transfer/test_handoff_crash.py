@@ -39,7 +39,7 @@ def chain(town: TransferHarness) -> None:
     town.finish("three")
 
 
-def test_a_chain_hands_on_exactly_once_whatever_crashes_when() -> None:
+def test_a_row_of_queues_hands_on_exactly_once_whatever_crashes_when() -> None:
     assert cut_at_every_step(chain, settle_down) > 20
 
 

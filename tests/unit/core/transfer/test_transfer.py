@@ -164,7 +164,7 @@ def test_an_end_that_is_not_stored_rests_on_its_source(
     assert (TransferState.LEFT, event) in NEXT
 
 
-def test_a_transfer_waits_for_a_log_or_for_the_files_that_settle_it() -> None:
+def test_a_transfer_waits_for_a_log_or_for_the_files_that_finish_it() -> None:
     source, target = queue(is_child=True), queue(is_child=True)
     awaited = {
         state: Transfer(source, target, 1, 5, None, None, state).awaits

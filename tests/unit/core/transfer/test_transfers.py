@@ -130,7 +130,7 @@ def test_what_has_no_key_where_one_is_needed_stays_dead_and_drops_nothing_there(
     assert town.say("a", b"get failed").startswith(b"VALUE failed 0 8")
 
 
-def test_what_expired_goes_on_and_lives_there_without_its_expiry() -> None:
+def test_what_expired_goes_on_and_stays_there_without_its_expiry() -> None:
     town = town_of(jobs={"expire_to": "late"})
     town.say("a", b"set jobs 0 1 4", b"body")
     town.pass_time(2000)
@@ -153,7 +153,7 @@ def test_what_expires_goes_to_its_own_queue_and_what_dies_to_another() -> None:
 
 
 @pytest.mark.parametrize(("age", "lives_s"), [("none", 0), ("500s", 500)])
-def test_a_dead_letter_lives_in_its_queue_as_long_as_is_set(age: str, lives_s: int) -> None:
+def test_a_dead_letter_stays_in_its_queue_as_long_as_is_set(age: str, lives_s: int) -> None:
     jobs = {"max_attempts": 1, "dead_letter_to": "failed", "dead_letter_age": age}
     town = town_of(jobs=jobs, failed={})
     town.say("a", b"set jobs 0 100 1", b"1")
@@ -339,7 +339,7 @@ def test_a_reload_sends_on_what_is_dead_already() -> None:
     assert town.queue("jobs").reader.dead.count == 1
 
 
-def test_the_dead_go_on_in_the_order_in_which_they_died_read_back_if_need_be() -> None:
+def test_the_dead_go_on_oldest_death_first_read_back_if_need_be() -> None:
     town = town_of(jobs={"max_attempts": 1, "max_memory": 10_000})
     bodies = [b"%d" % n + b"x" * 3000 for n in range(600)]
     for body in bodies:
@@ -390,7 +390,7 @@ def held_on_its_way(town: TransferHarness) -> None:
     assert len(town.moving()) == 1
 
 
-def test_what_is_moving_is_lent_to_nobody_and_not_touched() -> None:
+def test_what_is_moving_is_leased_to_nobody_and_not_touched() -> None:
     town = jobs_to_failed()
     held_on_its_way(town)
     assert town.say("b", b"get jobs/dead/open") == b"END\r\n"

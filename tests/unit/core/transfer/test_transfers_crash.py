@@ -299,7 +299,7 @@ def token_of(answer: bytes) -> bytes:
     return answer.split()[4] if answer.startswith(b"VALUE ") else b"1"
 
 
-def test_what_is_lent_from_the_dead_line_by_token_is_there_once_whatever_crashes_when() -> None:
+def test_a_dead_letter_leased_by_token_is_there_once_whatever_crashes_when() -> None:
     def look(town: TransferHarness) -> None:
         settle_down(town)
         town.pass_time(95_000)

@@ -87,7 +87,7 @@ async def said_of_new_queues(client: httpx.AsyncClient) -> list[Any]:
     ]
 
 
-async def test_each_door_says_why_no_new_queue_is_made_as_long_as_that_lasts(
+async def test_each_port_says_why_no_new_queue_is_made_as_long_as_that_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in (

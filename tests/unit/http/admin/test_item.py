@@ -96,7 +96,7 @@ def words(events: list[dict[str, Any]]) -> list[str]:
     return [each["what"] for each in events]
 
 
-async def test_the_life_of_an_item_is_told_from_memory_and_from_the_journal(
+async def test_the_life_of_an_item_is_shown_from_memory_and_from_the_journal(
     tmp_path: Path,
 ) -> None:
     config = "[queues.jobs]\nmax_attempts = 2\n"

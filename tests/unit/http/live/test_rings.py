@@ -43,7 +43,7 @@ def test_an_empty_ring_has_no_points() -> None:
 
 
 @given(st.lists(st.integers(1, 9), max_size=60), st.integers(1, 7))
-def test_a_ring_has_the_newest_points_in_their_order(steps: list[int], size: int) -> None:
+def test_a_ring_has_the_newest_points_in_sequence(steps: list[int], size: int) -> None:
     ring, model, now = Ring(("n",), RingRange(10, size), "f"), dict[int, list[int]](), 0
     for number, step in enumerate(steps, 1):
         now += step * 4

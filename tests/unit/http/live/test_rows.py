@@ -43,7 +43,7 @@ def test_a_queue_in_trouble_comes_before_one_with_an_older_item(server: ServerHa
 
 
 @pytest.mark.parametrize("sort", rows.SORTS)
-def test_each_order_pages_through_all_queues(server: ServerHarness, sort: str) -> None:
+def test_each_sort_pages_through_all_queues(server: ServerHarness, sort: str) -> None:
     for number in range(5):
         server.say("a", b"set q%d 0 0 1" % number, b"x")
     orders, found = QueueOrders(sampled(server)), list[bytes]()
@@ -57,7 +57,7 @@ def test_each_order_pages_through_all_queues(server: ServerHarness, sort: str) -
     assert page(orders, WantedQueues("Q", sort), server.now_ms)[1] == 5
 
 
-def test_it_is_sorted_in_slices_and_kept_for_a_while(
+def test_it_is_sorted_in_slices_and_cached_for_a_while(
     server: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "_PER_SLICE", 2)

@@ -63,7 +63,7 @@ def test_a_tick_looks_at_a_bounded_number_of_queues(
     assert samples.rates["stored"] == pytest.approx(1 / 3)
 
 
-def test_the_past_of_the_most_recently_active_queues_is_kept(
+def test_the_past_of_the_most_recently_active_queues_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sampler, "KEPT_QUEUES", 2)

@@ -109,7 +109,7 @@ def test_damage_is_counted_in_a_sentence() -> None:
     assert two.text.startswith("2 damaged places")
 
 
-def test_the_time_is_counted_to_what_is_kept_for_others() -> None:
+def test_the_time_is_counted_to_min_disk_free() -> None:
     free = [None, 100.0, 98.0, 96.0, 94.0, 92.0, 90.0]
     assert disk_full_in_ms(free, 1000, 80) == 5_000
     assert disk_full_in_ms(free, 1000, 90) == disk_full_in_ms(free, 1000, 95) == 0

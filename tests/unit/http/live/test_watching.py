@@ -203,7 +203,7 @@ async def test_streams_are_bounded_and_end_with_the_server(
         await stopping
 
 
-async def test_whoever_missed_a_tick_gets_the_whole_view(tmp_path: Path) -> None:
+async def test_a_watcher_that_skipped_a_tick_gets_the_whole_view(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         live = server.live
         async with events(server, "view=journal") as stream:

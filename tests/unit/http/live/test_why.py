@@ -43,7 +43,7 @@ def test_all_are_delayed(server: ServerHarness) -> None:
     assert why(server, b"late") == ["No item is ready; 1 delayed, the next one for 90 s more."]
 
 
-def test_items_that_cannot_be_read_keep_no_other_from_being_leased(server: ServerHarness) -> None:
+def test_items_that_cannot_be_read_block_no_other_from_being_leased(server: ServerHarness) -> None:
     queue = server.broker.queues[b"jobs"]
     queue.reader.unreadable.add(7)
     assert queue_state(queue, server.now_ms) == "damaged"

@@ -26,7 +26,7 @@ async def test_histograms_of_a_queue_come_when_it_is_named(tmp_path: Path) -> No
         assert (await server.client.get(f"/metrics?{many}")).status_code == 400
 
 
-async def test_of_the_seconds_only_the_start_is_a_time_and_it_is_by_the_wall_clock(
+async def test_of_the_seconds_only_the_start_is_a_time_of_day(
     tmp_path: Path,
 ) -> None:
     async with web(tmp_path) as server:

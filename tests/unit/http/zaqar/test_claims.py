@@ -79,7 +79,7 @@ async def test_a_claim_lasts_while_one_of_its_messages_does(tmp_path: Path) -> N
         assert (await api.ask("GET", f"/jobs/claims/{claim}")).status_code == 404
 
 
-async def test_a_claimed_message_lives_for_the_grace_after_its_claim(tmp_path: Path) -> None:
+async def test_a_claimed_message_lasts_for_the_grace_after_its_claim(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         api = Api(server.client)
         for ttl, grace, life in ((777, 60, 837), (121, 62, 183), (60, 90, 120)):

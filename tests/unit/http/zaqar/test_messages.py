@@ -35,7 +35,7 @@ async def pages(api: Api, queue: str, query: str, most: int = 20) -> list[list[A
     raise AssertionError(found)
 
 
-async def test_an_observer_sees_each_message_once_in_order(tmp_path: Path) -> None:
+async def test_an_observer_sees_each_message_once_in_sequence(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         api = Api(server.client)
         await api.post("jobs", *range(25))
@@ -312,7 +312,7 @@ async def test_a_long_batch_stops_when_its_queue_is_made_anew(
 
 
 @pytest.mark.parametrize("slice_", [1, 7])
-async def test_a_long_batch_is_stored_in_slices_in_its_order(
+async def test_a_long_batch_is_stored_in_slices_in_sequence(
     slice_: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "_STORED_PER_SLICE", slice_)
@@ -331,7 +331,7 @@ def later(server: Web, monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     server.daemon.broker.clock.offset_ms += seconds * 1000
 
 
-async def test_each_way_to_see_a_message_says_how_old_it_is_by_the_wall_clock(
+async def test_each_way_to_see_a_message_says_how_old_it_is_by_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with web(tmp_path) as server:

@@ -67,7 +67,7 @@ def test_what_is_no_setting_is_refused(meta: dict[str, Any]) -> None:
     assert refused.value.status == 400
 
 
-def test_a_patch_applies_its_operations_in_order_and_changes_nothing_it_was_given() -> None:
+def test_a_patch_applies_its_operations_in_sequence_and_changes_nothing_it_was_given() -> None:
     before = {"a": 1, "b/c": 2, "_max_claim_count": 5}
     after = patched(before, b"""[
         {"op": "add", "path": "/metadata/d", "value": {"e": 1}},

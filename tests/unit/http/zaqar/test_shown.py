@@ -21,7 +21,7 @@ def test_anything_else_is_base64(body: bytes) -> None:
     assert list(as_json(body)) == ["base64"]
 
 
-def test_a_message_has_its_members_in_their_order() -> None:
+def test_a_message_has_its_members_in_sequence() -> None:
     queue = make_queue()
     queue.put(b"x")
     seen = SeenItem(1, 1000, 61_000, b"{}", 2)

@@ -68,7 +68,7 @@ def everything(disk: MemoryDisk) -> dict[str, bytes]:
 # -- what is written ------------------------------------------------------------------------------
 
 
-def test_the_live_puts_stand_in_the_new_segment_in_order_as_they_were() -> None:
+def test_the_live_puts_stand_in_the_new_segment_in_sequence_as_they_were() -> None:
     disk, segments = stage()
     before = everything(disk)
     new = carry(segments, LIVE).run(disk)
@@ -297,7 +297,7 @@ class Watched(MemoryDisk):
         return data
 
 
-def test_a_segment_is_read_in_pieces_with_a_pause_after_each_and_after_many_frames() -> None:
+def test_a_segment_is_read_in_parts_with_a_pause_after_each_and_after_many_frames() -> None:
     disk = Watched()
     sizes = Sizes(segment_min=4 << 20, segment_max=4 << 20, batch_max=1 << 20)
     writer = written(disk, [b"x" * 3000] * 1500, sizes)

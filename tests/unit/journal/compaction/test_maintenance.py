@@ -387,7 +387,7 @@ def test_a_snapshot_says_what_was_there_when_it_was_begun() -> None:
     assert found.checkpoint.next_item == 9
 
 
-def test_the_newest_two_are_kept() -> None:
+def test_the_newest_two_stay() -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     for _ in range(5):

@@ -176,7 +176,7 @@ def test_a_round_has_a_last_step() -> None:
     assert steps == reclaim.STEPS_MAX
 
 
-def test_a_journal_is_quiet_while_it_writes_less_than_the_reserve() -> None:
+def test_a_journal_writes_little_up_to_the_reserve() -> None:
     writer = fresh(MemoryDisk(), Sizes(1 << 20, 1 << 20, 1 << 20))
     idle = writer.store.reclaim
     assert idle.mark(5) == 5 + reclaim.QUIET_MS
@@ -189,7 +189,7 @@ def test_a_journal_is_quiet_while_it_writes_less_than_the_reserve() -> None:
     assert not idle.is_quiet
 
 
-def test_files_of_done_segments_are_not_kept_while_it_shrinks() -> None:
+def test_files_of_done_segments_are_not_recycled_while_it_shrinks() -> None:
     writer = burst(300)
     preallocation = writer.journal.preallocation
     preallocation.waiting.clear()

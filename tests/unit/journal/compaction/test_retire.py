@@ -44,21 +44,21 @@ def test_a_dead_segment_is_removed() -> None:
     assert disk.names("/q/jobs.1") == []
 
 
-def test_a_dead_segment_is_kept_to_be_used_again() -> None:
+def test_a_dead_segment_is_recycled() -> None:
     disk = dead_segment()
     assert retire(disk, PATH, "", KEEP) == KEEP
     assert disk.names("/q/jobs.1") == ["0000000003.segment.recycled"]
     assert content(disk, KEEP) == DATA
 
 
-def test_a_dead_segment_that_a_backup_shares_is_not_kept() -> None:
+def test_a_dead_segment_that_a_backup_shares_is_not_recycled() -> None:
     disk = dead_segment(backup=True)
     assert retire(disk, PATH, "", KEEP) == ""
     assert disk.names("/q/jobs.1") == []
     assert content(disk, "/backup/3") == DATA
 
 
-def test_a_dead_segment_lives_on_in_the_archive_and_is_not_kept_then() -> None:
+def test_a_dead_segment_that_is_archived_is_not_recycled() -> None:
     for keep in ("", KEEP):
         disk = dead_segment()
         assert retire(disk, PATH, ARCHIVED, keep) == ""

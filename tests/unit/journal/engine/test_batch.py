@@ -6,7 +6,7 @@ from journal.engine import Create, DeleteFile, Rename, Write
 from journal.engine.batch import Batch, batch_of
 
 
-def test_writes_that_touch_are_one_and_others_keep_their_order() -> None:
+def test_writes_that_touch_are_one_and_others_stay_in_sequence() -> None:
     batch = batch_of(
         [Write(1, 0, b"ab"), Write(2, 0, b"x"), Write(1, 2, b"cd"), Write(1, 0, b"A")]
     )

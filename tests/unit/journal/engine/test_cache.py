@@ -110,7 +110,7 @@ def test_what_was_fetched_for_many_files_is_here(tmp_path: Path) -> None:
     assert store.asked == []
 
 
-def test_what_cannot_be_kept_of_many_files_is_fetched_later(
+def test_what_cannot_be_cached_of_many_files_is_fetched_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)
@@ -262,7 +262,7 @@ def test_bytes_over_which_the_local_disk_refuses_to_write_are_those_of_the_engin
 
 
 @pytest.mark.parametrize("name", ["open", "pwrite", "pread"])
-def test_what_is_fetched_and_cannot_be_kept_is_returned_all_the_same(
+def test_what_is_fetched_and_cannot_be_cached_is_returned_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)
@@ -299,7 +299,7 @@ def test_a_full_disk_lets_all_go_that_the_engine_has(
     assert [each.present.bytes for each in here] == [0, SIZE]
 
 
-def test_a_file_that_was_removed_is_not_fetched_though_it_is_elsewhere(
+def test_a_file_that_was_removed_is_not_fetched_though_the_engine_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, store, disk = cache_of(tmp_path), Store(), Refusing(monkeypatch)

@@ -94,7 +94,7 @@ def test_what_a_full_engine_refused_is_done_once_behind_beats(fate: tuple[Fate, 
     assert (commits.trouble, commits.is_full) == ("", False)
 
 
-def test_the_owner_of_a_full_engine_lives_and_says_that_it_is_full() -> None:
+def test_the_owner_of_a_full_engine_goes_on_and_says_that_it_is_full() -> None:
     now_s, seen = [0.0], list[tuple[str, bool, float, int]]()
 
     def pause(_: float) -> None:
@@ -286,7 +286,7 @@ class Ear:
         return hear
 
 
-def test_all_that_a_commit_has_are_told_by_its_thread_and_no_others() -> None:
+def test_all_that_a_commit_has_are_notified_by_its_thread_and_no_others() -> None:
     engine, ear = SlowEngine(), Ear()
     commits = commits_of(engine, beat_s=60.0)
     first, second = commits.add(Create(1, "a", 0)), commits.add(Write(1, 0, b"x"))
@@ -309,7 +309,7 @@ def test_all_that_a_commit_has_are_told_by_its_thread_and_no_others() -> None:
     commits.close()
 
 
-def test_all_that_wait_are_told_that_another_has_claimed_the_slice() -> None:
+def test_all_that_wait_are_notified_that_another_has_claimed_the_slice() -> None:
     engine, ear = SlowEngine(), Ear()
     commits = commits_of(engine, beat_s=60.0)
     engine.go.release(9)
@@ -328,7 +328,7 @@ def test_all_that_wait_are_told_that_another_has_claimed_the_slice() -> None:
     assert len(ear.told) == 4
 
 
-def test_without_a_thread_nobody_is_told() -> None:
+def test_without_a_thread_nobody_is_notified() -> None:
     commits = commits_of(MemoryEngine())
     assert not commits.tell(commits.add(Create(1, "a", 0)), lambda _: None)
 

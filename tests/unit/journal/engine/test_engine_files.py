@@ -76,7 +76,7 @@ def test_a_takeover_reads_little_of_a_long_journal(tmp_path: Path) -> None:
 # -- syncs without a thread -----------------------------------------------------------------------
 
 
-def test_a_sync_is_told_when_the_engine_has_all_of_its_files(tmp_path: Path) -> None:
+def test_a_sync_is_over_when_the_engine_has_all_of_its_files(tmp_path: Path) -> None:
     engine, root = MemoryEngine(), str(tmp_path / "data")
     over = threading.Event()
     errors = list[OSError | None]()
@@ -94,7 +94,7 @@ def test_a_sync_is_told_when_the_engine_has_all_of_its_files(tmp_path: Path) -> 
     assert errors == [None]
 
 
-def test_without_a_thread_of_the_commits_no_sync_is_told(tmp_path: Path) -> None:
+def test_without_a_thread_of_the_commits_no_sync_is_promised(tmp_path: Path) -> None:
     root = str(tmp_path / "data")
     with engine_files(MemoryEngine(), root) as files:
         handle = files.create(f"{root}/a", b"", 10)
@@ -168,7 +168,7 @@ def test_numbers_of_files_are_never_used_again(tmp_path: Path) -> None:
 # -- what an engine does otherwise ----------------------------------------------------------------
 
 
-def test_a_large_file_is_committed_in_pieces_and_has_its_name_with_the_last(
+def test_a_large_file_is_committed_in_parts_and_has_its_name_with_the_last(
     tmp_path: Path,
 ) -> None:
     engine, root = MemoryEngine(), str(tmp_path / "data")

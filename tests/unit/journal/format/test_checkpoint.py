@@ -28,7 +28,7 @@ def test_a_checkpoint_comes_back_as_it_was_written() -> None:
     assert Checkpoint.from_record(record) == replace(FULL, as_of=77)
 
 
-def test_the_longest_names_fit_into_what_is_kept_free_for_a_checkpoint() -> None:
+def test_the_longest_names_fit_into_what_is_reserved_for_a_checkpoint() -> None:
     longest = replace(FULL, name=b"q" * 128, server=b"s" * 255)
 
     assert HEADER_BYTES + len(longest.draft(TIME_MS, 1).meta) < CHECKPOINT_BYTES_MAX

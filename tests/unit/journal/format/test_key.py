@@ -41,7 +41,7 @@ def test_values_are_never_joined_ambiguously() -> None:
     assert len(keys) == 5
 
 
-def test_the_order_of_values_makes_a_difference_unless_the_key_is_unordered() -> None:
+def test_the_sequence_of_values_makes_a_difference_unless_the_key_is_unordered() -> None:
     assert key("A", "B") != key("B", "A")
     assert key("A", 1, unordered=True) == key(1, "A", unordered=True)
 

@@ -62,7 +62,7 @@ def test_remembered_ids_are_of_a_later_version(changes: dict[str, object]) -> No
         watermark_of_ids(ids(**changes))
 
 
-def test_the_greatest_epoch_counts_in_whichever_order_they_are_met() -> None:
+def test_the_greatest_watermark_counts_whichever_comes_first() -> None:
     watermarks: dict[bytes, int] = {}
     for epoch in (5, 9, 7):
         raise_watermark(watermarks, Watermark(b"a", epoch))

@@ -59,7 +59,7 @@ def bodies(seed: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("piece", [64, 100, 500, 1 << 20])
-def test_every_record_comes_whatever_the_pieces(piece: int) -> None:
+def test_every_record_comes_however_the_bytes_are_cut(piece: int) -> None:
     data = file_of(*bodies(piece))
     cursor = File(data).cursor(piece)
     assert [cursor.take() for _ in range(50)] == [

@@ -91,7 +91,7 @@ def test_what_is_written_while_it_is_read_is_seen() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 9])
-def test_the_chain_has_neither_foreign_nor_superseded_segments(number: int) -> None:
+def test_the_manifest_has_neither_foreign_nor_superseded_segments(number: int) -> None:
     disk = MemoryDisk()
     writer = fresh(disk, TINY)
     writer.put_all(*(b"item %d" % n * 20 for n in range(20)))

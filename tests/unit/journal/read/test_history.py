@@ -56,7 +56,7 @@ def said_of(writer: Writer, item: int) -> list[str]:
 
 @pytest.mark.parametrize("piece", [200, 1000, 1 << 20])
 @pytest.mark.parametrize("stretch", [300, 8 << 20])
-def test_every_record_of_an_item_is_found_once_and_in_order(
+def test_every_record_of_an_item_is_found_once_and_in_sequence(
     monkeypatch: pytest.MonkeyPatch, piece: int, stretch: int
 ) -> None:
     monkeypatch.setattr("journal.read.history.PIECE_BYTES", piece)

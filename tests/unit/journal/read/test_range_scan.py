@@ -75,7 +75,7 @@ def gather_all(
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("most", [1, 3, 1000])
-def test_what_is_there_comes_in_order_from_any_item_on(piece: int, seed: int, most: int) -> None:
+def test_what_is_there_comes_in_sequence_from_any_item_on(piece: int, seed: int, most: int) -> None:
     writer = filled(40, seed)
     bodies = bodies_of(writer)
     for first in (1, 2, 7, 20, 39, 40):
@@ -102,7 +102,7 @@ def test_the_place_is_found_between_small_and_large_bodies(piece: int, largest: 
         assert [(put[0], put[5]) for put in got.puts] == [(item, bodies[item])]
 
 
-def test_an_order_ends_before_its_bytes_do_but_has_one_item() -> None:
+def test_a_range_ends_before_its_bytes_do_but_has_one_item() -> None:
     writer = fresh(MemoryDisk(), LARGER)
     writer.put_all(b"x" * 50, b"y" * 49, b"z" * 200, b"1")
     sizes = []

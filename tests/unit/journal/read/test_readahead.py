@@ -73,7 +73,7 @@ def disk_of(writer: Writer) -> MemoryDisk:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_all_puts_come_in_order_from_any_item_on(piece: int, seed: int) -> None:
+def test_all_puts_come_in_sequence_from_any_item_on(piece: int, seed: int) -> None:
     writer = filled(40, seed)
     puts = puts_of(writer)
     for first in (1, 2, 7, 20, 39, 40):

@@ -79,7 +79,7 @@ def test_a_file_that_a_daemon_removes_meanwhile_is_no_loss() -> None:
     assert not bodies.unreadable
 
 
-def test_items_that_were_met_elsewhere_are_not_looked_for() -> None:
+def test_items_that_were_seen_already_are_not_looked_for() -> None:
     disk = laid().disk
     recovery = Recovery(disk, FOLDER)
     list(recovery.records())
@@ -103,6 +103,6 @@ def test_items_that_were_met_elsewhere_are_not_looked_for() -> None:
                              "and others up to 39"),
     ],
 )  # fmt: skip
-def test_items_are_told_by_their_runs(items: list[int], text: str) -> None:
+def test_items_are_written_as_runs(items: list[int], text: str) -> None:
     assert told(IdSet.of(items)) == text
     assert sum(last - first + 1 for first, last in runs(IdSet.of(items))) == len(items)

@@ -735,7 +735,7 @@ def test_in_what_is_left_of_an_earlier_life_nothing_is_written_without_its_end()
         journal.close(TIME_MS)
 
 
-def test_a_large_stretch_is_set_aside_in_pieces() -> None:
+def test_a_large_stretch_is_set_aside_in_parts() -> None:
     size = 3 * COPY_BYTES + 4096
     one = SegmentBuilder(1, size, 1, opening(1))
     one.batch(put(1))

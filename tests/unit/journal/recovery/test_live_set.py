@@ -196,7 +196,7 @@ def test_tokens_and_the_next_number_go_up_alone() -> None:
     assert opening.live_items == 2
 
 
-def test_a_checkpoint_counts_the_items_since_the_newest_and_no_places() -> None:
+def test_a_checkpoint_counts_the_items_since_the_newest_and_no_release() -> None:
     live = seen(put(11), later(12), record(Kind.RELEASED, 12, 13), put(14))
     newest = Checkpoint(b"jobs", 11, 11, 5, total_items=9, generation=2)
 

@@ -343,7 +343,7 @@ def test_a_cut_reaches_into_the_next_segments_and_each_is_set_aside() -> None:
     assert bodies(start(disk.kill_clone()).records) == [b"first", b"1" * 200, b"new"]
 
 
-def test_when_the_first_segment_lost_everything_what_a_later_one_kept_is_cut() -> None:
+def test_when_the_first_segment_lost_everything_what_a_later_one_has_is_cut() -> None:
     disk = MemoryDisk()
     writer = fresh(disk)
     for n in range(1, 10):

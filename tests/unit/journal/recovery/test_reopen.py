@@ -65,7 +65,7 @@ def test_nothing_is_lost_and_the_log_goes_on_in_the_same_segment(verb: str) -> N
 
 
 @pytest.mark.parametrize("fate", ["lost", "random"])
-def test_what_was_kept_is_on_disk_before_the_first_answer(fate: Fate) -> None:
+def test_what_was_recovered_is_on_disk_before_the_first_answer(fate: Fate) -> None:
     for seed in SEEDS:
         disk = unclean()
         start_without_room(disk)
@@ -120,7 +120,7 @@ def test_what_stood_behind_a_torn_end_does_not_come_back_behind_one_of_its_size(
     assert bodies(start(disk.kill_clone()).records) == [*BODIES[:3], b"z" * 300]
 
 
-def test_frames_of_an_earlier_life_of_a_spare_are_no_damage_behind_what_is_written_over_them() -> (
+def test_old_frames_in_a_reused_file_are_no_damage_after_what_is_written_over_them() -> (
     None
 ):
     disk = unclean()

@@ -71,7 +71,7 @@ def test_a_copy_changes_on_its_own() -> None:
     assert not IdCounts().copy()
 
 
-def test_all_but_the_kept_ids_are_set_to_0_up_to_the_last() -> None:
+def test_all_but_the_given_ids_are_set_to_0_up_to_the_last() -> None:
     above = 2 * PAGE_IDS + 9
     found = counts_of({1: 1, 2: 255, 3: 1000, PAGE_IDS: 2, PAGE_IDS + 1: 300, above: 400})
     kept = IdSet()

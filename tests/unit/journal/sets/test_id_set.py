@@ -127,7 +127,7 @@ def test_ten_million_ids_take_little_time(holes: int) -> None:
         assert best < 0.05
 
 
-def test_numbers_of_ids_are_kept_and_taken_out() -> None:
+def test_numbers_of_ids_are_stored_and_taken_out() -> None:
     for seed in range(10):
         random = Random(seed)
         found, expected = IdCounts(), dict[int, int]()

@@ -18,7 +18,7 @@ def full() -> Fresh:
     return fresh
 
 
-def test_a_batch_has_the_entries_in_the_order_in_which_they_came() -> None:
+def test_a_batch_has_the_entries_oldest_first() -> None:
     fresh = full()
     fresh.add_id(TWO)
     fresh.add_scoped(b"s", 1, TWO)
@@ -43,7 +43,7 @@ def test_one_entry_of_any_kind_is_worth_writing(kind: str) -> None:
     assert not batch.is_empty
 
 
-def test_of_a_scope_the_ids_of_its_newest_epoch_are_kept() -> None:
+def test_of_a_scope_the_ids_of_its_newest_epoch_are_remembered() -> None:
     fresh = full()
 
     fresh.add_scoped(b"s", 2, TWO)
@@ -87,7 +87,7 @@ def test_a_forgotten_scope_has_no_ids_and_other_entries_stay() -> None:
     assert (batch.ids, batch.scoped, batch.keys) == (ONE, {}, ONE)
 
 
-def test_without_a_disk_nothing_is_kept_before_or_after() -> None:
+def test_without_a_disk_nothing_is_stored_before_or_after() -> None:
     fresh = full()
 
     fresh.keep_nothing()

@@ -120,7 +120,7 @@ def test_the_snapshot_of_an_empty_queue_comes_back() -> None:
     assert again.tally is None
 
 
-def test_a_large_snapshot_comes_back_from_many_pieces() -> None:
+def test_a_large_snapshot_comes_back_from_many_parts() -> None:
     random = Random(5)
     snapshot = small_snapshot()
     snapshot.live = IdSet()
@@ -246,7 +246,7 @@ def test_whole_records_that_say_what_no_snapshot_says_are_refused(
         Snapshot.decode(laid_out(*drafts), PATH)
 
 
-def test_what_stands_once_and_what_follows_another_is_read_in_its_order() -> None:
+def test_what_stands_once_and_what_follows_another_is_read_in_sequence() -> None:
     again = Snapshot.decode(laid_out(RUN, LEASED, RENEWED, LEASED, PAUSED, DECLARED, GOES_ON), PATH)
     first = LEASE._replace(since_ms=TIME_MS)
     assert again.leased == [LEASE, first]

@@ -63,7 +63,7 @@ def test_facts_name_the_kind_the_tags_and_the_folder(tmp_path: Path) -> None:
     assert "body" not in done
 
 
-def test_a_body_is_text_where_it_is_one_and_base64_elsewhere(tmp_path: Path) -> None:
+def test_a_body_is_text_where_it_is_one_and_base64_otherwise(tmp_path: Path) -> None:
     text, binary, _, _ = facts(journal(tmp_path))
 
     assert text["body"] == "k\u00fc"

@@ -134,7 +134,7 @@ def test_after_segments_went_missing_everything_else_is_there(missing: tuple[int
         repaired(disk)
 
 
-def test_a_foreign_file_is_kept_under_another_name() -> None:
+def test_a_foreign_file_stays_under_another_name() -> None:
     disk, other = journal().kill_clone(), MemoryDisk()
     writer = fresh(other, TINY)
     writer.journal.short_identity ^= 1
@@ -167,7 +167,7 @@ def test_records_missing_between_two_segments_in_a_row_end_the_first_one(
     assert [body for _, item, body in kept(disk) if item] == [b"body"] * len(lsns)
 
 
-def test_a_file_that_cannot_be_read_is_kept_under_another_name() -> None:
+def test_a_file_that_cannot_be_read_stays_under_another_name() -> None:
     disk = journal().kill_clone()
     size = disk.size(path_of(2))
     disk.damage(path_of(2), 0, b"\xff" * size)

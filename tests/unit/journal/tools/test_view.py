@@ -199,7 +199,7 @@ def test_a_segment_sealed_beforehand_is_read_once_and_the_active_one_twice(tmp_p
     assert disk.reads == {segment_name(1): 1, segment_name(2): 1, segment_name(3): 2}
 
 
-def test_a_batch_that_the_reading_just_missed_is_no_hole(tmp_path: Path) -> None:
+def test_a_batch_that_came_just_after_the_reading_is_no_hole(tmp_path: Path) -> None:
     """The first reading passes where record 2 will be, and finds 3 further on, which says
     that 2 is synced: not damage, and 2 is told."""
     one = SegmentBuilder(1, 4096, 1, OPENING)
@@ -217,7 +217,7 @@ def test_a_batch_that_the_reading_just_missed_is_no_hole(tmp_path: Path) -> None
     assert (view.damages, view.torn) == ([], [])
 
 
-def test_what_the_second_reading_just_missed_is_left_for_the_next_time(tmp_path: Path) -> None:
+def test_what_came_just_after_the_second_reading_is_left_for_the_next_time(tmp_path: Path) -> None:
     one = SegmentBuilder(1, 4096, 1, OPENING)
     one.batch(put(1))
     first_end = one.at

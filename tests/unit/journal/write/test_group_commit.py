@@ -87,7 +87,7 @@ def handles(disk: MemoryDisk, *names: str) -> list[Handle]:
     return [disk.create(f"/q/{name}", b"", 8) for name in names]
 
 
-def test_a_job_syncs_every_file_in_the_order_written_and_closes_the_sealed() -> None:
+def test_a_job_syncs_every_file_in_the_sequence_written_and_closes_the_sealed() -> None:
     disk = MemoryDisk()
     one, two = handles(disk, "1", "2")
     SyncJob([one, two], [one]).run()

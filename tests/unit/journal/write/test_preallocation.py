@@ -186,7 +186,7 @@ def test_a_file_to_be_used_again_is_taken_if_it_is_large_enough_and_not_far_too_
 
 @pytest.mark.parametrize("is_short", [False, True])
 @pytest.mark.parametrize("is_under_way", [False, True])
-def test_files_are_kept_until_the_confirms_have_their_room(
+def test_files_stay_until_the_confirms_have_their_room(
     is_short: bool, is_under_way: bool
 ) -> None:
     """Beside a prepared one, another file, and a preparation that may fail."""

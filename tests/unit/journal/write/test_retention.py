@@ -71,7 +71,7 @@ def test_by_size_what_is_alive_does_not_count() -> None:
     assert retention.over(some, 0) == 2
 
 
-def test_a_log_kept_up_to_a_size_has_smaller_segments() -> None:
+def test_a_log_retained_up_to_a_size_has_smaller_segments() -> None:
     retention = Retention()
     assert retention.largest(64 * KIB, KIB) == 64 * KIB
     retention.change(0, 80 * KIB)

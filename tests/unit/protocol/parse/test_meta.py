@@ -56,7 +56,7 @@ def test_ms_is_the_storing_verb_of_its_mode(meta: bytes, older: bytes) -> None:
     assert made.line.form is not None and other.line.form is None
 
 
-def test_an_item_is_shown_with_the_flags_in_their_order() -> None:
+def test_an_item_is_shown_with_the_flags_in_sequence() -> None:
     form = parsed(b"mg q/open O1 v t s f c k h l").form
     form.unix_ms = 2000
     assert form.reply(SHOWN) == b"VA 5 O1 t59 s5 f7 c3 kq/open h1 l1\r\nhello\r\n"

@@ -91,7 +91,7 @@ def test_an_unknown_option_is_answered_with_the_nearest_known_one() -> None:
         assert nearest(far) == ", docs/protocol.md lists all of them"
 
 
-def test_an_option_that_goes_elsewhere_says_where() -> None:
+def test_an_option_of_another_command_names_the_command() -> None:
     assert why_no_option("upto", "get").endswith("but with delete, for instance delete "
                                                  "orders+cursor/upto=17")  # fmt: skip
     assert why_no_option("open", "set") == "option open does not go with set, but with get"

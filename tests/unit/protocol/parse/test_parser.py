@@ -272,7 +272,7 @@ def test_an_oversized_body_is_skipped_and_not_held() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("piece_bytes", [1, 2, 7])
-def test_a_body_that_comes_in_small_pieces_costs_no_more_than_its_bytes(piece_bytes: int) -> None:
+def test_a_body_that_comes_in_small_parts_costs_no_more_than_its_bytes(piece_bytes: int) -> None:
     size = 256 << 10
     parser = make_parser(limit=1 << 20)
     parser.feed(b"set jobs 0 0 %d\r\n" % size)

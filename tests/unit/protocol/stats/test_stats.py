@@ -31,7 +31,7 @@ def stats(answer: bytes) -> list[tuple[str, str]]:
     return found
 
 
-def test_the_names_and_their_order() -> None:
+def test_the_names_and_their_sequence() -> None:
     stage = ServerHarness()
     stage.say("a", b"set mail 0 0 1", b"x")
     stage.say("a", b"set jobs 0 0 1", b"x")

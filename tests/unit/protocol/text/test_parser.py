@@ -77,7 +77,7 @@ def test_a_put_of_more_items_than_1024_stores_none() -> None:
 @pytest.mark.parametrize(
     ("name", "limit"), [(b"q", PUT_BYTES_MAX), (b"large", ITEM_LIMIT)]
 )
-def test_a_put_that_is_too_large_is_skipped_without_being_kept(name: bytes, limit: int) -> None:
+def test_a_put_that_is_too_large_is_skipped_without_being_stored(name: bytes, limit: int) -> None:
     piece = (b"x" * 999 + b"\n") * 100
     parser, sent = parser_of(b"put " + name + b":\n"), 0
     while sent <= limit:

@@ -198,7 +198,7 @@ def test_a_journal_that_failed_still_shows_what_it_stored(stage: ServerHarness) 
     assert stage.say("a", b"gets jobs/peek/after=30/n=100").startswith(b"SERVER_ERROR ")
 
 
-def test_an_observer_remembers_its_places_in_a_few_queues_only(
+def test_an_observer_remembers_its_markers_in_a_few_queues_only(
     stage: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.operations.reading._PLACES_MAX", 3)

@@ -7,7 +7,7 @@ from tests.support.server_harness import ServerHarness
 COUNT = 2000
 
 
-def test_a_large_batch_comes_in_order_and_is_confirmed_at_once() -> None:
+def test_a_large_batch_comes_in_sequence_and_is_confirmed_at_once() -> None:
     stage = ServerHarness()
     stage.set_server(max_open_reads=COUNT)
     for number in range(COUNT + 1):

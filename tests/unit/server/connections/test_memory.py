@@ -171,7 +171,7 @@ def test_a_favoured_holder_without_a_need_lets_the_others_go_on() -> None:
     assert third.told == 1
 
 
-def test_one_that_is_woken_beyond_the_limit_and_needs_nothing_gives_its_turn_away() -> None:
+def test_one_that_resumes_beyond_the_limit_and_needs_nothing_gives_its_turn_away() -> None:
     memory, (first, large) = make_memory(6 * MIB, 5 * MIB)
     empty, other = Holder(), Holder()
     assert memory.may_go_on(first, MIB)

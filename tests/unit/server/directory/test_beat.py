@@ -176,7 +176,7 @@ def test_a_clock_that_was_not_set_counts_the_time_in_which_nobody_ran(name: str)
 @pytest.mark.parametrize("end", [killed, stopped])
 @pytest.mark.parametrize("ms", [-HOUR_MS, -YEAR_MS, 0, 10 * MINUTE_MS])
 @pytest.mark.parametrize("name", DATES)
-def test_a_date_waits_for_the_wall_clock(
+def test_a_date_waits_for_the_clock(
     name: str, ms: int, end: Callable[[ServerHarness], None]
 ) -> None:
     stage, kind = begun(name)

@@ -31,7 +31,7 @@ def test_a_second_owner_is_refused(tmp_path: Path) -> None:
     second.unlock()
 
 
-async def test_items_flags_order_and_attempts_are_there_after_a_restart(tmp_path: Path) -> None:
+async def test_items_flags_sequence_and_attempts_are_there_after_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path) as server:
         peer = await server.client()
         for body in (b"a", b"b", b"c"):

@@ -56,7 +56,7 @@ def look_in_vain(life: DiskHarness) -> None:
         assert life.do_some()
 
 
-def test_ready_items_come_in_order_and_count_during_the_read(life: DiskHarness) -> None:
+def test_ready_items_come_in_sequence_and_count_during_the_read(life: DiskHarness) -> None:
     fault = be_short(life, 3)
     look_in_vain(life)
     assert fault.fired == 1
@@ -367,7 +367,7 @@ def test_what_a_check_finds_while_the_server_serves_counts_before_anybody_asks(
     assert set(life.log.store.unreadable) >= {1, *settled}
 
 
-def test_an_acknowledged_loss_spares_what_clients_have_and_what_memory_has(
+def test_an_acknowledged_loss_leaves_what_clients_have_and_what_memory_has(
     unchecked: DiskHarness,
 ) -> None:
     life = unchecked

@@ -67,7 +67,7 @@ def test_a_reader_for_which_a_client_waits_comes_first_also_if_it_was_in_line_be
     assert turn.journal_jobs.schedule_read.mock_calls[0].args == (last,)
 
 
-def test_what_was_read_is_taken_by_the_wall_clock() -> None:
+def test_what_was_read_is_taken_by_the_clock() -> None:
     broker, reader = Mock(), Mock(waiters=0)
     broker.clock.offset_ms = 1 << 50
     turn = Turn(broker, Mock(), [], Mock())

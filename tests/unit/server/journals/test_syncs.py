@@ -173,7 +173,7 @@ def test_a_thread_tells_the_loop_once_of_all_that_it_synced_meanwhile(
     assert by_hand.reported == list(range(100))
 
 
-def test_with_more_to_sync_results_are_told_after_a_while(
+def test_with_more_to_sync_results_are_delivered_after_a_while(
     by_hand: Journals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand.add(1, File())

@@ -57,7 +57,7 @@ def test_each_name_is_one_parameter_and_a_cast_says_what_it_is() -> None:
     ]  # fmt: skip
 
 
-def test_statements_have_names_of_their_own_and_keep_them() -> None:
+def test_statements_have_names_of_their_own_from_first_to_last() -> None:
     names = [_statement(text).name for text in _COMMITS.values()]
 
     assert len(set(names)) == len(_COMMITS)
