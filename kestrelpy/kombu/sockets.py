@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -41,7 +40,6 @@ class KombuConnection:
         except ssl.SSLError as error:
             raise ConnectionError(dial.why(error)) from None
         self._reader = AnswerReader()
-        self._answers: deque[Answer] = deque()
 
     def fileno(self) -> int:
         """Return the file descriptor, for `select`."""
