@@ -65,6 +65,7 @@ class Renewal:
         except BaseException:  # raised by a call that was registered with `when_stop`
             with self._lock:
                 self._running = False
+                self._connection.close()  # before another thread may begin
             raise
 
     def _watch(self) -> None:

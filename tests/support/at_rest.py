@@ -53,7 +53,10 @@ _COLLECTIONS: Final = (
     dict, list, set, frozenset, deque, tuple, array, bytes, bytearray, str, MappingProxyType,
 )  # fmt: skip
 _NUMBERS: Final = (int, float)
-_OURS: Final = ("journal.", "kestrelpy.core.", "kestrelpy.protocol.", "kestrelpy.server.")
+_OURS: Final = (
+    "journal.", "kestrelpy.client.", "kestrelpy.core.", "kestrelpy.kombu.", "kestrelpy.protocol.",
+    "kestrelpy.server.",
+)  # fmt: skip
 _COMPLAINTS_MAX: Final = 40
 # Beside journals in a data directory.
 _FILES: Final = ("lock", "running-clock", "server-id", "tokens")
@@ -66,7 +69,7 @@ def name_of(kind: type) -> str:
 
 
 def is_ours(kind: type) -> bool:
-    """True for a class of the packages that run a daemon."""
+    """True for a class of the packages that run a daemon, or its clients."""
     return f"{kind.__module__}.".startswith(_OURS)
 
 

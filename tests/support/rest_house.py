@@ -1,4 +1,4 @@
-"""Which classes the packages of a daemon have, and which attributes, as their source says."""
+"""Which classes a daemon and its clients have, and which attributes, as their source says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 ROOMS: Final = (
-    "journal", "kestrelpy/core", "kestrelpy/operations", "kestrelpy/protocol", "kestrelpy/server",
+    "journal", "kestrelpy/client", "kestrelpy/core", "kestrelpy/kombu", "kestrelpy/operations",
+    "kestrelpy/protocol", "kestrelpy/server",
 )  # fmt: skip
 
 

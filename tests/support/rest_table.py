@@ -5,7 +5,8 @@
     NONE_LEFT   lives as long as a request, an item, a job: no instance may be found at rest
     VALUES      says something and holds nothing: its attributes are not looked at
 
-Names of classes are those of their modules, without the package `kestrelpy`.
+Names of classes are those of their modules, without the package `kestrelpy`. The rows of workers
+and of Celery's transport are in `rest_clients`.
 
 One rule: what only grows, or is bounded by nothing, has no place here without saying why.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from kestrelpy.core.index.ready_list import NO_FRONTIER
+from tests.support import rest_clients
 
 TOTAL: Final = "a total since the start"
 NUMBER: Final = "the latest number that was given, or reached"
@@ -601,16 +603,16 @@ def _listed(table: Mapping[str, str]) -> dict[str, str]:
     return {each: why for why, names in table.items() for each in names.split()}
 
 
-MAY_HOLD: Final = _split(_STAYS)
+MAY_HOLD: Final = _split({**_STAYS, **rest_clients.STAYS})
 STAYS: Final[Collection[str]] = MAY_HOLD.keys()
 RETAINED: Final = _split(_RETAINED)
 REMEMBERED: Final = _split(_REMEMBERED)
 UNWRITTEN: Final = _split(_UNWRITTEN)
-NONE_LEFT: Final = _listed(_NONE_LEFT)
-VALUES: Final = _listed(_VALUES)
+NONE_LEFT: Final = _listed(_NONE_LEFT) | _listed(rest_clients.NONE_LEFT)
+VALUES: Final = _listed(_VALUES) | _listed(rest_clients.VALUES)
 OTHERWISE: Final = {
     name: {each: (values,) for each, values in entries.items()}
-    for name, entries in _OTHERWISE.items()
+    for name, entries in {**_OTHERWISE, **rest_clients.OTHERWISE}.items()
 }
 AT_MOST: Final = _AT_MOST
 

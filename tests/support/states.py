@@ -29,7 +29,6 @@ GONE: Final = "a queue that was deleted never comes back: one of its name is ano
 
 # By class: attributes that no part of the source sets back, with the reason.
 _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
-    "client.worker.Worker": {"_stopped": "a worker that was told to stop fetches nothing any more"},
     "core.index.delayed.Delays": {"shared": SHARED},
     "core.log.log.JournalLog": {
         "failure": "a log that has failed is read again by a start, and by nothing else",
@@ -49,10 +48,10 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
         "committer journal_jobs may_answer schedules": WIRING,
     },
 }
-# Live as long as an item, an answer or a request.
-_SHORT: Final = (
-    "client.async_worker.AsyncItem", "client.item.WorkerItem", "client.item.LeasedItem",
-    "client.wire.Answer", "kombu.leases.Held",
+# Live as long as a connection, so their states are left before its end.
+_LONG: Final = (
+    "client.connection._FullClient", "client.retry.Backoff", "client.wire.AnswerReader",
+    "kombu.fetcher.Fetcher", "kombu.sockets.KombuConnection",
 )  # fmt: skip
 
 ROOT: Final = Path(__file__).parents[2]
@@ -131,7 +130,7 @@ def never_left() -> set[str]:
 
 def _is_short(name: str) -> bool:
     owner = name.rpartition(".")[0]
-    return owner in NONE_LEFT or owner in VALUES or owner in _SHORT
+    return (owner in NONE_LEFT and owner not in _LONG) or owner in VALUES
 
 
 def _may_hold(name: str) -> bool:
