@@ -1,6 +1,6 @@
 # kestrelpy: everything a fresh machine needs is Python 3.11+ and make.
 #
-#   make serve   the daemon on its default configuration      make test   every test but the soak
+#   make serve   the daemon on its default configuration      make test   the tests, in ten minutes
 #
 # What is installed stands in .venv, and is installed again only when pyproject.toml changes.
 
@@ -11,9 +11,10 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo $$p && break; done)
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
-PYTEST := $(PY) -m pytest --no-loadscope-reorder
 # The tests start a thousand processes; where Python writes no bytecode (PYTHONDONTWRITEBYTECODE),
-# each would compile these first, which is half of a daemon's start.
+# each would compile these first, which is half of a daemon's start. Each pytest would rewrite the
+# assertions of all tests, which takes 20 seconds: pytest may write what it made of them.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest --no-loadscope-reorder
 BYTECODE := $(PY) -m compileall -q --invalidation-mode checked-hash \
 	journal kestrelpy pyspark_kestrel tests bench
 # Tests at a time: two more than there are processors, because many wait for a disk or a clock.
@@ -21,7 +22,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 2)
 TIME ?= 30m
 
 .DEFAULT_GOAL := help
-.PHONY: help serve install fleet compile test test-fast test-clients lint bench soak sweep mutants clean system-packages
+.PHONY: help serve install fleet compile test test-all test-fast test-clients lint bench soak sweep mutants clean system-packages
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,18 +38,25 @@ fleet: $(VENV)/.installed-trial ## a whole fleet on this machine, to try: kill i
 compile: $(PY) ## 2 minutes: the hot path as C in an environment of its own: sets x 1.5, fetches x 1.8
 	@.ci/compile $(PY)
 
-ifdef COMPILED
-test: system-packages $(VENV)/.installed-test compile
-	@$(BYTECODE)
-	@.ci/test-compiled -n $(JOBS) $(ARGS)
-else
-test: system-packages $(VENV)/.installed-test $(VENV)/.spark-classes ## install what the tests need, then run all but soak; COMPILED=1: those of the compiled modules
-	@$(BYTECODE)
-	$(PYTEST) -n $(JOBS) -m "not soak and not sweep" $(ARGS)
-endif
+# What `make test` runs. In `make test-all` the long tests have all of their cases, and state machines
+# all of their examples: tests/long_tests.toml says what is left out.
+test: CHOSEN := not long and not soak and not sweep
+test-all: CHOSEN := not soak and not sweep
 
-test-fast: $(VENV)/.installed-test ## 90 seconds: what needs no other process and no Spark
-	$(PYTEST) -n $(JOBS) -m "not slow and not soak and not sweep" \
+ifdef COMPILED
+test test-all: system-packages $(VENV)/.installed-test compile
+	@$(BYTECODE)
+	@.ci/test-compiled -n $(JOBS) -m "$(CHOSEN)" $(ARGS)
+else
+test test-all: system-packages $(VENV)/.installed-test $(VENV)/.spark-classes
+	@$(BYTECODE)
+	$(PYTEST) -n $(JOBS) -m "$(CHOSEN)" $(ARGS)
+endif
+test: ## 10 minutes: install what the tests need, then run some cases of each long test and all others; COMPILED=1: those of the compiled modules
+test-all: ## 35 minutes: the same with every case, which a change has to pass (.ci/run)
+
+test-fast: $(VENV)/.installed-test ## 1 minute: what needs no other process and no Spark
+	$(PYTEST) -n $(JOBS) -m "not slow and not long and not soak and not sweep" \
 	--ignore tests/process --ignore tests/unit/spark --ignore tests/unit/bench $(ARGS)
 
 test-clients: $(VENV)/.installed-test $(VENV)/.installed-clients ## run every client library; writes docs/clients.md

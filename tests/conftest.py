@@ -13,6 +13,7 @@ from hypothesis import settings
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from kestrelpy.compiled import IS_COMPILED
+from tests.support import long_tests
 from tests.support.compiled import skip_pure
 from tests.support.soak import SEED_MAX, Soak, share, whole_time
 from tests.support.spark_classes import submit_options
@@ -47,13 +48,16 @@ def is_soak(config: pytest.Config) -> bool:
 @pytest.hookimpl(tryfirst=True)  # before hypothesis asks for its seed
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("search" if is_soak(config) else "house")
+    long_tests.begin(config.getoption("markexpr"))
     if is_soak(config) and config.option.hypothesis_seed is None:
         seed = os.environ.get("KESTRELPY_SOAK_SEED") or str(random.randrange(SEED_MAX))
         # The processes that xdist starts inherit it.
         os.environ["KESTRELPY_SOAK_SEED"] = config.option.hypothesis_seed = seed
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    long_tests.mark_long(items)
     if "KESTRELPY_COMPILED" in os.environ:
         assert IS_COMPILED, "make test COMPILED=1 runs the wheel, not the sources"
         skip_pure(items)
@@ -97,6 +101,13 @@ def soak(
     record_property("soak", str(mine))
 
 
+def pytest_collection_finish() -> None:
+    """Take what was collected out of the garbage collector's sight: it is there until the end, and
+    each collection that a test asks for would look at a million objects first."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
@@ -120,3 +131,4 @@ def interpreter() -> Iterator[None]:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
+        pytest_collection_finish()

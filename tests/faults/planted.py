@@ -1,7 +1,7 @@
 """Do the tests find faults? Plant one at a time in a copy of the repository, and see who notices.
 
-    python -m tests.faults.planted [--list NAME] [--only WORDS] [--missing] [--quick]
-                                   [--dir DIR]
+    python -m tests.faults.planted [--list NAME] [--only WORDS] [--missing] [--quick | --short]
+                                   [--sample N] [--dir DIR]
 
     copy the files -> for each fault: replace, test, put back -> does what failed pass without it?
 
@@ -10,7 +10,8 @@ wheel, which is made again with each of them; `crossed`, where two features meet
 
 The test that the report names for a fault is run first; the others only if that one passes.
 Each fault's row in the report of its list is written as soon as it is known, so that a run that was
-stopped goes on with `--missing`. Ends with 1 if no test found a fault that is not listed as known,
+stopped goes on with `--missing`. With `--short`, which tries what `make test` runs, and no long
+test, the report stays as it is. Ends with 1 if no test found a fault that is not listed as known,
 if a test found one that is, or if too many tests fail without any fault.
 
 One rule: a fault counts as found only by a test that passes without it.
@@ -19,6 +20,7 @@ One rule: a fault counts as found only by a test that passes without it.
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import sys
 import tempfile
@@ -31,9 +33,10 @@ from pathlib import Path
 from tests.faults.compiled_copy import CompiledCopy
 from tests.faults.crossed_faults import CROSSED, KNOWN_CROSSED
 from tests.faults.planted_faults import FAULTS, KNOWN, KNOWN_COMPILED, Fault
-from tests.faults.runs import ALL, QUICK, ROOT, Copy, NotPassing, PureCopy, copied, ending
+from tests.faults.runs import ALL, QUICK, ROOT, SHORT, Copy, NotPassing, PureCopy, copied, ending
 from tests.support.compiled import build_hook
 
+SAMPLE_SEED = 1
 RED_MAX = 40  # of tests that fail without a fault: more, and something else is wrong
 NO_TEST = "**no test**"
 _ROW = re.compile(r"^\| (?P<name>.+?) \| `(?P<path>[^`]+)` \| (?P<by>.+) \|$", re.MULTILINE)
@@ -108,18 +111,22 @@ def run(
     proof = Proof(copy)
     proof.try_all(sorted({test for fault in faults if (test := named(fault))}))
     for fault in faults:
-        found = proof.first(partial(_failing_again, copy, fault, named(fault)))
+        found = proof.first(partial(_failing_again, copy, fault, mark, named(fault)))
         test = found or proof.first(partial(_failing, copy, fault, mark, fault.tests))
         _say(f"{fault.name}: {test or 'NOT FOUND'}")
         tell(fault, test)
     return proof.red
 
 
-def _failing_again(copy: Copy, fault: Fault, test: str, left_out: Sequence[str]) -> list[str]:
-    """Return that test if it fails again; none if there is none, or if it is left out."""
-    if not test or any(each.partition("[")[0] == test for each in left_out):
-        return []
-    return _failing(copy, fault, ALL, [test], left_out)
+def _failing_again(
+    copy: Copy, fault: Fault, mark: str, test: str, left_out: Sequence[str]
+) -> list[str]:
+    """Return that test if it fails again; none if there is none, or if it is left out, by name or
+    because its mark is."""
+    if test and all(each.partition("[")[0] != test for each in left_out):
+        with suppress(NotPassing):  # its mark leaves it out
+            return _failing(copy, fault, mark, [test], left_out)
+    return []
 
 
 def _failing(
@@ -223,6 +230,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="WORDS", default="", help="faults whose name has these")
     parser.add_argument("--missing", action="store_true", help="faults no test is named for yet")
     parser.add_argument("--quick", action="store_true", help="with no test that is slow")
+    parser.add_argument("--short", action="store_true", help="with the tests of make test")
+    parser.add_argument("--sample", metavar="N", type=int, help="so many, chosen by chance")
     parser.add_argument("--dir", type=Path, help="where the copy is made")
     wanted = parser.parse_args(words)
     listed: FaultList = LISTS[wanted.listed]
@@ -231,25 +240,30 @@ def main(words: Sequence[str] | None = None) -> int:
     faults = [each for each in listed.faults if wanted.only in each.name]
     if wanted.missing:
         faults = [each for each in faults if " in `" not in rows.get((each.name, each.path), "")]
+    if wanted.sample is not None:
+        faults = random.Random(SAMPLE_SEED).sample(faults, min(wanted.sample, len(faults)))
+    mark = SHORT if wanted.short else QUICK if wanted.quick else ALL
     wrong: list[str] = []
 
     def tell(fault: Fault, test: str) -> None:
         rows[fault.name, fault.path] = found_by(fault, test, listed.known)
-        listed.report.write_text(report(listed.faults, rows, (), listed.words))
+        if not wanted.short:
+            listed.report.write_text(report(listed.faults, rows, (), listed.words))
         if bool(test) == (fault.name in listed.known):
             wrong.append(f"{fault.name}: {'known as not found' if test else 'no test'}")
 
     with ending(), tempfile.TemporaryDirectory(prefix="planted-", dir=wanted.dir) as folder:
         try:
             red = run(
-                listed.run_in(copied(Path(folder))), faults, tell, QUICK if wanted.quick else ALL,
+                listed.run_in(copied(Path(folder))), faults, tell, mark,
                 lambda fault: named_test(before.get((fault.name, fault.path), "")),
             )  # fmt: skip
         except (NotPlanted, NotPassing) as error:
             _say(str(error))
             return 1
-    text = report(listed.faults, rows, red, listed.words)
-    listed.report.write_text(text)
+    text = report(faults if wanted.short else listed.faults, rows, red, listed.words)
+    if not wanted.short:
+        listed.report.write_text(text)
     print(text)
     for each in wrong:
         _say(each)

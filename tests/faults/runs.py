@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TEST_SECONDS = 120  # one test that takes longer has noticed something, too
 RUN_SECONDS = 1200
 ALL = "not soak and not sweep"
-QUICK = "not slow and not soak and not sweep"
+SHORT = "not long and not soak and not sweep"  # of `make test`
+QUICK = "not slow and not long and not soak and not sweep"  # of `make test-fast`
 NOT_ENDED = "(the run did not end)"
 _SUMMARY = "short test summary info"
 # A line of the summary, never one of a log: those have their level filled up with blanks.

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 )
 
 from tests.support.end_of_life import end
+from tests.support.long_tests import share_of
 from tests.support.machines import has_failed, run_for_long
 from tests.support.soak import Soak
 from tests.support.transfer_harness import MARK, TransferHarness, unmarked
@@ -325,7 +326,7 @@ class HandoffMachine(RuleBasedStateMachine):
 
 
 ORDINARY = settings(
-    max_examples=250,
+    max_examples=share_of(250),
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

@@ -31,6 +31,7 @@ from hypothesis.stateful import (
 from journal.snapshot import dedupe_merge as merging
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
+from tests.support.long_tests import share_of
 from tests.support.machines import has_failed
 from tests.support.tidying import take_snapshot
 from tests.support.transfer_harness import TransferHarness
@@ -232,7 +233,7 @@ def test_stored_once_whatever_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     run_state_machine_as_test(
         OnceMachine,
         settings=settings(
-            max_examples=80, stateful_step_count=25, deadline=None,
+            max_examples=share_of(80), stateful_step_count=25, deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )  # fmt: skip

@@ -34,6 +34,7 @@ from hypothesis.stateful import (
 
 from kestrelpy.core.log.log import JournalLog
 from tests.support.end_of_life import end
+from tests.support.long_tests import share_of
 from tests.support.machines import has_failed, run_for_long
 from tests.support.server_harness import ServerHarness
 from tests.support.soak import Soak
@@ -401,7 +402,7 @@ def test_every_reader_has_what_is_its_own() -> None:
     run_state_machine_as_test(
         ReadersMachine,
         settings=settings(
-            max_examples=40, stateful_step_count=40, deadline=None,
+            max_examples=share_of(40), stateful_step_count=40, deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
     )  # fmt: skip

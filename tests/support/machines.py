@@ -1,6 +1,6 @@
 """How a state machine is run, and what it reads back.
 
-    run(Machine, examples)       in every `make test`
+    run(Machine, examples)       in `make test-all`; in `make test` some of the examples
     run_for_long(Machine, soak)  in `make soak`: twice as many steps, new examples
 
 One rule: an example that failed can be repeated from what is printed.
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from tests.support.long_tests import share_of
 from tests.support.soak import Soak
 
 _ROUND: Final = 20  # examples of one seed
@@ -25,12 +26,12 @@ _VALUE: Final = re.compile(
 
 
 def run(machine: type[RuleBasedStateMachine], examples: int, steps: int = 40) -> None:
-    """Run this number of examples, each of this number of steps."""
+    """Run this number of examples, or the share of a short run, each of this number of steps."""
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples, stateful_step_count=steps, deadline=None, print_blob=True,
-            suppress_health_check=list(HealthCheck),
+            max_examples=share_of(examples), stateful_step_count=steps, deadline=None,
+            print_blob=True, suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
 
