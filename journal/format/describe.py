@@ -12,7 +12,7 @@ from typing import Final
 from journal.errors import NewerFormat
 from journal.format.declared import declared_by
 from journal.format.key import in_words, is_whole
-from journal.format.kinds import Kind, Tag
+from journal.format.kinds import OF_MANY, PUTS, TABLE, Kind, Says, Tag
 from journal.format.meta import Meta, decode_meta
 from journal.format.record import Record
 from journal.format.segment import decode_counts
@@ -21,13 +21,10 @@ from journal.format.transfer import settled_by
 
 BODY_BYTES_SHOWN: Final = 40
 _IDS_SHOWN: Final = 10  # of a list of them, written out
-_ATTEMPTS: Final = frozenset({Kind.RETURNED, Kind.DEAD})
-_MANY: Final = frozenset(
-    {Kind.DONE_MANY, Kind.IDS, Kind.KEYS, Kind.DELAYED, Kind.PLACED}
-)
 _PIECES: Final = frozenset({Kind.LIVE, Kind.ATTEMPTS})  # of a snapshot
-_TOKEN: Final = frozenset({Kind.LEASED, Kind.RENEWED})
-_PLACE: Final = frozenset({Kind.RELEASED, Kind.REDRIVEN})
+_WORDS: Final = {
+    Says.PLACE: "place", Says.ATTEMPTS: "attempts", Says.TOKEN: "token", Says.MARKER: "marker"
+}  # fmt: skip
 
 
 def sentence(record: Record, body_bytes_max: int = BODY_BYTES_SHOWN) -> str:
@@ -74,36 +71,32 @@ def _particulars(kind: Kind, record: Record, body_bytes_max: int) -> list[str]:
     if kind == Kind.DECLARED:
         settings, metadata = (shown(part, body_bytes_max) for part in declared_by(record))
         return [settings, metadata] if metadata else [settings]
-    if kind in {Kind.PUT, Kind.CARRIED}:
+    if kind in PUTS:
         return [shown(record.body, body_bytes_max)]
-    if kind in _ATTEMPTS:
-        return [f"attempts {record.small}"]
-    if kind in _TOKEN:
-        return [f"token {record.number}"]
-    if kind in _PLACE:
-        return [f"place {record.number}"]
-    if kind in _MANY:
-        return [f"{record.small} entries"]
+    words = [*_word(TABLE[kind].number, record.number), *_word(TABLE[kind].small, record.small)]
     if kind in _PIECES:
         return [f"{record.number} {'pages' if record.small else 'entries'}"]
     if kind == Kind.SEGMENTS:
         return [f"{record.small} entries, the log goes on at byte {record.number}"]
     if kind == Kind.TOKENS:
         return [f"below {record.number}"]
-    if kind == Kind.UPTO:
-        spared = [f"sparing {_listed(flush_spared(record))}"] if record.body else []
-        return [f"marker {record.number}", *spared]
     if kind == Kind.READER:
         if record.small == AGAIN:
             return [f"made again behind marker {record.number}"]
         return ["takes nothing more" if record.small else f"behind marker {record.number}"]
     if kind == Kind.PAUSED:
         return ["on" if record.small else "off"]
-    if kind == Kind.FLUSHED and record.body:
-        return [f"sparing {_listed(flush_spared(record))}"]
+    if kind in OF_MANY and record.body and TABLE[kind].small is not Says.COUNT:
+        words.append(f"sparing {_listed(flush_spared(record))}")
     if kind == Kind.SETTLED and record.small:
         return [_listed(settled_by(record)[1:])]
-    return []
+    return words
+
+
+def _word(says: Says, value: int) -> list[str]:
+    if says is Says.COUNT:
+        return [f"{value} entries"]
+    return [f"{_WORDS[says]} {value}"] if says in _WORDS else []
 
 
 def _listed(ids: tuple[int, ...]) -> str:

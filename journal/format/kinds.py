@@ -68,51 +68,72 @@ class Effect(Enum):
     END_LISTED = "end those listed"
 
 
+class Says(Enum):
+    """What `number` or `small` of a record is. FORMAT.md says more."""
+
+    OTHER = "other"
+    PLACE = "place"  # a new one for the item: the queue's next number
+    BEGAN_MS = "began"  # when the delivery began that ends here; the wall clock
+    ATTEMPTS = "attempts"  # from now on
+    TOKEN = "token"
+    MARKER = "marker"
+    COUNT = "entries"  # how many the body has, as `journal dump` says
+
+
 class KindRow(NamedTuple):
-    """What every reader has to know of a kind. `number` of a record with `gives_number` is a new
-    place for its item, the queue's next number; with `ends_delivery` it is when the delivery began.
+    """What every reader has to know of a kind.
+
+    `op` is the word of Spark's events, "" for what is no event. `event` is the word in the life of
+    an item, "" for what is about none. `has_text`: the body is what a client said, and not ids.
     """
 
     effect: Effect
+    op: str = ""
+    event: str = ""
+    number: Says = Says.OTHER
+    small: Says = Says.OTHER
     is_numbered: bool = True  # False: stands between records, with the lsn of the next one
-    gives_number: bool = False
-    ends_delivery: bool = False
+    has_text: bool = False
     is_written: bool = True  # False: reserved for later
 
 
 TABLE: Final[dict[Kind, KindRow]] = {
     Kind.BATCH: KindRow(Effect.NONE, is_numbered=False),
     Kind.CHECKPOINT: KindRow(Effect.NONE, is_numbered=False),
-    Kind.PUT: KindRow(Effect.PUT, gives_number=True),
-    Kind.DONE: KindRow(Effect.END, ends_delivery=True),
-    Kind.RETURNED: KindRow(Effect.RETURN, ends_delivery=True),
-    Kind.DEAD: KindRow(Effect.DIE, ends_delivery=True),
-    Kind.EXPIRED: KindRow(Effect.END),
-    Kind.DISCARDED: KindRow(Effect.END),
-    Kind.FLUSHED: KindRow(Effect.END_TO_ITEM),
-    Kind.TOKENS: KindRow(Effect.NONE),
+    Kind.PUT: KindRow(Effect.PUT, "put", "stored", number=Says.PLACE, has_text=True),
+    Kind.DONE: KindRow(Effect.END, "confirm", "confirmed", number=Says.BEGAN_MS),
+    Kind.RETURNED: KindRow(
+        Effect.RETURN, "return", "given back", number=Says.BEGAN_MS, small=Says.ATTEMPTS
+    ),
+    Kind.DEAD: KindRow(Effect.DIE, "dead", "dead", number=Says.BEGAN_MS, small=Says.ATTEMPTS),
+    Kind.EXPIRED: KindRow(Effect.END, "expire", "expired"),
+    Kind.DISCARDED: KindRow(Effect.END, "discard", "discarded"),
+    Kind.FLUSHED: KindRow(Effect.END_TO_ITEM, "flush", "queue flushed"),
+    Kind.TOKENS: KindRow(Effect.NONE, "tokens"),
     Kind.FOOTER: KindRow(Effect.NONE, is_numbered=False),
-    Kind.RELEASED: KindRow(Effect.RELEASE, gives_number=True),
-    Kind.LEASED: KindRow(Effect.LEASE),
-    Kind.RENEWED: KindRow(Effect.RENEW),
-    Kind.READER: KindRow(Effect.NONE),
-    Kind.UPTO: KindRow(Effect.END_TO_MARKER),
-    Kind.DECLARED: KindRow(Effect.NONE),
-    Kind.MOVING: KindRow(Effect.NONE, is_written=False),
-    Kind.MOVED: KindRow(Effect.END, ends_delivery=True),
-    Kind.SETTLED: KindRow(Effect.NONE),
-    Kind.REDRIVEN: KindRow(Effect.REDRIVE, gives_number=True),
-    Kind.CARRIED: KindRow(Effect.PUT, is_written=False),
-    Kind.CANCELLED: KindRow(Effect.END),
-    Kind.PAUSED: KindRow(Effect.NONE),
-    Kind.DONE_MANY: KindRow(Effect.END_LISTED, is_written=False),
-    Kind.IDS: KindRow(Effect.NONE),
-    Kind.KEYS: KindRow(Effect.STATE),
+    Kind.RELEASED: KindRow(Effect.RELEASE, "release", "available", number=Says.PLACE),
+    Kind.LEASED: KindRow(Effect.LEASE, "lease", "leased", number=Says.TOKEN),
+    Kind.RENEWED: KindRow(Effect.RENEW, "renew", "renewed", number=Says.TOKEN),
+    Kind.READER: KindRow(Effect.NONE, "reader"),
+    Kind.UPTO: KindRow(Effect.END_TO_MARKER, "upto", "confirmed up to", number=Says.MARKER),
+    Kind.DECLARED: KindRow(Effect.NONE, "declare", has_text=True),
+    Kind.MOVING: KindRow(Effect.NONE, "moving", "moving", is_written=False),
+    Kind.MOVED: KindRow(Effect.END, "move", "moved", number=Says.BEGAN_MS),
+    Kind.SETTLED: KindRow(Effect.NONE, "settle"),
+    Kind.REDRIVEN: KindRow(Effect.REDRIVE, "redrive", "redriven", number=Says.PLACE),
+    Kind.CARRIED: KindRow(Effect.PUT, "carry", "stored", has_text=True, is_written=False),
+    Kind.CANCELLED: KindRow(Effect.END, "cancel", "removed"),
+    Kind.PAUSED: KindRow(Effect.NONE, "pause"),
+    Kind.DONE_MANY: KindRow(
+        Effect.END_LISTED, "confirm many", "confirmed", small=Says.COUNT, is_written=False
+    ),
+    Kind.IDS: KindRow(Effect.NONE, "schedule", small=Says.COUNT),
+    Kind.KEYS: KindRow(Effect.STATE, small=Says.COUNT),
     Kind.LIVE: KindRow(Effect.STATE),
     Kind.ATTEMPTS: KindRow(Effect.STATE),
     Kind.SEGMENTS: KindRow(Effect.STATE),
-    Kind.DELAYED: KindRow(Effect.STATE),
-    Kind.PLACED: KindRow(Effect.STATE),
+    Kind.DELAYED: KindRow(Effect.STATE, small=Says.COUNT),
+    Kind.PLACED: KindRow(Effect.STATE, small=Says.COUNT),
     Kind.OPEN: KindRow(Effect.STATE),
 }
 
@@ -123,8 +144,12 @@ def kinds_with(*effects: Effect) -> frozenset[Kind]:
 
 
 UNNUMBERED: Final = frozenset(kind for kind, row in TABLE.items() if not row.is_numbered)
-PLACING: Final = frozenset(kind for kind, row in TABLE.items() if row.gives_number)
-ENDS_DELIVERY: Final = frozenset(kind for kind, row in TABLE.items() if row.ends_delivery)
+PLACING: Final = frozenset(kind for kind, row in TABLE.items() if row.number is Says.PLACE)
+ENDS_DELIVERY: Final = frozenset(
+    kind for kind, row in TABLE.items() if row.number is Says.BEGAN_MS
+)
+COUNTED: Final = frozenset(kind for kind, row in TABLE.items() if row.small is Says.ATTEMPTS)
+WITH_TEXT: Final = frozenset(kind for kind, row in TABLE.items() if row.has_text)
 PUTS: Final = kinds_with(Effect.PUT)
 ENDS: Final = kinds_with(Effect.END)
 # About more items than the one that it names, if any.

@@ -19,20 +19,13 @@ from typing import Final, NamedTuple
 
 from journal.errors import NewerFormat
 from journal.files import Files, is_shortage
-from journal.format import ENDS_DELIVERY, PUTS, Kind, Meta, Record, Tag, decode_meta
+from journal.format import COUNTED, ENDS_DELIVERY, PUTS, TABLE, Kind, Meta, Record, Tag, decode_meta
 from journal.store import ItemHistory, Told
 from kestrelpy.core import AnyQueue, Browse, JournalLog, Lease, on_disk
 from kestrelpy.errors import Unread
 from kestrelpy.operations.ports import PAUSE, Client, ItemReader
 
-_WORDS: Final[dict[int, str]] = {
-    Kind.PUT: "stored", Kind.CARRIED: "stored", Kind.DONE: "confirmed",
-    Kind.DONE_MANY: "confirmed", Kind.RETURNED: "given back", Kind.DEAD: "dead",
-    Kind.EXPIRED: "expired", Kind.DISCARDED: "discarded", Kind.FLUSHED: "queue flushed",
-    Kind.RELEASED: "available", Kind.LEASED: "leased", Kind.RENEWED: "renewed",
-    Kind.UPTO: "confirmed up to", Kind.MOVING: "moving", Kind.MOVED: "moved",
-    Kind.REDRIVEN: "redriven", Kind.CANCELLED: "removed",
-}  # fmt: skip
+_WORDS: Final[dict[int, str]] = {kind: row.event for kind, row in TABLE.items() if row.event}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +189,7 @@ def _note(record: Record, meta: Meta) -> str | None:
         words.append(f"delivery {record.small}, token {record.number}")
     elif kind == Kind.RENEWED:
         words.append(f"token {record.number}")
-    elif kind in (Kind.RETURNED, Kind.DEAD):
+    elif kind in COUNTED:
         words.append(f"attempts: {record.small}")
     elif kind == Kind.UPTO:
         words.append(f"marker {record.number}")

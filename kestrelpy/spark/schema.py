@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from journal.format import UNNUMBERED, Kind
+from journal.format import TABLE, UNNUMBERED
 
 Mode = Literal["items", "events"]
 MODES: Final[tuple[Mode, ...]] = ("items", "events")
@@ -174,33 +174,9 @@ def _unknown(mode: Mode, name: str, known: dict[str, Column], live: bool) -> str
     return f"{text}. There are: {', '.join(known)}."
 
 
-# The word for each kind of record.
+# The word for each kind of record that is an event.
 OPS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        Kind.PUT: "put",
-        Kind.DONE: "confirm",
-        Kind.RETURNED: "return",
-        Kind.DEAD: "dead",
-        Kind.EXPIRED: "expire",
-        Kind.DISCARDED: "discard",
-        Kind.FLUSHED: "flush",
-        Kind.TOKENS: "tokens",
-        Kind.RELEASED: "release",
-        Kind.LEASED: "lease",
-        Kind.RENEWED: "renew",
-        Kind.READER: "reader",
-        Kind.UPTO: "upto",
-        Kind.DECLARED: "declare",
-        Kind.MOVING: "moving",
-        Kind.MOVED: "move",
-        Kind.SETTLED: "settle",
-        Kind.REDRIVEN: "redrive",
-        Kind.CARRIED: "carry",
-        Kind.CANCELLED: "cancel",
-        Kind.PAUSED: "pause",
-        Kind.DONE_MANY: "confirm many",
-        Kind.IDS: "schedule",
-    }
+    {int(kind): row.op for kind, row in TABLE.items() if row.op}
 )
 # By the number of a kind, one byte; a kind that is no event has no word.
 OP_WORDS: Final = tuple(

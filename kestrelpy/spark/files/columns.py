@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from journal.format import (
+    COUNTED,
     DELIVERY_MAX,
     ENDS,
     ENDS_DELIVERY,
     HEADER_BYTES,
-    PUTS,
+    WITH_TEXT,
     Kind,
     Tag,
     as_text,
@@ -39,13 +40,13 @@ _LOW32: Final = np.uint64(0xFFFFFFFF)
 _EXPIRES: Final = np.uint64(Tag.EXPIRES_MS | 8 << 8)  # how such a meta begins
 _EXPIRES_MASK: Final = np.uint64(0xFFFFFF)
 _EXPIRES_META_BYTES: Final = 11
-_WITH_BODY: Final = (*PUTS, Kind.DECLARED)
+_WITH_BODY: Final = tuple(WITH_TEXT)
 # Of a flush, and of a confirm of all up to a marker, it is the ids that were spared.
 _WITH_VALUE: Final = (*_WITH_BODY, Kind.FLUSHED, Kind.UPTO, Kind.READER)
 _SIZE_IN_META: Final = (Kind.DEAD, Kind.LEASED, Kind.RETURNED, Kind.UPTO, Kind.READER)
 _ENDED: Final = tuple(ENDS - {Kind.MOVED})
 _BEGAN: Final = tuple(ENDS_DELIVERY)
-_COUNTED: Final = (Kind.RETURNED, Kind.DEAD)  # `small` is the attempts
+_COUNTED: Final = tuple(COUNTED)
 
 
 class Rows:

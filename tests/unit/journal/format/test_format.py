@@ -19,7 +19,7 @@ from journal.files import Disk
 from journal.format import record, segment
 from journal.format.checkpoint import Checkpoint
 from journal.format.describe import sentence
-from journal.format.kinds import TABLE, Effect, Kind, Tag
+from journal.format.kinds import TABLE, Effect, Kind, Says, Tag
 from journal.format.meta import decode_meta, encode_meta, ended
 from journal.format.out_of_order import DelayedEntry, PlacedEntry
 from journal.format.record import Draft, Record, encode
@@ -138,8 +138,8 @@ def test_the_effects_are_those_of_the_table() -> None:
         kind = TABLE[Kind(int(row["kind"]))]
         effect, *more = row["effect"].split(", ")
         assert effect == ("–" if kind.effect is Effect.NONE else kind.effect.value), row["name"]
-        assert kind.gives_number == ("gives a number" in more), row["name"]
-        assert kind.ends_delivery == ("ends a delivery" in more) == (
+        assert (kind.number is Says.PLACE) == ("gives a number" in more), row["name"]
+        assert (kind.number is Says.BEGAN_MS) == ("ends a delivery" in more) == (
             row["number"].endswith("began") or "began;" in row["number"]
         ), row["name"]
         assert kind.is_written == (row["written"] == WRITTEN_NOW), row["name"]
