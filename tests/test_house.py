@@ -42,9 +42,8 @@ FLOORS = {
     "journal": 1,
     "kestrelpy.access": 1,
     "kestrelpy.aside": 1,
-    "kestrelpy.dial": 1,
     "kestrelpy.durations": 1,
-    "kestrelpy.keepalive": 1,
+    "kestrelpy.wire": 1,
     "kestrelpy.write_at_once": 1,
     "kestrelpy.kestrel": 1,
     "kestrelpy.errors": 2,
@@ -94,7 +93,7 @@ REFUSED = {
     "kestrelpy.operations": {"asyncio", "os", "time", "logging", "socket", "threading"},
     "kestrelpy.protocol": {"asyncio", "os", "time", "socket", "threading"},
 }
-READ_BY_SPARK = ("journal", "kestrelpy.spark", "kestrelpy.durations", "kestrelpy.dial")
+READ_BY_SPARK = ("journal", "kestrelpy.spark", "kestrelpy.durations", "kestrelpy.wire")
 CONFIG_READERS = ("kestrelpy.server", "kestrelpy.cli")
 # These use nothing of ours but what starts a daemon: they are for people to copy.
 STARTS_A_DAEMON = "kestrelpy.examples.fresh"
@@ -110,7 +109,7 @@ STANDALONE = ("kestrelpy.examples.producer", "kestrelpy.examples.worker", *RECIP
 # Modules of these are imported by name: each is a face by itself.
 OPEN = (
     "journal", "kestrelpy", "kestrelpy.spark", "kestrelpy.spark.jobs",
-    "kestrelpy.spark.jobs.common", "pyspark_kestrel",
+    "kestrelpy.spark.jobs.common", "kestrelpy.wire", "pyspark_kestrel",
 )  # fmt: skip
 # These are one face, with the packages inside them.
 SEALED = ("kestrelpy.core", "kestrelpy.operations", "kestrelpy.protocol", "kestrelpy.server")

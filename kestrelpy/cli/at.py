@@ -10,7 +10,7 @@ from kestrelpy.cli.errors import CommandError
 from kestrelpy.durations import parse_duration_ms
 
 if TYPE_CHECKING:
-    from kestrelpy.dial import Access
+    from kestrelpy.wire.dial import Access
 
 DEFAULT_SERVER: Final = "127.0.0.1:22133"
 DEFAULT_TIMEOUT: Final = "10s"
@@ -38,7 +38,7 @@ def at(server: str, timeout: str) -> At:
 
 def access() -> Access:
     """Return who the running command is; raise CommandError."""
-    from kestrelpy.dial import access_of
+    from kestrelpy.wire.dial import access_of
 
     try:
         return access_of(**said())

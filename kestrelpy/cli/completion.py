@@ -40,7 +40,7 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of the server's queues that begin like this."""
     from kestrelpy.cli.remote import connected
     from kestrelpy.cli.wire import all_stats
-    from kestrelpy.dial import access_of
+    from kestrelpy.wire.dial import access_of
 
     server = ctx.params.get("server") or os.environ.get("KESTRELPY_SERVER") or DEFAULT_SERVER
     said = {name: value for name in OPTIONS if (value := ctx.params.get(name))}

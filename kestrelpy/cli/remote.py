@@ -35,8 +35,8 @@ from kestrelpy.client import (
     new_client,
     reason,
 )
-from kestrelpy.dial import TlsRefused
 from kestrelpy.durations import format_duration_ms, parse_duration_ms
+from kestrelpy.wire.dial import TlsRefused
 
 _CONNECT_SECONDS_MAX: Final = 5.0
 NONE: Final = "-"  # an absent value in a reply

@@ -22,7 +22,7 @@ from kestrelpy.cli.remote import parse_address
 from kestrelpy.cli.screen import duration, size
 from kestrelpy.cli.wire import Facts
 from kestrelpy.client import Access
-from kestrelpy.dial import why
+from kestrelpy.wire.dial import why
 
 LINES_MAX: Final = 5
 _PATH: Final = "/views?view=overview&range=5m"

@@ -21,13 +21,14 @@ from kestrelpy.client.connection import (
     new_client,
     reason,
 )
-from kestrelpy.client.item import ItemState, LeaseLost, ReceivedItem, WorkerItem, parse_found
+from kestrelpy.client.item import ItemState, LeaseLost, WorkerItem
 from kestrelpy.client.queue_hasher import QueueHasher
 from kestrelpy.client.retry import Backoff
 from kestrelpy.client.settings import Duration, duration_ms
-from kestrelpy.client.wire import Answer, AnswerReader, ServerRefusal
 from kestrelpy.client.worker import Worker
-from kestrelpy.dial import Access, Address, access_of
+from kestrelpy.wire.answers import Answer, AnswerReader, ReceivedItem, parse_found
+from kestrelpy.wire.dial import Access, Address, access_of
+from kestrelpy.wire.refusals import ServerRefusal
 
 __all__ = [
     "ANSWER_SECONDS",

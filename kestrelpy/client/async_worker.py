@@ -24,7 +24,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Final, Self
 
-from kestrelpy.client.async_connection import AsyncConnection
 from kestrelpy.client.connection import (
     ANSWER_SECONDS,
     CONNECT_SECONDS,
@@ -37,7 +36,6 @@ from kestrelpy.client.item import (
     ItemState,
     LeasedItem,
     LeaseLost,
-    ReceivedItem,
     delay_word,
 )
 from kestrelpy.client.lease_times import TOO_LONG, WENT_BACK, LeaseTimes, Step
@@ -55,8 +53,10 @@ from kestrelpy.client.settings import (
     Duration,
     parse_settings,
 )
-from kestrelpy.client.wire import ServerRefusal
-from kestrelpy.dial import Access, Address, access_of
+from kestrelpy.wire.answers import ReceivedItem
+from kestrelpy.wire.async_connection import AsyncConnection
+from kestrelpy.wire.dial import Access, Address, access_of
+from kestrelpy.wire.refusals import ServerRefusal
 
 log = logging.getLogger("kestrelpy.client")
 
@@ -196,7 +196,7 @@ class AsyncWorker:
     async def fetch(self) -> AsyncItem | None:
         """Fetch an item; return None if none came within `wait`, or after `stop`.
 
-        Raises OSError if the server cannot be reached, Refused if it refuses.
+        Raises OSError if the server cannot be reached, ServerRefusal if it refuses.
         """
         try:
             await self._fetching.connect()  # first, so that `stop` finds a wait that it can end

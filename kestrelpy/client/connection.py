@@ -18,9 +18,10 @@ from pymemcache.exceptions import (
     MemcacheUnknownError,
 )
 
-from kestrelpy import dial
-from kestrelpy.client.item import ReceivedItem, parse_found
-from kestrelpy.dial import NOBODY, Access, Address, LoginRefused
+from kestrelpy.wire import dial
+from kestrelpy.wire.answers import ReceivedItem, parse_found
+from kestrelpy.wire.dial import NOBODY, Access, Address
+from kestrelpy.wire.refusals import LoginRefused, plain
 
 DEFAULT_SERVER: Final = ("127.0.0.1", 22133)
 # A slow disk makes answers slow, not wrong: wait long before giving up.
@@ -102,7 +103,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, MemcacheError):
         said = error.args[0] if error.args else "the server closed the connection"
         if isinstance(said, bytes):
-            return dial.plain(said.decode("ascii", "backslashreplace"))
+            return plain(said.decode("ascii", "backslashreplace"))
         return str(said)
     if isinstance(error, OSError):
         return dial.why(error)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from kestrelpy.client.settings import Duration, duration_ms
+from kestrelpy.wire.answers import ReceivedItem
 
 # Limits of the protocol: a whole key, and a reason in it.
 _KEY_BYTES_MAX: Final = 250
@@ -46,31 +46,6 @@ class ItemState(Enum):
 
 # Ends that are retried until the lease is over; the others happen when it ends.
 INSISTENT: Final = (ItemState.CONFIRMED, ItemState.BURIED)
-
-@dataclass(frozen=True, slots=True)
-class ReceivedItem:
-    """An item as the server sent it: `token` names its lease, `key` is as `key=` was written."""
-
-    body: bytes
-    flags: int
-    token: int
-    attempts: int = 0
-    key: str = ""
-    id: str = ""
-    stored_ms: int = 0
-    expires_ms: int = 0
-
-
-def parse_found(body: bytes, words: Sequence[bytes]) -> ReceivedItem:
-    """Return an item of a VALUE line with `full`; the words are those after the key.
-
-    Raises ValueError.
-    """
-    flags, _, token, stored_ms, expires_ms, attempts, _, key, id_ = words
-    return ReceivedItem(
-        body, int(flags), int(token), int(attempts), _text(key), unquote(_text(id_)),
-        int(stored_ms), int(_text(expires_ms) or 0),
-    )  # fmt: skip
 
 
 class LeasedItem:
@@ -233,11 +208,6 @@ def delay_word(delay: Duration) -> str:
     """Return the option of a delay; raise ValueError before the item has ended."""
     delay_ms = duration_ms(delay) if delay else 0
     return f"/delay={delay_ms}ms" if delay_ms else ""
-
-
-def _text(word: bytes) -> str:
-    """Return a word of a VALUE line; `-` stands for none."""
-    return word.decode("ascii", "backslashreplace") if word != b"-" else ""
 
 
 def _call_all(calls: list[Callable[[], object]]) -> None:

@@ -19,7 +19,7 @@ from pymemcache.exceptions import MemcacheError
 from kestrelpy.client.connection import ANSWER_SECONDS, CONNECT_SECONDS, BlockingConnection, reason
 from kestrelpy.client.item import ItemState, WorkerItem
 from kestrelpy.client.lease_times import TOO_LONG, WENT_BACK, LeaseTimes, Step
-from kestrelpy.dial import NOBODY, Access, Address
+from kestrelpy.wire.dial import NOBODY, Access, Address
 
 log = logging.getLogger("kestrelpy.client")
 

@@ -43,7 +43,7 @@ from kestrelpy.client.connection import (
     is_refused,
     reason,
 )
-from kestrelpy.client.item import INSISTENT, ItemState, LeaseLost, ReceivedItem, WorkerItem
+from kestrelpy.client.item import INSISTENT, ItemState, LeaseLost, WorkerItem
 from kestrelpy.client.renewal import Renewal
 from kestrelpy.client.retry import (
     BACKOFF_SECONDS_MAX,
@@ -59,7 +59,8 @@ from kestrelpy.client.settings import (
     Duration,
     parse_settings,
 )
-from kestrelpy.dial import Access, Address, access_of
+from kestrelpy.wire.answers import ReceivedItem
+from kestrelpy.wire.dial import Access, Address, access_of
 
 log = logging.getLogger("kestrelpy.client")
 

@@ -25,8 +25,8 @@ from uvicorn.server import ServerState
 
 from kestrelpy.http.answers import JSON, SAFETY_HEADERS, error_body
 from kestrelpy.http.memory import HttpMemory, Share
-from kestrelpy.keepalive import keep_alive
 from kestrelpy.operations import ConnectionFacts, held_items, waited_for
+from kestrelpy.wire.keepalive import keep_alive
 
 if TYPE_CHECKING:
     from kestrelpy.http.call import Call

@@ -11,9 +11,10 @@ import ssl
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kestrelpy import dial
-from kestrelpy.client import Answer, AnswerReader, ServerRefusal
-from kestrelpy.dial import NOBODY, Access, LoginRefused
+from kestrelpy.wire import dial
+from kestrelpy.wire.answers import Answer, AnswerReader, BadAnswer
+from kestrelpy.wire.dial import NOBODY, Access
+from kestrelpy.wire.refusals import LoginRefused, is_logged_out
 
 _READ_BYTES: Final = 1 << 16
 
@@ -29,14 +30,14 @@ class KombuConnection:
     """A connection; raises OSError when it breaks, and TimeoutError when no answer comes."""
 
     def __init__(self, server: Server, connect_seconds: float, seconds: float) -> None:
-        """Connect and log in. Raises OSError, or Refused if the login is wrong."""
+        """Connect and log in. Raises OSError, or LoginRefused."""
         self._server, self._seconds, self._is_new = server, seconds, True
         try:
             self._socket = dial.connect(*server, connect_seconds, seconds)
         except LoginRefused as error:
             if error.may_pass:
                 raise ConnectionError(str(error)) from None
-            raise ServerRefusal(error.line) from None
+            raise
         except ssl.SSLError as error:
             raise ConnectionError(dial.why(error)) from None
         self._reader = AnswerReader()
@@ -78,11 +79,11 @@ class KombuConnection:
     def _answers_in(self, data: bytes) -> list[Answer]:
         try:
             answers = self._reader.feed(data)
-        except (ValueError, IndexError):
-            raise ConnectionError("the server sent bytes that are no answer") from None
+        except BadAnswer as error:
+            raise ConnectionError(str(error)) from None
         self._is_new = self._is_new and not answers
         if self._server.access.user is not None and any(
-            dial.is_logged_out(each.line) for each in answers
+            is_logged_out(each.line) for each in answers
         ):
             raise ConnectionError("a reload has changed the user: this logs in again")
         return answers

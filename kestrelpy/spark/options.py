@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar, get_args
 
-from kestrelpy.dial import NOBODY, Access, access_of
 from kestrelpy.durations import parse_duration_ms, shown
 from kestrelpy.spark.errors import KestrelError, refuse_engine
 from kestrelpy.spark.offsets import (
@@ -30,6 +29,7 @@ from kestrelpy.spark.offsets import (
     parse_ending,
     parse_starting,
 )
+from kestrelpy.wire.dial import NOBODY, Access, access_of
 
 Mode = Literal["items", "events"]
 Consume = Literal["none", "confirm"]

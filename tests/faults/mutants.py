@@ -63,7 +63,7 @@ ROOMS: Final = ("journal", "kestrelpy/core", "kestrelpy/protocol", "kestrelpy/se
 # JVM, so that one mutant would take many minutes.
 SUBTLE_ROOMS: Final = (
     *ROOMS, "kestrelpy/client", "kestrelpy/config", "kestrelpy/http", "kestrelpy/kombu",
-    "kestrelpy/operations",
+    "kestrelpy/operations", "kestrelpy/wire",
 )  # fmt: skip
 EQUIVALENTS: Final = ROOT / "tests/faults/equivalent_mutants.toml"
 RESULTS: Final = ROOT / "build/mutants.jsonl"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy.dial import Access, connect
+from kestrelpy.wire.dial import Access, connect
 from tests.support.guarded import PASSWORD, USERS, certificate
 from tests.support.launcher import Launcher
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kestrelpy.access import hash_secret
-from kestrelpy.dial import Access, connect
+from kestrelpy.wire.dial import Access, connect
 from tests.support.daemon import DaemonProcess
 
 PASSWORD: Final = "letmein"

@@ -16,9 +16,6 @@ _INSIDE: Final = "belongs to what is there; each is looked at for itself"
 
 STAYS: Final[Mapping[str, Mapping[str, str]]] = {
     # -- client -------------------------------------------------------------------------------
-    "client.async_connection.AsyncConnection": {
-        "_server": _NAME, "_answer_seconds _connect_seconds": _SETTING,
-    },
     "client.async_worker.AsyncWorker": {
         "queue": _NAME, "_slots": _SETTING,
         "_stopping": "a worker that was told to stop fetches nothing any more",
@@ -43,6 +40,10 @@ STAYS: Final[Mapping[str, Mapping[str, str]]] = {
         "_epoch": "the latest number that was given",
     },
     "kombu.wake_pipe.WakePipe": {"_ends": "a pipe: it goes with its transport"},
+    # -- the wire -----------------------------------------------------------------------------
+    "wire.async_connection.AsyncConnection": {
+        "_server": _NAME, "_answer_seconds _connect_seconds": _SETTING,
+    },
 }  # fmt: skip
 # Another value than 0 is rest.
 OTHERWISE: Final[Mapping[str, Mapping[str, tuple[object, ...]]]] = {
@@ -50,12 +51,13 @@ OTHERWISE: Final[Mapping[str, Mapping[str, tuple[object, ...]]]] = {
 }
 NONE_LEFT: Final[Mapping[str, str]] = {
     "an item, or what is known of one": """
-        client.async_worker.AsyncItem client.item.LeasedItem client.item.ReceivedItem
-        client.item.WorkerItem kombu.leases.Held
+        client.async_worker.AsyncItem client.item.LeasedItem client.item.WorkerItem
+        kombu.leases.Held wire.answers.ReceivedItem
     """,
     "a connection, or a wait, with what was read of it": """
-        client.connection._FullClient client.connection._BodyAndFlags client.wire.Answer
-        client.wire.AnswerReader kombu.fetcher.Fetcher kombu.sockets.KombuConnection
+        client.connection._FullClient client.connection._BodyAndFlags
+        kombu.fetcher.Fetcher kombu.sockets.KombuConnection wire.answers.Answer
+        wire.answers.AnswerReader
     """,
     "pauses: of a loop, or of a wait": """
         client.retry.Backoff
@@ -63,13 +65,14 @@ NONE_LEFT: Final[Mapping[str, str]] = {
 }
 VALUES: Final[Mapping[str, str]] = {
     "an error": """
-        client.connection.LoginFailed client.item.LeaseLost client.wire.ServerRefusal
-        kombu.names.NameRefused kombu.options.Unsupported kombu.transport.QueueFull
-        kombu.transport.Undeliverable kombu.transport.UrlRefused
+        client.connection.LoginFailed client.item.LeaseLost kombu.names.NameRefused
+        kombu.options.Unsupported kombu.transport.QueueFull kombu.transport.Undeliverable
+        kombu.transport.UrlRefused wire.answers.BadAnswer wire.dial.TlsRefused
+        wire.refusals.LoginRefused wire.refusals.ServerRefusal
     """,
     "settings": """
         client.retry.RetryPolicy client.settings.WorkerSettings kombu.channel.Going
-        kombu.sockets.Server
+        kombu.sockets.Server wire.dial.Access
     """,
     "what an item is, or needs": """
         client.item.ItemState client.lease_times.Step

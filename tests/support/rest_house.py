@@ -11,7 +11,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 ROOMS: Final = (
     "journal", "kestrelpy/client", "kestrelpy/core", "kestrelpy/kombu", "kestrelpy/operations",
-    "kestrelpy/protocol", "kestrelpy/server",
+    "kestrelpy/protocol", "kestrelpy/server", "kestrelpy/wire",
 )  # fmt: skip
 
 

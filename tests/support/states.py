@@ -50,16 +50,18 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
 }
 # Live as long as a connection, so their states are left before its end.
 _LONG: Final = (
-    "client.connection._FullClient", "client.retry.Backoff", "client.wire.AnswerReader",
-    "kombu.fetcher.Fetcher", "kombu.sockets.KombuConnection",
+    "client.connection._FullClient", "client.retry.Backoff", "kombu.fetcher.Fetcher",
+    "kombu.sockets.KombuConnection", "wire.answers.AnswerReader",
 )  # fmt: skip
 
 ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = ("kestrelpy/client", "kestrelpy/kombu", "kestrelpy/server", "kestrelpy/core")
+ROOMS: Final = (
+    "kestrelpy/client", "kestrelpy/kombu", "kestrelpy/server", "kestrelpy/core", "kestrelpy/wire",
+)  # fmt: skip
 # Whose objects a package may change.
 _REACHES: Final = {
-    "client": ("client",), "kombu": ("kombu", "client"), "server": ("server", "core"),
-    "core": ("core",),
+    "client": ("client", "wire"), "kombu": ("kombu", "client", "wire"),
+    "server": ("server", "core"), "core": ("core",), "wire": ("wire",),
 }  # fmt: skip
 _BEGINNINGS: Final = ("__init__", "__new__", "__post_init__")
 _COLLECTIONS: Final = ("set", "dict", "list", "deque", "defaultdict", "OrderedDict", "bytearray")

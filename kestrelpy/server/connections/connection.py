@@ -13,12 +13,12 @@ from typing import Final, Protocol, cast
 
 from kestrelpy.core import Broker
 from kestrelpy.errors import ServerError
-from kestrelpy.keepalive import keep_alive
 from kestrelpy.operations import ConnectionFacts, held_items, waited_for
 from kestrelpy.protocol import MEMCACHE, Conversation, Host, Lines, LoginPort, Wire
 from kestrelpy.server import clock
 from kestrelpy.server.connections.memory import UNCOUNTED_BYTES, ConnectionMemory
 from kestrelpy.server.turn import Turn
+from kestrelpy.wire.keepalive import keep_alive
 from kestrelpy.write_at_once import write_at_once
 
 # Bytes taken in while the conversation is blocked or has used up its share; above that the socket

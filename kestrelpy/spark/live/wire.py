@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kestrelpy import dial
-from kestrelpy.dial import NOBODY, Access, LoginRefused
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.offsets import Address
+from kestrelpy.wire import dial
+from kestrelpy.wire.dial import NOBODY, Access
+from kestrelpy.wire.refusals import LoginRefused, plain
 
 ITEMS_MAX: Final = 10_000  # of one answer; the server also stops at 4 MiB
 _ROOM_BYTES: Final = 5 << 20  # enough for an answer of 4 MiB and its lines
@@ -234,7 +235,7 @@ class LiveConnection:
     def _not_understood(self, line: bytes) -> KestrelError:
         said = line[:200].decode("ascii", "backslashreplace")
         if line.startswith(_ERRORS[1:]):
-            text = dial.plain(said.partition(" ")[2])
+            text = plain(said.partition(" ")[2])
             return KestrelError(f"The server {self.address} refused: {text}.")
         return KestrelError(
             f"The server {self.address} answers {said!r}, which is not what kestrelpy says. Is it "

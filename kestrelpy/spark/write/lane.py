@@ -26,12 +26,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kestrelpy import dial
-from kestrelpy.dial import LoginRefused
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import LiveConnection, Lost, Patience, why
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.write.write_options import WriteOptions
+from kestrelpy.wire import dial
+from kestrelpy.wire.refusals import LoginRefused, is_logged_out, plain
 
 _T = TypeVar("_T")
 WINDOW_ROWS: Final = 500
@@ -180,7 +180,7 @@ class Lane:
                 line = _line(request) + b"/key=0"
                 return _probe(line) + b"set " + request[4:], ""
             return request, f"the queue {_name(request).partition('/')[0]} is full"
-        if dial.is_logged_out(answer):
+        if is_logged_out(answer):
             raise Lost("the login is over")
         text = answer.decode("ascii", "backslashreplace")
         if answer.startswith(b"SERVER_ERROR ") and not answer.startswith(_FOR_GOOD):
@@ -188,7 +188,7 @@ class Lane:
         if answer.startswith((b"CLIENT_ERROR ", b"SERVER_ERROR ")):
             raise KestrelError(
                 f"The server {self.address} refused the row {_name(request)}: "
-                f"{dial.plain(text.partition(' ')[2])}. {self.before}"
+                f"{plain(text.partition(' ')[2])}. {self.before}"
             )
         raise KestrelError(
             f"The server {self.address} answers {text[:200]!r} to a set, which is not what "

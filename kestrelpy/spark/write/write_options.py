@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from kestrelpy.dial import NOBODY, Access
 from kestrelpy.durations import shown
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.offsets import Address
@@ -24,6 +23,7 @@ from kestrelpy.spark.options import (
     parse_some_time,
     parse_whole,
 )
+from kestrelpy.wire.dial import NOBODY, Access
 
 Ids = Literal["column", "none"]
 

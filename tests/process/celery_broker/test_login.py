@@ -13,8 +13,8 @@ from kombu import Connection
 
 import kestrelpy.kombu
 from kestrelpy.client import ServerRefusal
-from kestrelpy.dial import connect
 from kestrelpy.kombu import UrlRefused
+from kestrelpy.wire.dial import connect
 from tests.process.celery_broker.workers import Shop
 from tests.process.cli.command import eventually
 from tests.process.client.proxy import Proxy

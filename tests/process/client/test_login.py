@@ -22,7 +22,7 @@ from kestrelpy.client import (
     WorkerItem,
     access_of,
 )
-from kestrelpy.dial import TlsRefused, connect, end_sending
+from kestrelpy.wire.dial import TlsRefused, connect, end_sending
 from tests.process.cli.command import eventually
 from tests.process.client.proxy import Proxy
 from tests.support.guarded import KINDS, PASSWORD, Guarded

@@ -6,7 +6,7 @@ import pytest
 
 from kestrelpy.cli.at import At, at
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.dial import access_of
+from kestrelpy.wire.dial import access_of
 
 
 def test_a_timeout_is_a_duration() -> None:

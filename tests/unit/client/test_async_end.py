@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, ServerRefusal
-from kestrelpy.client.item import ReceivedItem
-from kestrelpy.client.wire import Answer
+from kestrelpy.wire.answers import Answer, ReceivedItem
 
 FINAL = b"CLIENT_ERROR forbidden: this needs the role write in queue jobs"
 PASSING = b"SERVER_ERROR readonly: this server removes nothing now"

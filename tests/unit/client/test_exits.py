@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, Worker
-from kestrelpy.client.async_connection import AsyncConnection
-from kestrelpy.client.item import ItemState, ReceivedItem, WorkerItem
+from kestrelpy.client.item import ItemState, WorkerItem
 from kestrelpy.client.renewal import Renewal
-from kestrelpy.client.wire import Answer, AnswerReader
+from kestrelpy.wire.answers import Answer, AnswerReader, ReceivedItem
+from kestrelpy.wire.async_connection import AsyncConnection
 
 OVER = b"CLIENT_ERROR token 7 of jobs is not valid: confirmed, expired or never issued"
 
@@ -240,7 +240,8 @@ class Server:
         if line.startswith("gets "):
             self.tokens += 1
             words = [b"0", b"1", b"%d" % self.tokens, b"0", b"-", b"0", b"leased", b"-", b"-"]
-            made.items.append((words, b"x"))
+            made.values.append([b"VALUE", b"jobs", *words])
+            made.bodies.append(b"x")
         elif line.startswith("touch ") and made.line == b"END":
             made.line = b"TOUCHED"
         return made

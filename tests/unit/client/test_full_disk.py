@@ -9,8 +9,8 @@ import pytest
 from pymemcache.exceptions import MemcacheServerError
 
 from kestrelpy.client.connection import BlockingConnection
-from kestrelpy.client.item import ReceivedItem
 from kestrelpy.client.worker import Worker
+from kestrelpy.wire.answers import ReceivedItem
 
 FULL = "disk full: there is no room for this now"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kestrelpy.client.item import ItemState, LeasedItem, ReceivedItem
+from kestrelpy.client.item import ItemState, LeasedItem
 from kestrelpy.client.lease_times import LeaseTimes, Step
+from kestrelpy.wire.answers import ReceivedItem
 
 
 def item_of(times: LeaseTimes) -> LeasedItem:

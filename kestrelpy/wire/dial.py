@@ -23,30 +23,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from kestrelpy.wire.refusals import LoginRefused, is_logged_out
+
 Address = tuple[str, int] | str  # host and port, or the path of a Unix socket
 
 _PASSWORD_BYTES_MAX: Final = 1 << 10
 _LINE_BYTES_MAX: Final = 1 << 10
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"", "0", "false", "no", "off"})
-_LOGGED_OUT: Final = "unauthenticated"
-_WORDS: Final = {
-    _LOGGED_OUT: "this server has users, and needs a user and a password",
-    "authentication failure": "no such user, or another password",
-}
 _WRONG_WAY_SECONDS: Final = 2.0
 _ASKS: Final = "the server asks for a certificate of its clients (--tls-cert)"
 _REFUSES: Final = "the server refuses the certificate of this client (--tls-cert)"
-
-
-class LoginRefused(Exception):
-    """The server refused a login; `line` is its answer, `may_pass` true if that may change."""
-
-    def __init__(self, line: bytes) -> None:
-        word, _, text = line.partition(b" ")
-        super().__init__(plain(text.decode("ascii", "replace") or "the server knows no login"))
-        self.line: Final = line
-        self.may_pass: Final = word == b"SERVER_ERROR"
 
 
 class TlsRefused(ConnectionError):
@@ -259,16 +246,6 @@ def why(error: OSError) -> str:
             return _ASKS
         return f"TLS failed: {reason.replace('_', ' ').lower() or error}"
     return error.strerror or str(error) or type(error).__name__
-
-
-def is_logged_out(line: bytes) -> bool:
-    """True if a line says that this connection has to log in, maybe once more."""
-    return line == b"CLIENT_ERROR unauthenticated"
-
-
-def plain(text: str) -> str:
-    """Return what a server said, in words that say what to do."""
-    return _WORDS.get(text, text)
 
 
 def _flag(text: str) -> bool:

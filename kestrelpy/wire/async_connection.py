@@ -11,9 +11,10 @@ import contextlib
 from collections import deque
 from typing import Final
 
-from kestrelpy import dial
-from kestrelpy.client.wire import Answer, AnswerReader, ServerRefusal
-from kestrelpy.dial import NOBODY, Access, Address, LoginRefused
+from kestrelpy.wire import dial
+from kestrelpy.wire.answers import Answer, AnswerReader, BadAnswer
+from kestrelpy.wire.dial import NOBODY, Access, Address
+from kestrelpy.wire.refusals import is_logged_out
 
 _READ_BYTES: Final = 1 << 16
 
@@ -35,17 +36,17 @@ class AsyncConnection:
         self._waiting: deque[asyncio.Future[Answer]] = deque()
 
     async def connect(self) -> None:
-        """Connect, and log in, if there is no connection. Raises OSError, Refused."""
+        """Connect, and log in, if there is no connection. Raises OSError, LoginRefused."""
         await self._connected()
 
     async def ask(self, line: str) -> Answer:
         """Send a request without a body, and return its answer.
 
-        Raises OSError (TimeoutError is one) if there is no connection or no answer, and Refused if
-        a login is refused.
+        Raises OSError (TimeoutError is one) if there is no connection or no answer, and
+        LoginRefused.
         """
         answer = await self._ask_once(line)
-        if self._access.user is None or not dial.is_logged_out(answer.line):
+        if self._access.user is None or not is_logged_out(answer.line):
             return answer
         self.close()  # a reload has changed the user: log in again
         return await self._ask_once(line)
@@ -107,8 +108,6 @@ class AsyncConnection:
             except BaseException:
                 writer.close()
                 raise
-        except LoginRefused as error:
-            raise ServerRefusal(error.line) from None
         except OSError as error:
             raise await asyncio.to_thread(dial.explained, error, server, access) from None
         return reader, writer
@@ -136,8 +135,8 @@ class AsyncConnection:
                         waiting.set_result(answer)
         except OSError as error:
             why = error
-        except (ValueError, IndexError):
-            why = ConnectionError("the server sent bytes that are no answer")
+        except BadAnswer as error:
+            why = ConnectionError(str(error))
         writer.close()
         if is_new and self._waiting:
             why = await asyncio.to_thread(dial.explained, why, self._server, self._access)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrelpy import keepalive
-from kestrelpy.keepalive import keep_alive
+from kestrelpy.wire import keepalive
+from kestrelpy.wire.keepalive import keep_alive
 from tests.support.running import Running
 
 TIMES = {

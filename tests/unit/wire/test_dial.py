@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kestrelpy.dial import NOBODY, Access, LoginRefused, access_of, connect, explained, login
+from kestrelpy.wire.dial import NOBODY, Access, access_of, connect, explained, login
+from kestrelpy.wire.refusals import LoginRefused
 from tests.support.guarded import certificate
 
 

@@ -1,0 +1,163 @@
+"""Answers of the server, made of bytes as they come; whoever reads the socket feeds them.
+
+    VALUE <key> <flags> <bytes> ..., body, ... END     an answer with items
+    STAT <name> <value> ... END                        an answer with facts
+    STORED, END, CLIENT_ERROR <text>, ...              an answer of one line
+
+With `full` a VALUE line has eleven words:
+
+    VALUE <key> <flags> <bytes> <number> <stored> <expires> <attempts> <state> <key> <id>
+
+`<number>` is the token of a lease, or the marker of an item that was looked at.
+
+One rule: answers come in the order of the requests, so an answer belongs to the oldest request that
+has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from kestrelpy.wire.refusals import ServerRefusal, is_refusal
+
+FULL_WORDS: Final = 11  # of a VALUE line with `full`
+LINE_BYTES_MAX: Final = 64 << 10  # far above the longest line, which is a sentence
+_BYTES_WORD: Final = 3  # of a VALUE line: how long the body is
+_LINE_END: Final = b"\r\n"
+
+
+class BadAnswer(ValueError):
+    """Bytes that are no answer; `line` is the one that was not understood."""
+
+    def __init__(self, line: bytes) -> None:
+        super().__init__("the server sent bytes that are no answer")
+        self.line: Final = line
+
+    @property
+    def is_endless(self) -> bool:
+        """True if the line has no end within the limit."""
+        return len(self.line) > LINE_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedItem:
+    """An item as the server sent it: `token` names its lease, `key` is as `key=` was written."""
+
+    body: bytes
+    flags: int
+    token: int
+    attempts: int = 0
+    key: str = ""
+    id: str = ""
+    stored_ms: int = 0
+    expires_ms: int = 0
+
+
+class Answer:
+    """One answer: its last line; the words of each VALUE line, and the bodies; its facts in the
+    order of the server, which may give one name twice."""
+
+    __slots__ = ("bodies", "line", "stats", "values")
+
+    def __init__(self) -> None:
+        self.line = b""
+        self.values: list[list[bytes]] = []
+        self.bodies: list[bytes] = []
+        self.stats: list[tuple[bytes, bytes]] = []
+
+    @property
+    def items(self) -> list[tuple[list[bytes], bytes]]:
+        """The items: of each the words after its key, and its body."""
+        return [(words[2:], body) for words, body in zip(self.values, self.bodies, strict=True)]
+
+    @property
+    def facts(self) -> dict[bytes, bytes]:
+        """The facts by name."""
+        return dict(self.stats)
+
+    def check(self) -> Answer:
+        """Return this answer; raise ServerRefusal if it is an error."""
+        if is_refusal(self.line):
+            raise ServerRefusal(self.line)
+        return self
+
+    def found(self) -> ReceivedItem | None:
+        """Return the item of an answer to a fetch with `full`; raise ServerRefusal."""
+        self.check()
+        return parse_found(self.bodies[0], self.values[0][2:]) if self.bodies else None
+
+
+class AnswerReader:
+    """Makes answers of bytes."""
+
+    __slots__ = ("_buffer", "begun", "value_words")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.begun = Answer()  # the one whose last line has not come
+        self.value_words = 0  # of each VALUE line; 0: any number
+
+    def feed(self, data: bytes) -> list[Answer]:
+        """Return the answers that are complete now. Raises BadAnswer at bytes that are none."""
+        buffer, answer, words_wanted = self._buffer, self.begun, self.value_words
+        buffer += data
+        answers, at = list[Answer](), 0
+        # The loop stays in this function: a call for each item would be half the cost.
+        while (end := buffer.find(_LINE_END, at)) >= 0:
+            line = bytes(buffer[at:end])
+            start = end + 2
+            if line.startswith(b"VALUE "):
+                words = line.split(b" ")
+                try:
+                    end = start + int(words[_BYTES_WORD])
+                except (IndexError, ValueError):
+                    raise BadAnswer(line) from None
+                if end < start or (words_wanted and len(words) != words_wanted):
+                    raise BadAnswer(line)
+                if len(buffer) < end + 2:
+                    break
+                if not buffer.startswith(_LINE_END, end):
+                    raise BadAnswer(line)
+                answer.values.append(words)
+                answer.bodies.append(bytes(buffer[start:end]))
+                at = end + 2
+                continue
+            at = start
+            if line.startswith(b"STAT "):
+                _, name, value = _three_words(line)
+                answer.stats.append((name, value))
+            else:
+                answer.line = line or b"ERROR an empty line"
+                answers.append(answer)
+                answer = self.begun = Answer()
+        del buffer[:at]
+        if end < 0 and len(buffer) > LINE_BYTES_MAX:
+            raise BadAnswer(bytes(buffer))
+        return answers
+
+
+def parse_found(body: bytes, words: Sequence[bytes]) -> ReceivedItem:
+    """Return an item of a VALUE line with `full`; the words are those after the key.
+
+    Raises ValueError.
+    """
+    flags, _, token, stored_ms, expires_ms, attempts, _, key, id_ = words
+    return ReceivedItem(
+        body, int(flags), int(token), int(attempts), _text(key), unquote(_text(id_)),
+        int(stored_ms), int(_text(expires_ms) or 0),
+    )  # fmt: skip
+
+
+def _three_words(line: bytes) -> list[bytes]:
+    words = line.split(b" ", 2)
+    if len(words) != 3:
+        raise BadAnswer(line)
+    return words
+
+
+def _text(word: bytes) -> str:
+    """Return a word of a VALUE line; `-` stands for none."""
+    return word.decode("ascii", "backslashreplace") if word != b"-" else ""
