@@ -149,24 +149,24 @@ def sample(
     texts: Mapping[str, str],
     count: int,
     seed: int,
-    judged: Mapping[tuple[str, str, str], str],
+    equivalent: Mapping[tuple[str, str, str], str],
     changes: Changes,
 ) -> list[Mutant]:
     """Return so many mutants: the same ones for the same seed and sources, more go on with more."""
-    return list(_first(count, mutants(texts, seed, judged, changes)))
+    return list(_first(count, mutants(texts, seed, equivalent, changes)))
 
 
 def mutants(
     texts: Mapping[str, str],
     seed: int,
-    judged: Mapping[tuple[str, str, str], str],
+    equivalent: Mapping[tuple[str, str, str], str],
     changes: Changes,
 ) -> Iterator[Mutant]:
     """Yield mutants in the seed's order, without those judged equivalent."""
     found = [each for path, text in texts.items() for each in changes.mutations(path, text)]
     for mutation in changes.drawn(found, dict(texts), seed):
         mutant = _made(mutation, texts[mutation.path], changes)
-        if mutant is not None and (mutant.path, mutant.old, mutant.new) not in judged:
+        if mutant is not None and (mutant.path, mutant.old, mutant.new) not in equivalent:
             yield mutant
 
 

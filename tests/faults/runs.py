@@ -37,7 +37,7 @@ class NotPassing(Exception):
     tell."""
 
 
-def in_order(root: Path, tests: Sequence[str]) -> list[str]:
+def by_file(root: Path, tests: Sequence[str]) -> list[str]:
     """Return the tests with each folder as its files, and each file where it is first named."""
     found: dict[str, None] = {}
     for test in tests:
@@ -65,7 +65,7 @@ def failures(
     command = [
         *command, f"--maxfail={most}", "-q", "-rfE", "-m", mark,
         "-o", f"timeout={TEST_SECONDS}", *(f"--deselect={each}" for each in left_out),
-        *in_order(root, tests),
+        *by_file(root, tests),
     ]  # fmt: skip
     if _STOPPED:
         raise NotPassing("stopped")

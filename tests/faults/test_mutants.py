@@ -47,7 +47,7 @@ class House:
 TEXTS = {"journal/house.py": HOUSE, "journal/other.py": HOUSE.replace("count", "number")}
 
 
-def told(found: list[Mutant]) -> list[tuple[str, str, str]]:
+def changes_of(found: list[Mutant]) -> list[tuple[str, str, str]]:
     return [(each.path, each.old, each.new) for each in found]
 
 
@@ -60,20 +60,21 @@ def changed_lines(text: str) -> set[str]:
 def test_the_same_seed_draws_the_same_mutants_and_another_one_others() -> None:
     first = sample(TEXTS, 8, 1, {}, changes)
 
-    assert told(sample(TEXTS, 8, 1, {}, changes)) == told(first)
-    assert told(sample(TEXTS, 8, 2, {}, changes)) != told(first)
+    assert changes_of(sample(TEXTS, 8, 1, {}, changes)) == changes_of(first)
+    assert changes_of(sample(TEXTS, 8, 2, {}, changes)) != changes_of(first)
 
 
 def test_a_larger_sample_begins_with_the_smaller_one() -> None:
-    assert told(sample(TEXTS, 9, 1, {}, changes))[:4] == told(sample(TEXTS, 4, 1, {}, changes))
+    four = changes_of(sample(TEXTS, 4, 1, {}, changes))
+    assert changes_of(sample(TEXTS, 9, 1, {}, changes))[:4] == four
 
 
 def test_lines_that_move_leave_the_sequence_as_it_is() -> None:
     moved = {path: "\n\nA = 1\n" + text for path, text in TEXTS.items()}
 
-    later = [each for each in told(sample(moved, 99, 1, {}, changes)) if each[1] != "A = 1"]
+    later = [each for each in changes_of(sample(moved, 99, 1, {}, changes)) if each[1] != "A = 1"]
 
-    assert later == told(sample(TEXTS, 99, 1, {}, changes))
+    assert later == changes_of(sample(TEXTS, 99, 1, {}, changes))
 
 
 def test_a_sample_is_drawn_over_all_modules_and_no_place_comes_twice() -> None:
@@ -95,7 +96,7 @@ def test_what_no_test_can_notice_is_left_out() -> None:
 
 
 def test_a_mutant_says_what_was_and_what_is() -> None:
-    found = told(sample({"journal/house.py": HOUSE}, 99, 1, {}, changes))
+    found = changes_of(sample({"journal/house.py": HOUSE}, 99, 1, {}, changes))
 
     assert ("journal/house.py", "self.room.release(count)", "pass") in found
     assert {old for _, old, _ in found} == changed_lines(HOUSE)
@@ -117,7 +118,7 @@ def test_a_mutant_listed_as_equivalent_makes_way_for_the_next() -> None:
 
     found = sample(TEXTS, 2, 1, judged, changes)
 
-    assert told(found) == told([first, third])
+    assert changes_of(found) == changes_of([first, third])
 
 
 def test_each_judgement_has_a_reason_and_a_line_that_is_there() -> None:

@@ -23,7 +23,7 @@ from tests.faults.planted import (
     unfound,
 )
 from tests.faults.planted_faults import Fault
-from tests.faults.runs import ROOT, NotPassing, PureCopy, failed, failures, in_order
+from tests.faults.runs import ROOT, NotPassing, PureCopy, by_file, failed, failures
 
 # Those that are compiled are planted ones.
 EVERY = [fault for name in ("planted", "crossed") for fault in LISTS[name].faults]
@@ -232,7 +232,7 @@ def test_files_are_run_as_they_are_first_named(tmp_path: Path) -> None:
 
     tests = ("folder/test_b.py", "folder", "other.py::test_one")
 
-    assert in_order(tmp_path, tests) == ["folder/test_b.py", "folder/test_a.py", tests[-1]]
+    assert by_file(tmp_path, tests) == ["folder/test_b.py", "folder/test_a.py", tests[-1]]
 
 
 @pytest.mark.parametrize(

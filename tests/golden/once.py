@@ -68,8 +68,8 @@ def once() -> list[SegmentBuilder | Snapshot | Remembered]:
     return [one, between, _remembered(first, 1, 3), _remembered(second, 4, 6)]
 
 
-def _put(item: int, body: bytes, stamp: ItemHeader, key: bytes = b"") -> Draft:
-    meta = (encode_meta({Tag.KEY: key}) if key else b"") + stamp.meta
+def _put(item: int, body: bytes, header: ItemHeader, key: bytes = b"") -> Draft:
+    meta = (encode_meta({Tag.KEY: key}) if key else b"") + header.meta
     return draft(Kind.PUT, item, item, 0, body, time_ms=TIME_MS + item)._replace(meta=meta)
 
 

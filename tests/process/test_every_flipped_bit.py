@@ -64,7 +64,7 @@ def logs(stage: ServerHarness) -> Iterator[tuple[Queue, JournalLog]]:
             yield queue, queue.log
 
 
-def keep(stage: ServerHarness, name: str) -> None:
+def take_snapshot(stage: ServerHarness, name: str) -> None:
     """A snapshot of this queue, with its chunk; what is mostly done with is rewritten."""
     log = stage.queue(name).log
     assert isinstance(log, JournalLog)
@@ -113,7 +113,7 @@ def lived(closed: bool) -> tuple[MemoryDisk, int]:
             put(stage, b"jobs/id=id-%d" % number, b"once")
             put(stage, b"jobs/id=n%d/scope=s/epoch=%d" % (number, number), b"scoped")
             put(stage, b"jobs/key=k%d" % (number % 3), b"version")
-            keep(stage, "jobs")
+            take_snapshot(stage, "jobs")
         if number > 5:
             say(stage, "d", b"get jobs")
             say(stage, "d", b"get jobs+audit")
@@ -125,7 +125,7 @@ def lived(closed: bool) -> tuple[MemoryDisk, int]:
     say(stage, "d", b"gets jobs+audit/open/lease=50m")
     put(stage, b"jobs/delay=3h", b"later")
     put(stage, b"jobs/key=a,b", b"under a key")
-    keep(stage, "jobs")
+    take_snapshot(stage, "jobs")
     put(stage, b"jobs/id=last", b"behind the snapshot")
     say(stage, "d", b"gets jobs/open/lease=40m")
     say(stage, "d", b"get jobs+audit/open")
@@ -161,7 +161,7 @@ def found(stage: ServerHarness) -> list[str]:
     return named
 
 
-def told(stage: ServerHarness) -> dict[str, object]:
+def facts_of(stage: ServerHarness) -> dict[str, object]:
     """All there is to know, as clients and the next start would find it."""
     facts: dict[str, object] = {
         "server": stage.server_id, "tokens": stage.broker.tokens.on_disk,
@@ -238,7 +238,7 @@ def is_named(disk: MemoryDisk, now_ms: int, whole: dict[str, object]) -> bool:
     if is_named_at_once(disk, now_ms):
         return True
     stage = begin(disk, now_ms)
-    facts = told(stage)
+    facts = facts_of(stage)
     if found(stage):
         return True
     assert facts == whole
@@ -263,7 +263,7 @@ def sweep(closed: bool, part: str, each: int, bits: int) -> None:
     for path in (path for path in files(kept) if fnmatch(path, f"data/{part}*")):
         alone, data = beside(kept, path), kept.read(path)
         calm = begin(alone.kill_clone(), now_ms)
-        whole = told(calm)
+        whole = facts_of(calm)
         assert not found(calm)
         flipped = named = 0
         for offset in offsets(data, each):

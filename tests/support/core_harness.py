@@ -9,7 +9,7 @@
 
 It stands for the core as the server drives it.
 Real: the broker, the queue `jobs` and its log.
-Replaced: the journal keeps its records in memory (`KeptJournal`), the clock is `now_ms`.
+Replaced: the journal keeps its records in memory (`PendingJournal`), the clock is `now_ms`.
 
 One rule: everything goes through the broker, as it does in the server; waiters are served and due
 work is done by `broker.next_due` and `broker.tick` alone.
@@ -59,7 +59,7 @@ NAME = b"jobs"
 WALL_MS = 1_700_000_000_000  # the wall clock when the steady one shows 0
 
 
-class KeptJournal:
+class PendingJournal:
     """A journal that writes nothing: its drafts stay pending, and are its `records`.
 
     It has a journal and is none, so that the compiled one does as well.
@@ -88,31 +88,31 @@ class KeptJournal:
         return known
 
 
-class KeptReadAhead(ReadAhead):
-    """Reads back from the records that a `KeptJournal` keeps, at once."""
+class PendingReadAhead(ReadAhead):
+    """Reads back from the records that a `PendingJournal` has, at once."""
 
-    def __init__(self, kept: KeptJournal) -> None:
-        self._kept = kept
-        super().__init__(kept.journal)
+    def __init__(self, pending: PendingJournal) -> None:
+        self._pending = pending
+        super().__init__(pending.journal)
 
     def take(self, item: int, most: int) -> list[Record]:
-        puts = [r for r in self._kept.records if r.kind == Kind.PUT and r.item >= item]
+        puts = [r for r in self._pending.records if r.kind == Kind.PUT and r.item >= item]
         return puts[:most]
 
     def put_of(self, item: int) -> Record:
-        return next(r for r in self._kept.records if r.kind == Kind.PUT and r.item == item)
+        return next(r for r in self._pending.records if r.kind == Kind.PUT and r.item == item)
 
 
-class KeptStore(LogStore):
+class PendingStore(LogStore):
     """One over such a journal."""
 
-    def __init__(self, kept: KeptJournal) -> None:
-        super().__init__(kept.journal)
-        self.kept = kept
-        self.read_ahead = KeptReadAhead(kept)
+    def __init__(self, pending: PendingJournal) -> None:
+        super().__init__(pending.journal)
+        self.pending = pending
+        self.read_ahead = PendingReadAhead(pending)
 
     def another_read_ahead(self) -> ReadAhead:
-        return KeptReadAhead(self.kept)
+        return PendingReadAhead(self.pending)
 
 
 class CoreHarness:
@@ -136,7 +136,7 @@ class CoreHarness:
 
     def _make_log(self, queue: Queue) -> Log:
         return JournalLog(
-            KeptStore(KeptJournal(queue)), self.dirty, self.policy.sync_ms, queue.state
+            PendingStore(PendingJournal(queue)), self.dirty, self.policy.sync_ms, queue.state
         )
 
     # -- what is there ----------------------------------------------------------------------
@@ -172,8 +172,8 @@ class CoreHarness:
     def records(self) -> list[Record]:
         log = self.queue.log
         assert isinstance(log, JournalLog)
-        assert isinstance(log.store, KeptStore)
-        return log.store.kept.records
+        assert isinstance(log.store, PendingStore)
+        return log.store.pending.records
 
     @property
     def story(self) -> str:
@@ -220,7 +220,7 @@ class CoreHarness:
         moved = False
         for reader in self.broker.take_to_read():
             backlog, before = reader.read_ahead, unread(reader)
-            assert isinstance(backlog, KeptReadAhead)
+            assert isinstance(backlog, PendingReadAhead)
             if reader.dead.sought:
                 reader.ready_line.revive(backlog.put_of(reader.dead.sought))
             if reader.ready.beyond:
@@ -373,7 +373,8 @@ class CoreHarness:
         replay.finish(checkpoint, len(found))
         fresh.attach(
             JournalLog(
-                KeptStore(KeptJournal(fresh, found)), again.dirty, self.policy.sync_ms, fresh.state
+                PendingStore(PendingJournal(fresh, found)),
+                again.dirty, self.policy.sync_ms, fresh.state,
             )
         )
         again.broker.adopt(fresh, again.now_ms)
@@ -394,7 +395,7 @@ def no_queue(**settings: Any) -> CoreHarness:
     return CoreHarness(Policy(**settings))
 
 
-def in_order(line: Ready) -> list[tuple[int, Item]]:
+def in_sequence(line: Ready) -> list[tuple[int, Item]]:
     """What a line would hand out; the line stays as it is."""
     clone = Ready()
     for slot in attributes_of(Ready):
@@ -419,20 +420,20 @@ def fetch(reader: Subscription) -> None:
     backlog = reader.read_ahead
     wanted = reader.ready_line.begin_fetch()
     if wanted:
-        assert isinstance(backlog, KeptReadAhead)
+        assert isinstance(backlog, PendingReadAhead)
         reader.ready_line.fetched([backlog.put_of(id_) for id_ in wanted])
 
 
 def standing(reader: Subscription) -> list[tuple[int, Item]]:
     """All that is ready, by place: in the line, or waiting for its key."""
-    line = in_order(all_read(reader).ready)
+    line = in_sequence(all_read(reader).ready)
     keyed, backlog = reader.key_gate, reader.read_ahead
     parked: dict[int, Item] = {}
     for row in keyed.keys._rows.values():
         for id_, place, size in [] if isinstance(row, int) else list(row):
             item = keyed.whole.get(id_)
             if item is None:
-                assert isinstance(backlog, KeptReadAhead)
+                assert isinstance(backlog, PendingReadAhead)
                 item = reader.bound(item_of(backlog.put_of(id_)))
             assert item.size == size
             parked[place] = item
@@ -464,7 +465,7 @@ def dead_in_order(reader: Subscription) -> list[Item]:
     found = []
     while line.count:
         if line.missing:
-            assert isinstance(backlog, KeptReadAhead)
+            assert isinstance(backlog, PendingReadAhead)
             marker = reader.markers.of(line.missing, 0)
             line.store(reader.bound(item_of(backlog.put_of(line.missing), marker)), False)
         popped = line.pop()

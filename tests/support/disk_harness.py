@@ -158,7 +158,7 @@ class DiskHarness(ServerHarness):
         super()._start()
         self.damages: list[Damage] = [*self.found.damages]
         self.holders: dict[str, Holder] = {}
-        self.starving: list[Subscription] = []
+        self.waiting_reads: list[Subscription] = []
         self.background = JobsByHand(self)
         if NAME not in self.broker.queues:
             self.broker.create(NAME, self.now_ms)
@@ -206,8 +206,8 @@ class DiskHarness(ServerHarness):
 
     def feed(self) -> None:
         """The end of a turn."""
-        hungry = dict.fromkeys(self.starving + self.broker.take_to_read())
-        self.starving = [r for r in hungry if not self.background.schedule_read(r)]
+        to_read = dict.fromkeys(self.waiting_reads + self.broker.take_to_read())
+        self.waiting_reads = [r for r in to_read if not self.background.schedule_read(r)]
 
     def do_some(self, nth: int = 0) -> bool:
         """One turn, and one job off the loop."""
@@ -288,16 +288,16 @@ class DiskHarness(ServerHarness):
         return item.body if item is not None else None
 
     def _waited(
-        self, look: Callable[[], T | None], dead: bool, lends: bool = True
+        self, look: Callable[[], T | None], dead: bool, leases: bool = True
     ) -> T | None:
         """As a get does: what has to be read back is waited for."""
         for _ in range(_ROUNDS_MAX):
             found = look()
-            if found is not None or not self.reader.is_busy(self.now_ms, dead, lends):
+            if found is not None or not self.reader.is_busy(self.now_ms, dead, leases):
                 return found
             if not self.do_some():
                 self.commit()
-            if not self.reader.is_busy(self.now_ms, dead, lends):
+            if not self.reader.is_busy(self.now_ms, dead, leases):
                 return look()
         raise AssertionError("whoever fetches waits for good")
 

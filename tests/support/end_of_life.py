@@ -35,7 +35,7 @@ _EVERYBODY_GONE = "left at the end of life:\n    "
 
 def end(stage: ServerHarness) -> None:
     """Nothing is left of this one, and nothing of its next life either."""
-    mend(stage)
+    end_faults(stage)
     empty(stage)
     for restarts in (False, True):
         if restarts:
@@ -47,7 +47,7 @@ def end(stage: ServerHarness) -> None:
         _complain(_left_of(stage))
 
 
-def mend(stage: ServerHarness) -> None:
+def end_faults(stage: ServerHarness) -> None:
     """Nothing fails, or is held back, from now on; a journal that has failed is read again."""
     stage.disk.faults.clear()
     stage.disk.cut_power_at(-1)

@@ -58,7 +58,7 @@ def sealed(writer: Writer, live: Iterable[int]) -> list[Segment]:
     return segments[:-1]
 
 
-def carry(
+def compaction_of(
     chosen: list[Segment], live: Iterable[int], number: int = 90, lsn_limit: int = 0,
     opening: Draft = OPENING,
 ) -> CompactionJob:  # fmt: skip

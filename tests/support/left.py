@@ -13,9 +13,9 @@ from typing import Any
 _LEFT: dict[str, tuple[Path, Any]] = {}
 
 
-def leave(name: str, folder: Path, told: Any) -> None:
+def leave(name: str, folder: Path, figures: Any) -> None:
     """The data directory is `folder`/data, its archive, if there is one, `folder`/archive."""
-    _LEFT[name] = (folder, told)
+    _LEFT[name] = (folder, figures)
 
 
 def left(name: str) -> tuple[Path, Any] | None:

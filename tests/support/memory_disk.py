@@ -84,31 +84,31 @@ class _Piece:
 class _File:
     """An inode: what is shown, what is surely on the disk, and the writes in between."""
 
-    __slots__ = ("base", "pieces", "shown")
+    __slots__ = ("base", "shown", "writes")
 
     def __init__(self, data: bytes = b"") -> None:
         self.base = bytearray(data)
         self.shown = bytearray(data)
-        self.pieces: list[_Piece] = []
+        self.writes: list[_Piece] = []
 
     def write(self, offset: int, data: bytes) -> None:
         _put(self.shown, offset, data)
-        self.pieces.append(_Piece(offset, bytes(data)))
+        self.writes.append(_Piece(offset, bytes(data)))
 
     def sync(self, ok: bool) -> None:
-        for piece in self.pieces:
+        for piece in self.writes:
             if piece.state == "new":
                 piece.state = "sure" if ok else "limbo"
-        if all(piece.state == "sure" for piece in self.pieces):
-            for piece in self.pieces:
+        if all(piece.state == "sure" for piece in self.writes):
+            for piece in self.writes:
                 _put(self.base, piece.offset, piece.data)
-            self.pieces = []
+            self.writes = []
 
     def after_power_loss(self, random: Random, fate: Fate) -> _File:
         """The file as it may be found: a version of each sector not older than its last sync."""
         history: dict[int, list[tuple[int, int, bytes]]] = {}
         surely: dict[int, int] = {}
-        for index, piece in enumerate(self.pieces):
+        for index, piece in enumerate(self.writes):
             for sector, offset, data in _sectors(piece):
                 versions = history.setdefault(sector, [])
                 versions.append((index, offset, data))
@@ -117,7 +117,7 @@ class _File:
         mode = {"kept": "kept", "lost": "lost"}.get(fate) or random.choice(
             ("kept", "lost", "cut", "cut", "sectors")
         )
-        cut = random.randint(0, len(self.pieces))
+        cut = random.randint(0, len(self.writes))
         torn_at = random.choice([*history, 0])
         disk = bytearray(self.base)
         for sector, versions in history.items():

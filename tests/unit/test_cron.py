@@ -139,7 +139,7 @@ def test_wherever_one_begins_and_whichever_way_one_goes_the_moments_are_the_same
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "sentence"),
     [
         ("", "must be five fields, minute hour day-of-month month day-of-week, or six"),
         ("* * * *", "or six with the second first, and this has 4"),
@@ -158,8 +158,8 @@ def test_wherever_one_begins_and_whichever_way_one_goes_the_moments_are_the_same
         ("\u0661 * * * *", "must be at most 200 characters of ASCII"),
     ],
 )
-def test_a_bad_line_is_refused_with_its_place_and_what_is_allowed(line: str, told: str) -> None:
-    assert told in why_no_cron(line)
+def test_a_bad_line_is_refused_with_its_place_and_what_is_allowed(line: str, sentence: str) -> None:
+    assert sentence in why_no_cron(line)
     with pytest.raises(ValueError, match="must"):
         Cron(line)
 

@@ -82,13 +82,14 @@ def test_a_recipe_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "told"), [("there", "'there' is not HOST:PORT"), ("127.0.0.1:1", "no server at 127")]
+    ("server", "sentence"),
+    [("there", "'there' is not HOST:PORT"), ("127.0.0.1:1", "no server at 127")],
 )
-def test_a_server_that_is_not_there_is_named_in_a_sentence(server: str, told: str) -> None:
+def test_a_server_that_is_not_there_is_named_in_a_sentence(server: str, sentence: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "kestrelpy.examples.lock", "--server", server],
         capture_output=True, text=True, timeout=SECONDS, check=False, cwd=ROOT,
     )  # fmt: skip
 
     assert ended.returncode == 2
-    assert told in ended.stderr and "Traceback" not in ended.stderr
+    assert sentence in ended.stderr and "Traceback" not in ended.stderr

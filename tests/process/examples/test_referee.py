@@ -21,7 +21,7 @@ NUMBERS = (PLAIN, OTHER, DOUBLED, HOPELESS)
 EXPECTED = {number: number + 1000 for number in NUMBERS}
 
 
-class Told:
+class GoodRun:
     """A run in which all is well: one handled twice for a reason, one dead after three failures."""
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def run() -> GoodRun:
+    return GoodRun()
 
 
-def test_all_handled_or_dead_and_each_repetition_explained_is_well(told: Told) -> None:
-    assert told.verdict() == (
+def test_all_handled_or_dead_and_each_repetition_explained_is_well(run: GoodRun) -> None:
+    assert run.verdict() == (
         [
             "4 lines: 3 handled and confirmed, 1 dead, 0 lost",
             "handled again: 1; 1 were hung up before the confirm, 0 leased when the "
@@ -58,43 +58,43 @@ def test_all_handled_or_dead_and_each_repetition_explained_is_well(told: Told) -
     )
 
 
-def lose(told: Told) -> None:
-    told.books.handled.pop(PLAIN)
-    told.confirmed.pop(PLAIN)
-    told.put.pop(PLAIN)
+def lose(run: GoodRun) -> None:
+    run.books.handled.pop(PLAIN)
+    run.confirmed.pop(PLAIN)
+    run.put.pop(PLAIN)
 
 
-def alter(told: Told) -> None:
-    told.books.checksums[PLAIN] = {7}
+def alter(run: GoodRun) -> None:
+    run.books.checksums[PLAIN] = {7}
 
 
-def put_again(told: Told) -> None:
-    told.put[PLAIN] += 1
-    told.confirmed[PLAIN] += 1
-    told.books.handled[PLAIN] += 1
+def put_again(run: GoodRun) -> None:
+    run.put[PLAIN] += 1
+    run.confirmed[PLAIN] += 1
+    run.books.handled[PLAIN] += 1
 
 
-def forget_the_end(told: Told) -> None:
-    told.confirmed.pop(OTHER)
-    told.books.unsure[OTHER] += 1
+def forget_the_end(run: GoodRun) -> None:
+    run.confirmed.pop(OTHER)
+    run.books.unsure[OTHER] += 1
 
 
-def confirm_twice(told: Told) -> None:
-    told.confirmed[OTHER] += 1
-    told.books.handled[OTHER] += 1
+def confirm_twice(run: GoodRun) -> None:
+    run.confirmed[OTHER] += 1
+    run.books.handled[OTHER] += 1
 
 
-def confirm_what_nobody_handled(told: Told) -> None:
-    told.books.handled.pop(OTHER)
-    told.dead[OTHER] += 1
+def confirm_what_nobody_handled(run: GoodRun) -> None:
+    run.books.handled.pop(OTHER)
+    run.dead[OTHER] += 1
 
 
-def handle_again(told: Told) -> None:
-    told.books.handled[OTHER] += 1
+def handle_again(run: GoodRun) -> None:
+    run.books.handled[OTHER] += 1
 
 
-def miscount(told: Told) -> None:
-    told.repeated = 5
+def miscount(run: GoodRun) -> None:
+    run.repeated = 5
 
 
 @pytest.mark.parametrize(
@@ -111,23 +111,23 @@ def miscount(told: Told) -> None:
     ],
 )
 def test_what_nothing_explains_does_not_pass(
-    told: Told, spoil: Callable[[Told], None], said: str
+    run: GoodRun, spoil: Callable[[GoodRun], None], said: str
 ) -> None:
-    spoil(told)
+    spoil(run)
 
-    sentences, is_well = told.verdict()
+    sentences, is_well = run.verdict()
 
     assert not is_well
     assert said in sentences
 
 
 def test_what_was_sent_again_or_leased_when_the_daemon_was_killed_is_explained(
-    told: Told,
+    run: GoodRun,
 ) -> None:
-    put_again(told)
-    told.books.resent[PLAIN] += 1
-    handle_again(told)
-    told.books.unsure[OTHER] += 1
-    told.repeated += 2
+    put_again(run)
+    run.books.resent[PLAIN] += 1
+    handle_again(run)
+    run.books.unsure[OTHER] += 1
+    run.repeated += 2
 
-    assert told.verdict(cut_off=1)[1]
+    assert run.verdict(cut_off=1)[1]

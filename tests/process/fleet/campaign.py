@@ -97,7 +97,7 @@ class Campaign:
         if self.pair.epoch == epoch:
             with self.books.lock:
                 self.books.superseded = ""
-                self.books.lives[name] -= 1
+                self.books.life_numbers[name] -= 1
         else:
             self.superseded += 1
             print(f"slept {asleep_s:.2f} s, superseded {'before' if was_superseded else 'after'}")
@@ -212,7 +212,7 @@ class Sitter:
 
     def __init__(self, books: Books, owner: DaemonProcess, lease: str) -> None:
         self.books = books
-        life = books.lives[owner.data_dir.name]
+        life = books.life_numbers[owner.data_dir.name]
         self.connection = owner.socket()
         self.connection.sendall(f"gets keyed/{lease}open/t=20s\r\n".encode())
         answer = b""

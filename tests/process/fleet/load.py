@@ -74,7 +74,7 @@ class Books:
         self.wrong: list[str] = []
         self.held: dict[str, Hold] = {}
         self.overlaps: list[Overlap] = []
-        self.lives: Counter[str] = Counter()
+        self.life_numbers: Counter[str] = Counter()
         self.lost_life_s = 0.0  # when an owner was killed or stopped
         self.woke_s = 0.0
         self.superseded = ""  # the member that must not answer
@@ -86,7 +86,7 @@ class Books:
     def ends(self, member: DaemonProcess) -> None:
         """This owner is about to be killed or stopped."""
         with self.lock:
-            self.lives[member.data_dir.name] += 1
+            self.life_numbers[member.data_dir.name] += 1
             self.first_stored_s = 0.0
             self.waits_for = self.pair.other(member)
             self.lost_life_s = time.monotonic()
@@ -114,7 +114,7 @@ class Books:
             first = self.held.get(key)
             if first is not None:
                 is_over = (
-                    self.lives[first.member.data_dir.name] > first.life
+                    self.life_numbers[first.member.data_dir.name] > first.life
                     if first.until_s == float("inf") else time.monotonic() >= first.until_s
                 )
                 self.overlaps.append(Overlap(first, hold, is_over))
@@ -174,7 +174,7 @@ class Caller:
 
     def _connect(self) -> None:
         with self.books.lock:
-            self.life = self.books.lives[self.member.data_dir.name]
+            self.life = self.books.life_numbers[self.member.data_dir.name]
         self._socket = self.member.socket(self.patience_s)
         self._in = b""
 

@@ -31,7 +31,7 @@ def killed(server: DaemonProcess) -> httpx.Client:
     return client_of(server)
 
 
-def bury(client: httpx.Client, count: int) -> None:
+def make_dead(client: httpx.Client, count: int) -> None:
     """Make as many dead letters."""
     for _ in range(count):
         client.post("/queues/jobs/items", content=b"x")
@@ -42,7 +42,7 @@ def bury(client: httpx.Client, count: int) -> None:
 def test_answered_actions_survive_a_kill(tmp_path: Path) -> None:
     with DaemonProcess(tmp_path / "data", http_port="0") as server:
         client = client_of(server)
-        bury(client, 3)
+        make_dead(client, 3)
         for _ in range(2):
             client.post("/queues/jobs/items", content=b"x")
         assert client.post(f"{JOBS}/pause").status_code == 200

@@ -66,7 +66,7 @@ class Books:
                 each.discard(body)
             to.add(body)
 
-    def keep(self, body: bytes) -> None:
+    def note_stored(self, body: bytes) -> None:
         """It was stored; somebody may have taken it since."""
         with self.lock:
             if body not in self.taken:
@@ -98,7 +98,7 @@ class Somebody:
             body = books.next()
             expire = self.random.choice((0, 0, 0, 1))
             if client.set("jobs", body, expire=expire):
-                books.keep(body)
+                books.note_stored(body)
         elif choice < 0.65:
             queue = self.random.choice(("jobs", "jobs", "failed"))
             body = client.get(f"{queue}/open")

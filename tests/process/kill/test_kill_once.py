@@ -73,7 +73,7 @@ def _is_enough(producers: list[Producer], least: int) -> bool:
 
 
 @dataclass
-class Told:
+class Outcome:
     """What the producers were told, and what was there at the end."""
 
     producers: list[Producer]
@@ -82,7 +82,7 @@ class Told:
     versions: list[int]
 
 
-def run(folder: Path, wanted: int) -> Told:
+def run(folder: Path, wanted: int) -> Outcome:
     """Kill so many times, drain both queues, and compare."""
     chance = random.Random(new_seed())
     daemon = DaemonProcess(folder / "data", config=CONFIG)
@@ -109,7 +109,7 @@ def run(folder: Path, wanted: int) -> Told:
         assert sent <= bodies.keys(), "an acknowledged item is lost"
     assert versions == list(range(1, len(versions) + 1)), "versions have gaps or doubles"
     assert len(versions) - counting.version in (0, 1)
-    return Told(producers, counting, bodies, versions)
+    return Outcome(producers, counting, bodies, versions)
 
 
 @pytest.mark.slow

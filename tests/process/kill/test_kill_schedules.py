@@ -25,7 +25,7 @@ ROUNDS = 8
 CONFIG = '[schedules.tick]\ncron = "* * * * * *"\nqueue = "jobs"\ncatch_up = "all"\n'
 
 
-def epochs_put(data: Path, queue: str = "jobs") -> list[int]:
+def times_put(data: Path, queue: str = "jobs") -> list[int]:
     """The times that the journal has puts for, in its order."""
     (folder,) = (each for each in data.iterdir() if each.name.startswith(f"{queue}."))
     metas = [
@@ -52,7 +52,7 @@ def test_each_second_is_put_once_over_kills_in_that_very_second(tmp_path: Path) 
             same_second += int(time.time()) == int(killed)
         time.sleep(1.1)  # a second passes in which nothing is killed
         assert daemon.stop() == 0
-    found = epochs_put(tmp_path / "data")
+    found = times_put(tmp_path / "data")
 
     twice = [epoch for epoch, count in Counter(found).items() if count > 1]
     assert twice == []

@@ -36,10 +36,10 @@ class Books:
         self.confirmed: set[bytes] = set()
         self.in_doubt: set[bytes] = set()
         self.drained: set[bytes] = set()  # at the end
-        self.still_lent = 0
+        self.still_leased = 0
         self.wrong: list[str] = []
 
-    def lent(self, body: bytes, token: int, who: int) -> None:
+    def leased(self, body: bytes, token: int, who: int) -> None:
         with self.lock:
             if body in self.confirmed:
                 self.wrong.append(f"{body!r} came back though its confirm was answered")
@@ -77,7 +77,7 @@ class Worker:
         if len(self.tokens) < HELD_MAX and self.random.random() < 0.6:
             body, token = client.gets("jobs/open/lease=600s")
             if body is not None:
-                self.books.lent(body, int(token), self.number)
+                self.books.leased(body, int(token), self.number)
                 self.tokens.append((body, int(token)))
             return
         if not self.tokens:
@@ -120,7 +120,7 @@ def run(folder: Path, wanted: int, items: int) -> Books:
                 if not client.delete(f"jobs/token={token}"):
                     books.wrong.append(f"{body!r}: token {token} is not good at the end")
                 books.confirmed.add(body)
-        books.still_lent = int(client.stats("jobs")[b"queue_jobs_leased"])
+        books.still_leased = int(client.stats("jobs")[b"queue_jobs_leased"])
         while (left := client.get("jobs")) is not None:
             books.drained.add(left)
 
@@ -128,7 +128,7 @@ def run(folder: Path, wanted: int, items: int) -> Books:
     assert books.drained.isdisjoint(books.confirmed), "a confirmed item came back"
     lost = sent - books.drained - books.confirmed - books.in_doubt
     # Whoever was not told what it was lent holds it still, and so may who asked to end a lease.
-    assert len(lost) <= books.still_lent <= len(lost) + len(books.in_doubt)
+    assert len(lost) <= books.still_leased <= len(lost) + len(books.in_doubt)
     return books
 
 

@@ -22,7 +22,7 @@ def test_a_child_goes_on_after_its_queue_was_deleted_over_each_protocol(tmp_path
                 _go_on(daemon, door, f"{queue}{int(kills)}", kills)
 
 
-def _go_on(daemon: DaemonProcess, door: str, queue: str, kills: bool) -> None:
+def _go_on(daemon: DaemonProcess, wire: str, queue: str, kills: bool) -> None:
     def pause() -> None:
         if kills:
             daemon.kill()
@@ -37,18 +37,18 @@ def _go_on(daemon: DaemonProcess, door: str, queue: str, kills: bool) -> None:
     ask(f"get {queue}+audit/peek")
     ask(f"set {queue} 0 0 1", "1")
     url = f"http://127.0.0.1:{daemon.http_port}"
-    if door == "wire":
+    if wire == "wire":
         assert ask(f"delete {queue}") == b"DELETED\r\n"
-    elif door == "http":
+    elif wire == "http":
         assert httpx.delete(f"{url}/admin/queues/{queue}").status_code in (200, 204)
     else:
         name = queue.partition(":")[2]
         assert httpx.delete(f"{url}/v2/queues/{name}", headers=V2).status_code == 204
     pause()
     url = f"http://127.0.0.1:{daemon.http_port}"
-    if door == "wire":
+    if wire == "wire":
         assert ask(f"set {queue} 0 0 3", '"x"') == b"STORED\r\n"
-    elif door == "http":
+    elif wire == "http":
         done = httpx.post(f"{url}/queues/{queue}/items", content=b'"x"')
         assert done.status_code == 201
     else:

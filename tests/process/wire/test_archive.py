@@ -49,7 +49,7 @@ def test_what_compacted_segments_replace_when_the_daemon_is_killed_is_archived_t
         archive.write_bytes(b"in the way")  # so nothing can be archived before the kill
         with Raw(("127.0.0.1", d.port)) as raw:
 
-            def has_survivors() -> bool:
+            def has_compacted() -> bool:
                 for number in range(ITEMS // 5):  # one in eight stays, so segments are rewritten
                     put_off = b"" if number % 8 else b"/delay=1h"
                     raw.ask(b"set jobs%b 0 0 500\r\n%b\r\n" % (put_off, BODY), b"STORED\r\n")
@@ -57,7 +57,7 @@ def test_what_compacted_segments_replace_when_the_daemon_is_killed_is_archived_t
                     raw.ask(b"get jobs\r\n", b"VALUE jobs 0 500\r\n%b\r\nEND\r\n" % BODY)
                 return bool(_replaced(next((tmp_path / "data").glob("jobs.*"))))
 
-            wait_until(has_survivors, "survivors")
+            wait_until(has_compacted, "survivors")
         folder = next((tmp_path / "data").glob("jobs.*"))
         d.kill()
         replaced = _replaced(folder)

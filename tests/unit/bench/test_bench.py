@@ -197,13 +197,13 @@ class FakeServer(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.items: list[bytes] = []
-        self.door = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self.door.getsockname()[1]
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.socket.getsockname()[1]
 
     def run(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                with self.door.accept()[0] as client, client.makefile("rwb") as stream:
+                with self.socket.accept()[0] as client, client.makefile("rwb") as stream:
                     self._serve(stream)
 
     def _serve(self, stream: Any) -> None:
@@ -213,9 +213,9 @@ class FakeServer(threading.Thread):
 class FakeNats(FakeServer):
     """One stream of a server of NATS; it asks PING as well."""
 
-    def __init__(self, kept: bytes = b'{"stream":"bench","seq":7}') -> None:
+    def __init__(self, stored: bytes = b'{"stream":"bench","seq":7}') -> None:
         super().__init__()
-        self.kept = kept
+        self.stored = stored
         self.acks: list[bytes] = []
         self.start()
 
@@ -234,7 +234,7 @@ class FakeNats(FakeServer):
     def _answer(self, subject: bytes, inbox: bytes, body: bytes) -> bytes:
         if subject == b"bench":
             self.items.append(body)
-            return b"MSG %s 1 %d\r\n%s\r\n" % (inbox, len(self.kept), self.kept)
+            return b"MSG %s 1 %d\r\n%s\r\n" % (inbox, len(self.stored), self.stored)
         if subject.startswith(b"$JS.ACK"):
             self.acks.append(subject + b" " + body)
             return b"MSG %s 1 0\r\n\r\n" % inbox
@@ -253,14 +253,14 @@ def test_what_nats_stored_is_fetched_and_confirmed_once(binary: Path) -> None:
 
     assert (stored.ops, consumed.ops, consumed.requests, consumed.empty) == (5, 5, 11, 1)
     assert server.acks == [b"$JS.ACK.%d +ACK" % left for left in (4, 3, 2, 1, 0)]
-    server.door.close()
+    server.socket.close()
 
 
 def test_what_nats_did_not_store_ends_the_run(binary: Path) -> None:
     server = FakeNats(b'{"error":{"code":503}}')
     with pytest.raises(LoadFailed, match="its number in the stream"):
         loadgen.run(binary, Load("nats-put", server.port, ops=5))
-    server.door.close()
+    server.socket.close()
 
 
 ANSWERS = {
@@ -336,14 +336,14 @@ def test_what_a_quorum_queue_confirmed_is_fetched_and_acknowledged_once(binary: 
     assert server.acks == [1, 2, 3, 4, 5]
     assert server.queues[0].startswith(b"\5bench\2")
     assert b"x-queue-typeS\0\0\0\6quorum" in server.queues[0]
-    server.door.close()
+    server.socket.close()
 
 
 def test_what_a_quorum_queue_refused_ends_the_run(binary: Path) -> None:
     server = FakeAmqp((60, 120))
     with pytest.raises(LoadFailed, match="instead of a confirm"):
         loadgen.run(binary, Load("amqp-put", server.port, ops=5))
-    server.door.close()
+    server.socket.close()
 
 
 # ---- servers and turns ----------------------------------------------------------------------

@@ -23,14 +23,14 @@ class Stage:
         self.engine = engine or MemoryEngine()
         files = EngineFiles(self.engine, "memory", str(tmp_path / "cache"), 1 << 20, Disk())
         self.member = FleetMember(self.engine, files, Member("a"), TAKEOVER_S)
-        self.door: list[str] = ["standby"]
+        self.gates: list[str] = ["standby"]
         self.said: list[str] = []
         self.ended: list[str] = []
         self.sent_to = ""
         self.membership = Membership(self.member, self.close, self.said.append, self.ended.append)
 
     def close(self, why: str, owner_address: str) -> None:
-        self.door.append(why)
+        self.gates.append(why)
         self.sent_to = owner_address
 
 
@@ -59,10 +59,10 @@ async def test_a_member_that_claims_serves_when_its_data_is_recovered(
     stage = Stage(tmp_path)
 
     assert await stage.membership.stand_by(asyncio.Event())
-    assert stage.door == ["standby"]
+    assert stage.gates == ["standby"]
     stage.membership.open()
 
-    assert stage.door[-1] == ""
+    assert stage.gates[-1] == ""
     await stage.membership.release()
     assert stage.engine.owners()[1].has_released
 
@@ -71,13 +71,13 @@ async def test_a_standby_says_once_whose_it_is_and_ends_when_asked(tmp_path: Pat
     stage, ending = Stage(tmp_path), asyncio.Event()
     claimed(stage.engine, "b")
     standing = asyncio.create_task(stage.membership.stand_by(ending))
-    await until(lambda: len(stage.door) > 2)
+    await until(lambda: len(stage.gates) > 2)
     ending.set()
 
     assert not await standing
     (said,) = stage.said
     assert re.fullmatch("standby of b since [-0-9]+T[:0-9]+Z: it owns the data, ask there", said)
-    assert set(stage.door[1:]) == set(stage.said)
+    assert set(stage.gates[1:]) == set(stage.said)
 
 
 async def test_a_standby_knows_where_the_owner_answers_until_it_is_the_owner(
@@ -102,9 +102,9 @@ async def test_no_port_serves_while_the_engine_is_silent(tmp_path: Path) -> None
     watching = asyncio.create_task(stage.membership.watch())
     stage.engine.is_away = True
     await until(lambda: not stage.membership.may_answer())
-    await until(lambda: stage.door[-1] == "the engine does not answer: it does not answer")
+    await until(lambda: stage.gates[-1] == "the engine does not answer: it does not answer")
     stage.engine.is_away = False
-    await until(lambda: stage.door[-1] == "")
+    await until(lambda: stage.gates[-1] == "")
 
     assert stage.membership.may_answer()
     assert not stage.ended
@@ -121,7 +121,7 @@ async def test_a_member_whose_data_was_claimed_stops_serving_and_ends(tmp_path: 
     await asyncio.wait_for(stage.membership.watch(), SECONDS)
 
     assert stage.ended == ["b claimed the slice"]
-    assert stage.door[-1] == "b claimed the slice"
+    assert stage.gates[-1] == "b claimed the slice"
     assert stage.membership.is_fenced
     assert not stage.membership.may_answer()
 

@@ -18,7 +18,7 @@ TAKEOVER_S = 3.0
 
 
 @pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(move_in, "PIECE_BYTES", 1024)
 
 

@@ -20,7 +20,7 @@ from tests.unit.fleet.movers import (
 
 
 @pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(move_out, "PIECE_BYTES", 1024)
 
 

@@ -20,7 +20,7 @@ SAME_BODY = '[queues.jobs]\ndedupe = "same body"\n'
 HEADERS = {"Client-ID": CLIENT, "X-Project-ID": "acme"}
 
 
-async def is_told_after_the_sync(server: Web, disk: HeldDisk, first: Any, second: Any) -> int:
+async def answers_after_the_sync(server: Web, disk: HeldDisk, first: Any, second: Any) -> int:
     """Ask twice while nothing is synced: neither is answered. Return the second status."""
     disk.go.clear()
     try:
@@ -55,7 +55,7 @@ async def test_an_answer_about_an_item(
         post = server.client.post
         first = post(f"{ITEMS}?id=7", content=b"1")
         second = post(f"{ITEMS}{query}", content=body)
-        assert await is_told_after_the_sync(server, disk, first, second) == status
+        assert await answers_after_the_sync(server, disk, first, second) == status
 
 
 @pytest.mark.parametrize(("config", "status"), [("", 201), (ONE, 503)], ids=["stored", "full"])
@@ -67,7 +67,7 @@ async def test_an_answer_about_a_message(config: str, status: int, tmp_path: Pat
             server.client.post("/v2/queues/jobs/messages", json=messages, headers=HEADERS)
             for _ in range(2)
         ]
-        assert await is_told_after_the_sync(server, disk, *posts) == status
+        assert await answers_after_the_sync(server, disk, *posts) == status
 
 
 ITEM, EVENT, MESSAGES = ITEMS, "/streams/acc-1", "/v2/queues/jobs/messages"

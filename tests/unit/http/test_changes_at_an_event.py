@@ -1,6 +1,6 @@
 """The world changes while a request of HTTP is under way, at each of its events: of items, leases,
 streams, the messaging API, the operator's page and its jobs. The answer, and what a start finds,
-are those of one order (`tests.support.one_order`).
+are those of one sequence (`tests.support.one_sequence`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kestrelpy.http.admin import moving
 from kestrelpy.http.admin.jobs import Job
 from kestrelpy.http.zaqar import messages
 from kestrelpy.operations import queue_admin
-from tests.support.one_order import BREAKS, Change, Door, boss, put, reload
+from tests.support.one_sequence import BREAKS, Asking, Change, boss, put, reload
 from tests.support.small_world import SECRET, Pipe, World, user
 from tests.support.soak import Soak
 from tests.support.zaqar import CLIENT, OTHER, PATCH_TYPE
@@ -253,7 +253,7 @@ def without_now(said: Any) -> Any:
     return [without_now(each) for each in said] if isinstance(said, list) else said
 
 
-class Http(Door):
+class Http(Asking):
     """The HTTP port."""
 
     config, fills, asks, changes, halves = CONFIG, FILL, ASKS, CHANGES, HALVES

@@ -482,10 +482,10 @@ def test_no_shortage_excuses_a_write_or_a_sync_that_failed(
 def test_a_link_to_another_disk_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def elsewhere(*_: object, **__: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    monkeypatch.setattr("os.link", elsewhere)
+    monkeypatch.setattr("os.link", refuse)
     with pytest.raises(OSError, match="cross-device"):
         Disk().link(str(tmp_path / "x"), str(tmp_path / "y"))
 

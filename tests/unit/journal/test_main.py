@@ -217,12 +217,12 @@ def test_repair_touches_no_other_folder_that_takes_the_place_of_this_one(
     before = (folder / segment_name(1)).read_bytes()
     run = Repair.run
 
-    def run_elsewhere(self: Repair, time_ms: int) -> None:
+    def run_in_another_folder(self: Repair, time_ms: int) -> None:
         os.rename(tmp_path / "data", tmp_path / "away")
         os.rename(tmp_path / "other", tmp_path / "data")
         run(self, time_ms)
 
-    monkeypatch.setattr(Repair, "run", run_elsewhere)
+    monkeypatch.setattr(Repair, "run", run_in_another_folder)
     monkeypatch.chdir(folder if where == "." else tmp_path)
     assert main(["repair", where, "--yes"]) == UNUSABLE
     assert (folder / segment_name(1)).read_bytes() == before

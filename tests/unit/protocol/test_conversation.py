@@ -177,11 +177,11 @@ def test_a_long_reply_on_a_failed_journal_becomes_its_error_at_once() -> None:
     log.journal.fail("syncing", "the segment", OSError("no"))
     log.advance()
 
-    def told_after_a_reading() -> Iterator[bytes]:
+    def held_after_a_read() -> Iterator[bytes]:
         conversation.replies.hold(b"failed", log, log.lsn_appended + 1)
         yield from ()
 
-    conversation.stream = told_after_a_reading()
+    conversation.stream = held_after_a_read()
     conversation.go_on(stage.now_ms)
     said = conversation.output()
     assert said == b"SERVER_ERROR the segment: syncing failed: no\r\n"
@@ -504,7 +504,7 @@ def test_a_wrong_protocol_is_named_in_one_log_line(
 # -- nothing is shown that a power cut takes away ----------------------------------------------
 
 
-def places_after_a_power_cut(stage: ServerHarness, name: bytes) -> int:
+def markers_after_a_power_cut(stage: ServerHarness, name: bytes) -> int:
     """Return the highest marker of that queue after a power cut."""
     other = ServerHarness()
     other.disk = stage.disk.crash_clone(Random(0), "lost")
@@ -539,7 +539,7 @@ def test_nothing_is_shown_or_acknowledged_that_a_power_cut_takes_away(round_: in
         markers = [int(line.split()[4]) for line in heard.split(b"\r\n") if line[:5] == b"VALUE"]
         stored += heard.count(b"STORED\r\n")
         if heard:
-            there = places_after_a_power_cut(stage, b"jobs")
+            there = markers_after_a_power_cut(stage, b"jobs")
             assert max([stored, *markers]) <= there, heard
 
 

@@ -217,11 +217,11 @@ def test_replies_leave_in_sequence_and_not_early(
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(
-    ("data", "is_told"), [(b"STORED\r\n", True), (SILENT, True), (b"", False)],
+    ("data", "wants_reply"), [(b"STORED\r\n", True), (SILENT, True), (b"", False)],
     ids=["an answer", "one that only a failure has", "none at all"],
 )
 def test_of_a_log_that_fails_every_client_hears_but_one_that_wants_no_reply(
-    data: bytes, is_told: bool, count: int
+    data: bytes, wants_reply: bool, count: int
 ) -> None:
     replies, log = make_replies(), Gate()
     replies.hold_run(data, log, 3, count)
@@ -229,8 +229,8 @@ def test_of_a_log_that_fails_every_client_hears_but_one_that_wants_no_reply(
 
     said = taken(replies)
 
-    assert said.count(b"SERVER_ERROR") == (count if is_told else 0)
-    assert replies.counters.server_errors == (count if is_told else 0)
+    assert said.count(b"SERVER_ERROR") == (count if wants_reply else 0)
+    assert replies.counters.server_errors == (count if wants_reply else 0)
 
 
 def test_who_is_gone_has_no_replies_in_flight() -> None:

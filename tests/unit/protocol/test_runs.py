@@ -68,7 +68,7 @@ def requests(random: Random) -> list[bytes]:
     return made
 
 
-def told(stage: ServerHarness, sent: bytes) -> dict[str, Any]:
+def facts_of(stage: ServerHarness, sent: bytes) -> dict[str, Any]:
     """What can be known of a server from outside, after a restart as well."""
     counters = stage.broker.counters
     shown: dict[str, Any] = {
@@ -121,7 +121,7 @@ def test_requests_that_come_together_do_what_they_do_one_by_one(settings: dict[s
             stage.work()
             if seed == 2:
                 stage.client("c").take()
-            both.append(told(stage, stage.client("a").take()))
+            both.append(facts_of(stage, stage.client("a").take()))
         assert both[0] == both[1]
 
 

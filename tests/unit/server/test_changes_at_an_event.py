@@ -1,5 +1,5 @@
 """The world changes while a request of the memcache port is under way, at each of its events: the
-answer, and what a start finds, are those of one order (`tests.support.one_order`).
+answer, and what a start finds, are those of one sequence (`tests.support.one_sequence`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kestrelpy.core.queue import ack_up_to
 from kestrelpy.core.transfer import transfers
 from kestrelpy.operations import queue_admin
 from kestrelpy.protocol.verbs import get
-from tests.support.one_order import BREAKS, Change, Door, boss, is_over, put, reload
+from tests.support.one_sequence import BREAKS, Asking, Change, boss, is_over, put, reload
 from tests.support.small_world import SECRET, Pipe, World, user
 from tests.support.soak import Soak
 
@@ -154,7 +154,7 @@ _NUMBERS: Final = re.compile(rb"^VALUE (\S+) 0 (\d+)( \d+)?\r", re.MULTILINE)
 
 
 
-class Memcache(Door):
+class Memcache(Asking):
     """The memcache port."""
 
     config, fills, asks, changes, halves = CONFIG, FILL, ASKS, CHANGES, HALVES

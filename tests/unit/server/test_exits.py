@@ -371,22 +371,22 @@ async def test_segments_are_removed_once_and_those_of_a_deleted_queue_are_left(
 
     committer._retire = cast(Any, retire)
 
-    async def settle() -> None:
+    async def finish_tasks() -> None:
         for task in [*committer._tasks]:
             await task
         await asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), bool)
 
     committer.remove(target, ["1"])
-    await settle()
+    await finish_tasks()
     assert (gone, committer.is_removing(target)) == ([], False)
     committer.remove(target, ["2"])
     assert committer.is_removing(target)
-    await settle()
+    await finish_tasks()
     assert (gone, committer._removals, committer._removing) == (["1", "2"], {}, set())
 
     fails.append(OSError(errno.EIO, "no"))
     committer.remove(target, ["3"])
-    await settle()
+    await finish_tasks()
     committer.let_go(target)
     assert committer._removals == {}
     assert committer._tasks == set()
@@ -483,7 +483,7 @@ class Deletions:
         self.made.begin(queue)
         return queue
 
-    async def settle(self) -> None:
+    async def finish_tasks(self) -> None:
         while self.tasks:
             await self.tasks.pop()
 

@@ -152,11 +152,11 @@ class Slow:
     """Checks that last until they may end; `order` has the secrets as they began."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.gate, self.order = threading.Event(), list[bytes]()
+        self.gate, self.checked = threading.Event(), list[bytes]()
         monkeypatch.setattr(module, "is_secret", self._check)
 
     def _check(self, secret: bytes, stored: str) -> bool:
-        self.order.append(secret)
+        self.checked.append(secret)
         self.gate.wait(30)
         return secret == b"letmein"
 
@@ -180,7 +180,7 @@ async def test_a_login_whose_client_hangs_up_leaves_the_line(
     assert await right is not None
     while users._line.count:
         await asyncio.sleep(0)
-    assert slow.order[2:] == [b"letmein"]
+    assert slow.checked[2:] == [b"letmein"]
     users.close()
 
 
@@ -198,7 +198,7 @@ async def test_others_have_a_reserve_and_their_turn(monkeypatch: pytest.MonkeyPa
     await asyncio.sleep(0)
     slow.gate.set()
     assert await right is not None
-    assert slow.order.index(b"letmein") <= 3, slow.order
+    assert slow.checked.index(b"letmein") <= 3, slow.checked
     await asyncio.gather(*flood)
     assert users._line.count == 0
     users.close()

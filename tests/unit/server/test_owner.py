@@ -92,9 +92,9 @@ async def test_an_owner_that_is_fenced_while_it_recovers_becomes_a_standby(
         await server.client()
 
 
-@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("must_end", [False, True])
 async def test_an_owner_that_releases_its_data_goes_on_unless_it_must_end(
-    engine: MemoryEngine, tmp_path: Path, is_told: bool
+    engine: MemoryEngine, tmp_path: Path, must_end: bool
 ) -> None:
     server = Running(tmp_path, config=FLEET)
     daemon = server.daemon = daemon_module.Daemon(server._load(), server._load, server.lines.append)
@@ -102,10 +102,10 @@ async def test_an_owner_that_releases_its_data_goes_on_unless_it_must_end(
     await until(lambda: any(line.startswith("ready: ") for line in server.lines))
     engine.ask_release(1)
     await until(lambda: daemon.membership.begins_again)
-    if is_told:
+    if must_end:
         daemon._end_by("SIGTERM")
     await asyncio.wait_for(life, SECONDS)
-    assert daemon.membership.begins_again is not is_told
+    assert daemon.membership.begins_again is not must_end
 
 
 async def test_an_owner_copies_its_segments_to_the_archive(

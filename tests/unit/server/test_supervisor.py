@@ -22,7 +22,7 @@ def notes(tmp_path: Path) -> socket.socket:
     return made
 
 
-def told(notes: socket.socket) -> list[str]:
+def notes_in(notes: socket.socket) -> list[str]:
     found = list[str]()
     while True:
         try:
@@ -37,7 +37,7 @@ def test_each_moment_is_one_datagram(notes: socket.socket) -> None:
     made.reloading()
     made.stopping()
 
-    ready, reloading, stopping = told(notes)
+    ready, reloading, stopping = notes_in(notes)
     assert ready == "READY=1\nSTATUS=ready: 2 queues"
     assert reloading.startswith("RELOADING=1\nMONOTONIC_USEC=")
     assert stopping == "STOPPING=1\nSTATUS=stopping"
@@ -48,7 +48,7 @@ def test_a_socket_without_a_file_is_notified_as_well() -> None:
         abstract.bind(f"\0kestrelpy-test-{os.getpid()}")
         abstract.setblocking(False)
         Supervisor({"NOTIFY_SOCKET": f"@kestrelpy-test-{os.getpid()}"}).stopping()
-        assert len(told(abstract)) == 1
+        assert len(notes_in(abstract)) == 1
 
 
 def test_without_a_supervisor_nothing_happens() -> None:
@@ -97,7 +97,7 @@ def test_a_watchdog_of_another_process_is_not_notified(
 ) -> None:
     asyncio.run(Supervisor({"NOTIFY_SOCKET": notes.getsockname(), **variables}).keep_alive())
 
-    assert told(notes) == []
+    assert notes_in(notes) == []
 
 
 def test_the_watchdog_is_notified_twice_in_its_time(
@@ -116,7 +116,7 @@ def test_the_watchdog_is_notified_twice_in_its_time(
         asyncio.run(Supervisor(variables).keep_alive())
 
     assert slept == [15.0] * 3
-    assert told(notes) == ["WATCHDOG=1"] * 3
+    assert notes_in(notes) == ["WATCHDOG=1"] * 3
 
 
 def test_a_long_start_asks_for_more_time(
@@ -130,7 +130,7 @@ def test_a_long_start_asks_for_more_time(
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(Supervisor({"NOTIFY_SOCKET": notes.getsockname()}).prolong_start())
 
-    assert told(notes) == ["EXTEND_TIMEOUT_USEC=60000000\nSTATUS=starting"]
+    assert notes_in(notes) == ["EXTEND_TIMEOUT_USEC=60000000\nSTATUS=starting"]
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def test_a_unix_socket_and_a_closed_one_are_left_alone() -> None:
     keep_alive(closed)
 
 
-@pytest.mark.parametrize("door", ["memcache", "text", "http"])
-async def test_every_tcp_port_probes_its_clients(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("wire", ["memcache", "text", "http"])
+async def test_every_tcp_port_probes_its_clients(tmp_path: Path, wire: str) -> None:
     ready = tmp_path / "d"
     ready.mkdir()
     running = Running(ready, config="[server]\ntext_port = 0\n", http_port="0")
@@ -51,9 +51,9 @@ async def test_every_tcp_port_probes_its_clients(tmp_path: Path, door: str) -> N
     assert daemon is not None
     try:
         assert daemon.config.server.idle_timeout_ms is None
-        line = next(line for line in server.lines if f"listening: {door} " in line)
+        line = next(line for line in server.lines if f"listening: {wire} " in line)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(line.rpartition(":")[2]))
-        is_http = door == "http"
+        is_http = wire == "http"
         writer.write(
             b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" if is_http else b"version\r\n"
         )

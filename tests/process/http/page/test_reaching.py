@@ -127,7 +127,7 @@ def shell(line: str, more: dict[str, str]) -> subprocess.CompletedProcess[bytes]
     )  # fmt: skip
 
 
-class HoldingProxy:
+class BufferingProxy:
     """A proxy that lets answers pass, and holds back a stream of events."""
 
     def __init__(self, port: int) -> None:
@@ -173,7 +173,7 @@ def test_a_proxy_that_holds_the_stream_back_is_named_and_worked_around(
 ) -> None:
     client = daemon.client()
     assert client.set("jobs", b"x")
-    proxy = HoldingProxy(int(daemon.http_port))
+    proxy = BufferingProxy(int(daemon.http_port))
     try:
         for page in watched_page(browser, f"http://127.0.0.1:{proxy.port}/"):
             page.clock.install()

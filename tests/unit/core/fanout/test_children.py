@@ -38,17 +38,17 @@ def child_of(q: CoreHarness, name: bytes = AUDIT, begin: int | None = None) -> C
     return found
 
 
-def taken(q: CoreHarness, branch: ChildQueue) -> list[bytes]:
+def taken(q: CoreHarness, child: ChildQueue) -> list[bytes]:
     """Everything that this child is lent and confirms, in order."""
     holder, found = Holder("eve"), list[bytes]()
     while True:
-        lease = branch.reader.open(holder, q.now_ms)
+        lease = child.reader.open(holder, q.now_ms)
         if lease is None and q.read_back():
             continue
         if lease is None:
             return found
         found.append(lease.item.body)
-        branch.reader.confirm(lease, q.now_ms)
+        child.reader.confirm(lease, q.now_ms)
 
 
 @given(st.lists(st.sets(st.integers(1, 9000), max_size=60), min_size=1, max_size=4), st.data())

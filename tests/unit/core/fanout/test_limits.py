@@ -43,9 +43,9 @@ def drain(stage: ServerHarness, name: bytes) -> int:
 
 
 @pytest.mark.parametrize(
-    "order", [(b"jobs", b"jobs+a", b"jobs+b"), (b"jobs+b", b"jobs+a", b"jobs")]
+    "names", [(b"jobs", b"jobs+a", b"jobs+b"), (b"jobs+b", b"jobs+a", b"jobs")]
 )
-def test_on_a_full_disk_every_reader_confirms_to_the_last_item(order: tuple[bytes, ...]) -> None:
+def test_on_a_full_disk_every_reader_confirms_to_the_last_item(names: tuple[bytes, ...]) -> None:
     stage = ServerHarness()
     for name in (b"jobs+a", b"jobs+b"):
         stage.say("p", b"set %b 0 0 1" % name, b"x")
@@ -57,11 +57,11 @@ def test_on_a_full_disk_every_reader_confirms_to_the_last_item(order: tuple[byte
     while stage.say("p", b"set jobs 0 0 1", b"x") == b"STORED\r\n":
         stored += 1
     stage.client("p").take()
-    found = [drain(stage, name) for name in order]
+    found = [drain(stage, name) for name in names]
     assert min(found) >= stored
     stage.kill()
     stage.has_room = True
-    for name in order:
+    for name in names:
         assert stage.say("w2", b"get " + name) == b"END\r\n", "all of that is on disk"
 
 

@@ -20,7 +20,7 @@ from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.subscription.subscription import ABORTED
-from tests.support.core_harness import NAME, CoreHarness, KeptReadAhead
+from tests.support.core_harness import NAME, CoreHarness, PendingReadAhead
 from tests.support.steps import Work
 
 FEW, MANY = 50, 400
@@ -249,11 +249,11 @@ def test_clients_of_many_children_are_served_from_memory_whoever_looks_at_the_ch
     assert len(q.queue.lagging) == FEW - 5
     read: list[int] = []
 
-    def take(_: KeptReadAhead, item: int, most: int) -> list[Record]:
+    def take(_: PendingReadAhead, item: int, most: int) -> list[Record]:
         read.append(item)
         return []
 
-    monkeypatch.setattr(KeptReadAhead, "take", take)
+    monkeypatch.setattr(PendingReadAhead, "take", take)
     look(q)
     while q.queue.lagging:
         ticks(q, 1)

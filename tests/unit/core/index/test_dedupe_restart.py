@@ -34,7 +34,7 @@ def cas(town: TransferHarness, key: str, version: int) -> bytes:
     return town.say("p", b"cas jobs/key=%b 0 0 1 %d" % (key.encode(), version), b"x").strip()
 
 
-def upkeep_of(town: TransferHarness) -> object:
+def maintenance_of(town: TransferHarness) -> object:
     log = town.queue("jobs").log
     assert isinstance(log, JournalLog)
     return log.store.maintenance

@@ -20,7 +20,7 @@ from kestrelpy.errors import ClientError
 from tests.support.core_harness import WALL_MS, CoreHarness, make_queue, state_after_a_restart
 
 
-def wall(offset_ms: int) -> ClockOffset:
+def clock_at(offset_ms: int) -> ClockOffset:
     """A wall clock ahead by so much of the running clock, which is the monotonic one here."""
     clock = ClockOffset()
     clock.offset_ms = offset_ms
@@ -29,7 +29,7 @@ def wall(offset_ms: int) -> ClockOffset:
 
 def popped(delays: Delays, now_ms: int, offset_ms: int = 0) -> list[int]:
     out = []
-    while (found := delays.pop_due(now_ms, wall(offset_ms))) is not None:
+    while (found := delays.pop_due(now_ms, clock_at(offset_ms))) is not None:
         out.append(found[0])
     return out
 
@@ -45,8 +45,8 @@ def test_the_soonest_are_those_of_both_clocks_and_of_shared_entries() -> None:
     for id_, due_ms in ((3, 1020), (4, 1000)):
         shared.add(id_, 5, due_ms, True)
     delays.add_shared(3, 5)
-    assert delays.soonest(9, wall(1000)) == [(1010, 2), (1020, 3), (1030, 1)]
-    assert delays.soonest(1, wall(1000)) == [(1010, 2)]
+    assert delays.soonest(9, clock_at(1000)) == [(1010, 2), (1020, 3), (1030, 1)]
+    assert delays.soonest(1, clock_at(1000)) == [(1010, 2)]
 
 
 def test_dates_and_durations_are_due_in_one_sequence() -> None:
@@ -55,19 +55,19 @@ def test_dates_and_durations_are_due_in_one_sequence() -> None:
         delays.add(id_, 5, due_ms, False)
     for id_, due_ms in ((3, 1020), (4, 1005)):
         delays.add(id_, 5, due_ms, True)
-    assert delays.next_due(wall(1000)) == 5
+    assert delays.next_due(clock_at(1000)) == 5
     assert (delays.count, delays.bytes) == (4, 20)
     assert popped(delays, 20, 1000) == [4, 2, 3]
     assert popped(delays, 30, 1000) == [1]
-    assert (delays.count, delays.bytes, delays.next_due(wall(1000))) == (0, 0, None)
+    assert (delays.count, delays.bytes, delays.next_due(clock_at(1000))) == (0, 0, None)
 
 
 def test_a_clock_that_is_set_moves_dates_alone() -> None:
     delays = Delays()
     delays.add(1, 0, 100, False)
     delays.add(2, 0, 1200, True)
-    assert delays.next_due(wall(1000)) == 100
-    assert delays.next_due(wall(1150)) == 50
+    assert delays.next_due(clock_at(1000)) == 100
+    assert delays.next_due(clock_at(1150)) == 50
     assert popped(delays, 60, 1150) == [2]
 
 
@@ -82,10 +82,10 @@ def test_one_that_was_removed_and_put_off_again_goes_by_its_later_time() -> None
     delays = Delays()
     delays.add(1, 7, 10, False)
     delays.remove(1, 7)
-    assert (delays.count, delays.bytes, delays.next_due(wall(0))) == (0, 0, None)
+    assert (delays.count, delays.bytes, delays.next_due(clock_at(0))) == (0, 0, None)
     delays.add(1, 7, 50, True)
     assert popped(delays, 49) == []
-    assert delays.find(1, wall(0)) == (50, 7)
+    assert delays.find(1, clock_at(0)) == (50, 7)
     assert popped(delays, 50) == [1]
 
 
@@ -121,8 +121,9 @@ def test_any_mixture_is_due_in_sequence() -> None:
                 for _, i in due:
                     del model[i]
             assert delays.count == delays.bytes == len(model), f"seed {seed}"
-            assert delays.next_due(wall(1000)) == min(model.values(), default=None), f"seed {seed}"
-        told = {e.item: e.due_ms for e in delays.entries(wall(1000))}
+            soonest = min(model.values(), default=None)
+            assert delays.next_due(clock_at(1000)) == soonest, f"seed {seed}"
+        told = {e.item: e.due_ms for e in delays.entries(clock_at(1000))}
         assert told == {i: m + 1000 for i, m in model.items()}, f"seed {seed}"
 
 

@@ -8,10 +8,10 @@ from kestrelpy.core.index.disk_refs import DiskRefs, pack, unpack
 from kestrelpy.core.index.sorted_table import CHUNK_ENTRIES
 
 
-def disk_refs_of(*places: int) -> DiskRefs:
+def disk_refs_of(*positions: int) -> DiskRefs:
     """Item 100 + place at each place, of as many bytes as its place says."""
     made = DiskRefs()
-    for place in places:
+    for place in positions:
         made.push(pack(place, 100 + place, place))
     return made
 

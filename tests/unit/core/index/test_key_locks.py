@@ -363,7 +363,7 @@ class KeysMachine(RuleBasedStateMachine):
         super().__init__()
         self.keys = KeyLocks(self.matches_any)
         self.claims: dict[int, bytes] = {}
-        self.places: dict[int, int] = {}
+        self.ids: dict[int, int] = {}
         self.possible: set[int] = set()
         self.next_id = 1
         self.trash = Trash(Timers())
@@ -385,7 +385,7 @@ class KeysMachine(RuleBasedStateMachine):
     )
     def arrive(self, words: str, came_back: bool) -> None:
         id_, place = self.next_id, self.next_id + came_back
-        self.next_id, self.places[id_] = place + 1, place
+        self.next_id, self.ids[id_] = place + 1, place
         self.claims[id_] = key(*words)
         assert self.keys.claim(id_, place, 10, key(*words)) == self.is_possible(id_)
         self.possible.update(self.newly())
@@ -407,9 +407,9 @@ class KeysMachine(RuleBasedStateMachine):
         waiting = sorted(set(self.claims) - self.possible)
         if self.matches_any or not waiting:
             return
-        below = self.places[waiting[nth % len(waiting)]] + 1
+        below = self.ids[waiting[nth % len(waiting)]] + 1
         gone = self.keys.leave_first(below)
-        assert gone == {id_: 10 for id_ in waiting if self.places[id_] < below}
+        assert gone == {id_: 10 for id_ in waiting if self.ids[id_] < below}
         for id_ in gone:
             del self.claims[id_]
 
@@ -431,7 +431,7 @@ class KeysMachine(RuleBasedStateMachine):
             assert self.keys.take(id_, self.claims[id_]) == (id_ in self.possible)
 
     @rule(stay=st.sets(st.integers(0, 9)), trash=st.integers(0, 9))
-    def a_flush_spares_some(self, stay: set[int], trash: int) -> None:
+    def a_flush_leaves_some(self, stay: set[int], trash: int) -> None:
         spared = {id_ for nth, id_ in enumerate(sorted(self.possible)) if nth in stay}
         self.keys.keep_only(IdSet.of(spared), self.trash)
         self.claims = {id_: self.claims[id_] for id_ in spared}

@@ -10,7 +10,7 @@ from journal.sets.id_set import IdSet
 from kestrelpy.core.index.markers import _COMPACT_AT_ONCE, MarkerIndex
 
 
-def marks_of(*pairs: tuple[int, int]) -> MarkerIndex:
+def markers_of(*pairs: tuple[int, int]) -> MarkerIndex:
     """Markers, each with the item it was given to."""
     made = MarkerIndex()
     for marker, id_ in pairs:
@@ -20,7 +20,7 @@ def marks_of(*pairs: tuple[int, int]) -> MarkerIndex:
 
 
 def test_what_was_available_at_once_has_its_id_for_a_marker() -> None:
-    marks = marks_of((11, 2))
+    marks = markers_of((11, 2))
     assert marks.of(5, 99) == 5
     assert marks.id_of(5) == 0
     assert marks.first_from(1) == 11
@@ -36,7 +36,7 @@ def test_a_delayed_item_has_none_until_it_is_released() -> None:
 
 
 def test_released_again_it_keeps_the_first_one() -> None:
-    marks = marks_of((7, 3))
+    marks = markers_of((7, 3))
     marks.remember(3, 7)
     marks.give(20, 3)
     assert marks.of(3, 20) == 7
@@ -44,7 +44,7 @@ def test_released_again_it_keeps_the_first_one() -> None:
 
 
 def test_what_is_gone_is_passed_over() -> None:
-    marks = marks_of((7, 3), (9, 2), (30, 5))
+    marks = markers_of((7, 3), (9, 2), (30, 5))
     marks.forget(2)
     assert [marks.first_from(n) for n in (1, 8, 31)] == [7, 30, 0]
     assert (marks.id_of(9), marks.between(8, 30)) == (0, [(30, 5)])
@@ -65,7 +65,7 @@ def test_what_is_gone_is_passed_over() -> None:
 def test_of_a_range_that_is_lost_the_live_items_still_have_their_markers(
     first: int, last: int, live: list[int], left: list[int]
 ) -> None:
-    marks = marks_of(*((10 + id_, id_) for id_ in range(1, 6)))
+    marks = markers_of(*((10 + id_, id_) for id_ in range(1, 6)))
     marks.lose(first, last, IdSet.of(live))
     assert list(marks) == [(10 + id_, id_) for id_ in left]
     assert [id_ for id_ in range(1, 6) if id_ in marks.hidden] == left
@@ -73,7 +73,7 @@ def test_of_a_range_that_is_lost_the_live_items_still_have_their_markers(
 
 
 def test_forgetting_does_not_fill_the_memory() -> None:
-    marks = marks_of(*((n + 5000, n) for n in range(1, 5001)))
+    marks = markers_of(*((n + 5000, n) for n in range(1, 5001)))
     for id_ in range(2, 5001):
         marks.forget(id_)
     assert len(list(marks)) <= 1025
@@ -81,7 +81,7 @@ def test_forgetting_does_not_fill_the_memory() -> None:
 
 
 def test_no_single_item_that_is_forgotten_has_all_of_them_looked_through() -> None:
-    marks = marks_of(*((n + 9000, n) for n in range(1, 9001)))
+    marks = markers_of(*((n + 9000, n) for n in range(1, 9001)))
     count = 9000
     for id_ in sorted(range(1, 9001), key=lambda n: n * 7 % 9001):
         marks.forget(id_)
@@ -116,7 +116,7 @@ def test_any_mixture_is_found_by_marker_and_by_item(monkeypatch: pytest.MonkeyPa
 
 
 def test_when_the_last_of_them_is_gone_nothing_is_left() -> None:
-    marks = marks_of((7, 3), (9, 2), (30, 5))
+    marks = markers_of((7, 3), (9, 2), (30, 5))
     for id_ in (2, 5, 3):
         marks.forget(id_)
     assert list(marks) == []

@@ -420,7 +420,7 @@ def test_any_mixture_with_some_out_of_order_leaves_by_place() -> None:
             assert line.bytes == line.count, f"seed {seed}"
 
 
-def next_of(line: Ready, places: dict[int, int]) -> tuple[int, Item] | None:
+def next_of(line: Ready, positions: dict[int, int]) -> tuple[int, Item] | None:
     """What `pop` gives once everything before it has been read."""
     for _ in range(3):
         if line.is_held_up:
@@ -429,7 +429,7 @@ def next_of(line: Ready, places: dict[int, int]) -> tuple[int, Item] | None:
         found = line.pop()
         if found is not None or not line.beyond:
             return found
-        id_ = min(i for i in places if i >= line.frontier and i not in line._out_of_order)
+        id_ = min(i for i in positions if i >= line.frontier and i not in line._out_of_order)
         line.drop_beyond(1)
         line.advance(id_ + 1)
         line.push(item(id_))

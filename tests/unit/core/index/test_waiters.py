@@ -320,7 +320,7 @@ def observers(q: CoreHarness, count: int, wait_ms: int = 60_000) -> list[Waiter]
     ]
 
 
-def told(q: CoreHarness) -> list[object]:
+def notified(q: CoreHarness) -> list[object]:
     """Who was told in this turn, and that there is something."""
     woken = q.broker.take_to_resume()
     assert all(each.owner is q.reader for each in woken)
@@ -338,7 +338,7 @@ def test_a_few_observers_are_notified_at_once() -> None:
     q.put(b"1")
     observers(q, WOKEN_OBSERVERS_MAX)
     q.put(b"2")
-    assert told(q) == [*range(WOKEN_OBSERVERS_MAX)]
+    assert notified(q) == [*range(WOKEN_OBSERVERS_MAX)]
 
 
 def test_a_crowd_of_observers_is_notified_in_slices_when_the_item_is_stored() -> None:
@@ -346,16 +346,16 @@ def test_a_crowd_of_observers_is_notified_in_slices_when_the_item_is_stored() ->
     q.put(b"1")
     observers(q, CROWD)
     q.put(b"2")
-    assert told(q) == []
+    assert notified(q) == []
     q.pass_time(5)
-    assert told(q) == []
+    assert notified(q) == []
 
     store(q)
     slices = []
     for _ in range(20):
         q.now_ms += 1
         q.broker.tick(q.now_ms)
-        slices.append(told(q))
+        slices.append(notified(q))
     assert max(map(len, slices)) <= WOKEN_OBSERVERS_MAX
     assert [who for each in slices for who in each] == [*range(CROWD)]
 
@@ -369,7 +369,7 @@ def test_many_puts_in_one_turn_tell_no_more_observers_than_one() -> None:
     log.item_stored = 100
     for n in range(20):
         q.put(b"%d" % n)
-    assert len(told(q)) == WOKEN_OBSERVERS_MAX
+    assert len(notified(q)) == WOKEN_OBSERVERS_MAX
 
 
 def test_an_observer_whose_time_is_over_before_its_slice_is_notified_all_the_same() -> None:
@@ -379,7 +379,7 @@ def test_an_observer_whose_time_is_over_before_its_slice_is_notified_all_the_sam
     q.put(b"2")
     q.pass_time(1)
     assert {each.owner for each in crowd} == {q.reader}
-    assert len(told(q)) == CROWD
+    assert len(notified(q)) == CROWD
 
 
 @pytest.mark.parametrize("want", [Want.OPEN, Want.OBSERVE])

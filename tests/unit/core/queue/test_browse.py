@@ -23,12 +23,12 @@ class InMemory(CoreHarness):
         return MemoryLog()
 
     @property
-    def kept(self) -> Browse:
+    def browse(self) -> Browse:
         return Browse(self.queue)
 
     def seen(self, after: int = 0, most: int = 100, since_ms: int = 0) -> list[bytes]:
         """What one look shows."""
-        items, _ = self.kept.range_scan(after, most, PLENTY, since_ms)
+        items, _ = self.browse.range_scan(after, most, PLENTY, since_ms)
         return [item.body for item in items]
 
 
@@ -50,10 +50,10 @@ def test_ready_leased_given_back_and_dead_items_are_seen_in_sequence(q: InMemory
     again = q.open("anna")
     assert again is not None
     q.abort(again)
-    assert q.kept.state(1) == (DEAD, 2)
-    assert q.kept.state(2) == (READY, 1)
+    assert q.browse.state(1) == (DEAD, 2)
+    assert q.browse.state(2) == (READY, 1)
     q.open("carl")
-    assert q.kept.state(2) == (LENT, 1)
+    assert q.browse.state(2) == (LENT, 1)
     assert q.seen() == [b"1", b"2", b"3", b"4", b"5"]
     assert q.seen(after=3) == [b"4", b"5"]
     assert q.seen(after=1, most=2) == [b"2", b"3"]
@@ -64,9 +64,9 @@ def test_what_is_done_is_not_seen(q: InMemory) -> None:
     assert lease is not None
     q.close(lease)
     assert q.seen() == [b"2", b"3", b"4", b"5"]
-    assert not q.kept.has(1)
-    assert q.kept.first(0) == 2
-    assert q.kept.first(5) == 0
+    assert not q.browse.has(1)
+    assert q.browse.first(0) == 2
+    assert q.browse.first(5) == 0
 
 
 @pytest.mark.parametrize("marker", range(1, 6))
@@ -75,23 +75,23 @@ def test_each_item_is_found_wherever_it_is(q: InMemory, marker: int) -> None:
     for lease in (leases[2], leases[0]):
         assert lease is not None
         q.abort(lease)
-    found = q.kept.item(marker)
+    found = q.browse.item(marker)
     assert found is not None
     assert found.body == b"%d" % marker
 
 
 def test_a_look_stops_before_its_bytes_do_but_has_one_item(q: InMemory) -> None:
-    assert [i.id for i in q.kept.range_scan(0, 9, 2, 0)[0]] == [1, 2]
-    assert [i.id for i in q.kept.range_scan(2, 9, 0, 0)[0]] == [3]
+    assert [i.id for i in q.browse.range_scan(0, 9, 2, 0)[0]] == [1, 2]
+    assert [i.id for i in q.browse.range_scan(2, 9, 0, 0)[0]] == [3]
 
 
 def test_a_look_goes_through_a_bounded_stretch(
     q: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kestrelpy.core.queue.browse._SPAN_LEAST", 3)
-    items, last = q.kept.range_scan(0, 1, PLENTY, 0)
+    items, last = q.browse.range_scan(0, 1, PLENTY, 0)
     assert ([i.id for i in items], last) == ([1], 1)
-    items, last = q.kept.range_scan(4, 2, PLENTY, 0)
+    items, last = q.browse.range_scan(4, 2, PLENTY, 0)
     assert ([i.id for i in items], last) == ([5], 5)
 
 
@@ -105,7 +105,7 @@ def test_a_time_is_found_among_many(many: int) -> None:
         q.now_ms += 10 * (n % 3)
     for since_ms in (1, *times, times[-1] + 1):
         expected = next((n for n, t in enumerate(times, 1) if t >= since_ms), many + 1)
-        assert q.kept.since(since_ms) == expected
+        assert q.browse.since(since_ms) == expected
     assert q.seen(since_ms=times[-1] + 1) == []
 
 
@@ -115,9 +115,9 @@ def test_a_gap_is_a_marker_older_than_what_is_retained(q: InMemory) -> None:
         assert lease is not None
         q.close(lease)
     for after in (0, 3):
-        q.kept.note_gap(after, 4)
+        q.browse.note_gap(after, 4)
         assert q.reader.counters.gaps == 0
-    q.kept.note_gap(2, 4)
+    q.browse.note_gap(2, 4)
     assert q.reader.counters.gaps == 1
 
 
@@ -127,7 +127,7 @@ def test_a_hole_after_a_retained_item_is_no_gap(q: InMemory) -> None:
         lease = q.open("bert")
         assert lease is not None
         q.close(lease)
-    q.kept.note_gap(2, 4)
+    q.browse.note_gap(2, 4)
     assert q.reader.counters.gaps == 0
 
 
@@ -141,16 +141,16 @@ def test_an_item_that_was_delayed_hides_none_from_a_look_since_a_time() -> None:
     q.pass_time(200)
     q.put(b"5", b"6", b"7")
 
-    begin = q.kept.since(since_ms)
+    begin = q.browse.since(since_ms)
 
     assert q.seen(after=begin - 1, since_ms=since_ms) == [b"2", b"3", b"1", b"5", b"6", b"7"]
 
 
 def test_a_look_at_the_end_leaves_out_nothing_that_comes_next(q: InMemory) -> None:
     """Others may put items before the observer looks again."""
-    items, last = q.kept.range_scan(3, 100, PLENTY, 0)
+    items, last = q.browse.range_scan(3, 100, PLENTY, 0)
     assert ([item.id for item in items], last) == ([4, 5], 5)
-    assert q.kept.range_scan(5, 100, PLENTY, 0) == ([], 5)
+    assert q.browse.range_scan(5, 100, PLENTY, 0) == ([], 5)
     q.put(b"6")
     assert q.seen(after=last) == [b"6"]
 
@@ -165,5 +165,5 @@ def test_items_are_one_behind_the_other_only_if_none_of_them_has_another_place(
     for first in range(1, 6):
         for last in range(first, 6):
             expected = not first <= delayed <= last
-            assert queue.kept.are_all(last - first + 1, first, last) == expected
-            assert not queue.kept.are_all(last - first + 2, first, last)
+            assert queue.browse.are_all(last - first + 1, first, last) == expected
+            assert not queue.browse.are_all(last - first + 2, first, last)

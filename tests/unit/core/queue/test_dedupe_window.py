@@ -16,7 +16,7 @@ from kestrelpy.core.log.log import Log
 from kestrelpy.core.policy import Policy
 from kestrelpy.core.queue.dedupe_window import NOT_DUE, DedupeWindow
 from kestrelpy.core.timers import Alarm, Timers
-from tests.support.kept_log import KeptLog
+from tests.support.draft_log import DraftLog
 
 OFFSET_MS = 1_000_000
 WINDOW_MS = 60_000
@@ -35,7 +35,7 @@ def see(found: DedupeWindow, item: int, at_ms: int = 0, scope: bytes = b"", epoc
     found.ids._apply_seen(header, item, OFFSET_MS + at_ms)
 
 
-def sweep_all(found: DedupeWindow, policy: Policy, log: KeptLog, until_ms: int) -> None:
+def sweep_all(found: DedupeWindow, policy: Policy, log: DraftLog, until_ms: int) -> None:
     """Sweep whenever it is due."""
     while found.due_ms <= until_ms:
         found.sweep(policy, cast(Log, log), found.due_ms)
@@ -57,9 +57,9 @@ def test_an_entry_is_swept_within_a_quarter_of_the_window_after_its_end() -> Non
     found.begin_sweeping(POLICY, 0)
     assert alarm.at_ms == found.due_ms <= WINDOW_MS // 4
 
-    sweep_all(found, POLICY, KeptLog(), WINDOW_MS - 1)
+    sweep_all(found, POLICY, DraftLog(), WINDOW_MS - 1)
     assert found.ids.table.count == found.versions.table.count == 1
-    sweep_all(found, POLICY, KeptLog(), WINDOW_MS + WINDOW_MS // 2)
+    sweep_all(found, POLICY, DraftLog(), WINDOW_MS + WINDOW_MS // 2)
 
     assert found.is_empty
     assert found.due_ms == NOT_DUE
@@ -71,7 +71,7 @@ def test_a_sweep_before_its_time_does_nothing() -> None:
     found.begin_sweeping(replace(POLICY, dedupe_window_ms=1), 1000)
     due_ms = found.due_ms
 
-    found.sweep(replace(POLICY, dedupe_window_ms=1), cast(Log, KeptLog()), due_ms - 1)
+    found.sweep(replace(POLICY, dedupe_window_ms=1), cast(Log, DraftLog()), due_ms - 1)
 
     assert (found.ids.table.count, found.due_ms) == (1, due_ms)
 
@@ -88,7 +88,7 @@ def test_what_is_never_too_old_is_never_swept(setting: dict[str, Any]) -> None:
 
 def test_an_unused_scope_is_forgotten_by_a_record() -> None:
     found, _ = window()
-    log = KeptLog()
+    log = DraftLog()
     see(found, 1, 0, b"old", 3)
     see(found, 2, 1000, b"new", 3)
     policy = replace(POLICY, dedupe_window_ms=None)
@@ -106,7 +106,7 @@ def test_an_unused_scope_is_forgotten_by_a_record() -> None:
 
 def test_without_room_for_a_record_scopes_stay() -> None:
     found, _ = window()
-    log = KeptLog()
+    log = DraftLog()
     log.no_room = "disk is full"
     see(found, 1, 0, b"old", 3)
     found.due_ms = 10 * WINDOW_MS
@@ -119,7 +119,7 @@ def test_without_room_for_a_record_scopes_stay() -> None:
 
 def test_a_scope_whose_time_is_over_begins_anew_with_the_next_id() -> None:
     found, _ = window()
-    log = KeptLog()
+    log = DraftLog()
     see(found, 1, 0, b"s", 3)
     stamp = ItemHeader(b"another", b"s", 1)
 

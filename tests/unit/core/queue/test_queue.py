@@ -160,12 +160,12 @@ def test_limits_change_on_reload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked_ms", "lives_ms"), [(0, 1000), (500, 500), (1000, 1000), (9000, 1000)]
+    ("asked_ms", "stays_ms"), [(0, 1000), (500, 500), (1000, 1000), (9000, 1000)]
 )
-def test_no_item_stays_longer_than_max_age(asked_ms: int, lives_ms: int) -> None:
+def test_no_item_stays_longer_than_max_age(asked_ms: int, stays_ms: int) -> None:
     q = make_queue(max_age_ms=1000)
     q.put(b"1", expires_ms=WALL_MS + asked_ms if asked_ms else 0)
-    q.pass_time(lives_ms - 1)
+    q.pass_time(stays_ms - 1)
     assert q.ready == [b"1"]
     q.pass_time(1)
     assert q.ready == []
@@ -189,21 +189,21 @@ def test_a_queue_that_is_empty_and_older_is_deleted() -> None:
     assert [queue.name for queue in q.broker.deleted] == [NAME]
 
 
-@pytest.mark.parametrize("holding", ["ready", "lent", "dead", "waiting"])
-def test_an_old_queue_that_holds_something_stays_until_it_does_not(holding: str) -> None:
+@pytest.mark.parametrize("content", ["ready", "lent", "dead", "waiting"])
+def test_an_old_queue_that_holds_something_stays_until_it_does_not(content: str) -> None:
     q = make_queue(max_queue_age_ms=5000, max_attempts=1)
-    if holding == "waiting":
+    if content == "waiting":
         q.wait("anna", 20_000)
     else:
         q.put(b"1")
-    if holding in {"lent", "dead"}:
+    if content in {"lent", "dead"}:
         lease = q.open()
-        if holding == "dead":
+        if content == "dead":
             q.abort(lease)
     q.pass_time(20_001)
-    if holding != "waiting":
+    if content != "waiting":
         assert NAME in q.broker.queues
-        q.take(dead=holding == "dead") or q.close(next(iter(q.who("anna").leases)))
+        q.take(dead=content == "dead") or q.close(next(iter(q.who("anna").leases)))
     q.pass_time(5001)
     assert NAME not in q.broker.queues
 

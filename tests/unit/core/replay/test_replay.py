@@ -17,7 +17,7 @@ from tests.support.core_harness import (
     WALL_MS,
     CoreHarness,
     all_read,
-    in_order,
+    in_sequence,
     make_queue,
     state_after_a_restart,
 )
@@ -83,7 +83,7 @@ def test_after_any_history_a_restart_finds_the_queue_as_it_was(seed: int) -> Non
     again = q.restarted()
     assert state_after_a_restart(again.queue) == state_after_a_restart(q.queue)
     assert again.reader.watch.watched.keys() == {
-        item.id for _, item in in_order(again.reader.ready) if item.expires_ms
+        item.id for _, item in in_sequence(again.reader.ready) if item.expires_ms
     }
 
 
@@ -101,7 +101,7 @@ def test_any_beginning_of_a_log_can_be_replayed_and_gone_on_with(seed: int) -> N
         again = q.restarted(q.records[:lsn])
         known = [number_given(r) for r in again.records]
         again.put(b"new")
-        last = in_order(all_read(again.reader).ready)[-1]
+        last = in_sequence(all_read(again.reader).ready)[-1]
         assert last[1].body == b"new"
         assert last[1].id == last[0] == max(known, default=0) + 1
 

@@ -31,8 +31,8 @@ from tests.golden.layout import IDENTITY, SHORT_IDENTITY
 from tests.support.core_harness import (
     NAME,
     CoreHarness,
-    KeptJournal,
-    KeptStore,
+    PendingJournal,
+    PendingStore,
     make_queue,
     state_after_a_restart,
 )
@@ -91,8 +91,8 @@ def started(q: CoreHarness, snapshot: Snapshot | None, records: list[Record]) ->
         replay.restore(snapshot)
     replay.run(records)
     replay.finish(None, len(q.records))
-    kept = KeptJournal(fresh, q.records)
-    fresh.attach(JournalLog(KeptStore(kept), again.dirty, q.policy.sync_ms, fresh.state))
+    kept = PendingJournal(fresh, q.records)
+    fresh.attach(JournalLog(PendingStore(kept), again.dirty, q.policy.sync_ms, fresh.state))
     again.broker.adopt(fresh, again.now_ms)
     return fresh
 
@@ -168,7 +168,7 @@ def check_what_is_left(queue: Queue) -> None:
         assert not any(left.values()), left
 
 
-def told(queue: Queue) -> dict[str, Any]:
+def state_of(queue: Queue) -> dict[str, Any]:
     """What a snapshot of it would say, in an order that does not matter."""
     found: dict[str, Any] = plain(queue.state())
     for reader in (found, *found["readers"]):
@@ -203,9 +203,9 @@ def test_so_it_is_with_children(seed: int) -> None:
     snapshots.append((len(q.records), snapshot_of(q)))
     check_what_is_left(q.queue)
     snapshots.append((len(q.records), snapshot_of(q)))
-    whole = told(started(q, None, q.records))
+    whole = state_of(started(q, None, q.records))
     for lsn, snapshot in snapshots:
-        assert told(started(q, snapshot, q.records[lsn:])) == whole, f"seed {seed}, lsn {lsn}"
+        assert state_of(started(q, snapshot, q.records[lsn:])) == whole, f"seed {seed}, lsn {lsn}"
 
 
 # -- each state, and each end ---------------------------------------------------------------------
@@ -277,4 +277,4 @@ def test_what_ends_an_item_undoes_what_a_snapshot_said_of_it(
         found = started(q, snapshot, q.records[at:])
         check_what_is_left(found)
         assert all_of(found) == all_of(whole)
-        assert told(found) == told(whole)
+        assert state_of(found) == state_of(whole)

@@ -62,7 +62,7 @@ def abort(q: CoreHarness) -> Iterator[object]:
     return steps()
 
 
-def abort_in_order(q: CoreHarness) -> Iterator[object]:
+def abort_all(q: CoreHarness) -> Iterator[object]:
     filled(q)
     leases = deque(q.open() for _ in range(ITEMS))
 
@@ -126,7 +126,7 @@ def hang_up(q: CoreHarness) -> Iterator[object]:
     return steps()
 
 
-WORK = [redrive, abort, abort_in_order, overdue, due, expiry, expiry_of_delayed, hang_up]
+WORK = [redrive, abort, abort_all, overdue, due, expiry, expiry_of_delayed, hang_up]
 
 
 @pytest.mark.parametrize("work", WORK)
@@ -280,7 +280,7 @@ def test_a_flush_replaces_what_is_there(q: CoreHarness) -> None:
     assert counted.steps < 1000
 
 
-@pytest.mark.parametrize("act", [abort, abort_in_order, redrive, hang_up])
+@pytest.mark.parametrize("act", [abort, abort_all, redrive, hang_up])
 def test_a_copy_for_a_snapshot_looks_at_no_item_in_memory(
     act: Callable[[CoreHarness], Iterator[object]]
 ) -> None:

@@ -30,7 +30,7 @@ def keyed_queue(*puts: str, **settings: object) -> CoreHarness:
     return q
 
 
-def lent_in_turn(q: CoreHarness) -> str:
+def leased_in_turn(q: CoreHarness) -> str:
     """The bodies that are lent to one after the other, until nothing more is."""
     out = ""
     while (lease := q.may_open()) is not None:
@@ -54,7 +54,7 @@ def test_what_has_to_be_read_back_behind_one_that_waits_is_asked_for_at_once() -
 def test_while_an_item_is_leased_items_with_its_key_are_skipped_and_others_delivered() -> None:
     q = keyed_queue("1A", "2A", "3B", "4", "5A", "6B", "7")
 
-    assert lent_in_turn(q) == "1347"
+    assert leased_in_turn(q) == "1347"
 
 
 def test_on_confirm_the_oldest_item_that_has_become_possible_goes_first() -> None:
@@ -64,7 +64,7 @@ def test_on_confirm_the_oldest_item_that_has_become_possible_goes_first() -> Non
 
     q.close(first)
 
-    assert lent_in_turn(q) == "25"
+    assert leased_in_turn(q) == "25"
 
 
 def test_items_of_one_key_are_delivered_in_sequence_whatever_happens_to_them() -> None:
@@ -108,32 +108,32 @@ def test_a_key_is_not_released_by_abort_defer_hang_up_or_the_end_of_a_lease(end:
 def test_the_whole_key_must_match_as_a_pair() -> None:
     q = keyed_queue("1A,B", "2A,C", "3B,A", "4A,B")
 
-    assert lent_in_turn(q) == "123"
+    assert leased_in_turn(q) == "123"
 
 
 def test_unordered_keys_are_the_same_both_ways() -> None:
     q = keyed_queue("1A,B", "2B,A", "3A,C", keys=UNORDERED)
 
-    assert lent_in_turn(q) == "13"
+    assert leased_in_turn(q) == "13"
 
 
 def test_with_any_a_skipped_item_holds_its_place_on_all_its_values() -> None:
     q = keyed_queue("1A", "2A,B", "3B", "4B,C", "5C", "6D", keys=ANY)
     first = q.open()
 
-    assert lent_in_turn(q) == "6"
+    assert leased_in_turn(q) == "6"
     q.close(first)
     second = q.open()
     assert second.item.body == b"2"
-    assert lent_in_turn(q) == "", "3 waits for 2, 4 for 3 and 5 for 4"
+    assert leased_in_turn(q) == "", "3 waits for 2, 4 for 3 and 5 for 4"
     q.close(second)
-    assert lent_in_turn(q) == "3"
+    assert leased_in_turn(q) == "3"
 
 
 def test_an_item_without_a_key_waits_for_nobody() -> None:
     q = keyed_queue("1", "2", "3A", "4")
 
-    assert lent_in_turn(q) == "1234"
+    assert leased_in_turn(q) == "1234"
 
 
 def test_whoever_waits_gets_what_a_confirm_made_possible() -> None:
@@ -256,7 +256,7 @@ def test_a_full_queue_drops_the_oldest_also_if_that_waits_for_its_key() -> None:
     assert q.put(b"5", key="B")
 
     assert q.story.count("discarded") == 2
-    assert lent_in_turn(q) == "4"
+    assert leased_in_turn(q) == "4"
     assert q.reader.ready.count == 1
 
 
@@ -279,7 +279,7 @@ def test_a_cancelled_item_is_no_more_first_for_its_key() -> None:
     q.abort(q.open())
 
     assert q.cancel(1)
-    assert lent_in_turn(q) == "2"
+    assert leased_in_turn(q) == "2"
     assert q.cancel(3)
     assert q.reader.ready.count == 0
     assert q.reader.ready.bytes == 0
@@ -313,11 +313,11 @@ def test_after_a_restart_a_lease_by_token_still_has_its_key(keys: KeySettings) -
 
     again = q.restarted()
 
-    assert lent_in_turn(again) == "3"
+    assert leased_in_turn(again) == "3"
     lease = again.named(token)
     assert lease is not None
     again.close(lease)
-    assert lent_in_turn(again) == "2"
+    assert leased_in_turn(again) == "2"
 
 
 def test_after_a_restart_skipped_items_are_where_they_were() -> None:
@@ -329,19 +329,19 @@ def test_after_a_restart_skipped_items_are_where_they_were() -> None:
     again = q.restarted()
 
     assert again.ready == [b"1", b"2", b"3", b"4"]
-    assert lent_in_turn(again) == "13"
+    assert leased_in_turn(again) == "13"
 
 
 def test_key_settings_do_not_change_while_there_are_items() -> None:
     q = keyed_queue("1A,B", "2A,C")
     q.reload(keys=ANY)
-    assert lent_in_turn(q) == "12"
+    assert leased_in_turn(q) == "12"
 
     q.delete()
     q.reload(keys=ANY)
     q.put(b"1", key="A,B")
     q.put(b"2", key="A,C")
-    assert lent_in_turn(q) == "1"
+    assert leased_in_turn(q) == "1"
 
 
 def test_keys_in_flight_and_blocked_are_counted() -> None:

@@ -17,13 +17,13 @@ from kestrelpy.core.subscription.outbox import AT_ONCE_MS, EXPIRED, onward
 from kestrelpy.core.subscription.subscription import Subscription
 from kestrelpy.core.timers import NEVER_MS, Alarm, Timers
 from kestrelpy.core.trash import Trash
-from tests.support.kept_log import KeptLog
+from tests.support.draft_log import DraftLog
 
 ITEM = Item(7, 7, b"body", 0, 1000, 0)
 
 
-def subscription(**settings: Any) -> tuple[Subscription, KeptLog]:
-    log, alarm = KeptLog(), Alarm[Any](Timers(), object())
+def subscription(**settings: Any) -> tuple[Subscription, DraftLog]:
+    log, alarm = DraftLog(), Alarm[Any](Timers(), object())
     memory = MemoryBudget(Trash(Timers()))
     made = Subscription(
         b"jobs", Policy(**settings), cast(Log, log), ClockOffset(0), [], alarm, memory, []

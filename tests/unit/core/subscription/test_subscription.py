@@ -31,12 +31,12 @@ def test_an_item_is_leased_to_one_holder_at_a_time() -> None:
     assert q.peek() is None
 
 
-@pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_several_open_items_come_back_in_their_original_sequence(order: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("ends", list(permutations(range(4))))
+def test_several_open_items_come_back_in_their_original_sequence(ends: tuple[int, ...]) -> None:
     q = make_queue()
     q.put(b"1", b"2", b"3", b"4", b"5")
     leases = [q.open() for _ in range(4)]
-    for each in order:
+    for each in ends:
         q.abort(leases[each])
     assert q.ready == [b"1", b"2", b"3", b"4", b"5"]
 

@@ -189,16 +189,16 @@ def with_grace(q: CoreHarness, lease_ms: int, grace_ms: int) -> Lease:
 
 
 @pytest.mark.parametrize(
-    ("lease_s", "grace_s", "lives_s"),
+    ("lease_s", "grace_s", "stays_s"),
     [(777, 0, 777), (777, 23, 800), (121, 22, 143), (60, 30, 120)],
 )
 def test_an_item_stays_for_the_grace_after_a_lease_that_it_would_not_survive(
-    lease_s: int, grace_s: int, lives_s: int
+    lease_s: int, grace_s: int, stays_s: int
 ) -> None:
     q = make_queue()
     q.put(b"one", expires_ms=q.unix_ms + 120_000)
     lease = with_grace(q, lease_s * 1000, grace_s * 1000)
-    assert lease.item.expires_ms == q.unix_ms + lives_s * 1000
+    assert lease.item.expires_ms == q.unix_ms + stays_s * 1000
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

@@ -29,7 +29,7 @@ SEEDS = range(40)
 QUEUES = ("one", "two", "three")
 
 
-def chain(town: TransferHarness) -> None:
+def through_three_queues(town: TransferHarness) -> None:
     """Two items through three queues, one of them at the end."""
     for number in range(2):
         town.put("one", b"%d" % number)
@@ -40,7 +40,7 @@ def chain(town: TransferHarness) -> None:
 
 
 def test_a_row_of_queues_hands_on_exactly_once_whatever_crashes_when() -> None:
-    assert cut_at_every_step(chain, settle_down) > 20
+    assert cut_at_every_step(through_three_queues, settle_down) > 20
 
 
 def put_off(town: TransferHarness) -> None:
@@ -158,7 +158,7 @@ def test_snapshots_between_its_steps_change_nothing() -> None:
     cut_at_every_step(snapshots_between, settle_down)
 
 
-@pytest.mark.parametrize("act", [chain, put_off])
+@pytest.mark.parametrize("act", [through_three_queues, put_off])
 def test_a_second_crash_while_a_start_settles_changes_nothing(
     act: Callable[[TransferHarness], object],
 ) -> None:

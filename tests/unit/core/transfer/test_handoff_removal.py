@@ -30,7 +30,7 @@ DELETERS = {"jobs": "eve", "next": "eva"}
 FATES: tuple[Fate | None, ...] = (None, "kept", "lost", "random", "random", "random")
 
 
-def handed_off(order: tuple[str, str], written: tuple[str, ...]) -> TransferHarness:
+def handed_off(deletions: tuple[str, str], written: tuple[str, ...]) -> TransferHarness:
     """Hand an item off from jobs to next, `written` on disk, and delete both in this order.
 
     No file has been removed yet, and nothing else is written before `go`.
@@ -47,33 +47,33 @@ def handed_off(order: tuple[str, str], written: tuple[str, ...]) -> TransferHarn
     for queue in written:
         town.write_queue(queue)
         town.sync_queue(queue)
-    for queue in order:
+    for queue in deletions:
         assert town.say(DELETERS[queue], f"delete {queue}".encode()) == b""
     return town
 
 
-def settled(order: tuple[str, str]) -> TransferHarness:
+def settled(deletions: tuple[str, str]) -> TransferHarness:
     """Both journals know of the hand-off before both queues are deleted."""
     town = TransferHarness()
     for body in (b"0", b"1"):
         town.put("jobs", body)
     town.hand("jobs", "next")
     town.removes = False
-    for queue in order:
+    for queue in deletions:
         town.say(DELETERS[queue], f"delete {queue}".encode())
     return town
 
 
-def there_and_back(order: tuple[str, str]) -> TransferHarness:
+def there_and_back(deletions: tuple[str, str]) -> TransferHarness:
     """Each queue has an original of the other one, and the journals of both have failed."""
     town = both_deleted_and_the_first_failed(is_back=True)
-    town._removing.sort(key=lambda queue: order.index(queue.name.decode()))
+    town._removing.sort(key=lambda queue: deletions.index(queue.name.decode()))
     return town
 
 
-def failed(order: tuple[str, str]) -> TransferHarness:
+def failed(deletions: tuple[str, str]) -> TransferHarness:
     """The copy is on disk, and the journal of the original has failed."""
-    town = handed_off(order, ("next",))
+    town = handed_off(deletions, ("next",))
     log = next(queue.log for queue in town._removing if queue.name == b"jobs")
     assert isinstance(log, JournalLog)
     log.journal.commit.fail(JournalFailed("Input/output error"))
@@ -82,9 +82,9 @@ def failed(order: tuple[str, str]) -> TransferHarness:
 
 
 STANDS: dict[str, Callable[[tuple[str, str]], TransferHarness]] = {
-    "nothing is written": lambda order: handed_off(order, ()),
-    "the copy is written": lambda order: handed_off(order, ("next",)),
-    "both are written": lambda order: handed_off(order, ("next", "jobs")),
+    "nothing is written": lambda deletions: handed_off(deletions, ()),
+    "the copy is written": lambda deletions: handed_off(deletions, ("next",)),
+    "both are written": lambda deletions: handed_off(deletions, ("next", "jobs")),
     "both know": settled, "the original has failed": failed, "both ways": there_and_back,
 }  # fmt: skip
 
@@ -130,9 +130,9 @@ def look(town: TransferHarness, deleted: set[str], is_both_ways: bool, story: st
 @pytest.mark.parametrize("order", [("jobs", "next"), ("next", "jobs")])
 @pytest.mark.parametrize("stand", STANDS)
 def test_a_cut_while_both_queues_of_a_hand_off_are_removed_doubles_nothing_and_leaves_no_file(
-    stand: str, order: tuple[str, str]
+    stand: str, deletions: tuple[str, str]
 ) -> None:
-    whole = STANDS[stand](order)
+    whole = STANDS[stand](deletions)
     begun = whole.disk.steps
     remove_both(whole)
     steps = whole.disk.steps - begun
@@ -140,7 +140,7 @@ def test_a_cut_while_both_queues_of_a_hand_off_are_removed_doubles_nothing_and_l
     assert all(whole.clients[who].sent == DELETED for who in DELETERS.values())
     for step in range(1, steps + 2):  # the last one: the cut comes after all
         for number, fate in enumerate(FATES):
-            town = STANDS[stand](order)
+            town = STANDS[stand](deletions)
             town.disk.cut_power_at(step)
             with suppress(PowerCut):
                 remove_both(town)

@@ -152,15 +152,15 @@ def test_what_expires_goes_to_its_own_queue_and_what_dies_to_another() -> None:
     assert town.say("a", b"get failed") == b"VALUE failed 0 1\r\n2\r\nEND\r\n"
 
 
-@pytest.mark.parametrize(("age", "lives_s"), [("none", 0), ("500s", 500)])
-def test_a_dead_letter_stays_in_its_queue_as_long_as_is_set(age: str, lives_s: int) -> None:
+@pytest.mark.parametrize(("age", "stays_s"), [("none", 0), ("500s", 500)])
+def test_a_dead_letter_stays_in_its_queue_as_long_as_is_set(age: str, stays_s: int) -> None:
     jobs = {"max_attempts": 1, "dead_letter_to": "failed", "dead_letter_age": age}
     town = town_of(jobs=jobs, failed={})
     town.say("a", b"set jobs 0 100 1", b"1")
     town.fail("jobs")
     seen = town.say("a", b"gets failed/peek/full").split()
-    if lives_s:
-        assert int(seen[6]) - int(seen[5]) == lives_s * 1000
+    if stays_s:
+        assert int(seen[6]) - int(seen[5]) == stays_s * 1000
     else:
         assert seen[6] == b"-"
 

@@ -276,7 +276,7 @@ def test_what_is_redriven_is_there_once_whatever_crashes_when() -> None:
     cut_at_every_step(redriven, settle_down)
 
 
-def lent_from_the_dead(town: TransferHarness) -> None:
+def leased_dead_letters(town: TransferHarness) -> None:
     """By token: one is given back and moved away, the other is confirmed, behind a snapshot."""
     town.set_queue("jobs", max_attempts=1)
     for body in (b"1", b"2"):
@@ -313,7 +313,7 @@ def test_a_dead_letter_leased_by_token_is_there_once_whatever_crashes_when() -> 
             assert not reader.live
         settle_down(town)
 
-    assert cut_at_every_step(lent_from_the_dead, look, seeds=4) > 20
+    assert cut_at_every_step(leased_dead_letters, look, seeds=4) > 20
 
 
 def test_a_redriven_item_that_goes_by_itself_dies_again_and_is_moved_once() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from kestrelpy.http.live.watching import Live
-from tests.support.one_order import is_over, put
+from tests.support.one_sequence import is_over, put
 from tests.support.small_world import Pipe, World
 from tests.unit.http.test_changes_at_an_event import CHANGES, CONFIG, FILL, request
 
@@ -24,7 +24,7 @@ LASTING: Final = ("items", "leased", "dead", "delayed", "level", "paused", "name
 
 
 @pytest.fixture(autouse=True)
-def lives(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Live]]:
+def live_views(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Live]]:
     """The live views of the servers that began."""
     found, begin = list[Live](), Live.open
 
@@ -91,7 +91,7 @@ def ticks(world: World) -> None:
 @pytest.mark.parametrize("nth", [9, 20])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_stream_shows_what_is_there_to_those_who_may_see_it(
-    change: str, nth: int, lives: list[Live]
+    change: str, nth: int, live_views: list[Live]
 ) -> None:
     with World(CONFIG) as world:
         watcher, asked = streams(world)
@@ -112,13 +112,13 @@ def test_a_stream_shows_what_is_there_to_those_who_may_see_it(
         if change == "revoked" or (change == "may only read" and has_ended):
             assert has_ended, told[:300]
             assert view.get("queue", {}).get("items", 3) == 3, "what came later is not shown"
-            assert lives[0]._streams == 0
+            assert live_views[0]._streams == 0
         else:
             assert told.startswith(b"HTTP/1.1 200"), told[:300]
             assert lasting(view) == there
         world.hang_up()
         world.rest()
-        assert (lives[0]._streams, lives[0]._watched) == (0, {})
+        assert (live_views[0]._streams, live_views[0]._watched) == (0, {})
         assert world.mistakes == []
 
 

@@ -29,7 +29,7 @@ from journal.format.segment import (
 from journal.write.segment_file import Segment, Sizes
 from tests.support.inputs import (
     JOURNAL,
-    carry,
+    compaction_of,
     footer,
     frames,
     records,
@@ -71,7 +71,7 @@ def everything(disk: MemoryDisk) -> dict[str, bytes]:
 def test_the_live_puts_stand_in_the_new_segment_in_sequence_as_they_were() -> None:
     disk, segments = stage()
     before = everything(disk)
-    new = carry(segments, LIVE).run(disk)
+    new = compaction_of(segments, LIVE).run(disk)
 
     assert new is not None
     found = records(disk, new.path)
@@ -93,7 +93,7 @@ def test_meta_flags_and_readers_stay_as_they_were() -> None:
     writer.queue.next_item = 22
     writer.put_all(*[b"y" * 50] * 80)
     segments = sealed(writer, [21])
-    new = carry(segments, [21]).run(disk)
+    new = compaction_of(segments, [21]).run(disk)
     assert new is not None
 
     (found,) = records(disk, NEW)
@@ -109,7 +109,7 @@ def test_meta_flags_and_readers_stay_as_they_were() -> None:
 
 def test_the_new_segment_says_what_it_is_and_for_whom_it_stands() -> None:
     disk, segments = stage()
-    new = carry(segments, LIVE).run(disk)
+    new = compaction_of(segments, LIVE).run(disk)
     assert new is not None
 
     header = SegmentHeader.decode(disk.read(NEW, 0, 64), NEW)
@@ -137,7 +137,7 @@ def test_the_new_segment_says_what_it_is_and_for_whom_it_stands() -> None:
 
 def test_the_job_reports_the_new_segment_as_a_sealed_one() -> None:
     disk, segments = stage()
-    new = carry(segments, LIVE).run(disk)
+    new = compaction_of(segments, LIVE).run(disk)
     assert new is not None
 
     puts = puts_of(disk, segments, LIVE)
@@ -152,7 +152,7 @@ def test_the_job_reports_the_new_segment_as_a_sealed_one() -> None:
 
 def test_the_job_reports_its_measures() -> None:
     disk, segments = stage()
-    job = carry(segments, LIVE)
+    job = compaction_of(segments, LIVE)
     job.run(disk)
     job.measure(segments)
 
@@ -164,7 +164,7 @@ def test_the_job_reports_its_measures() -> None:
 
 def test_only_puts_of_items_in_the_set_are_rewritten() -> None:
     disk, segments = stage()
-    carry(segments, [7]).run(disk)
+    compaction_of(segments, [7]).run(disk)
 
     assert [(r.kind, r.item) for r in records(disk, NEW)] == [(Kind.PUT, 7)]
 
@@ -173,7 +173,7 @@ def test_a_segment_in_which_nothing_is_alive_is_not_read_but_stood_for() -> None
     disk, segments = stage(live=(1, 58))
     assert [s.live > 0 for s in segments[:3]] == [True, False, False]
     disk.damage(segments[1].path, 100, b"anything")
-    new = carry(segments, (1, 58)).run(disk)
+    new = compaction_of(segments, (1, 58)).run(disk)
 
     assert new is not None
     assert [r.item for r in records(disk, NEW)] == [1, 58]
@@ -183,7 +183,7 @@ def test_a_record_that_a_newer_segment_repeats_is_not_rewritten() -> None:
     disk, segments = stage()
     at = next(n for n, s in enumerate(segments) if puts_of(disk, [s], LIVE[-1:]))
     (last,) = puts_of(disk, segments, LIVE[-1:])
-    new = carry(segments[: at + 1], LIVE, lsn_limit=last.lsn).run(disk)
+    new = compaction_of(segments[: at + 1], LIVE, lsn_limit=last.lsn).run(disk)
 
     assert new is not None
     assert [r.item for r in records(disk, NEW)] == list(LIVE[:-1])
@@ -198,7 +198,7 @@ def test_the_segments_of_a_job_limit_each_other() -> None:
     chosen = segments[:2]
     at = [r.item for r in puts_of(disk, chosen[:1], tuple(range(121)))]
     chosen[1].lsn_first = records(disk, chosen[0].path)[-3].lsn
-    job = carry(chosen, at)
+    job = compaction_of(chosen, at)
 
     assert job.inputs[0].lsn_last == chosen[1].lsn_first - 1
     assert job.inputs[1].lsn_last == chosen[1].lsn_last
@@ -212,11 +212,11 @@ def test_a_compacted_segment_is_rewritten_with_all_it_stands_for() -> None:
     for segment in segments:
         segment.live = 1
     few = [1, 4, 7, 10, 13, 16, *items[60:66]]
-    one = carry(segments[:middle], few, number=90).run(disk)
-    two = carry(segments[middle:], few, number=91).run(disk)
+    one = compaction_of(segments[:middle], few, number=90).run(disk)
+    two = compaction_of(segments[middle:], few, number=91).run(disk)
     assert one is not None
     assert two is not None
-    three = carry([one, two], [7, 62], number=92).run(disk)
+    three = compaction_of([one, two], [7, 62], number=92).run(disk)
 
     assert three is not None
     header = SegmentHeader.decode(disk.read(three.path, 0, 64), three.path)
@@ -233,7 +233,7 @@ def test_a_compacted_segment_is_rewritten_with_all_it_stands_for() -> None:
 def test_a_compaction_without_live_items_is_a_file_without_puts(nothing: tuple[int, ...]) -> None:
     """All has ended while the job was on its way: the file goes like any dead one."""
     disk, segments = stage()
-    one = carry(segments, nothing, number=90).run(disk)
+    one = compaction_of(segments, nothing, number=90).run(disk)
 
     assert one is not None
     assert (one.puts, one.live, one.item_first, one.item_last) == (0, 0, 0, 0)
@@ -245,13 +245,13 @@ def test_a_compaction_without_live_items_is_a_file_without_puts(nothing: tuple[i
 
 def test_the_real_disk_has_the_same_bytes(tmp_path: Path) -> None:
     disk, segments = stage()
-    carry(segments, LIVE).run(disk)
+    compaction_of(segments, LIVE).run(disk)
     real = Disk()
     for segment in segments:
         data = disk.read(segment.path)
         segment.path = str(tmp_path / segment.path.rpartition("/")[2])
         real.create(segment.path, data, len(data)).close()
-    new = carry(segments, LIVE).run(real)
+    new = compaction_of(segments, LIVE).run(real)
 
     assert new is not None
     assert real.read(new.path) == disk.read(NEW)
@@ -262,7 +262,7 @@ def test_a_log_segment_without_a_footer_is_walked_to_its_last_record() -> None:
     disk, segments = stage()
     for segment in segments:
         disk.damage(segment.path, segment.capacity - FOOTER_SPACE_BYTES, bytes(512))
-    new = carry(segments, LIVE).run(disk)
+    new = compaction_of(segments, LIVE).run(disk)
 
     assert new is not None
     assert [r.item for r in records(disk, NEW)] == list(LIVE)
@@ -275,7 +275,7 @@ def test_what_an_earlier_life_left_behind_the_last_record_does_not_matter() -> N
         stale = Draft(Kind.PUT, LIVE[0], 1, 0, 1, b"", b"stale", 0, 0)
         encode(stale, segment.lsn_last + 1, JOURNAL, segment.number - 1, segment.at + 64, out)
         disk.damage(segment.path, segment.at + 64, b"".join(out))
-    new = carry(segments, LIVE).run(disk)
+    new = compaction_of(segments, LIVE).run(disk)
 
     assert new is not None
     assert len(records(disk, NEW)) == len(LIVE)
@@ -303,7 +303,7 @@ def test_a_segment_is_read_in_parts_with_a_pause_after_each_and_after_many_frame
     writer = written(disk, [b"x" * 3000] * 1500, sizes)
     (segment,) = sealed(writer, [1000])
     pauses: list[None] = []
-    job = carry([segment], [1000])
+    job = compaction_of([segment], [1000])
     job.pause = lambda: pauses.append(None)
     disk.reads.clear()
     job.run(disk)
@@ -324,7 +324,7 @@ def test_frames_larger_than_a_piece_are_rewritten() -> None:
     bodies = [b"s", body, b"t" * 700_000, b"u" * 700_000, body, b"v", body, body, body, body]
     writer = written(disk, bodies, sizes)
     segment = sealed(writer, [2, 4, 5])[0]
-    new = carry([segment], [2, 4], number=90).run(disk)
+    new = compaction_of([segment], [2, 4], number=90).run(disk)
 
     assert new is not None
     assert [r.body for r in records(disk, NEW)] == [body, b"u" * 700_000]
@@ -337,7 +337,7 @@ def test_many_puts_stand_in_several_batches_and_each_says_how_many_and_how_long(
     sizes = Sizes(segment_min=8 << 20, segment_max=8 << 20, batch_max=1 << 20)
     writer = written(disk, [b"x" * 3000] * 2800, sizes)
     (segment,) = sealed(writer, range(1, 1001))
-    new = carry([segment], range(1, 1001)).run(disk)
+    new = compaction_of([segment], range(1, 1001)).run(disk)
     assert new is not None
 
     found = frames(disk, NEW)
@@ -362,7 +362,7 @@ def test_a_compaction_that_would_save_too_little_is_measured_and_not_written() -
     live = tuple(range(1, 121))
     segments = sealed(written(disk, [b"x" * 200] * 120), live)
     before = everything(disk)
-    job = carry(segments, live)
+    job = compaction_of(segments, live)
 
     assert job.run(disk) is None
     assert everything(disk) == before
@@ -378,7 +378,7 @@ def test_a_job_in_vain_stops_writing_at_half_and_reads_on_to_measure() -> None:
     disk = MemoryDisk()
     sizes = Sizes(segment_min=8 << 20, segment_max=8 << 20, batch_max=1 << 20)
     (segment,) = sealed(written(disk, [b"x" * 3000] * 2900, sizes), range(1, 2901))
-    job = carry([segment], range(1, 2901))
+    job = compaction_of([segment], range(1, 2901))
     disk.trace.clear()
 
     assert job.run(disk) is None
@@ -393,7 +393,7 @@ def test_half_of_what_they_take_is_not_too_much_and_more_is() -> None:
     items = range(1, 30)
 
     def rewritten(capacity: int) -> Segment | None:
-        job = carry(segments[:1], items)
+        job = compaction_of(segments[:1], items)
         job.inputs = [replace(job.inputs[0], capacity=capacity, has_live=True)]
         return job.run(disk)
 
@@ -410,8 +410,8 @@ def test_dead_ones_in_between_give_nothing_back() -> None:
     dead = [s for s in segments if not s.live]
     assert len(dead) > 3
     alive = tuple(range(1, 20))
-    assert carry(segments[:1], alive).run(disk) is None
-    assert carry([segments[0], *dead], alive).run(disk) is None
+    assert compaction_of(segments[:1], alive).run(disk) is None
+    assert compaction_of([segments[0], *dead], alive).run(disk) is None
 
 
 @pytest.mark.slow
@@ -427,7 +427,7 @@ def test_a_flipped_byte_is_met_or_does_not_matter(at: int, flip: int, second: bo
     byte = disk.read(source.path, at, 1)[0]
     disk.damage(source.path, at, bytes([byte ^ flip]))
     before = everything(disk)
-    job = carry(segments, live)
+    job = compaction_of(segments, live)
     try:
         job.run(disk)
     except DamagedInput as damaged:
@@ -446,7 +446,7 @@ def test_an_input_that_was_cut_off_is_damaged(size: int) -> None:
     disk.truncate(segments[0].path, size)
     before = everything(disk)
     with pytest.raises(DamagedInput, match="not rewritten") as met:
-        carry(segments, LIVE).run(disk)
+        compaction_of(segments, LIVE).run(disk)
 
     assert met.value.path == segments[0].path
     assert met.value.offset <= size
@@ -459,7 +459,7 @@ def test_a_large_frame_that_was_cut_off_is_met_too() -> None:
     segment = sealed(written(disk, [b"x" * (3 << 20)] * 4, sizes), [1])[0]
     disk.truncate(segment.path, 2 << 20)
     with pytest.raises(DamagedInput):
-        carry([segment], [1]).run(disk)
+        compaction_of([segment], [1]).run(disk)
 
 
 def test_a_record_that_is_missing_is_met() -> None:
@@ -471,7 +471,7 @@ def test_a_record_that_is_missing_is_met() -> None:
     encode((*third[:8], 0), third.lsn + 1, JOURNAL, segment.number, third.offset, out)
     disk.damage(segment.path, third.offset, b"".join(out))
     with pytest.raises(DamagedInput) as met:
-        carry(segments, LIVE).run(disk)
+        compaction_of(segments, LIVE).run(disk)
 
     assert met.value.offset == third.offset
 
@@ -516,14 +516,14 @@ def test_a_whole_frame_that_does_not_belong_there_is_met(
     third = frames(disk, segments[0].path)[3]
     disk.damage(segments[0].path, third.offset, other(third))
     with pytest.raises(DamagedInput) as met:
-        carry(segments, LIVE).run(disk)
+        compaction_of(segments, LIVE).run(disk)
 
     assert met.value.offset == third.offset
 
 
 def compacted_and_others(live: tuple[int, ...]) -> tuple[MemoryDisk, list[Segment]]:
     disk, segments = stage(live)
-    new = carry(segments[:4], live, number=89).run(disk)
+    new = compaction_of(segments[:4], live, number=89).run(disk)
     assert new is not None
     return disk, [new, *segments[4:]]
 
@@ -534,7 +534,7 @@ def test_the_lsns_of_a_compacted_segment_have_gaps_and_never_fall() -> None:
     assert second.lsn > first.lsn + 1
     disk.damage(segments[0].path, second.offset, misplaced(second, lsn=first.lsn))
     with pytest.raises(DamagedInput) as met:
-        carry(segments, (*LIVE, 90)).run(disk)
+        compaction_of(segments, (*LIVE, 90)).run(disk)
 
     assert met.value.offset == second.offset
 
@@ -542,7 +542,7 @@ def test_the_lsns_of_a_compacted_segment_have_gaps_and_never_fall() -> None:
 def test_of_a_compacted_segment_only_puts_that_no_newer_one_repeats_are_rewritten() -> None:
     live = (*LIVE, 90)
     disk, segments = compacted_and_others(live)
-    job = carry(segments, live)
+    job = compaction_of(segments, live)
     last = records(disk, segments[0].path)[-1]
     job.inputs[0] = replace(job.inputs[0], lsn_last=last.lsn - 1)
     job.run(disk)
@@ -558,7 +558,7 @@ def test_a_compacted_segment_with_a_damaged_footer_is_no_input() -> None:
         byte = disk.read(segments[0].path, zone + at, 1)[0]
         disk.damage(segments[0].path, zone + at, bytes([byte ^ 1]))
         with pytest.raises(DamagedInput) as met:
-            carry(segments, live).run(disk)
+            compaction_of(segments, live).run(disk)
         assert met.value.offset == zone
 
 
@@ -571,7 +571,7 @@ def test_a_snapshot_or_a_foreign_segment_is_no_input() -> None:
         disk, segments = stage()
         disk.damage(segments[0].path, 0, header.encode())
         with pytest.raises(DamagedInput, match="byte 0 "):
-            carry(segments, LIVE).run(disk)
+            compaction_of(segments, LIVE).run(disk)
 
 
 # -- trouble --------------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ def test_a_snapshot_or_a_foreign_segment_is_no_input() -> None:
 def verbs_of_a_job() -> int:
     disk, segments = stage()
     before = disk.steps
-    carry(segments, LIVE).run(disk)
+    compaction_of(segments, LIVE).run(disk)
     return disk.steps - before
 
 
@@ -598,7 +598,7 @@ def test_when_the_disk_fails_or_is_full_nothing_is_left_and_it_may_be_tried_agai
         fault = Fault(verb, nth=nth, error=errno.ENOSPC)
         disk.faults.append(fault)
         try:
-            carry(segments, LIVE).run(disk)
+            compaction_of(segments, LIVE).run(disk)
         except OSError as error:
             assert error.errno == errno.ENOSPC
         if not fault.fired:
@@ -608,7 +608,7 @@ def test_when_the_disk_fails_or_is_full_nothing_is_left_and_it_may_be_tried_agai
         assert left == before
         assert segment_names(disk) == sorted(before)
         assert not disk.retried_syncs
-        assert carry(segments, LIVE, number=91).run(disk) is not None
+        assert compaction_of(segments, LIVE, number=91).run(disk) is not None
     assert nth > 1
 
 
@@ -623,10 +623,10 @@ def test_after_a_power_cut_at_any_moment_the_old_ones_are_there_and_the_new_one_
         # The active one's last sync ended without an empty batch; all that counts here is sealed.
         before = {s.path: disk.read(s.path) for s in segments}
         whole, _ = stage()
-        carry(segments, LIVE).run(whole)
+        compaction_of(segments, LIVE).run(whole)
         disk.cut_power_at(step)
         try:
-            carry(segments, LIVE).run(disk)
+            compaction_of(segments, LIVE).run(disk)
         except PowerCut:
             assert step <= steps
         for seed in range(20):

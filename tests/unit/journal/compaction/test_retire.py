@@ -81,12 +81,12 @@ def test_on_the_real_disk_too(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert content(disk, archived) == DATA
 
 
-@pytest.mark.parametrize(("archived", "keep"), [("", ""), ("", KEEP), (ARCHIVED, "")])
-def test_what_is_gone_already_is_no_trouble(archived: str, keep: str) -> None:
+@pytest.mark.parametrize(("archived", "recycled"), [("", ""), ("", KEEP), (ARCHIVED, "")])
+def test_what_is_gone_already_is_no_trouble(archived: str, recycled: str) -> None:
     disk = dead_segment()
-    kept = retire(disk, PATH, archived, keep)
+    kept = retire(disk, PATH, archived, recycled)
     before = disk.kill_clone()
-    assert retire(disk, PATH, archived, keep) == kept
+    assert retire(disk, PATH, archived, recycled) == kept
 
     assert disk.names("/q/jobs.1") == before.names("/q/jobs.1")
 
@@ -103,27 +103,27 @@ def test_an_archive_that_has_another_file_of_that_name_keeps_it_and_the_segment_
 
 
 @pytest.mark.parametrize("backup", [False, True])
-@pytest.mark.parametrize(("archived", "keep"), [("", ""), ("", KEEP), (ARCHIVED, KEEP)])
+@pytest.mark.parametrize(("archived", "recycled"), [("", ""), ("", KEEP), (ARCHIVED, KEEP)])
 @pytest.mark.parametrize(
     "verb",
     ["size", "make_folder", "make_folder:names", "link", "link:names", "rename", "rename:names",
      "links", "remove", "remove:names"],
 )  # fmt: skip
 def test_after_an_error_anywhere_it_may_be_called_again(
-    verb: str, archived: str, keep: str, backup: bool
+    verb: str, archived: str, recycled: str, backup: bool
 ) -> None:
     disk = dead_segment(backup)
     fault = Fault(verb, error=errno.EIO)
     disk.faults.append(fault)
     try:
-        retire(disk, PATH, archived, keep)
+        retire(disk, PATH, archived, recycled)
     except OSError:
         assert fault.fired
         there = "0000000003.segment" in disk.names("/q/jobs.1")
         assert there or not archived or content(disk, ARCHIVED) == DATA
-    kept = retire(disk, PATH, archived, keep)
+    kept = retire(disk, PATH, archived, recycled)
 
-    assert kept == (KEEP if keep and not archived and not backup else "")
+    assert kept == (KEEP if recycled and not archived and not backup else "")
     assert disk.names("/q/jobs.1") == ([KEEP.rpartition("/")[2]] if kept else [])
     if archived:
         assert content(disk, ARCHIVED) == DATA
@@ -138,9 +138,9 @@ def reused(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize("backup", [False, True])
-@pytest.mark.parametrize(("archived", "keep"), [("", ""), ("", KEEP), (ARCHIVED, KEEP)])
+@pytest.mark.parametrize(("archived", "recycled"), [("", ""), ("", KEEP), (ARCHIVED, KEEP)])
 def test_after_a_power_cut_at_any_moment_the_segment_is_there_or_gone_and_shared_bytes_stay(
-    archived: str, keep: str, backup: bool
+    archived: str, recycled: str, backup: bool
 ) -> None:
     step, seen = 0, set()
     cut = True
@@ -149,7 +149,7 @@ def test_after_a_power_cut_at_any_moment_the_segment_is_there_or_gone_and_shared
         disk = dead_segment(backup)
         disk.cut_power_at(step)
         try:
-            retire(disk, PATH, archived, keep)
+            retire(disk, PATH, archived, recycled)
             cut = False
         except PowerCut:
             pass

@@ -272,14 +272,14 @@ class Ear:
     """Hears what was told, by which thread."""
 
     def __init__(self) -> None:
-        self.told: dict[int, OSError | None] = {}
+        self.results: dict[int, OSError | None] = {}
         self.threads: set[str] = set()
         self.rang = threading.Semaphore(0)
 
     def of(self, ticket: int) -> Callable[[OSError | None], None]:
         def hear(error: OSError | None) -> None:
-            assert ticket not in self.told
-            self.told[ticket] = error
+            assert ticket not in self.results
+            self.results[ticket] = error
             self.threads.add(threading.current_thread().name)
             self.rang.release()
 
@@ -295,17 +295,17 @@ def test_all_that_a_commit_has_are_notified_by_its_thread_and_no_others() -> Non
     assert engine.began.acquire(timeout=30)
     third = commits.add(Write(1, 1, b"y"))
     assert commits.tell(third, ear.of(third))
-    assert not ear.told, "nothing is committed"
+    assert not ear.results, "nothing is committed"
     engine.go.release()
     assert ear.rang.acquire(timeout=30)
     assert ear.rang.acquire(timeout=30)
-    assert ear.told == {second: None, first: None}
+    assert ear.results == {second: None, first: None}
     engine.go.release(9)
     assert ear.rang.acquire(timeout=30)
     assert ear.threads == {"kestrelpy-commit"}
 
     assert commits.tell(first, ear.of(0)), "it is committed long since"
-    assert ear.told[0] is None
+    assert ear.results[0] is None
     commits.close()
 
 
@@ -323,9 +323,9 @@ def test_all_that_wait_are_notified_that_another_has_claimed_the_slice() -> None
         assert ear.rang.acquire(timeout=30)
     assert commits.tell(99, ear.of(99)), "it comes too late"
 
-    assert ear.told.pop(tickets[0]) is None
-    assert all(error is not None and error.errno == errno.ESTALE for error in ear.told.values())
-    assert len(ear.told) == 4
+    assert ear.results.pop(tickets[0]) is None
+    assert all(error is not None and error.errno == errno.ESTALE for error in ear.results.values())
+    assert len(ear.results) == 4
 
 
 def test_without_a_thread_nobody_is_notified() -> None:

@@ -48,7 +48,7 @@ def scanned(data: bytes | bytearray, number: int = 1) -> Scan:
     return scan(bytes(data), "test", SHORT_IDENTITY, number)
 
 
-def told(found: Scan) -> list[str]:
+def sentences(found: Scan) -> list[str]:
     return [sentence(r) for r in found.records]
 
 
@@ -113,7 +113,7 @@ def test_a_file_of_a_kind_that_came_later_is_newer_and_not_damaged(at: int) -> N
 def test_a_scan_tells_every_record_and_up_to_where_it_was_synced() -> None:
     one = segment()
     found = scanned(one.data)
-    assert told(found) == ALL
+    assert sentences(found) == ALL
     assert (found.lsn_first, found.lsn_next, found.lsn_synced, found.batches) == (1, 5, 3, 3)
     assert found.checkpoint is not None
     assert found.end == one.at
@@ -150,7 +150,7 @@ def test_a_damaged_record_is_a_gap_and_the_rest_is_read(at: int) -> None:
     offset = scanned(one.data).records[at].offset
     one.data[offset + 6] ^= 0xFF
     found = scanned(one.data)
-    assert told(found) == [s for s in ALL if s != ALL[at]]
+    assert sentences(found) == [s for s in ALL if s != ALL[at]]
     (gap,) = found.gaps
     assert (gap.offset, gap.lsn_expected) == (offset, at + 1)
     assert gap.reason == "not a whole record"
@@ -176,7 +176,7 @@ def test_a_damaged_checkpoint_costs_no_record() -> None:
     one = segment()
     one.data[FILE_HEADER_BYTES + 5] ^= 1
     found = scanned(one.data)
-    assert told(found) == ALL
+    assert sentences(found) == ALL
     assert found.checkpoint is None
     assert len(found.gaps) == 1
 
@@ -196,7 +196,7 @@ def test_garbage_behind_the_last_record_is_a_gap_without_a_next() -> None:
     one = segment()
     one.data[one.at : one.at + 9] = b"gibberish"
     found = scanned(one.data)
-    assert told(found) == ALL
+    assert sentences(found) == ALL
     (gap,) = found.gaps
     assert (gap.offset, gap.end, gap.lsn_expected, gap.lsn_next) == (one.at, one.at + 9, 5, 0)
 
@@ -212,7 +212,7 @@ def test_no_damage_makes_a_scan_fail_or_tell_what_was_never_written(data: st.Dat
     noise = data.draw(st.binary(min_size=1, max_size=300))
     damaged = used[:start] + noise + used[start + len(noise) :]
     found = scanned(damaged[: data.draw(st.integers(0, len(damaged)))])
-    assert [s for s in ALL if s in told(found)] == told(found)
+    assert [s for s in ALL if s in sentences(found)] == sentences(found)
     lsns = [r.lsn for r in found.records]
     assert lsns == sorted(set(lsns))
 
@@ -221,7 +221,7 @@ def test_every_cut_of_a_segment_tells_a_beginning_of_it() -> None:
     one = segment(1024)
     for cut in range(len(one.data)):
         found = scanned(one.data[:cut])
-        assert told(found) == ALL[: len(found.records)], cut
+        assert sentences(found) == ALL[: len(found.records)], cut
 
 
 # -- recycled files ------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_older_frames_end_the_log_of_a_recycled_segment() -> None:
     new.batch(*(draft(Kind.PUT, n, n, 0, b"new") for n in range(50, 53)))
     # Both are laid out alike, so that the new end is the start of an old frame.
     found = scanned(recycled(old, new), 5)
-    assert told(found) == ["put 50 new", "put 51 new", "put 52 new"]
+    assert sentences(found) == ["put 50 new", "put 51 new", "put 52 new"]
     assert not found.gaps
     assert found.footer is None
     assert found.end == new.at
@@ -251,7 +251,7 @@ def test_an_older_frame_cut_by_the_new_end_is_never_a_record() -> None:
     old.batch(*(draft(Kind.PUT, n, n, 0, b"old and longer than that") for n in range(1, 20)))
     new = SegmentBuilder(5, 4096, 50, OPENING)
     new.batch(draft(Kind.PUT, 50, 50, 0, b"new"))
-    assert told(scanned(recycled(old, new), 5)) == ["put 50 new"]
+    assert sentences(scanned(recycled(old, new), 5)) == ["put 50 new"]
 
 
 # -- footer --------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_a_footer_that_counts_more_than_there_is_names_what_is_missing() -> None
     # The last record and its batch are gone without a trace, as if never written.
     one.data[last.offset - HEADER_BYTES : last.end] = bytes(last.end - last.offset + HEADER_BYTES)
     found = scanned(one.data)
-    assert told(found) == ALL[:3]
+    assert sentences(found) == ALL[:3]
     (gap,) = found.gaps
     assert gap.reason == "the segment's footer counts more records"
     assert (gap.lsn_expected, gap.lsn_next, found.lsn_next) == (4, 5, 5)
@@ -305,7 +305,7 @@ def test_a_damaged_footer_is_none_and_named() -> None:
     one.seal(live=2)
     one.data[len(one.data) - FOOTER_SPACE_BYTES + 20] ^= 1
     found = scanned(one.data)
-    assert told(found) == ALL
+    assert sentences(found) == ALL
     assert found.footer is None
     assert len(found.gaps) == 1
 

@@ -49,7 +49,7 @@ def bodies_of(writer: Writer) -> dict[int, bytes]:
     return {r.item: r.body for r in records if r.kind == Kind.PUT and r.item in writer.queue.live}
 
 
-def gather_all(
+def scan_all(
     writer: Writer, first: int = 1, most: int = 3, bytes_most: int = PLENTY, last: int = PLENTY,
     files: Files | None = None,
 ) -> list[Put]:  # fmt: skip
@@ -79,7 +79,7 @@ def test_what_is_there_comes_in_sequence_from_any_item_on(piece: int, seed: int,
     writer = filled(40, seed)
     bodies = bodies_of(writer)
     for first in (1, 2, 7, 20, 39, 40):
-        found = gather_all(writer, first, most)
+        found = scan_all(writer, first, most)
         assert [(put[0], put[5]) for put in found] == [
             each for each in sorted(bodies.items()) if each[0] >= first
         ]
@@ -118,7 +118,7 @@ def test_a_range_ends_before_its_bytes_do_but_has_one_item() -> None:
 
 def test_nothing_behind_the_last_wanted_item_is_read() -> None:
     writer = filled(40)
-    found = gather_all(writer, 1, 100, last=17)
+    found = scan_all(writer, 1, 100, last=17)
     assert [put[0] for put in found] == [i for i in sorted(writer.queue.live) if i <= 17]
     assert RangeScan.of(writer.journal, None, 18, 17, live_of(writer), 9, PLENTY) is None
 
@@ -142,7 +142,7 @@ def test_the_observer_gets_all_that_a_put_says() -> None:
     writer.journal.append(Draft(Kind.PUT, 1, 1, 42, TIME_MS + 1, meta, b"body", 0, 0))
     writer.queue.live[1] = 1
     writer.commit()
-    assert gather_all(writer) == [(1, 1, 42, TIME_MS + 1, TIME_MS + 7, b"body", b"", b"", b"me")]
+    assert scan_all(writer) == [(1, 1, 42, TIME_MS + 1, TIME_MS + 7, b"body", b"", b"", b"me")]
 
 
 def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:
@@ -154,7 +154,7 @@ def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:
             encode(forged, 1, writer.journal.short_identity, segment, offset, frames)
     for n in range(20):
         writer.put_all(b"".join(frames)[n * 700 : n * 700 + 2000])
-    assert [put[0] for put in gather_all(writer)] == list(range(1, 21))
+    assert [put[0] for put in scan_all(writer)] == list(range(1, 21))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -168,7 +168,7 @@ def test_what_is_damaged_is_passed_over_and_the_rest_comes(piece: int, seed: int
     at = random.randrange(200, segment.capacity - 600)
     length = random.choice((1, 8, 100))
     damaged.damage(segment.path, at, random.randbytes(length))
-    found = {put[0]: put[5] for put in gather_all(writer, files=damaged)}
+    found = {put[0]: put[5] for put in scan_all(writer, files=damaged)}
     assert found.items() <= bodies.items()
     lost = sorted(bodies.keys() - found.keys())
     assert all(segment.item_first <= item <= segment.item_last for item in lost)
@@ -183,7 +183,7 @@ def test_a_file_that_ends_early_is_passed_over() -> None:
     short = disk.kill_clone()
     segment = writer.journal.segments[0]
     short.truncate(segment.path, 300)
-    found = {put[0]: put[5] for put in gather_all(writer, files=short)}
+    found = {put[0]: put[5] for put in scan_all(writer, files=short)}
     assert found.keys() >= {item for item in bodies if item > segment.item_last}
 
 
@@ -196,7 +196,7 @@ def test_what_newer_segments_say_again_is_read_there() -> None:
     again = start(disk.kill_clone(), LARGER)
     again.put_all(b"four")
     assert len(again.journal.segments) == 2
-    found = gather_all(again)
+    found = scan_all(again)
     assert [put[5] for put in found] == [b"one", b"two", b"three", b"four"]
 
 

@@ -40,27 +40,27 @@ def puts_of(writer: Writer) -> dict[int, bytes]:
 
 
 def read_all(
-    backlog: ReadAhead, disk: MemoryDisk, item: int = 1, most: int = 3
+    read_ahead: ReadAhead, disk: MemoryDisk, item: int = 1, most: int = 3
 ) -> Iterator[tuple[int, bytes]]:
     """As the server does it."""
     for _ in range(100_000):
-        for record in backlog.take(item, most):
+        for record in read_ahead.take(item, most):
             assert record.item >= item, "rising"
             item = record.item + 1
             yield record.item, record.body
-        made = backlog.next_read(item)
+        made = read_ahead.next_read(item)
         if made is not None:
             life, order = made
             try:
                 start_at, data = order.run(disk)
             except OSError as error:
-                backlog.failed(life, error)
+                read_ahead.failed(life, error)
             else:
-                backlog.arrived(life, start_at, data)
-        elif not backlog.has_more:
-            lost = backlog.lost_up_to(item)
+                read_ahead.arrived(life, start_at, data)
+        elif not read_ahead.has_more:
+            lost = read_ahead.lost_up_to(item)
             assert lost, "it goes on, or it says that there is no more"
-            backlog.give_up()
+            read_ahead.give_up()
             if lost == ITEM_MAX:
                 return
             item = lost + 1

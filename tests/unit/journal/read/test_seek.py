@@ -33,7 +33,7 @@ def returned(writer: Writer, item: int) -> None:
     writer.journal.append(Draft(Kind.RETURNED, item, 0, 1, TIME_MS, b"", b"", 0, 0))
 
 
-def far_apart(between: Callable[[Writer, int], None]) -> tuple[Writer, list[int]]:
+def with_records_between(between: Callable[[Writer, int], None]) -> tuple[Writer, list[int]]:
     """Puts, many other records, and some more puts; the ids of all the puts."""
     writer, ids = fresh(MemoryDisk(), LARGE), list[int]()
     for part in (BEFORE, BEHIND):
@@ -57,18 +57,18 @@ def test_puts_are_found_on_both_sides_of_a_stretch_without_any(
     monkeypatch.setattr("journal.read.seek._WINDOW_BYTES", window)
     monkeypatch.setattr("journal.read.seek._WINDOW_BYTES_MAX", window)
     monkeypatch.setattr("journal.read.lookup.NEAR_BYTES", window)
-    writer, ids = far_apart(between)
+    writer, ids = with_records_between(between)
     for id_ in (*ids[:3], *ids[BEFORE - 3 : BEFORE + 3], *ids[-3:]):
         found = writer.store.some([id_]).run(writer.journal.files)
         assert [record.body for record in found.records.values()] == [b"%d" % id_]
 
 
-@pytest.mark.parametrize(("between", "pieces"), [(released, 6), (returned, 24)])
+@pytest.mark.parametrize(("between", "reads"), [(released, 6), (returned, 24)])
 def test_a_put_before_many_other_records_is_found_with_little_reading_and_few_of_them_decoded(
-    between: Callable[[Writer, int], None], pieces: int, monkeypatch: pytest.MonkeyPatch
+    between: Callable[[Writer, int], None], reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that give no number are looked through, at most twice; none is decoded."""
-    writer, ids = far_apart(between)
+    writer, ids = with_records_between(between)
     counts = {"bytes": 0, "decoded": 0}
     disk, decode = writer.journal.files, cursors.decode
     read = disk.read
@@ -86,7 +86,7 @@ def test_a_put_before_many_other_records_is_found_with_little_reading_and_few_of
     monkeypatch.setattr(cursors, "decode", counted_decode)
     extent = writer.store.some([ids[BEFORE - 1]]).parts[0][0]
     at = extent.seek_item(disk, ids[BEFORE - 1], 16 << 10)
-    assert counts["bytes"] <= pieces * (16 << 10)
+    assert counts["bytes"] <= reads * (16 << 10)
     assert counts["decoded"] <= 10
     put = extent.put_behind(disk, at, extent.stop)
     assert put is not None
@@ -106,7 +106,7 @@ def test_a_put_that_is_larger_than_what_is_looked_through_is_found_whole() -> No
 
 @pytest.mark.parametrize("near", [1 << 10, 4 << 10])
 def test_a_place_is_found_close_before_its_put(near: int) -> None:
-    writer, ids = far_apart(released)
+    writer, ids = with_records_between(released)
     journal = writer.journal
     (segment,) = journal.segments
     extent = Extent.of(journal, segment)

@@ -68,7 +68,7 @@ def spoil(disk: MemoryDisk, path: str, offset: int, size: int = 8) -> None:
     disk.damage(path, offset, bytes(b ^ 0xFF for b in disk.read(path, offset, size)))
 
 
-def resume(disk: MemoryDisk) -> tuple[State, Recovery]:
+def start_whole(disk: MemoryDisk) -> tuple[State, Recovery]:
     """A whole start; the journal is abandoned after it."""
     _, state, recovery = recovered(disk)
     journal = recovered_journal(recovery, TINY, lambda: opening(15), TIME_MS).writer
@@ -341,7 +341,7 @@ def test_a_snapshot_of_another_journal_is_left_alone() -> None:
     one.disk.create(path, data, len(data))
     rewrite_as_foreign(one.disk, path)
     for _ in range(2):
-        _, recovery = resume(one.disk)
+        _, recovery = start_whole(one.disk)
         assert recovery.snapshot_lsns == [NEWEST, OLDER]
         damage = only(recovery)
         assert (damage.kind, damage.path) == ("foreign", path)
@@ -359,7 +359,7 @@ def rewrite_as_foreign(disk: MemoryDisk, path: str) -> None:
 def test_a_snapshot_that_the_disk_does_not_give_is_named_and_not_removed() -> None:
     one = laid()
     one.disk.faults.append(Fault("read", snapshot_path(NEWEST), times=9))
-    state, recovery = resume(one.disk)
+    state, recovery = start_whole(one.disk)
 
     assert sorted(state.live) == LIVE
     damage = only(recovery)
@@ -389,7 +389,7 @@ def test_segments_that_a_compacted_one_stands_for_are_replaced_and_removed(snaps
     assert [s.number for s in recovery.segments] == [6, 3, 4, 5, 7]
     assert [s.number for s in recovery.replaced] == [1, 2]
     assert recovery.damages == []
-    resume(one.disk)
+    start_whole(one.disk)
     assert there(one.disk) == [3, 4, 5, 6, 7]
     as_ever(one.disk)
 
@@ -413,7 +413,7 @@ def test_a_segment_compacted_twice_stands_for_both() -> None:
     recovery = as_ever(one.disk)
     assert [s.number for s in recovery.segments] == [8, 4, 5, 7]
     assert sorted(s.number for s in recovery.replaced) == [2, 3, 6]
-    resume(one.disk)
+    start_whole(one.disk)
     assert there(one.disk) == [4, 5, 7, 8]
     assert as_ever(one.disk).damages == []
 
@@ -435,7 +435,7 @@ def test_a_compacted_segment_that_is_not_whole_replaces_nothing(hurt: str) -> No
     damage = only(recovery)
     assert damage.path == path
     assert [s.number for s in recovery.segments] == [1, 2, 3, 4, 5, 7]
-    resume(one.disk)
+    start_whole(one.disk)
     assert there(one.disk) == [1, 2, 3, 4, 5, 6, 7], "they stay where they are"
 
 
@@ -447,7 +447,7 @@ def test_a_compacted_segment_without_a_header_supersedes_no_later_one() -> None:
     assert [s.number for s in recovery.segments] == [6, 3, 4, 5, 7]
     assert {d.path for d in recovery.damages} == {path_of(6)}
     assert all(d.id_last < d.id_first for d in recovery.damages), "its holes are no damage"
-    resume(one.disk)
+    start_whole(one.disk)
     assert there(one.disk) == [3, 4, 5, 6, 7]
 
 
@@ -459,7 +459,7 @@ def test_a_compacted_segment_with_an_unreadable_front_supersedes_nothing() -> No
     assert [s.number for s in recovery.replaced] == []
 
     one.disk.faults.clear()
-    resume(one.disk)
+    start_whole(one.disk)
     assert as_ever(one.disk).damages == []
 
 
@@ -616,13 +616,13 @@ def test_an_older_copy_of_the_segment_where_the_log_goes_on_is_noticed() -> None
 def test_a_log_that_ends_before_the_snapshot_goes_on_behind_it() -> None:
     one = laid()
     one.remove(5, 7)
-    state, recovery = resume(one.disk)
+    state, recovery = start_whole(one.disk)
     assert recovery.lsn_next == NEWEST + 1
     assert recovery.lsn_synced == NEWEST
     assert not recovery.clean
     assert state.live == {4, 6, 8, 9, 10, 11}
     assert (11, 11) in [(d.id_first, d.id_last) for d in recovery.damages]
-    again, _ = resume(one.disk.kill_clone())
+    again, _ = start_whole(one.disk.kill_clone())
     assert again.live == state.live
 
 
@@ -633,7 +633,7 @@ def test_a_settled_segment_that_the_disk_does_not_give_is_named_and_stays() -> N
     for nth in (1, 2):
         one = laid()
         one.disk.faults.append(Fault("read", path_of(3), nth=nth, times=99))
-        state, recovery = resume(one.disk)
+        state, recovery = start_whole(one.disk)
         assert sorted(state.live) == LIVE
         damage = only(recovery)
         assert (damage.kind, damage.path, damage.id_first, damage.id_last) == (
@@ -651,7 +651,7 @@ def test_the_active_segment_s_records_are_back_when_the_disk_gives_them_again(
 ) -> None:
     one = laid(closed)
     one.disk.faults.append(Fault("read", path_of(7), nth=nth, times=99))
-    state, recovery = resume(one.disk)
+    state, recovery = start_whole(one.disk)
     assert state.live == {4, 6, 8, 10, 11, 12}
     damage = only(recovery)
     assert (damage.kind, damage.path, damage.id_first) == ("corrupt", path_of(7), 13)
@@ -674,7 +674,7 @@ def test_every_file_may_be_unreadable_without_an_exception() -> None:
         for nth in range(1, 5):
             one = laid()
             one.disk.faults.append(Fault("read", f"{FOLDER}/{name}", nth=nth, times=99))
-            resume(one.disk)
+            start_whole(one.disk)
             assert name in one.disk.names(FOLDER)
 
 
@@ -687,7 +687,7 @@ def test_left_over_files_are_removed_after_damaged_bytes_are_set_aside() -> None
     disk.create(f"{path_of(2)}{SUFFIX_RECYCLED}", b"old", 3)
     disk.create(snapshot_path(5), b"old", 3)
     spoil(disk, snapshot_path(NEWEST), 100)
-    resume(disk)
+    start_whole(disk)
 
     names = disk.names(FOLDER)
     assert [n for n in names if SUFFIX_RECYCLED in n] == []
@@ -707,14 +707,14 @@ def test_a_crash_at_any_step_of_a_start_leaves_the_same_state() -> None:
         cut = one.disk.kill_clone()
         cut.cut_power_at(step)
         try:
-            resume(cut)
+            start_whole(cut)
         except PowerCut:
             pass
         else:
             break
         for found in (cut.kill_clone(), *(cut.crash_clone(Random(s)) for s in range(8))):
             as_ever(found)
-            resume(found)
+            start_whole(found)
             as_ever(found)
     else:
         raise AssertionError("the power never stayed on to the end")

@@ -98,18 +98,18 @@ def test_what_was_never_encoded_is_refused(ranges: bytes, pages: bytes) -> None:
         IdSet.decode(ranges, pages)
 
 
-def spread(holes: int) -> IdSet:
+def spread(gaps: int) -> IdSet:
     """Ten million ids with a hole in many pages: so many are in pages, none in the run."""
     found = IdSet()
     found.add_range(1, MILLIONS)
-    for at in range(holes):
-        found.discard(MILLIONS - at * (MILLIONS // holes))
+    for at in range(gaps):
+        found.discard(MILLIONS - at * (MILLIONS // gaps))
     return found
 
 
-@pytest.mark.parametrize("holes", [1, 2000])
-def test_ten_million_ids_take_little_time(holes: int) -> None:
-    found = spread(holes)
+@pytest.mark.parametrize("gaps", [1, 2000])
+def test_ten_million_ids_take_little_time(gaps: int) -> None:
+    found = spread(gaps)
     for action in (
         lambda: found.first_from(1),
         lambda: found.first_from(MILLIONS // 2),
@@ -176,25 +176,26 @@ def test_those_without_others_are_found_page_by_page(seed: int) -> None:
 @given(
     ids=st.sets(st.integers(1, 3 * PAGE_IDS + 20), max_size=40),
     runs=st.lists(st.tuples(st.integers(1, 12_000), st.integers(0, 9000)), max_size=3),
-    kept=st.sets(st.integers(1, 3 * PAGE_IDS + 20), max_size=20),
+    exceptions=st.sets(st.integers(1, 3 * PAGE_IDS + 20), max_size=20),
     first=st.integers(1, 3 * PAGE_IDS), width=st.integers(0, 3 * PAGE_IDS), keeps=st.booleans(),
 )  # fmt: skip
 def test_a_range_leaves_a_set_but_for_some(
-    ids: set[int], runs: list[tuple[int, int]], kept: set[int], first: int, width: int, keeps: bool
+    ids: set[int], runs: list[tuple[int, int]], exceptions: set[int], first: int, width: int,
+    keeps: bool,
 ) -> None:
     everything = ids.union(*(range(low, low + many) for low, many in runs))
     made, but, last = IdSet(), IdSet(), first + width
     for id_ in sorted(everything):
         made.add(id_)
-    for id_ in sorted(kept & everything):
+    for id_ in sorted(exceptions & everything):
         but.add(id_)
     part = made.between(first, last)
     within = {id_ for id_ in everything if first <= id_ <= last}
     assert set(part) == within
     assert part.count == made.count_between(first, last) == len(within)
-    assert set(made.both(but)) == kept & everything
+    assert set(made.both(but)) == exceptions & everything
     made.discard_range(first, last, but if keeps else None)
-    left = everything - within | (within & kept if keeps else set())
+    left = everything - within | (within & exceptions if keeps else set())
     assert list(made) == sorted(left)
     assert made.count == len(left)
     made.add(made.last + 1)

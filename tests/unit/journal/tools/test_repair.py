@@ -69,7 +69,7 @@ def journal(closed: bool = True) -> MemoryDisk:
     return disk.kill_clone()
 
 
-def kept(disk: MemoryDisk) -> list[tuple[int, int, bytes]]:
+def replayed(disk: MemoryDisk) -> list[tuple[int, int, bytes]]:
     """What a start would replay, without what says nothing."""
     records = Recovery(disk.kill_clone(), FOLDER).records()
     return [(r.lsn, r.item, r.body) for r in records if not says_nothing(r)]
@@ -81,11 +81,11 @@ def says_nothing(record: Record) -> bool:
 
 def repaired(disk: MemoryDisk) -> None:
     """Repair it; then nothing is damaged, nothing else is lost, and once is enough."""
-    before = kept(disk)
+    before = replayed(disk)
     repair_of(disk, FOLDER).run(TIME_MS)
     report = check_journal(disk, FOLDER)
     assert not report.damages
-    assert kept(disk) == before
+    assert replayed(disk) == before
     assert not repair_of(disk, FOLDER).needed
     start(disk)
 
@@ -164,7 +164,7 @@ def test_records_missing_between_two_segments_in_a_row_end_the_first_one(
         disk.create(path_of(number), data, len(data)).close()
     assert {each.reason for each in repair_of(disk, FOLDER).report.damages} == {MISSING_BEFORE}
     repaired(disk)
-    assert [body for _, item, body in kept(disk) if item] == [b"body"] * len(lsns)
+    assert [body for _, item, body in replayed(disk) if item] == [b"body"] * len(lsns)
 
 
 def test_a_file_that_cannot_be_read_stays_under_another_name() -> None:
@@ -228,7 +228,7 @@ def test_a_crash_at_any_verb_loses_no_more_than_was_damaged(hit: str) -> None:
         damaged.remove(path_of(2))
     if hit == "cut":
         damaged.truncate(path_of(3), 900)
-    before = kept(damaged)
+    before = replayed(damaged)
     chance = random.Random(7)
     for step in range(1, 2000):
         disk = damaged.kill_clone()
@@ -238,11 +238,11 @@ def test_a_crash_at_any_verb_loses_no_more_than_was_damaged(hit: str) -> None:
             repair.run(TIME_MS)
         except PowerCut:
             after = disk.crash_clone(chance)
-            assert kept(after) == before, f"crash at {disk.trace[-1]}"
+            assert replayed(after) == before, f"crash at {disk.trace[-1]}"
             again = repair_of(after, FOLDER)
             if again.needed:
                 again.run(TIME_MS)
-            assert kept(after) == before
+            assert replayed(after) == before
             assert not check_journal(after, FOLDER).damages
         else:
             assert step > 10

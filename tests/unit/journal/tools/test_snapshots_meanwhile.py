@@ -74,21 +74,21 @@ class Written:
         one = SegmentBuilder(1, 2048, 1, opening(1))
         one.batch(*map(put, (1, 2, 3, 4)))
         two = SegmentBuilder(2, 2048, 5, opening(5))
-        self._places = {BEFORE: (2, two.at)}
+        self._positions = {BEFORE: (2, two.at)}
         two.batch(put(5), synced=4)
-        self._places[5] = (2, two.at)
+        self._positions[5] = (2, two.at)
         two.batch(done(1), synced=5)
         three = SegmentBuilder(3, 2048, 7, opening(6))
         three.batch(done(2), done(5), synced=6)
         four = SegmentBuilder(4, 2048, 9, opening(6))
         four.batch(put(6), done(3), synced=8)
         five = SegmentBuilder(5, 2048, 11, opening(7))
-        self._places[10] = (5, five.at)
+        self._positions[10] = (5, five.at)
         five.batch(put(7), synced=10)
         six = SegmentBuilder(6, 2048, 12, opening(8))
-        self._places[11] = (6, six.at)
+        self._positions[11] = (6, six.at)
         six.batch(put(8), synced=11)
-        self._places[12] = (6, six.at)
+        self._positions[12] = (6, six.at)
         six.batch(synced=12)
         for live, each in zip((4, 1, 0, 1, 1), (one, two, three, four, five), strict=True):
             each.seal(live=live)
@@ -103,7 +103,7 @@ class Written:
             10: ([4, 6], 7), 11: ([4, 6, 7], 8), 12: (LIVE, 9),
         }  # fmt: skip
         live, next_item = said[lsn]
-        segment, at = self._places[lsn]
+        segment, at = self._positions[lsn]
         spans = {1: (1, 4), 2: (5, 5), 4: (6, 6), 5: (7, 7)}
         states = [
             SegmentState(n, *span, 2, 64) for n, span in spans.items() if n < segment and n != 2

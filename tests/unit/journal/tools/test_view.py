@@ -35,7 +35,7 @@ def put(item: int, body: bytes = b"x") -> Draft:
     return draft(Kind.PUT, item, item, 0, body)
 
 
-def chain(count: int = 3, closed: bool = True) -> list[SegmentBuilder]:
+def segments_of(count: int = 3, closed: bool = True) -> list[SegmentBuilder]:
     """`count` segments with two puts each, the last one closed as a journal is when it stops."""
     segments = []
     lsn = 1
@@ -95,7 +95,7 @@ def watched(on_read: Callable[[str, int, bytes], bytes]) -> Files:
 
 @pytest.mark.parametrize("live", [False, True])
 def test_a_stopped_journal_is_read_whole(tmp_path: Path, live: bool) -> None:
-    view = read_journal(Disk(), on_disk(tmp_path / "jobs.3", chain()), live)
+    view = read_journal(Disk(), on_disk(tmp_path / "jobs.3", segments_of()), live)
     assert lsns(view) == [1, 2, 3, 4, 5, 6]
     assert view.clean
     assert (view.damages, view.torn, view.records_behind_sync) == ([], [], 0)
@@ -105,7 +105,7 @@ def test_a_stopped_journal_is_read_whole(tmp_path: Path, live: bool) -> None:
 
 
 def test_reading_changes_nothing(tmp_path: Path) -> None:
-    folder = on_disk(tmp_path, chain(closed=False))
+    folder = on_disk(tmp_path, segments_of(closed=False))
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     for live in (False, True):
         lsns(read_journal(Disk(), folder, live))
@@ -113,7 +113,7 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_stopped_journal_whose_end_was_not_synced_is_not_clean(tmp_path: Path) -> None:
-    folder = on_disk(tmp_path, chain(closed=False))
+    folder = on_disk(tmp_path, segments_of(closed=False))
     view = read_journal(Disk(), folder)
     assert lsns(view) == [1, 2, 3, 4, 5, 6]
     assert not view.clean
@@ -129,7 +129,7 @@ def test_a_folder_without_segments_is_an_empty_journal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("live", [False, True])
 def test_a_damaged_record_is_named_and_the_rest_is_read(tmp_path: Path, live: bool) -> None:
-    segments = chain()
+    segments = segments_of()
     first = FILE_HEADER_BYTES + 300
     segments[1].data[first] ^= 0xFF
     view = read_journal(Disk(), on_disk(tmp_path, segments), live)
@@ -144,7 +144,7 @@ def test_a_damaged_record_is_named_and_the_rest_is_read(tmp_path: Path, live: bo
 
 @pytest.mark.parametrize("live", [False, True])
 def test_a_missing_segment_in_the_middle_is_damage(tmp_path: Path, live: bool) -> None:
-    segments = chain()
+    segments = segments_of()
     folder = on_disk(tmp_path, [segments[0], segments[2]])
     view = read_journal(Disk(), folder, live)
     assert lsns(view) == [1, 2, 5, 6]
@@ -152,7 +152,7 @@ def test_a_missing_segment_in_the_middle_is_damage(tmp_path: Path, live: bool) -
 
 
 def test_a_tail_written_anew_supersedes_the_old_one(tmp_path: Path) -> None:
-    segments = chain(2, closed=False)
+    segments = segments_of(2, closed=False)
     anew = SegmentBuilder(3, 2048, 3, OPENING)
     anew.batch(put(3, b"anew"), put(4, b"anew"), synced=2)
     view = read_journal(Disk(), on_disk(tmp_path, [*segments, anew]))
@@ -170,7 +170,7 @@ def test_the_golden_journal_ends_torn_and_says_so() -> None:
 
 
 def test_the_queue_is_named_by_its_journal_before_its_folder(tmp_path: Path) -> None:
-    view = read_journal(Disk(), on_disk(tmp_path / "copy-of-jobs", chain()))
+    view = read_journal(Disk(), on_disk(tmp_path / "copy-of-jobs", segments_of()))
     assert (view.name, view.generation) == (b"copy-of-jobs", 0)
     lsns(view)
     assert (view.name, view.generation) == (b"jobs", 3)
@@ -194,7 +194,7 @@ def test_a_batch_half_written_is_the_end_for_now(tmp_path: Path, cut: int) -> No
 
 def test_a_segment_sealed_beforehand_is_read_once_and_the_active_one_twice(tmp_path: Path) -> None:
     disk = WatchedDisk(lambda name, nth, data: data)
-    view = read_journal(cast(Files, disk), on_disk(tmp_path, chain()), live=True)
+    view = read_journal(cast(Files, disk), on_disk(tmp_path, segments_of()), live=True)
     assert lsns(view) == [1, 2, 3, 4, 5, 6]
     assert disk.reads == {segment_name(1): 1, segment_name(2): 1, segment_name(3): 2}
 
@@ -254,7 +254,7 @@ def test_a_body_that_looks_like_a_frame_does_not_hide_the_record_it_is_in(tmp_pa
 
 
 def test_a_segment_removed_under_our_feet_was_done_with(tmp_path: Path) -> None:
-    segments = chain(5)
+    segments = segments_of(5)
     folder = on_disk(tmp_path, segments)
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:
@@ -272,7 +272,7 @@ def test_a_segment_removed_under_our_feet_was_done_with(tmp_path: Path) -> None:
 def test_segments_removed_between_their_listing_and_a_look_are_no_links_to_nothing(
     tmp_path: Path
 ) -> None:
-    folder = on_disk(tmp_path, chain(5))
+    folder = on_disk(tmp_path, segments_of(5))
 
     class Removing(WatchedDisk):
         def size(self, path: str) -> int:
@@ -286,7 +286,7 @@ def test_segments_removed_between_their_listing_and_a_look_are_no_links_to_nothi
 
 
 def test_no_record_is_read_twice_when_the_reading_starts_again(tmp_path: Path) -> None:
-    segments = chain(5)
+    segments = segments_of(5)
     folder = on_disk(tmp_path, segments)
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:
@@ -302,7 +302,7 @@ def test_no_record_is_read_twice_when_the_reading_starts_again(tmp_path: Path) -
 
 
 def test_a_stopped_journal_that_changes_meanwhile_is_an_error(tmp_path: Path) -> None:
-    folder = on_disk(tmp_path, chain())
+    folder = on_disk(tmp_path, segments_of())
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:
         (tmp_path / segment_name(2)).unlink(missing_ok=True)
@@ -316,7 +316,7 @@ def test_a_reader_that_is_overtaken_again_and_again_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal.tools.view, "RESTARTS_MAX", 3)
-    folder = on_disk(tmp_path, chain())
+    folder = on_disk(tmp_path, segments_of())
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:
         raise FileNotFoundError(2, "gone", name)
@@ -327,7 +327,7 @@ def test_a_reader_that_is_overtaken_again_and_again_gives_up(
 
 @pytest.mark.parametrize("live", [False, True])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, live: bool) -> None:
-    folder = on_disk(tmp_path, chain())
+    folder = on_disk(tmp_path, segments_of())
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:
         raise OSError(13, "Permission denied", name)
@@ -340,7 +340,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, live: bool) -> None
 def test_a_file_that_the_disk_does_not_give_is_damage_and_the_others_are_read(
     tmp_path: Path, live: bool
 ) -> None:
-    folder = on_disk(tmp_path, chain())
+    folder = on_disk(tmp_path, segments_of())
 
     def on_read(name: str, nth: int, data: bytes) -> bytes:
         if "0000000002" in name:

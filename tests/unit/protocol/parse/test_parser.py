@@ -66,12 +66,12 @@ def _target(target: Target) -> tuple[object, ...]:
     return (echo, target.name, target.options, target.wait_ms, target.lease_ms)
 
 
-def commands(pieces: list[bytes], parser: Parser | None = None) -> list[tuple[object, ...]]:
+def commands(chunks: list[bytes], parser: Parser | None = None) -> list[tuple[object, ...]]:
     """Return the commands in the pieces, up to the end of the connection."""
     parser = make_parser() if parser is None else parser
     found = []
-    for piece in pieces:
-        parser.feed(piece)
+    for chunk in chunks:
+        parser.feed(chunk)
         while parser.buffered:
             command = parser.next()
             if command is None:

@@ -124,21 +124,21 @@ def test_a_full_disk_and_a_failed_journal_have_different_states_and_reasons() ->
         stage.say("a", b"set %b 0 0 1" % name, b"x")
     queues = stage.broker.queues
 
-    def told() -> dict[str, str]:
+    def figures() -> dict[str, str]:
         return dict(stats(stage.say("b", b"stats")))
 
-    assert told()["health"] == "ok"
-    assert told()["queue_fine_state"] == "ok"
-    assert "queue_fine_reason" not in told(), "nothing is wrong with it"
+    assert figures()["health"] == "ok"
+    assert figures()["queue_fine_state"] == "ok"
+    assert "queue_fine_reason" not in figures(), "nothing is wrong with it"
     queues[b"full"].log.no_room = "disk full: no room for the next segment (Quota\texceeded)"
-    found = told()
+    found = figures()
     assert found["health"] == "disk_full"
     assert (found["queue_full_state"], found["queue_full_failed"]) == ("disk_full", "0")
     assert found["queue_full_reason"] == "disk_full:_no_room_for_the_next_segment_(Quota_exceeded)"
     assert found["queue_fine_state"] == "ok"
     queues[b"bad"].log.failure = JournalFailed("/ü/1.segment: syncing failed: Input/output error")
     queues[b"bad"].log.no_room = "disk full"
-    found = told()
+    found = figures()
     assert found["health"] == "failed"
     assert (found["queue_bad_state"], found["queue_bad_failed"]) == ("failed", "1")
     assert found["queue_bad_reason"] == "/\\xfc/1.segment:_syncing_failed:_Input/output_error"

@@ -14,10 +14,10 @@ from kestrelpy.protocol.text.requests import PutBegin, PutEnd
 ITEM_LIMIT = 9 << 20
 
 
-def parser_of(*pieces: bytes) -> TextParser:
+def parser_of(*chunks: bytes) -> TextParser:
     parser = TextParser(lambda name: ITEM_LIMIT if name == b"large" else 100)
-    for piece in pieces:
-        parser.feed(piece)
+    for chunk in chunks:
+        parser.feed(chunk)
     return parser
 
 
@@ -57,13 +57,13 @@ def test_items_are_the_same_however_their_bytes_arrive(
 
 
 @given(st.lists(st.binary(max_size=40)))
-def test_it_takes_anything(pieces: list[bytes]) -> None:
+def test_it_takes_anything(chunks: list[bytes]) -> None:
     parser = parser_of()
-    for piece in pieces:
-        parser.feed(piece + b"\n")
+    for chunk in chunks:
+        parser.feed(chunk + b"\n")
         for command in all_of(parser):
             assert command is not None
-        assert parser.held_bytes <= len(b"".join(pieces)) + len(pieces)
+        assert parser.held_bytes <= len(b"".join(chunks)) + len(chunks)
 
 
 def test_a_put_of_more_items_than_1024_stores_none() -> None:

@@ -55,9 +55,9 @@ def test_each_request_has_one_answer_and_pipelined_ones_have_the_same(
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=8))
-def test_no_bytes_break_the_server(pieces: list[bytes]) -> None:
+def test_no_bytes_break_the_server(chunks: list[bytes]) -> None:
     made = server(1)
-    for piece in (*pieces, b""):
-        made.send("a", piece)
+    for chunk in (*chunks, b""):
+        made.send("a", chunk)
     made.hang_up("a")
     assert made.say("b", b"version") == b"VERSION 0.0.0\r\n"

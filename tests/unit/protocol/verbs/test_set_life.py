@@ -31,7 +31,7 @@ expiries = pytest.mark.parametrize(
 @expiries
 @pytest.mark.parametrize("name", FORMS)
 def test_an_item_is_there_up_to_its_expiry_and_not_after(
-    name: str, expiry: int, lives_ms: int
+    name: str, expiry: int, stays_ms: int
 ) -> None:
     stage = ServerHarness()
     stage.set_alias("both", ["jobs", "other"])
@@ -42,7 +42,7 @@ def test_an_item_is_there_up_to_its_expiry_and_not_after(
     said = stage.say("ann", line.replace(b"@", b"%d" % expiry), b"1")
 
     assert said in (b"STORED\r\n", b"HD\r\n")
-    stage.pass_time(lives_ms - 1)
+    stage.pass_time(stays_ms - 1)
     assert stage.say("bob", b"get jobs/peek").startswith(b"VALUE ")
     stage.pass_time(1)
     assert stage.say("bob", b"get jobs/peek") == b"END\r\n"

@@ -32,7 +32,7 @@ class Holder:
     def __init__(self, moved_ms: int = 0) -> None:
         self.held_bytes = 0
         self.moved_ms = moved_ms
-        self.told = 0
+        self.resumed = 0
         self.was_shed = False
 
     def reserve(self, size: int) -> bool:
@@ -42,7 +42,7 @@ class Holder:
         raise AssertionError("not asked here")
 
     def go_on_with_room(self) -> None:
-        self.told += 1
+        self.resumed += 1
 
     def shed(self) -> None:
         self.was_shed = True
@@ -90,7 +90,7 @@ def test_those_that_need_least_go_on_first_as_far_as_there_is_room() -> None:
 
     memory.hold(first, 3 * MIB)  # there is room for five
 
-    assert [holder.told for holder in (much, little, more)] == [0, 1, 1]
+    assert [holder.resumed for holder in (much, little, more)] == [0, 1, 1]
 
 
 def test_when_the_one_that_goes_on_is_done_or_gone_the_next_one_goes_on() -> None:
@@ -100,9 +100,9 @@ def test_when_the_one_that_goes_on_is_done_or_gone_the_next_one_goes_on() -> Non
     assert not memory.may_go_on(third, 2 * MIB)
 
     memory.hold(first, 0)
-    assert (second.told, third.told) == (1, 0)
+    assert (second.resumed, third.resumed) == (1, 0)
     memory.leave(second)
-    assert third.told == 1
+    assert third.resumed == 1
 
 
 def test_a_waiting_holder_that_leaves_is_forgotten() -> None:
@@ -113,7 +113,7 @@ def test_a_waiting_holder_that_leaves_is_forgotten() -> None:
     memory.leave(second)
     memory.leave(first)
 
-    assert second.told == 0
+    assert second.resumed == 0
     assert memory.used == 0
     assert memory.holders == []
 
@@ -125,7 +125,7 @@ def test_another_limit_lets_those_go_on_there_is_room_for() -> None:
 
     memory.change_limit(2 * LIMIT)
 
-    assert second.told == 1
+    assert second.resumed == 1
     assert not memory.is_short
 
 
@@ -168,7 +168,7 @@ def test_a_favoured_holder_without_a_need_lets_the_others_go_on() -> None:
     memory.leave(first)
     memory.shed(0)
 
-    assert third.told == 1
+    assert third.resumed == 1
 
 
 def test_one_that_resumes_beyond_the_limit_and_needs_nothing_gives_its_turn_away() -> None:
@@ -178,7 +178,7 @@ def test_one_that_resumes_beyond_the_limit_and_needs_nothing_gives_its_turn_away
     assert not memory.may_go_on(empty, 20 * MIB)
     memory.leave(first)
     memory.hold(large, 11 * MIB)
-    assert empty.told == 1
+    assert empty.resumed == 1
 
     assert memory.may_go_on(other, 20 * MIB)
 
@@ -191,10 +191,10 @@ def test_of_thousands_that_wait_some_go_on_at_once_and_the_others_later() -> Non
         assert not memory.may_go_on(holder, SMALL_BYTES + 1)
 
     memory.change_limit(1 << 40)
-    assert sum(holder.told for holder in waiting) == WOKEN_MAX
+    assert sum(holder.resumed for holder in waiting) == WOKEN_MAX
     memory.wake()
     memory.wake()
-    assert all(holder.told == 1 for holder in waiting)
+    assert all(holder.resumed == 1 for holder in waiting)
 
 
 # -- the daemon ------------------------------------------------------------------------------
@@ -206,13 +206,13 @@ def test_a_stalled_client_beyond_the_limit_is_let_go_while_others_wait() -> None
     assert not memory.may_go_on(waiting, 3 * MIB)
     memory.leave(gone)
     assert not memory.is_short
-    assert waiting.told == 0, "there is no room for all it needs"
+    assert waiting.resumed == 0, "there is no room for all it needs"
 
     assert memory.shed(STALL_MS - 1) == 0
     assert memory.shed(STALL_MS) == 1
     assert stalled.was_shed
     memory.leave(stalled)
-    assert waiting.told == 1
+    assert waiting.resumed == 1
 
 
 def test_a_stalled_client_stays_if_no_other_waits() -> None:

@@ -115,7 +115,7 @@ async def test_memory_is_given_back_once_after_a_crowd_has_gone(
     monkeypatch.setattr(sweep_module, "trim_memory", lambda: trims.append(memory.peak))
     memory = ConnectionMemory(1 << 30)
 
-    def idle_timeout_ms() -> int:  # asked at the begin of each round
+    def timeout_ms() -> int:  # asked at the begin of each round
         looks.release()
         return 1
 
@@ -123,7 +123,7 @@ async def test_memory_is_given_back_once_after_a_crowd_has_gone(
         for _ in range(2):  # the second one begins when the round of the first one is over
             await looks.acquire()
 
-    sweep = ConnectionSweep(ServerHarness().broker, memory, [], idle_timeout_ms, LogLimit())
+    sweep = ConnectionSweep(ServerHarness().broker, memory, [], timeout_ms, LogLimit())
     memory.used = memory.peak = TRIM_BYTES
     task = asyncio.ensure_future(sweep.run())
     await look()

@@ -18,7 +18,7 @@ def broker(*failed: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("failed", "told"),
+    ("failed", "sentence"),
     [
         ([], ""),
         (["a", "b"], ", after the journals of these failed: a, b"),
@@ -26,5 +26,7 @@ def broker(*failed: str) -> Any:
          ", after the journals of these failed: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
     ],
 )  # fmt: skip
-def test_journals_that_failed_are_named_and_many_are_counted(failed: list[str], told: str) -> None:
-    assert failed_journals(broker(*failed)) == told
+def test_journals_that_failed_are_named_and_many_are_counted(
+    failed: list[str], sentence: str
+) -> None:
+    assert failed_journals(broker(*failed)) == sentence

@@ -150,7 +150,7 @@ async def test_segments_go_one_after_the_other_and_none_after_one_that_stays(
     stuck = {"2"}
 
     async def retire(
-        _: Files, path: str, archive_path: str, keep: str, least: int
+        _: Files, path: str, archive_path: str, recycled: str, least: int
     ) -> tuple[str, int]:
         await asyncio.sleep(0)
         if path in stuck:

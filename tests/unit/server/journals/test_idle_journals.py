@@ -216,8 +216,8 @@ def files_made(server: DiskHarness) -> int:
     return sum(line.startswith(("create:names", "rename:names")) for line in server.disk.trace)
 
 
-@pytest.mark.parametrize("apart_s", [60, 5 * 60, 10 * 60])
-def test_bursts_that_come_again_soon_make_no_more_files_than_without_it(apart_s: int) -> None:
+@pytest.mark.parametrize("pause_s", [60, 5 * 60, 10 * 60])
+def test_bursts_that_come_again_soon_make_no_more_files_than_without_it(pause_s: int) -> None:
     made = []
     for frees in (False, True):
         server = life()
@@ -226,7 +226,7 @@ def test_bursts_that_come_again_soon_make_no_more_files_than_without_it(apart_s:
             if frees:
                 server.background.idle.watch(server.log)
             for _ in range(5):
-                server.background.clock.seconds += apart_s / 5
+                server.background.clock.seconds += pause_s / 5
                 server.pass_second()
         made.append(files_made(server))
     assert made[0] == made[1]

@@ -52,7 +52,7 @@ def test_a_read_of_unwritten_items_is_deferred(life: DiskHarness) -> None:
     life.put(b"1")
     life.wait("anna")
     life.feed()
-    assert life.starving == [life.reader]
+    assert life.waiting_reads == [life.reader]
     assert life.background.work == []
     life.commit()
     life.settle()

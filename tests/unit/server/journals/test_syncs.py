@@ -327,11 +327,11 @@ class Engine:
 
     def __init__(self, tells: bool = True) -> None:
         self.tells = tells
-        self.told: list[Callable[[OSError | None], None]] = []
+        self.callbacks: list[Callable[[OSError | None], None]] = []
 
     def sync_later(self, handles: object, done: Callable[[OSError | None], None]) -> bool:
         if self.tells:
-            self.told.append(done)
+            self.callbacks.append(done)
         return self.tells
 
 
@@ -361,14 +361,14 @@ def add_on_engine(journals: Journals, number: int, engine: Engine, sealed: Seale
 FENCED = OSError(errno.ESTALE, "another process has claimed the slice")
 
 
-@pytest.mark.parametrize(("told", "closing", "found"), [
+@pytest.mark.parametrize(("error", "closing", "found"), [
     (None, None, None),
     (FENCED, None, FENCED),
     (None, OSError(errno.EIO, "no"), errno.EIO),
     (FENCED, OSError(errno.EIO, "no"), FENCED),
 ])  # fmt: skip
 def test_an_engine_tells_of_its_files_without_a_thread_of_ours(
-    by_hand: Journals, told: OSError | None, closing: OSError | None, found: OSError | int | None
+    by_hand: Journals, error: OSError | None, closing: OSError | None, found: OSError | int | None
 ) -> None:
     engine, sealed = Engine(), Sealed(closing)
     add_on_engine(by_hand, 1, engine, sealed)
@@ -376,8 +376,8 @@ def test_an_engine_tells_of_its_files_without_a_thread_of_ours(
     by_hand.syncs.start()
     assert by_hand.syncs.in_flight == 2
     assert not sealed.closed, "it is not over"
-    for done in engine.told:
-        done(told)
+    for done in engine.callbacks:
+        done(error)
     assert len(by_hand.loop.calls) == 1, "the loop is told once"
     by_hand.loop.turn()
 

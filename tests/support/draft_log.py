@@ -12,7 +12,7 @@ if IS_COMPILED:
     pytest.skip("pure Python only: a compiled class has no subclass", allow_module_level=True)
 
 
-class KeptLog(MemoryLog):
+class DraftLog(MemoryLog):
     """Every record is true at once; `drafts` has them."""
 
     def __init__(self) -> None:

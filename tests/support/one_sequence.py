@@ -5,7 +5,7 @@ items are taken, the server becomes read-only, the user is revoked, the disk fai
     the change, then the request ──▶ answer and state two } outcome is one of these two
 
 Work in steps may be cut between two steps: then each item is where one of the two has it. Nothing
-has to be said of a request to have it looked at, but what it is sent as (`Door.asks`).
+has to be said of a request to have it looked at, but what it is sent as (`Asking.asks`).
 
 One rule: a state is what a start finds after a power cut, so that no answer is ahead of the disk.
 """
@@ -65,7 +65,7 @@ def reload(config: dict[str, Any], then: Change | None = None) -> Change:
     return change
 
 
-class Door:
+class Asking:
     """A way to ask, and what is asked there: each request behind what its client has asked for
     before."""
 
