@@ -8,10 +8,10 @@
         keying     the key settings: which fields, and their contradictions
         chains     where items go from queue to queue
         settings   the models; the settings in force for a queue
-          kinds      the allowed values
-            retaining  how long completed items stay readable
           aliases    names for several queues
-            children   fan-out children, and what they share with their parent
+            queue_settings  a line for each setting of a queue; what fan-out children share
+              kinds      the allowed values
+                retaining  how long completed items stay readable
           schedules  what is enqueued, where, and when
             mistakes one sentence per problem
 
@@ -24,9 +24,10 @@ from kestrelpy.config.changed import changed_settings
 from kestrelpy.config.declared import as_toml, read_declaration, settings_in_force, stored_block
 from kestrelpy.config.mistakes import ConfigError
 from kestrelpy.config.plain_file import read_plain
+from kestrelpy.config.queue_settings import QueueBlock, QueueSettings
 from kestrelpy.config.reading import FILE_NAME, SYSTEM_FILE, find_config_file, load_config
 from kestrelpy.config.schedules import ScheduleBlock
-from kestrelpy.config.settings import Config, JournalConfig, QueueBlock, QueueSettings, ServerConfig
+from kestrelpy.config.settings import Config, JournalConfig, ServerConfig
 
 __all__ = [
     "FILE_NAME", "SYSTEM_FILE", "Config", "ConfigError", "Cycle", "JournalConfig", "QueueBlock",

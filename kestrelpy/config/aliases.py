@@ -12,8 +12,8 @@ from typing import Annotated, Final, Self
 import pydantic
 from pydantic import PlainValidator
 
-from kestrelpy.config.children import parent_of, why_no_child
 from kestrelpy.config.mistakes import as_written
+from kestrelpy.config.queue_settings import parent_of, why_no_child
 from kestrelpy.config.schedules import NAME
 
 TARGETS_MAX: Final = 64

@@ -11,7 +11,8 @@ One rule: a cycle is refused where it is made, with every queue on it named.
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from kestrelpy.config.settings import Config, QueueBlock
+from kestrelpy.config.queue_settings import QueueBlock
+from kestrelpy.config.settings import Config
 
 KEYS: Final = ("expire_to", "dead_letter_to")
 _FANOUT: Final = ""

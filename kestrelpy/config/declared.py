@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import pydantic
 
-from kestrelpy.config.children import SHARED
 from kestrelpy.config.keying import fields_in_words
 from kestrelpy.config.mistakes import ConfigError, as_written
+from kestrelpy.config.queue_settings import SETTINGS, QueueBlock, Setting
 from kestrelpy.config.reading import parse_toml, why_not, why_unknown
 from kestrelpy.config.retaining import Retain
-from kestrelpy.config.settings import Config, QueueBlock
+from kestrelpy.config.settings import Config
 from kestrelpy.durations import format_duration_ms, format_size_bytes, shown
 
 _ORIGIN: Final = "declaration"
@@ -34,20 +34,8 @@ _DOTS_MAX: Final = 20
 # there are many queues, and their declared settings are mostly the same
 _BLOCKS_CACHED: Final = 1024
 
-_NAMES: Final = {field.alias or name: name for name, field in QueueBlock.model_fields.items()}
-_TWO_WORDS: Final = {
-    "confirms_synced": ("written", "synced"),
-    "key_matches_any": ("pair", "any"),
-    "key_is_free": ("reject", "free"),
-    "dedupe_same_body": ("id", "same body"),
-}
-_FOREVER: Final = ("dedupe_window_ms", "scope_window_ms")  # no limit is called that there
-# The operator chooses these, not every client that can reach the server's port.
-_NOT_DECLARED: Final = "cannot be declared: it is set in the server's configuration file"
-_OPERATORS: Final = {
-    "archive_to": f"is a path on the server and {_NOT_DECLARED}",
-    "sync_in_turn": f"is a risk for all other queues and {_NOT_DECLARED}",
-}
+# Those that the operator chooses, and not every client that can reach the server's port: why.
+_OPERATORS: Final = {each.key: each.operators for each in SETTINGS.values() if each.operators}
 
 
 def read_declaration(config: Config, name: bytes, text: bytes) -> QueueBlock:
@@ -84,10 +72,10 @@ def stored_block(text: bytes) -> tuple[QueueBlock, tuple[str, ...]]:
 def as_toml(block: QueueBlock) -> bytes:
     """Return the settings of this block in the stored form; empty if it sets nothing."""
     lines = []
-    for key, name in _NAMES.items():
+    for name, setting in SETTINGS.items():
         if name in block.model_fields_set:
-            value = _in_words(name, getattr(block, name))
-            lines.append(f"{key} = {_as_toml(value)}\n")
+            value = _in_words(setting, getattr(block, name))
+            lines.append(f"{setting.key} = {_as_toml(value)}\n")
     return "".join(lines).encode()
 
 
@@ -96,18 +84,18 @@ def settings_in_force(
 ) -> list[tuple[str, str, str]]:
     """Return every setting of a queue, its value in words, and its source."""
     settings, found, is_child = config.queue(name, declared), [], b"+" in name
-    for key, attribute in _NAMES.items():
-        own = config.block(name.partition(b"+")[0] if attribute in SHARED else name)
+    for attribute, setting in SETTINGS.items():
+        own = config.block(name.partition(b"+")[0] if setting.of_log else name)
         source = "default"
         if own is not None and attribute in own.model_fields_set:
             source = "file"
-        elif attribute in declared.model_fields_set and (attribute in SHARED or not is_child):
+        elif attribute in declared.model_fields_set and (setting.of_log or not is_child):
             source = "declared"
         elif attribute in config.queue_defaults.model_fields_set:
             source = "queue_defaults"
-        value = _in_words(attribute, getattr(settings, attribute))
+        value = _in_words(setting, getattr(settings, attribute))
         said = value if isinstance(value, str) else _as_toml(value)
-        found.append((key, said, source))
+        found.append((setting.key, said, source))
     return found
 
 
@@ -159,16 +147,16 @@ def _as_toml(value: str | float | tuple[str, ...]) -> str:
     return fields_in_words(value) if isinstance(value, tuple) else shown(value)
 
 
-def _in_words(name: str, value: object) -> str | float | tuple[str, ...]:
+def _in_words(setting: Setting, value: object) -> str | float | tuple[str, ...]:
     """Return a setting's value as people write it."""
     if value is None:
-        return "forever" if name in _FOREVER else "none"
+        return setting.none
     if isinstance(value, Retain):
         return str(value)
     if isinstance(value, Path):
         return str(value)
-    if name in _TWO_WORDS:
-        return _TWO_WORDS[name][bool(value)]
+    if setting.words is not None:
+        return setting.words[bool(value)]
     if isinstance(value, tuple):
         return tuple(map(str, value))
     if isinstance(value, float):
@@ -176,6 +164,6 @@ def _in_words(name: str, value: object) -> str | float | tuple[str, ...]:
     assert isinstance(value, str | int)
     if isinstance(value, bool | str):
         return value
-    if name.endswith("_ms") or name == "sync":
+    if setting.attribute.endswith("_ms") or setting.attribute == "sync":
         return format_duration_ms(value)
-    return format_size_bytes(value) if name.endswith("_bytes") else value
+    return format_size_bytes(value) if setting.attribute.endswith("_bytes") else value

@@ -6,7 +6,7 @@ One rule: a value that passes here is allowed; a refusal lists all that would ha
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import PlainValidator
 
@@ -39,6 +39,24 @@ def kind(allowed: str, read: Callable[[Any], Any], *, none: bool = False) -> Pla
             raise ValueError(f"must be {allowed}") from None
 
     return PlainValidator(check)
+
+
+class NoneWord(NamedTuple):
+    """The word of a kind for None, where it is not "none"."""
+
+    none: str
+
+
+class TwoWords(NamedTuple):
+    """The words of a kind for false and for true."""
+
+    false: str
+    true: str
+
+
+def _either(words: TwoWords) -> PlainValidator:
+    truths = {words.false: False, words.true: True}
+    return kind(f'"{words.false}" or "{words.true}"', truths.__getitem__)
 
 
 def _within(low: int, high: int, number: int) -> int:
@@ -132,7 +150,7 @@ def _read_time_or_zero(value: str) -> int:
 
 
 def _read_time_or_forever(value: str) -> int | None:
-    return None if value == "forever" else _read_time(value)
+    return None if value == _FOREVER.none else _read_time(value)
 
 
 def _read_times(value: object) -> float:
@@ -172,11 +190,12 @@ def _size(low: int = 1, high: int = _MAX_NUMBER, *, none: bool = False) -> Plain
 _TIME: Final = f"a duration from 1ms to 36500d: {durations.DURATION_FORM}"
 _TAKEOVER: Final = f"a duration from 200ms to 1h: {durations.DURATION_FORM}"
 _TIME_OR_ZERO: Final = f"a duration from 0ms to 36500d: {durations.DURATION_FORM}"
-_CONFIRMS_SYNCED: Final = {"written": False, "synced": True}
+_FOREVER: Final = NoneWord("forever")
+_CONFIRMS: Final = TwoWords("written", "synced")
 _KEY_FORMATS: Final = {name: name for name in ("json", "msgpack")}
-_KEY_MATCHES_ANY: Final = {"pair": False, "any": True}
-_KEY_IS_FREE: Final = {"reject": False, "free": True}
-_SAME_BODY: Final = {"id": False, "same body": True}
+_KEY_MATCH: Final = TwoWords("pair", "any")
+_KEY_MISSING: Final = TwoWords("reject", "free")
+_DEDUPE: Final = TwoWords("id", "same body")
 
 Sync = Literal["always", "never"] | int  # or the largest number of milliseconds between two syncs
 Count = Annotated[int, _number(1)]
@@ -193,14 +212,14 @@ TakeoverMs = Annotated[int, kind(_TAKEOVER, _read_takeover)]
 MsOrZero = Annotated[int, kind(_TIME_OR_ZERO, _read_time_or_zero)]
 Times = Annotated[float, kind(f"a number from 1 to {_TIMES_MAX}, decimals allowed", _read_times)]
 SyncWord = Annotated[Sync, kind(f'"always", "never" or {_TIME}', _read_sync)]
-Confirms = Annotated[bool, kind('"written" or "synced"', _CONFIRMS_SYNCED.__getitem__)]
+Confirms = Annotated[bool, _either(_CONFIRMS), _CONFIRMS]
 KeyFormat = Annotated[
     str | None, kind('"json", "msgpack"', _KEY_FORMATS.__getitem__, none=True)
 ]
 KeyFields = Annotated[tuple[str, ...] | None, kind(FIELDS_FORM, _read_fields, none=True)]
-KeyMatch = Annotated[bool, kind('"pair" or "any"', _KEY_MATCHES_ANY.__getitem__)]
-KeyMissing = Annotated[bool, kind('"reject" or "free"', _KEY_IS_FREE.__getitem__)]
-Dedupe = Annotated[bool, kind('"id" or "same body"', _SAME_BODY.__getitem__)]
+KeyMatch = Annotated[bool, _either(_KEY_MATCH), _KEY_MATCH]
+KeyMissing = Annotated[bool, _either(_KEY_MISSING), _KEY_MISSING]
+Dedupe = Annotated[bool, _either(_DEDUPE), _DEDUPE]
 Truth = Annotated[bool, kind("true or false", _read_truth)]
 QueueOrNone = Annotated[
     str | None,
@@ -235,5 +254,7 @@ Port = Annotated[int, _number(0, 65535)]
 PortOrOff = Annotated[
     int | None, kind('a whole number from 0 to 65535, or "off"', _read_port_or_off)
 ]
-MsOrForever = Annotated[int | None, kind(f'{_TIME}, or "forever"', _read_time_or_forever)]
+MsOrForever = Annotated[
+    int | None, kind(f'{_TIME}, or "{_FOREVER.none}"', _read_time_or_forever), _FOREVER
+]
 Retaining = Annotated[Retain, kind(RETAIN_FORM, read_retain)]

@@ -21,10 +21,10 @@ from pydantic_core import ErrorDetails
 
 from kestrelpy.config.archives import why_no_archive
 from kestrelpy.config.chains import KEYS, find_cycle
-from kestrelpy.config.children import parent_of, why_no_child
 from kestrelpy.config.kinds import Words
 from kestrelpy.config.mistakes import ConfigError, as_written
 from kestrelpy.config.plain_file import read_plain
+from kestrelpy.config.queue_settings import parent_of, why_no_child
 from kestrelpy.config.schedules import NAME, NAME_FORM, NEEDED
 from kestrelpy.config.settings import KNOWN, Config, Place
 

@@ -1,6 +1,6 @@
-"""The settings: the frozen models, and the settings in force for a queue.
+"""The settings of the server, and the whole file: the settings in force for a queue.
 
-A key in the file has the spec's name (`lease`), the attribute has its unit (`lease_ms`).
+A key in the file has the spec's name (`max_memory`), the attribute has its unit.
 
 One rule: a fan-out child has limits of its own; every setting of the log is its parent's.
 """
@@ -14,49 +14,38 @@ import pydantic
 from pydantic import Field
 
 from kestrelpy.config.aliases import AliasBlock, why_wrong
-from kestrelpy.config.children import SHARED, parent_of
-from kestrelpy.config.keying import why_contradictory
 from kestrelpy.config.kinds import (
     KIB,
     MIB,
     BatchBytes,
     Bytes,
-    BytesOrNone,
     BytesOrZero,
-    Confirms,
     Count,
-    CountOrNone,
     DataDir,
-    Dedupe,
     EngineOrNone,
     HostName,
     HostNames,
-    ItemBytes,
-    KeyFields,
-    KeyFormat,
-    KeyMatch,
-    KeyMissing,
     MemberOrNone,
-    Ms,
-    MsOrForever,
     MsOrNone,
-    MsOrZero,
     PathOrNone,
     Port,
     PortOrOff,
     ProjectOrNone,
-    QueueOrNone,
-    Retaining,
     SegmentBytes,
-    Sync,
-    SyncWord,
     TakeoverMs,
-    Times,
     Truth,
     UrlOrNone,
 )
 from kestrelpy.config.mistakes import as_written
-from kestrelpy.config.retaining import NOT_RETAINED, Retain
+from kestrelpy.config.queue_settings import (
+    DEFAULTS,
+    SETTINGS,
+    SHARED,
+    QueueBlock,
+    QueueSettings,
+    Section,
+    parent_of,
+)
 from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.config.users import UserBlock
 from kestrelpy.durations import format_size_bytes
@@ -65,17 +54,13 @@ TLS_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca")
 Place = tuple[str, ...]  # the place of a value: (section, key) or ("queues", name, key)
 
 
-class _Section(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
-
-
-_AnySection = TypeVar("_AnySection", bound=_Section)
+_AnySection = TypeVar("_AnySection", bound=Section)
 
 
 _EVERY: Final = frozenset({"0.0.0.0", "::", ""})  # hosts that are every address
 
 
-class ServerConfig(_Section):
+class ServerConfig(Section):
     """`[server]`: the process, its listeners and the limits of one connection."""
 
     host: HostName = "127.0.0.1"
@@ -127,7 +112,7 @@ class ServerConfig(_Section):
         return self
 
 
-class JournalConfig(_Section):
+class JournalConfig(Section):
     """`[journal]`: sizes of the files and of the writes."""
 
     segment_min_bytes: SegmentBytes = Field(default=64 * KIB, alias="segment_min")
@@ -143,7 +128,7 @@ class JournalConfig(_Section):
         return self
 
 
-class FleetConfig(_Section):
+class FleetConfig(Section):
     """`[fleet]`: the engine that has the data, and this process among those that may own it."""
 
     engine: EngineOrNone = None
@@ -163,119 +148,6 @@ class FleetConfig(_Section):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """The settings in force for one queue; None means no limit."""
-
-    lease_ms: int | None = 1_800_000
-    max_items: int | None = None
-    max_bytes: int | None = None
-    max_item_bytes: int = 8 * MIB
-    max_memory_bytes: int = 64 * MIB
-    discard_old_when_full: bool = False
-    max_age_ms: int | None = None
-    max_queue_age_ms: int | None = None
-    sync: Sync = "always"
-    sync_in_turn: bool = False
-    confirms_synced: bool = False
-    durable: bool = True
-    max_leased: int | None = None
-    max_attempts: int | None = 100
-    retry_delay_ms: int = 0
-    retry_backoff: float = 1
-    retry_delay_max_ms: int = 3_600_000
-    key_format: str | None = None
-    key: tuple[str, ...] | None = None
-    key_matches_any: bool = False
-    key_unordered: bool = False
-    key_is_free: bool = False
-    expire_to: str | None = None
-    dead_letter_to: str | None = None
-    dead_letter_age_ms: int | None = None
-    dedupe_same_body: bool = False
-    dedupe_window_ms: int | None = 86_400_000
-    scope_window_ms: int | None = 30 * 86_400_000
-    retain: Retain = NOT_RETAINED
-    fanout_only: bool = False
-    fanout_create: bool = True
-    archive_to: Path | None = None
-
-    def away_from(self, name: str) -> Self:
-        """Return the same settings without this queue as a target."""
-        expire_to = None if self.expire_to == name else self.expire_to
-        dead_letter_to = None if self.dead_letter_to == name else self.dead_letter_to
-        return replace(self, expire_to=expire_to, dead_letter_to=dead_letter_to)
-
-
-_DEFAULTS: Final = QueueSettings()
-
-
-class QueueBlock(_Section):
-    """`[queue_defaults]` or one `[queues."name"]`; of the latter only the set values count."""
-
-    lease_ms: MsOrNone = Field(default=_DEFAULTS.lease_ms, alias="lease")
-    max_items: CountOrNone = _DEFAULTS.max_items
-    max_bytes: BytesOrNone = _DEFAULTS.max_bytes
-    max_item_bytes: ItemBytes = Field(default=_DEFAULTS.max_item_bytes, alias="max_item_size")
-    max_memory_bytes: Bytes = Field(default=_DEFAULTS.max_memory_bytes, alias="max_memory")
-    discard_old_when_full: Truth = _DEFAULTS.discard_old_when_full
-    max_age_ms: MsOrNone = Field(default=_DEFAULTS.max_age_ms, alias="max_age")
-    max_queue_age_ms: MsOrNone = Field(default=_DEFAULTS.max_queue_age_ms, alias="max_queue_age")
-    sync: SyncWord = _DEFAULTS.sync
-    sync_in_turn: Truth = _DEFAULTS.sync_in_turn
-    confirms_synced: Confirms = Field(default=_DEFAULTS.confirms_synced, alias="confirms")
-    durable: Truth = _DEFAULTS.durable
-    max_leased: CountOrNone = _DEFAULTS.max_leased
-    max_attempts: CountOrNone = _DEFAULTS.max_attempts
-    retry_delay_ms: MsOrZero = Field(default=_DEFAULTS.retry_delay_ms, alias="retry_delay")
-    retry_backoff: Times = _DEFAULTS.retry_backoff
-    retry_delay_max_ms: Ms = Field(default=_DEFAULTS.retry_delay_max_ms, alias="retry_delay_max")
-    key_format: KeyFormat = _DEFAULTS.key_format
-    key: KeyFields = _DEFAULTS.key
-    key_matches_any: KeyMatch = Field(default=_DEFAULTS.key_matches_any, alias="key_match")
-    key_unordered: Truth = _DEFAULTS.key_unordered
-    key_is_free: KeyMissing = Field(default=_DEFAULTS.key_is_free, alias="key_missing")
-    expire_to: QueueOrNone = _DEFAULTS.expire_to
-    dead_letter_to: QueueOrNone = _DEFAULTS.dead_letter_to
-    dead_letter_age_ms: MsOrNone = Field(
-        default=_DEFAULTS.dead_letter_age_ms, alias="dead_letter_age"
-    )
-    dedupe_same_body: Dedupe = Field(default=_DEFAULTS.dedupe_same_body, alias="dedupe")
-    dedupe_window_ms: MsOrForever = Field(
-        default=_DEFAULTS.dedupe_window_ms, alias="dedupe_window"
-    )
-    scope_window_ms: MsOrForever = Field(default=_DEFAULTS.scope_window_ms, alias="scope_window")
-    retain: Retaining = _DEFAULTS.retain
-    fanout_only: Truth = _DEFAULTS.fanout_only
-    fanout_create: Truth = _DEFAULTS.fanout_create
-    archive_to: PathOrNone = _DEFAULTS.archive_to
-
-    def over(self, base: QueueSettings) -> QueueSettings:
-        """Return `base` with the set values of this block over it."""
-        return replace(base, **{name: getattr(self, name) for name in self.model_fields_set})
-
-    def refuse_contradictions(self, settings: QueueSettings, where: str) -> None:
-        """Raise ValueError if this block, `where`, contradicts the `settings` in force."""
-        self._refuse_disk(settings, where)
-        names = {"key_is_free": "key_missing"}
-        asked = {names.get(name, name) for name in self.model_fields_set}
-        if why := why_contradictory(asked, settings):
-            raise ValueError(f"{where} {why}")
-
-    def _refuse_disk(self, settings: QueueSettings, where: str) -> None:
-        """Raise ValueError if this block, `where`, needs a disk and the queue is in memory."""
-        disk = {
-            "sync": "sync", "sync_in_turn": "sync_in_turn", "confirms_synced": "confirms",
-            "archive_to": "archive_to",
-        }  # fmt: skip
-        if self.retain:
-            disk["retain"] = "retain"
-        asked = " and ".join(disk[name] for name in disk if name in self.model_fields_set)
-        if asked and not settings.durable:
-            why = "a queue in memory has nothing on disk, leave one out"
-            raise ValueError(f"{where} {asked} cannot be set with durable = false: {why}")
-
-
-@dataclass(frozen=True, slots=True)
 class _InForce:
     """The settings of the blocks, each over the defaults. They are found without pydantic, which
     would take longer than all other work for a queue's settings."""
@@ -285,18 +157,18 @@ class _InForce:
     children: dict[bytes, tuple[bytes, ...]]
 
 
-class Config(_Section):
+class Config(Section):
     """All of kestrelpy.toml, checked."""
 
     server: ServerConfig = ServerConfig()
     journal: JournalConfig = JournalConfig()
     fleet: FleetConfig = FleetConfig()
     queue_defaults: QueueBlock = QueueBlock()
-    queues: dict[str, QueueBlock] = {}
-    schedules: dict[str, ScheduleBlock] = {}
-    aliases: dict[str, AliasBlock] = {}
-    auth: dict[str, UserBlock] = {}
-    _in_force: _InForce = pydantic.PrivateAttr(_InForce(_DEFAULTS, {}, {}))
+    queues: dict[str, QueueBlock] = Field(default={})
+    schedules: dict[str, ScheduleBlock] = Field(default={})
+    aliases: dict[str, AliasBlock] = Field(default={})
+    auth: dict[str, UserBlock] = Field(default={})
+    _in_force: _InForce = pydantic.PrivateAttr(_InForce(DEFAULTS, {}, {}))
 
     @pydantic.model_validator(mode="after")
     def _checked(self) -> Self:
@@ -304,7 +176,7 @@ class Config(_Section):
         return self
 
     def _put_in_force(self) -> Self:
-        default = self.queue_defaults.over(_DEFAULTS)
+        default = self.queue_defaults.over(DEFAULTS)
         self.queue_defaults.refuse_contradictions(default, "[queue_defaults]")
         named: dict[bytes, QueueSettings] = {}
         children: dict[bytes, tuple[bytes, ...]] = {}
@@ -414,7 +286,6 @@ def _keys(model: type[pydantic.BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-_FIELDS: Final = {field.alias or name: name for name, field in QueueBlock.model_fields.items()}
 KNOWN: Final = {
     "": _keys(Config),
     "server": _keys(ServerConfig),
@@ -422,7 +293,7 @@ KNOWN: Final = {
     "fleet": _keys(FleetConfig),
     "queue_defaults": _keys(QueueBlock),
     "queues": _keys(QueueBlock),
-    "children": [key for key in _keys(QueueBlock) if _FIELDS[key] not in SHARED],
+    "children": [each.key for each in SETTINGS.values() if not each.of_log],
     "schedules": _keys(ScheduleBlock),
     "aliases": _keys(AliasBlock),
     "auth": _keys(UserBlock),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Final
 
@@ -31,6 +31,12 @@ from kestrelpy.message_keys import MessageKey
 # There are many queues, and most have the same settings: these share one policy.
 _POLICIES_KEPT: Final = 1024
 _TARGETS: Final = ("expire_to", "dead_letter_to")
+# The settings of which `policy_of` makes something else; the core has all others as they are.
+MADE_OF: Final = frozenset({
+    "sync", "key_format", "key", "key_matches_any", "key_unordered", "key_is_free", *_TARGETS,
+    "retain", "archive_to",
+})  # fmt: skip
+_PLAIN: Final = [each.name for each in fields(QueueSettings) if each.name not in MADE_OF]
 _LOOKS: Final = 2  # at owners of other queues, with each new one: so those of deleted queues go
 
 
@@ -234,36 +240,16 @@ def _may(config: Config, user: str, role: Role, queue: str) -> bool:
 def policy_of(settings: QueueSettings, children: tuple[bytes, ...] = ()) -> Policy:
     """Return a queue's settings as a policy of the core."""
     sync = settings.sync
+    plain = {name: getattr(settings, name) for name in _PLAIN}
     return Policy(
-        lease_ms=settings.lease_ms,
-        max_items=settings.max_items,
-        max_bytes=settings.max_bytes,
-        max_item_bytes=settings.max_item_bytes,
-        discard_old_when_full=settings.discard_old_when_full,
-        max_age_ms=settings.max_age_ms,
-        max_queue_age_ms=settings.max_queue_age_ms,
+        **plain,
         sync_ms=sync if isinstance(sync, int) else (0 if sync == "always" else -1),
-        sync_in_turn=settings.sync_in_turn,
-        confirms_synced=settings.confirms_synced,
-        durable=settings.durable,
-        max_leased=settings.max_leased,
-        max_attempts=settings.max_attempts,
-        retry_delay_ms=settings.retry_delay_ms,
-        retry_backoff=settings.retry_backoff,
-        retry_delay_max_ms=settings.retry_delay_max_ms,
         expire_to=(settings.expire_to or "").encode(),
         dead_letter_to=(settings.dead_letter_to or "").encode(),
-        dead_letter_age_ms=settings.dead_letter_age_ms,
-        max_memory_bytes=settings.max_memory_bytes,
         keys=_keys_of(settings),
         archive_to=str(settings.archive_to or ""),
-        dedupe_same_body=settings.dedupe_same_body,
-        dedupe_window_ms=settings.dedupe_window_ms,
-        scope_window_ms=settings.scope_window_ms,
         retain_ms=settings.retain.ms,
         retain_bytes=settings.retain.size_bytes,
-        fanout_only=settings.fanout_only,
-        fanout_create=settings.fanout_create,
         children=children,
     )
 

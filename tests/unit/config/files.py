@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import pytest
 from pydantic import BaseModel
 
 from kestrelpy.config.mistakes import ConfigError
+from kestrelpy.config.queue_settings import QueueBlock
 from kestrelpy.config.reading import load_config
-from kestrelpy.config.settings import Config, FleetConfig, JournalConfig, QueueBlock, ServerConfig
+from kestrelpy.config.settings import Config, FleetConfig, JournalConfig, ServerConfig
 
 MODELS: Final[dict[str, type[BaseModel]]] = {
     "server": ServerConfig,
@@ -22,6 +23,12 @@ KEYS: Final = {
     for section, model in MODELS.items()
     for name, field in model.model_fields.items()
 }
+
+
+def reader_of(kind: object) -> object:
+    """Return what reads the values of a kind; two kinds are the same if this is."""
+    reader: object = get_args(kind)[1]
+    return reader
 
 
 def load(path: Path | None, environ: Mapping[str, str] | None = None, **flags: object) -> Config:

@@ -6,7 +6,8 @@ import pytest
 
 from kestrelpy.config.chains import find_cycle
 from kestrelpy.config.mistakes import ConfigError
-from kestrelpy.config.settings import Config, QueueBlock
+from kestrelpy.config.queue_settings import QueueBlock
+from kestrelpy.config.settings import Config
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.log.memory_log import MemoryLog

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kestrelpy.config.queue_settings import SETTINGS
 from kestrelpy.config.reading import load_config
-from tests.unit.config.files import KEYS, load_text, problems, problems_of
+from tests.unit.config.files import KEYS, load_text, problems, problems_of, reader_of
 
 WRONG_VALUES = [
     ("server", 'host = ""', "a host name or an address"),
@@ -128,10 +129,18 @@ def test_a_password_is_not_in_the_report(file: Path, text: str) -> None:
     assert "sekret" not in told
 
 
-def test_every_setting_has_a_wrong_value_in_the_table_above() -> None:
+def test_every_setting_of_the_server_has_a_wrong_value_in_the_table_above() -> None:
     told = {(section, text.split()[0]) for section, text, _ in WRONG_VALUES}
 
-    assert told - {("queues.jobs", "max_attempts")} == KEYS
+    assert {key for key in KEYS if key[0] != "queue_defaults"} <= told
+    assert told - {("queues.jobs", "max_attempts")} <= KEYS
+
+
+def test_every_kind_of_a_setting_of_a_queue_has_a_wrong_value_in_the_table_above() -> None:
+    told = {text.split()[0] for section, text, _ in WRONG_VALUES if section == "queue_defaults"}
+
+    readers = {reader_of(each.kind) for each in SETTINGS.values()}
+    assert {reader_of(each.kind) for each in SETTINGS.values() if each.key in told} == readers
 
 
 @pytest.mark.parametrize(

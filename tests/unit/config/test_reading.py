@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 import kestrelpy
+from kestrelpy.config.queue_settings import QueueSettings
 from kestrelpy.config.reading import find_config_file
 from kestrelpy.config.retaining import Retain
-from kestrelpy.config.settings import QueueSettings
 from tests.unit.config.files import KEYS, load
 
 TOP = Path(__file__).parents[3]

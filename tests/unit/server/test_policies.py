@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from kestrelpy.config import QueueSettings
 from kestrelpy.config.settings import Config
-from kestrelpy.server.policies import Policies
+from kestrelpy.core import Policy
+from kestrelpy.server.policies import MADE_OF, Policies, policy_of
 from tests.support.server_harness import ServerHarness
 
 
@@ -40,3 +44,18 @@ def test_the_settings_in_force_are_those_of_the_queue_with_their_source() -> Non
             found = {key: value for key, value, _ in policies.settings(name, declared)}
             assert found["max_items"] == most
             assert (found["max_bytes"] == "100") == bool(declared)
+
+
+def test_the_core_has_each_setting_as_it_is_or_what_was_made_of_it() -> None:
+    settings = {each.name for each in fields(QueueSettings)}
+    assert settings >= MADE_OF
+    assert {each.name for each in fields(Policy)} >= settings - MADE_OF
+
+
+def test_the_defaults_of_the_settings_are_those_of_the_core() -> None:
+    assert policy_of(QueueSettings()) == Policy()
+
+
+def test_a_setting_that_the_core_has_as_it_is_reaches_it() -> None:
+    policy = policy_of(QueueSettings(max_leased=3, retry_backoff=2.5, dedupe_window_ms=None))
+    assert (policy.max_leased, policy.retry_backoff, policy.dedupe_window_ms) == (3, 2.5, None)

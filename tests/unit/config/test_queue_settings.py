@@ -1,11 +1,11 @@
-"""Fan-out children in the file: limits of their own over the settings of their queue."""
+"""The settings of a queue; fan-out children: limits of their own over the settings of
+their queue."""
 
 from pathlib import Path
 
 import pytest
 
-from kestrelpy.config.children import SHARED
-from kestrelpy.config.settings import QueueBlock
+from kestrelpy.config.queue_settings import DEFAULTS, SETTINGS, SHARED, QueueBlock
 from kestrelpy.server.policies import Policies
 from tests.unit.config.files import load, load_text, problems_of
 
@@ -88,3 +88,24 @@ def test_every_shared_setting_is_one() -> None:
 def test_a_block_that_says_nothing_names_a_child(file: Path) -> None:
     config = load_text(file, '[queues."o+a"]\n[queues."o+b"]\nlease = "1s"\n')
     assert config.children(b"o") == (b"a", b"b")
+
+
+NAMES = (  # noqa: SIM905
+    "lease max_items max_bytes max_item_size max_memory discard_old_when_full max_age "
+    "max_queue_age sync sync_in_turn confirms durable max_leased max_attempts retry_delay "
+    "retry_backoff retry_delay_max key_format key key_match key_unordered key_missing expire_to "
+    "dead_letter_to dead_letter_age dedupe dedupe_window scope_window retain fanout_only "
+    "fanout_create archive_to"
+).split()
+
+
+def test_settings_keep_their_names_and_their_order_and_new_ones_come_last() -> None:
+    assert [each.key for each in SETTINGS.values()][: len(NAMES)] == NAMES
+
+
+def test_a_block_has_a_field_of_each_setting_with_its_default() -> None:
+    block = QueueBlock()
+    assert {name: getattr(block, name) for name in QueueBlock.model_fields} == {
+        name: getattr(DEFAULTS, name) for name in SETTINGS
+    }
+    assert not block.model_fields_set
