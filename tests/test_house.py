@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import rest_house, states, tested_house
+from tests.support import long_tests, rest_house, states, tested_house
 from tests.support.rest_table import (
     AT_MOST,
     MAY_HOLD,
@@ -565,3 +565,12 @@ def test_what_may_be_left_is_there_and_has_one_reason() -> None:
 
 def test_every_state_that_is_entered_is_left_or_says_why_not() -> None:
     complain(states.complaints())
+
+
+def test_each_row_of_the_long_tests_names_a_test_that_is_there() -> None:
+    for file, tests in long_tests.rows().items():
+        path = ROOT / file
+        assert path.is_file(), f"{file} is gone. Instead: rename it in tests/long_tests.toml"
+        there = re.findall(r"^(?:async )?def (test_\w+)\(", path.read_text(), re.MULTILINE)
+        for name in tests.keys() - {long_tests.EVERY} - set(there):
+            pytest.fail(f"{file} has no {name}. Instead: rename it in tests/long_tests.toml")

@@ -1,16 +1,13 @@
-"""`make test` leaves cases of long tests out as the table says; its rows name tests that exist."""
+"""`make test` leaves cases of long tests out as its table says."""
 
 from __future__ import annotations
 
-import re
 from typing import cast
 
 import pytest
 
 from tests.support import long_tests
-from tests.support.long_tests import EVERY, ROOT, kept, lines, mark_long, missing, rows, share_of
-
-SIMULATION = "tests/simulation/test_simulation.py"
+from tests.support.long_tests import EVERY, kept, lines, mark_long, missing, share_of
 
 
 class Case:
@@ -40,24 +37,23 @@ def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, int]]:
     return made
 
 
-@pytest.mark.parametrize("file", rows())
-def test_each_row_names_a_test_that_is_there(file: str) -> None:
-    path = ROOT / file
-    assert path.is_file(), f"{file} is not there. Instead: rename it in tests/long_tests.toml"
-    there = set(re.findall(r"^(?:async )?def (test_\w+)\(", path.read_text(), re.MULTILINE))
-    for name in rows()[file].keys() - {EVERY}:
-        assert name in there, f"{file} has no {name}. Instead: rename it in tests/long_tests.toml"
-
-
 @pytest.mark.parametrize(
     ("count", "of", "which"),
     [
-        (0, 0, set()), (0, 5, set()), (1, 5, {0}), (2, 4, {0, 2}), (3, 10, {0, 3, 6}),
+        (0, 0, set()), (0, 5, set()), (1, 5, {0}), (2, 4, {0, 2}), (3, 10, {0, 2, 5}),
         (9, 3, {0, 1, 2}),
     ],
 )
-def test_the_cases_that_stay_are_evenly_spread(count: int, of: int, which: set[int]) -> None:
+def test_the_cases_that_stay_are_spread(count: int, of: int, which: set[int]) -> None:
     assert kept(count, of) == which
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(8, 2), (5, 4), (30, 3), (2, 8), (20, 5)])
+def test_of_a_product_each_value_stays_somewhere(outer: int, inner: int) -> None:
+    chosen = kept(2 * max(outer, inner), outer * inner)
+
+    assert {number // inner for number in chosen} == set(range(outer))
+    assert {number % inner for number in chosen} == set(range(inner))
 
 
 def test_a_test_without_a_row_is_whole(table: dict[str, dict[str, int]]) -> None:

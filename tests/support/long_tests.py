@@ -30,6 +30,7 @@ EVERY: Final = "*"  # the row of a file for each test that has no row of its own
 LONG_SECONDS: Final = 4.0
 # `make test` runs one of this number of examples of a state machine.
 EXAMPLES_SHARE: Final = 8
+_GOLDEN: Final = (5**0.5 - 1) / 2
 
 _SHORT: list[bool] = []  # not empty: this run leaves long tests out
 
@@ -55,9 +56,12 @@ def rows() -> dict[str, dict[str, int]]:
 
 
 def kept(count: int, of: int) -> set[int]:
-    """Return which of these cases `make test` runs: `count` of them, evenly spread."""
-    count = min(count, of)
-    return {each * of // count for each in range(count)}
+    """Return which of these cases `make test` runs: `count` of them, spread over the list.
+
+    Where the list is a product (of writers and of moments), every second case would meet one writer
+    alone; a step by the golden section meets all.
+    """
+    return set(sorted(range(of), key=lambda number: number * _GOLDEN % 1)[:count])
 
 
 def mark_long(items: Iterable[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ from kestrelpy.core.index.key_locks import KeyLine, KeyLocks
 from kestrelpy.core.timers import Timers
 from kestrelpy.core.trash import Trash
 from tests.support.calls import calls_of
+from tests.support.long_tests import share_of
 from tests.support.steps import Work
 
 
@@ -506,7 +507,7 @@ def test_claims_are_as_the_spec_says(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=100, stateful_step_count=40, deadline=None,
+            max_examples=share_of(100), stateful_step_count=40, deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
