@@ -108,7 +108,7 @@ def run(
     for fault in faults:  # a mistake in the list is found before anything takes time
         with planted(copy.root, fault):
             pass
-    proof = Proof(copy)
+    proof = Proof(copy, mark)
     proof.try_all(sorted({test for fault in faults if (test := named(fault))}))
     for fault in faults:
         found = proof.first(partial(_failing_again, copy, fault, mark, named(fault)))
@@ -142,15 +142,16 @@ class Proof:
     `red` are those that do not: they prove nothing, and are left out from then on.
     """
 
-    def __init__(self, copy: Copy) -> None:
+    def __init__(self, copy: Copy, mark: str = ALL) -> None:
         self._copy = copy
+        self._mark = mark
         self._passing: set[str] = set()
         self.red: list[str] = []
 
     def try_all(self, tests: Sequence[str]) -> None:
         """Run these at once: if none fails, none has to be run alone without a change."""
         with suppress(NotPassing):  # one of them is not there any more
-            if tests and not self._copy.failures(tests):
+            if tests and not self._copy.failures(tests, mark=self._mark):
                 self._passing.update(tests)
 
     def first(self, failing: Callable[[Sequence[str]], list[str]]) -> str:
@@ -171,7 +172,7 @@ class Proof:
         test = test.partition("[")[0]  # pytest's summary may cut what stands in brackets
         if test in self._passing or not test.startswith("tests/"):  # a run that broke off, or hung
             return True
-        if self._copy.failures([test]):
+        if self._copy.failures([test], mark=self._mark):
             return False
         self._passing.add(test)
         return True

@@ -23,7 +23,7 @@ from tests.faults.planted import (
     unfound,
 )
 from tests.faults.planted_faults import Fault
-from tests.faults.runs import ROOT, NotPassing, PureCopy, by_file, failed, failures
+from tests.faults.runs import ROOT, SHORT, NotPassing, PureCopy, by_file, failed, failures
 
 # Those that are compiled are planted ones.
 EVERY = [fault for name in ("planted", "crossed") for fault in LISTS[name].faults]
@@ -197,6 +197,26 @@ def test_the_test_that_a_report_names_is_run_first(
     assert told == [found]
 
 
+@pytest.mark.slow
+def test_a_named_test_that_a_short_run_leaves_out_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "house.py").write_text("def doors():\n    return 2\n")
+    (tmp_path / "tests" / "test_house.py").write_text(
+        "import house\nimport pytest\n\n@pytest.mark.long\n"
+        "def test_last():\n    assert house.doors() > 1\n\n"
+        "def test_doors():\n    assert house.doors() == 2\n"
+    )
+    fault = Fault("a", "house.py", "return 2", "return 1", ("tests/test_house.py",))
+    found: list[str] = []
+
+    tool.run(
+        PureCopy(tmp_path), [fault], lambda _, by: found.append(by), SHORT,
+        lambda _: "tests/test_house.py::test_last",
+    )  # fmt: skip
+
+    assert found == ["tests/test_house.py::test_doors"]
+
+
 def test_a_cell_names_its_test_without_brackets() -> None:
     assert named_test("`test_it[a - b]` in `tests/t.py`") == "tests/t.py::test_it"
     assert named_test("`test_it` in `tests/t.py`") == "tests/t.py::test_it"
@@ -251,3 +271,18 @@ def test_a_run_ends_with_1_where_a_fault_is_not_as_it_is_known(
 
     assert tool.main([]) == code
     assert rows_of(listed.report.read_text()) == {("one", "a.py"): found_by(ONE, test, known)}
+
+
+def test_a_short_run_leaves_the_report_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = FaultList([ONE, TWO], {}, tmp_path / "REPORT.md", "")
+    listed.report.write_text("before")
+    monkeypatch.setitem(LISTS, "planted", listed)
+    monkeypatch.setattr(tool, "copied", lambda folder: folder)
+    monkeypatch.setattr(tool, "run", lambda _root, faults, tell, *_: tell(faults[0], "t.py") or [])
+
+    assert tool.main(["--short", "--sample", "1"]) == 0
+
+    assert listed.report.read_text() == "before"
+    assert "1 planted, 0 not found." in capsys.readouterr().out
