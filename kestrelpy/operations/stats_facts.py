@@ -25,9 +25,10 @@ One rule: every number is read from its owner at the time of the request.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Annotated, Final, Literal, NamedTuple, get_args, get_type_hints
 
 from journal.sets import IdSet
+from journal.store import DiskUse
 from kestrelpy.core import AnyQueue, Broker, Browse, Lease, Log, Running, Subscription
 from kestrelpy.operations.ports import Site
 
@@ -37,6 +38,7 @@ HEALTH_STATES: Final[tuple[State, ...]] = get_args(State)
 _WORST_FIRST: Final = HEALTH_STATES[:0:-1]
 _STORING_NOTHING: Final = ("failed", "disk_full")
 _RANGES_MAX: Final = 5  # of unreadable items in a reason
+_LAST: Final = 99  # among the series
 
 
 class Totals(NamedTuple):
@@ -81,40 +83,92 @@ class ServerFacts(NamedTuple):
     health_reason: str | None
 
 
+class QueueSeries(NamedTuple):
+    """The series of a figure of a queue in /metrics. `place` orders the counters, and the gauges:
+    new ones come last. `column` is its name in the rows of /metrics and of the page; empty: that of
+    the figure."""
+
+    family: str
+    help: str
+    place: int
+    column: str
+    is_counter: bool
+
+
+def counter(family: str, text: str, place: int = _LAST, column: str = "") -> QueueSeries:
+    """Return the series of a figure that only grows."""
+    return QueueSeries(family, text, place, column, is_counter=True)
+
+
+def gauge(family: str, text: str, place: int = _LAST, column: str = "") -> QueueSeries:
+    """Return the series of a figure that may shrink."""
+    return QueueSeries(family, text, place, column, is_counter=False)
+
+
+def series_of(facts: type[NamedTuple]) -> dict[str, QueueSeries]:
+    """Return the series of those of these facts that have one."""
+    return {
+        name: mark
+        for name, hint in get_type_hints(facts, include_extras=True).items()
+        for mark in getattr(hint, "__metadata__", ())
+        if isinstance(mark, QueueSeries)
+    }
+
+
 class QueueFacts(NamedTuple):
     """Facts of a queue or a child. `age`, of the oldest item that waits, is in ms; `reason` says
     why it is not ok, and is None if it is. `logsize` is the sum of its three parts (see `DiskUse`);
     those of a child are its parent's."""
 
     items: int
-    bytes: int
+    bytes: Annotated[int, gauge("item_bytes", "Bytes of the bodies of ready items.", 1)]
     total_items: int
     logsize: int
     logsize_live: int
     logsize_done: int
     logsize_reserve: int
-    expired_items: int
+    expired_items: Annotated[
+        int,
+        counter("items_expired", "Items that ended by their expiry.", 7, "expired"),
+    ]
     mem_items: int
     mem_bytes: int
     age: int
-    discarded: int
-    waiters: int
+    discarded: Annotated[int, counter("items_discarded", "Items dropped to make room.", 8)]
+    waiters: Annotated[int, gauge("waiters", "Requests that wait for an item.", 2)]
     open_transactions: int
-    transactions: int
-    canceled_transactions: int
+    transactions: Annotated[
+        int,
+        counter("deliveries", "Deliveries: leases, and plain gets.", 2, "delivered"),
+    ]
+    canceled_transactions: Annotated[
+        int,
+        counter(
+            "deliveries_returned", "Deliveries that ended without a confirm.", 5, "returned"
+        ),
+    ]
     total_flushes: int
     delayed: int
     leased: int
     dead: int
-    redelivered: int
-    lease_expired: int
-    duplicates: int
-    keys_in_flight: int
-    keys_blocked: int
+    redelivered: Annotated[
+        int,
+        counter("redeliveries", "Deliveries of items that came back before.", 3),
+    ]
+    lease_expired: Annotated[int, counter("leases_expired", "Leases that ended by their time.", 6)]
+    duplicates: Annotated[
+        int,
+        counter("items_duplicate", "Puts of an id that was seen before.", 10),
+    ]
+    keys_in_flight: Annotated[int, gauge("keys_in_flight", "Keys of leased items.", 4)]
+    keys_blocked: Annotated[int, gauge("keys_blocked", "Keys that an item waits for.", 3)]
     closes_without_open: int
-    gaps: int
+    gaps: Annotated[int, counter("gaps", "Answers to observers whose marker was too old.", 11)]
     children: int
-    unreadable: int
+    unreadable: Annotated[
+        int,
+        gauge("items_unreadable", "Items that the disk does not give any more.", 5),
+    ]
     paused: bool
     failed: bool
     state: State
@@ -250,12 +304,19 @@ def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> Ser
 
 def queue_facts(queue: AnyQueue, now_ms: int) -> QueueFacts:
     """Return the facts of a queue or a child."""
+    facts = queue_figures(queue, queue.log.disk_use(), now_ms)
+    return facts if facts.state == "ok" else facts._replace(reason=_reason(queue, now_ms))
+
+
+def queue_figures(queue: AnyQueue, disk: DiskUse, now_ms: int) -> QueueFacts:
+    """Return the facts of a queue or a child without a reason: in a time that what it holds does
+    not change. `disk` is the use of its journal."""
     reader = queue.reader
     ready, keyed, counters = reader.ready, reader.key_gate, reader.counters
     oldest = ready.first(), next(iter(keyed.whole.values()), None)
     stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
     age_ms = now_ms + queue.clock.offset_ms - stored_ms if stored_ms else 0
-    state, disk = queue_state(queue, now_ms), queue.log.disk_use()
+    state = queue_state(queue, now_ms)
     return QueueFacts(
         items=ready.count,
         bytes=ready.bytes,
@@ -289,7 +350,7 @@ def queue_facts(queue: AnyQueue, now_ms: int) -> QueueFacts:
         paused=reader.paused,
         failed=state == "failed",
         state=state,
-        reason=_reason(queue, now_ms) if state != "ok" else None,
+        reason=None,
     )
 
 

@@ -382,6 +382,7 @@ _UNWRITTEN: Final[dict[str, dict[str, str]]] = {
 _JOB: Final = "a job, or what it reads: it ends with it"
 _OF_AN_ITEM: Final = "an item, or what is known of one"
 _OF_A_REQUEST: Final = "a request, or a part of one"
+_DECLARED: Final = "a row of a table in the source"
 _AT_START: Final = "of a start, or of a tool that reads a folder"
 
 _NONE_LEFT: Final[dict[str, str]] = {
@@ -469,6 +470,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.text.requests.Next protocol.text.requests.PutBegin
         protocol.text.requests.PutEnd protocol.text.requests.Shutdown
     """,
+    _DECLARED: "operations.stats_facts.QueueSeries",
     _AT_START: """
         journal.recovery.live_set.LiveSet journal.recovery.live_set.ReaderItems
         journal.recovery.chain.Chain

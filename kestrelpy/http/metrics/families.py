@@ -22,7 +22,7 @@ from prometheus_client.core import (
 
 from kestrelpy.core import Broker
 from kestrelpy.http.answers import without_paths
-from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, STATES, Row, WalkedFigures
+from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, SERIES, STATES, Row, WalkedFigures
 from kestrelpy.http.ports import HttpHost
 from kestrelpy.operations import HEALTH_STATES, MODES
 
@@ -32,33 +32,6 @@ _MICRO: Final = 1_000_000
 _MS_BITS: Final = range(0, 30, 2)  # 1 ms to 3 days
 _US_BITS: Final = range(6, 27, 2)  # 64 us to 67 s
 _RECORD_BITS: Final = range(1, 14)  # 1 to 8191
-
-# By column: the name of the family, and what it counts.
-_COUNTERS: Final = {
-    "stored": ("items_stored", "Items stored, over restarts."),
-    "delivered": ("deliveries", "Deliveries: leases, and plain gets."),
-    "redelivered": ("redeliveries", "Deliveries of items that came back before."),
-    "confirmed": ("items_confirmed", "Deliveries that ended with a confirm."),
-    "returned": ("deliveries_returned", "Deliveries that ended without a confirm."),
-    "lease_expired": ("leases_expired", "Leases that ended by their time."),
-    "expired": ("items_expired", "Items that ended by their expiry."),
-    "discarded": ("items_discarded", "Items dropped to make room."),
-    "dead_total": ("items_dead", "Items that became dead letters."),
-    "duplicates": ("items_duplicate", "Puts of an id that was seen before."),
-    "gaps": ("gaps", "Answers to observers whose marker was too old."),
-}
-_GAUGES: Final = {
-    "bytes": ("item_bytes", "Bytes of the bodies of ready items."),
-    "waiters": ("waiters", "Requests that wait for an item."),
-    "keys_blocked": ("keys_blocked", "Keys that an item waits for."),
-    "keys_in_flight": ("keys_in_flight", "Keys of leased items."),
-    "unreadable": ("items_unreadable", "Items that the disk does not give any more."),
-    "segments": ("journal_segments", "Segments of the journal."),
-    "journal_bytes": ("journal_bytes", "Bytes of the files of the journal."),
-    "live_bytes": ("journal_live_bytes", "Those of items that are there."),
-    "done_bytes": ("journal_done_bytes", "Those of all other records."),
-    "reserve_bytes": ("journal_reserve_bytes", "Those of room for records to come."),
-}
 
 
 def queue_families(figures: WalkedFigures) -> Iterator[Metric]:
@@ -80,16 +53,18 @@ def queue_families(figures: WalkedFigures) -> Iterator[Metric]:
     for name, row in rows:
         age.add_metric((name,), row[COLUMNS["age_ms"]] / _MILLI)
     yield age
-    for column, (word, text) in _COUNTERS.items():
-        counter = CounterMetricFamily(f"kestrelpy_{word}", text, labels=_QUEUE)
-        for name, row in figures.rows.items():
-            counter.add_metric((name,), row[COLUMNS[column]])
-        yield counter
-    for column, (word, text) in _GAUGES.items():
-        gauge = GaugeMetricFamily(f"kestrelpy_{word}", text, labels=_QUEUE)
-        for name, row in rows:
-            gauge.add_metric((name,), row[COLUMNS[column]])
-        yield gauge
+    for column, series in SERIES.items():
+        name, place = f"kestrelpy_{series.family}", COLUMNS[column]
+        if series.is_counter:
+            counter = CounterMetricFamily(name, series.help, labels=_QUEUE)
+            for queue, row in figures.rows.items():
+                counter.add_metric((queue,), row[place])
+            yield counter
+        else:
+            gauge = GaugeMetricFamily(name, series.help, labels=_QUEUE)
+            for queue, row in rows:
+                gauge.add_metric((queue,), row[place])
+            yield gauge
 
 
 def server_families(

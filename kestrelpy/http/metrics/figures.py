@@ -14,11 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from heapq import nlargest
-from typing import Final
+from operator import itemgetter
+from typing import Annotated, Final, NamedTuple
 
 from journal.store import NOTHING
 from kestrelpy.core import AnyQueue, Broker, on_disk
-from kestrelpy.operations import PAUSE, State, queue_state
+from kestrelpy.operations import (
+    PAUSE,
+    QueueFacts,
+    QueueSeries,
+    State,
+    counter,
+    gauge,
+    queue_figures,
+    queue_state,
+    series_of,
+)
 
 SEATS_MAX: Final = 200
 OTHERS: Final = "all others"  # no queue has this name: names have no blanks
@@ -27,42 +38,70 @@ _PER_SLICE: Final = 50
 _MARGIN: Final = 1000
 
 STATES: Final = ("ready", "delayed", "leased", "dead")
-# The columns of a row: first those that only grow, then those that may shrink.
-COUNTERS: Final = (
-    "stored", "delivered", "redelivered", "confirmed", "returned", "lease_expired", "expired",
-    "discarded", "dead_total", "duplicates", "gaps",
-)  # fmt: skip
-GAUGES: Final = (
-    *STATES, "bytes", "waiters", "keys_blocked", "keys_in_flight", "unreadable", "segments",
-    "journal_bytes", "live_bytes", "done_bytes", "reserve_bytes", "age_ms",
-)  # fmt: skip
-COLUMNS: Final = {name: number for number, name in enumerate((*COUNTERS, *GAUGES))}
-_AGE: Final = COLUMNS["age_ms"]
 _BITS: Final = 49
 
 Row = list[int]
 
 
+class MetricFacts(NamedTuple):
+    """The figures of a queue that /metrics alone has; those of a journal are 0 for a child."""
+
+    stored: Annotated[int, counter("items_stored", "Items stored, over restarts.", 1)]
+    confirmed: Annotated[
+        int, counter("items_confirmed", "Deliveries that ended with a confirm.", 4)
+    ]
+    dead_total: Annotated[int, counter("items_dead", "Items that became dead letters.", 9)]
+    segments: Annotated[int, gauge("journal_segments", "Segments of the journal.", 6)]
+    journal_bytes: Annotated[
+        int, gauge("journal_bytes", "Bytes of the files of the journal.", 7)
+    ]
+    live_bytes: Annotated[int, gauge("journal_live_bytes", "Those of items that are there.", 8)]
+    done_bytes: Annotated[int, gauge("journal_done_bytes", "Those of all other records.", 9)]
+    reserve_bytes: Annotated[
+        int, gauge("journal_reserve_bytes", "Those of room for records to come.", 10)
+    ]
+
+
+# The columns that no series of their own shows: items by state, and the age.
+_OTHER_COLUMNS: Final = {
+    "ready": "items", "delayed": "delayed", "leased": "leased", "dead": "dead", "age_ms": "age",
+}  # fmt: skip
+
+
+def _series() -> dict[str, tuple[str, QueueSeries]]:
+    """Return by column the fact and the series: first those that only grow, then the others."""
+    marked = series_of(QueueFacts) | series_of(MetricFacts)
+    found = {series.column or fact: (fact, series) for fact, series in marked.items()}
+    return dict(sorted(found.items(), key=lambda each: _order(each[1][1])))
+
+
+def _order(series: QueueSeries) -> tuple[bool, int]:
+    return not series.is_counter, series.place
+
+
+_SERIES: Final = _series()
+SERIES: Final = {column: series for column, (_, series) in _SERIES.items()}
+FACTS: Final = {column: fact for column, (fact, _) in _SERIES.items()} | _OTHER_COLUMNS
+COLUMNS: Final = {name: number for number, name in enumerate(FACTS)}
+_STORED: Final = COLUMNS["stored"]
+_DELIVERED: Final = COLUMNS["delivered"]
+_AGE: Final = COLUMNS["age_ms"]
+_PLACES: Final = {
+    name: place for place, name in enumerate((*QueueFacts._fields, *MetricFacts._fields))
+}
+_pick: Final = itemgetter(*(_PLACES[fact] for fact in FACTS.values()))
+
+
 def row_of(queue: AnyQueue, now_ms: int) -> Row:
     """Return the figures of a queue, one for each column."""
-    reader, disk = queue.reader, on_disk(queue.log)
-    counters, keyed, ready = reader.counters, reader.key_gate, reader.ready
-    first = ready.first()
-    blocked = next(iter(keyed.whole.values()), None)
-    stored_ms = min((i.stored_ms for i in (first, blocked) if i is not None), default=0)
-    age_ms = max(now_ms + queue.clock.offset_ms - stored_ms, 0) if stored_ms else 0
+    disk, counters = on_disk(queue.log), queue.reader.counters
     is_own = disk is not None and queue.child is None  # a child's journal is its parent's
-    disk_use = queue.log.disk_use() if is_own else NOTHING
-    return [
-        _stored(queue), counters.opened, counters.redelivered, counters.confirmed,
-        counters.cancelled, counters.lease_expired, counters.expired, counters.discarded,
-        counters.dead, counters.duplicates, counters.gaps,
-        ready.count, reader.delays.count, len(reader.leases), len(reader.dead),
-        ready.bytes, reader.waiters.count, keyed.keys.blocked_values, keyed.in_flight,
-        reader.unreadable.count,
-        len(disk.journal.segments) if disk is not None and is_own else 0,
-        disk_use.total, *disk_use, age_ms,
-    ]  # fmt: skip
+    use = queue.log.disk_use() if is_own else NOTHING
+    segments = len(disk.journal.segments) if disk is not None and is_own else 0
+    more = MetricFacts(
+        _stored(queue), counters.confirmed, counters.dead, segments, use.total, *use
+    )
+    return list(_pick(queue_figures(queue, use, now_ms) + more))
 
 
 def _stored(queue: AnyQueue) -> int:
@@ -75,7 +114,7 @@ def _stored(queue: AnyQueue) -> int:
 
 
 def _activity(row: Row) -> int:
-    return row[0] + row[1]
+    return row[_STORED] + row[_DELIVERED]
 
 
 class WalkedFigures:

@@ -6,8 +6,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kestrelpy.core.counters import Histogram
 from kestrelpy.http.metrics.families import histogram, queue_families, queue_histograms
-from kestrelpy.http.metrics.figures import OTHERS, Walks
+from kestrelpy.http.metrics.figures import OTHERS, SERIES, Walks
 from kestrelpy.http.metrics.scrapes import rendered
+from tests.support.figure_table import PAGE, page
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import ended
 
@@ -47,3 +48,20 @@ def test_the_name_of_a_queue_is_escaped_in_its_label() -> None:
 def test_a_queue_that_is_not_there_has_no_histogram() -> None:
     server = ServerHarness()
     assert all(not family.samples for family in queue_histograms(server.broker, [b"none"]))
+
+
+def test_the_page_of_the_docs_has_each_figure_of_a_queue() -> None:
+    assert PAGE.read_text() == page(), "run python -m tests.support.figure_table"
+
+
+def test_families_of_queues_keep_their_order_and_new_ones_come_last() -> None:
+    assert [each.family for each in SERIES.values() if each.is_counter][:11] == [
+        "items_stored", "deliveries", "redeliveries", "items_confirmed", "deliveries_returned",
+        "leases_expired", "items_expired", "items_discarded", "items_dead", "items_duplicate",
+        "gaps",
+    ]  # fmt: skip
+    assert [each.family for each in SERIES.values() if not each.is_counter][:10] == [
+        "item_bytes", "waiters", "keys_blocked", "keys_in_flight", "items_unreadable",
+        "journal_segments", "journal_bytes", "journal_live_bytes", "journal_done_bytes",
+        "journal_reserve_bytes",
+    ]  # fmt: skip
