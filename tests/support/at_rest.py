@@ -6,9 +6,9 @@
 
 The walk begins at these objects and follows every attribute, container and element to every object
 of the packages `journal` and `kestrelpy`. An attribute that counts or collects (a number, a mark, a
-text, a container, a timer, an error) must be 0, false, empty or None. What may be otherwise stands
-in `rest_table`, with its reason; so does every class, as one that stays (its attributes are looked
-at), one of which no instance may be left, or one that only says a value.
+text, a container, a timer, an event, a thread, an error) must be 0, false, empty or None. What may
+be otherwise stands in `rest_table`, with its reason; so does every class, as one that stays (its
+attributes are looked at), one of which no instance may be left, or one that only says a value.
 
 One rule: nothing is passed over in silence. A new attribute is looked at because it is there, and a
 new class is named by `tests/test_house.py` until it has its place in the table.
@@ -17,6 +17,7 @@ new class is named by `tests/test_house.py` until it has its place in the table.
 from __future__ import annotations
 
 import asyncio
+import threading
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -196,7 +197,11 @@ def _rests(value: object) -> bool:
         return not value
     if isinstance(value, _COLLECTIONS):
         return len(value) == 0
-    return not isinstance(value, BaseException | asyncio.Handle | asyncio.Future)
+    if isinstance(value, asyncio.Event | threading.Event):
+        return not value.is_set()
+    return not isinstance(
+        value, BaseException | asyncio.Handle | asyncio.Future | threading.Thread
+    )
 
 
 def _shown(value: object) -> str:

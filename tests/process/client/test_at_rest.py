@@ -13,8 +13,9 @@ import pytest
 from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, Worker, WorkerItem
 from kestrelpy.client.item import LeasedItem
 from tests.process.client.items import put, take, worker_of
-from tests.support.at_rest import left_over
+from tests.support.at_rest import Walk, left_over
 from tests.support.daemon import DaemonProcess
+from tests.support.rest_table import MAY_HOLD
 
 # A renewal comes after half of it: soon, so that its thread ends soon as well.
 LEASE = "1s"
@@ -381,3 +382,10 @@ async def assert_rests(
     await asyncio.gather(*(asyncio.all_tasks() - before), return_exceptions=True)
     assert left_over(worker) == []
     assert [each for each in items if each._calls] == []
+
+
+def test_the_look_meets_every_class_of_a_client_that_stays() -> None:
+    walk = Walk()
+    walk.run(Worker("jobs"), AsyncWorker("jobs"))
+    assert walk.complaints == []
+    assert {each for each in MAY_HOLD if each.startswith("client.")} <= walk.classes
