@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kestrelpy.client import AsyncItem, AsyncWorker, LeaseLost, ServerRefusal
+from kestrelpy.client.item import ItemState
 from kestrelpy.wire.answers import Answer, ReceivedItem
 
 FINAL = b"CLIENT_ERROR forbidden: this needs the role write in queue jobs"
@@ -183,3 +184,20 @@ async def test_of_two_fetches_at_once_one_begins_to_renew(monkeypatch: pytest.Mo
     assert len(begun) == 1
     worker._items.clear()
     await worker.close()
+
+
+async def test_an_item_that_its_handler_ended_is_not_ended_again_when_that_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log says how it ended, and the worker goes on."""
+    worker, server = AsyncWorker("jobs"), Server(b"END")
+    worker._ending = cast(Any, server)
+    item = AsyncItem("jobs", ReceivedItem(b"x", 0, 7), worker._end, cast(Any, None))
+
+    async def handle(each: AsyncItem) -> None:
+        await each.defer()
+        raise ConnectionError("behind its end")
+
+    assert not await worker._handle(item, handle, ())
+    assert (server.asked, item._state) == (1, ItemState.DEFERRED)
+    assert caplog.messages == ["jobs: deferred: behind its end"]

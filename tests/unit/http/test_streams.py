@@ -82,6 +82,19 @@ async def test_a_stream_that_was_never_written_has_no_version_and_leaves_no_queu
         assert (await server.client.post(STREAM, content=b"a", headers=at(0))).status_code == 201
 
 
+@pytest.mark.parametrize(("bytes_", "status"), [(9, 201), (10, 400)])
+async def test_an_event_that_never_fits_leaves_no_queue(
+    bytes_: int, status: int, tmp_path: Path
+) -> None:
+    """Whether it fits is a matter of its body, not of the name of its queue."""
+    async with web(tmp_path, '[queues."account"]\nmax_bytes = 9\n') as server:
+        said = await server.client.post(STREAM, content=b"x" * bytes_)
+        assert said.status_code == status
+        peer = await server.memcache()
+        there = await peer.ask(b"stats account/settings\r\n")
+        assert (there == b"END\r\n") == (status != 201)
+
+
 async def test_both_wires_write_and_read_the_same_streams(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         peer = await server.memcache()

@@ -183,6 +183,29 @@ def test_a_lease_that_is_over_is_held_no_more(said: list[bytes], threads: Thread
     assert ([*keeper._held], keeper.unanswered) == ([("q", 4)], 0)
 
 
+def test_a_daemon_is_back_when_it_has_answered_and_not_when_it_is_asked(
+    said: list[bytes], threads: Threads, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each try to reach one that is away connects, or finds the line cut."""
+    breaks = [ConnectionRefusedError("refused"), ConnectionResetError("cut"), None]
+    succeed = Line.answers
+
+    def answer_at_last(line: bytes) -> bytes:
+        if (error := breaks.pop(0)) is not None:
+            raise error
+        return cast(bytes, succeed(line))
+
+    Line.answers = staticmethod(answer_at_last)
+    keeper = LeaseKeeper(SERVER, 30)
+    keeper.hold("q", 1)
+    keeper.end("q", 1, "close")
+    keeper.close(1)
+    threads.begun[0]()
+    assert [each.partition(" after ")[0] for each in caplog.messages] == [
+        "the daemon: refused; trying again until it is back", "the daemon is back",
+    ]
+
+
 # -- a wait -----------------------------------------------------------------------------------
 
 

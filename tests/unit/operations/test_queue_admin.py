@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from journal.errors import JournalFailed
+from journal.sets.id_set import IdSet
 from kestrelpy.errors import ClientError, Refused, ServerError
 from kestrelpy.operations.queue_admin import QueueAdmin
 from kestrelpy.operations.rests import Rests
@@ -209,3 +210,19 @@ def test_nothing_is_given_up_in_a_queue_whose_journal_failed_meanwhile(
     count, _ = ended(admin.acknowledge(queue, server.now_ms))
 
     assert (count, [*queue.reader.unreadable]) == (0, [1])
+
+
+def test_what_is_found_unreadable_during_a_count_is_counted(
+    server: ServerHarness, admin: QueueAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others read the journal between two slices."""
+    monkeypatch.setattr("kestrelpy.operations.queue_admin._GIVEN_UP_PER_SLICE", 1)
+    queue = admin.to_acknowledge(JOBS)
+    assert queue is not None
+    reader = queue.reader
+    reader.ready.clear(server.broker.memory.trash)  # their bodies are in no memory
+    reader.know_unreadable(IdSet.of([1, 2]))
+    count = admin.would_acknowledge(queue)
+    next(count)
+    reader.know_unreadable(IdSet.of([3]))
+    assert ended(count) == 3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from journal.format.item_header import ItemHeader
 from journal.format.kinds import Kind
 from journal.sets.id_set import IdSet
+from kestrelpy.core.fanout.child import ABANDONED_MS
 from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.index.leases import Holder
 from kestrelpy.core.log.log import JournalLog
@@ -209,6 +210,27 @@ def test_a_child_answers_whatever_a_queue_is_asked() -> None:
     assert (audit.policy.max_items, q.queue.policy.max_items) == (1, None)
     assert audit.log.lsn_appended == q.queue.log.lsn_appended
     assert (audit.last_number, audit.files) == (1, q.queue)
+
+
+@pytest.mark.parametrize(("has", "is_abandoned"), [
+    ("nothing", False), ("a ready item", True), ("a delayed item", True), ("a leased item", False),
+    ("a leased and a ready item", False),
+])  # fmt: skip
+def test_a_child_is_abandoned_that_has_items_and_that_nobody_asks(
+    has: str, is_abandoned: bool
+) -> None:
+    q = make_queue()
+    branch = child_of(q)
+    if "leased" in has:
+        q.put(b"first")
+        assert branch.reader.open(Holder("c"), q.now_ms) is not None
+    if "ready" in has:
+        q.put(b"second")
+    if "delayed" in has:
+        q.put(b"later", delay=Delay(10**9))
+    branch.child.asked_ms = q.now_ms
+    assert not branch.child.is_abandoned(q.now_ms + ABANDONED_MS - 1)
+    assert branch.child.is_abandoned(q.now_ms + ABANDONED_MS) == is_abandoned
 
 
 def test_an_id_is_the_queue_s_and_refused_by_a_child() -> None:

@@ -246,3 +246,15 @@ async def test_parallel_producers_and_workers_do_each_message_once(tmp_path: Pat
 
         await asyncio.gather(*(produce(n * 100) for n in range(4)), *(work() for _ in range(4)))
         assert sorted(done) == list(range(400))
+
+
+@pytest.mark.parametrize("verb", ["GET", "PATCH"])
+@pytest.mark.parametrize("queue", ["jobs", "none"])
+async def test_a_claim_that_never_was_is_named(queue: str, verb: str, tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        api = Api(server.client)
+        await api.post("jobs", 1)
+        for claim in ("77-1", "what"):
+            said = await api.ask(verb, f"/{queue}/claims/{claim}", {} if verb == "PATCH" else None)
+            assert said.status_code == 404
+            assert f"claim {claim} is over, or never was" in said.text
