@@ -56,7 +56,7 @@ _COLLECTIONS: Final = (
 _NUMBERS: Final = (int, float)
 _OURS: Final = (
     "journal.", "kestrelpy.client.", "kestrelpy.core.", "kestrelpy.kombu.", "kestrelpy.protocol.",
-    "kestrelpy.server.",
+    "kestrelpy.server.", "kestrelpy.wire.",
 )  # fmt: skip
 _COMPLAINTS_MAX: Final = 40
 # Beside journals in a data directory.

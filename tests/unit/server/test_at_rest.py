@@ -33,11 +33,12 @@ cron = "0 0 1 1 *"
 queue = "jobs"
 body = "a year"
 """
+CLIENTS = ("client.", "kombu.", "wire.")
 # Classes that are reachable only while work is under way, or next to a socket.
 # LogReader is met as what is made of it.
 # Those of an engine belong to a fleet, those of clients to other processes: their own tests look.
 NOT_MET = {
-    *(name for name in MAY_HOLD if name.startswith(("client.", "journal.engine.", "kombu."))),
+    *(name for name in MAY_HOLD if name.startswith(("journal.engine.", *CLIENTS))),
     "journal.read.cursor.Cursor", "journal.snapshot.dedupe_pending.PendingEntries",
     "operations.reading.LogReader",
 }  # fmt: skip
