@@ -127,7 +127,7 @@ def look(town: TransferHarness, deleted: set[str], is_both_ways: bool, story: st
         town.kill()
 
 
-@pytest.mark.parametrize("order", [("jobs", "next"), ("next", "jobs")])
+@pytest.mark.parametrize("deletions", [("jobs", "next"), ("next", "jobs")])
 @pytest.mark.parametrize("stand", STANDS)
 def test_a_cut_while_both_queues_of_a_hand_off_are_removed_doubles_nothing_and_leaves_no_file(
     stand: str, deletions: tuple[str, str]

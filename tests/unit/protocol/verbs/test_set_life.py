@@ -23,7 +23,7 @@ FORMS: Final[dict[str, tuple[list[bytes], bytes]]] = {
     "meta": ([], b"ms jobs 1 T@"),
 }
 expiries = pytest.mark.parametrize(
-    ("expiry", "lives_ms"), [(10, 10_000), ((WALL_MS + 20_000) // 1000, 20_000)],
+    ("expiry", "stays_ms"), [(10, 10_000), ((WALL_MS + 20_000) // 1000, 20_000)],
     ids=["seconds", "a date"],
 )  # fmt: skip
 
