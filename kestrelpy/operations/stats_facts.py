@@ -314,9 +314,9 @@ def queue_figures(queue: AnyQueue, disk: DiskUse, now_ms: int) -> QueueFacts:
     reader = queue.reader
     ready, keyed, counters = reader.ready, reader.key_gate, reader.counters
     oldest = ready.first(), next(iter(keyed.whole.values()), None)
-    stored_ms = min((item.stored_ms for item in oldest if item is not None), default=0)
+    stored_ms = min([item.stored_ms for item in oldest if item is not None], default=0)
     age_ms = now_ms + queue.clock.offset_ms - stored_ms if stored_ms else 0
-    state = queue_state(queue, now_ms)
+    state, leased = queue_state(queue, now_ms), len(reader.leases)
     return QueueFacts(
         items=ready.count,
         bytes=ready.bytes,
@@ -326,17 +326,17 @@ def queue_figures(queue: AnyQueue, disk: DiskUse, now_ms: int) -> QueueFacts:
         logsize_done=disk.done,
         logsize_reserve=disk.reserve,
         expired_items=counters.expired,
-        mem_items=ready.resident + len(keyed.whole) + len(reader.leases),
+        mem_items=ready.resident + len(keyed.whole) + leased,
         mem_bytes=ready.resident_bytes + keyed.whole_bytes + reader.leased_bytes,
         age=max(age_ms, 0),
         discarded=counters.discarded,
         waiters=reader.waiters.count,
-        open_transactions=len(reader.leases),
+        open_transactions=leased,
         transactions=counters.opened,
         canceled_transactions=counters.cancelled,
         total_flushes=counters.flushes,
         delayed=reader.delays.count,
-        leased=len(reader.leases),
+        leased=leased,
         dead=len(reader.dead),
         redelivered=counters.redelivered,
         lease_expired=counters.lease_expired,

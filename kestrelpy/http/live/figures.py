@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kestrelpy.core import AnyQueue
-from kestrelpy.http.metrics import COLUMNS, row_of
-from kestrelpy.operations import State, queue_state
+from kestrelpy.http.metrics import FACTS, figures_of_queue, picker
+from kestrelpy.operations import State
 
 
 class QueueRow(NamedTuple):
@@ -40,22 +40,20 @@ class QueueRow(NamedTuple):
 
 
 COUNTED: Final = 6
-_FROM_METRICS: Final = {name: COLUMNS[name] for name in QueueRow._fields if name in COLUMNS}
-_DELIVERED: Final = COLUMNS["delivered"]
+# By field: the fact that it shows. The last two fields are made here.
+_SHOWS: Final = FACTS | {"state": "state", "is_paused": "paused"}
+_pick: Final = picker(_SHOWS[name] for name in QueueRow._fields if name in _SHOWS)
 NO_ROW: Final = QueueRow()
 
 
 def figures_of(queue: AnyQueue, now_ms: int, before: QueueRow = NO_ROW) -> QueueRow:
     """Return the figures of a queue; `before` are those of the look before."""
-    row, reader = row_of(queue, now_ms), queue.reader
-    lease_age_ms, began_ms = 0, reader.leases.first_began_ms()
+    reader, lease_age_ms, began_ms = queue.reader, 0, queue.reader.leases.first_began_ms()
     if began_ms is not None:
         lease_age_ms = max(now_ms + queue.clock.offset_ms - began_ms, 0)
-    return QueueRow(
-        state=queue_state(queue, now_ms), is_paused=reader.paused, lease_age_ms=lease_age_ms,
-        is_active=row[_DELIVERED] != before.delivered,
-        **{name: row[place] for name, place in _FROM_METRICS.items()},
-    )
+    is_active = reader.counters.opened != before.delivered
+    shown = _pick(figures_of_queue(queue, now_ms))
+    return QueueRow._make((*shown, lease_age_ms, is_active))
 
 
 def percentile(counts: list[int], part: float) -> int:

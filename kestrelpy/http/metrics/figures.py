@@ -12,12 +12,12 @@ One rule: counters are read, and nothing here changes them.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from heapq import nlargest
 from operator import itemgetter
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
-from journal.store import NOTHING
+from journal.store import NOTHING, DiskUse
 from kestrelpy.core import AnyQueue, Broker, on_disk
 from kestrelpy.operations import (
     PAUSE,
@@ -89,19 +89,36 @@ _AGE: Final = COLUMNS["age_ms"]
 _PLACES: Final = {
     name: place for place, name in enumerate((*QueueFacts._fields, *MetricFacts._fields))
 }
-_pick: Final = itemgetter(*(_PLACES[fact] for fact in FACTS.values()))
+Picker = Callable[[tuple[object, ...]], tuple[Any, ...]]
+
+
+def picker(facts: Iterable[str]) -> Picker:
+    """Return what picks these facts, by name, of those of `figures_of_queue`."""
+    return itemgetter(*(_PLACES[fact] for fact in facts))
+
+
+_pick: Final = picker(FACTS.values())
 
 
 def row_of(queue: AnyQueue, now_ms: int) -> Row:
     """Return the figures of a queue, one for each column."""
-    disk, counters = on_disk(queue.log), queue.reader.counters
-    is_own = disk is not None and queue.child is None  # a child's journal is its parent's
-    use = queue.log.disk_use() if is_own else NOTHING
-    segments = len(disk.journal.segments) if disk is not None and is_own else 0
+    disk = on_disk(queue.log)
+    if disk is None or queue.child is not None:  # a child's journal is its parent's
+        return list(_pick(figures_of_queue(queue, now_ms)))
+    use, segments = queue.log.disk_use(), len(disk.journal.segments)
+    return list(_pick(figures_of_queue(queue, now_ms, use, segments)))
+
+
+def figures_of_queue(
+    queue: AnyQueue, now_ms: int, use: DiskUse = NOTHING, segments: int = 0
+) -> tuple[object, ...]:
+    """Return all facts of a queue and all that /metrics alone has. Those of its journal follow from
+    `use` and `segments`."""
+    counters = queue.reader.counters
     more = MetricFacts(
         _stored(queue), counters.confirmed, counters.dead, segments, use.total, *use
     )
-    return list(_pick(queue_figures(queue, use, now_ms) + more))
+    return queue_figures(queue, use, now_ms) + more
 
 
 def _stored(queue: AnyQueue) -> int:

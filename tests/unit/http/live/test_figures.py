@@ -24,6 +24,19 @@ def test_a_queue_is_active_if_it_delivered_since_the_look_before(server: ServerH
     assert figures_of(queue, server.now_ms, before).is_active
 
 
+def test_each_figure_stands_in_its_own_field(server: ServerHarness) -> None:
+    for verb in (b"get jobs", b"get jobs/open"):
+        server.say("a", verb)
+    server.say("a", b"pause jobs")
+    server.now_ms += 400
+
+    row = figures_of(server.broker.queues[b"jobs"], server.now_ms)
+
+    assert (row.stored, row.delivered, row.confirmed, row.ready, row.leased) == (3, 2, 1, 1, 1)
+    assert (row.bytes, row.age_ms, row.state, row.is_paused) == (5, 400, "ok", True)
+    assert (row.lease_age_ms, row.is_active) == (400, True)
+
+
 def test_a_percentile_is_the_bound_of_its_bits() -> None:
     assert percentile([0, 98, 0, 2], 0.5) == 1
     assert percentile([0, 98, 0, 2], 0.99) == 7
