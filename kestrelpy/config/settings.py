@@ -8,7 +8,7 @@ One rule: a fan-out child has limits of its own; every setting of the log is its
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 import pydantic
 from pydantic import Field
@@ -57,25 +57,26 @@ Place = tuple[str, ...]  # the place of a value: (section, key) or ("queues", na
 _AnySection = TypeVar("_AnySection", bound=Section)
 
 
+AT_START: Final = "no reload applies it"  # the mark of such a setting
 _EVERY: Final = frozenset({"0.0.0.0", "::", ""})  # hosts that are every address
 
 
 class ServerConfig(Section):
-    """`[server]`: the process, its listeners and the limits of one connection."""
+    """`[server]`: the process, its listeners and the limits of one connection; each is one line."""
 
-    host: HostName = "127.0.0.1"
-    port: Port = 22133
-    socket: PathOrNone = None
-    text_port: PortOrOff = None
-    http_host: HostName = "127.0.0.1"
-    http_port: PortOrOff = 2223
-    http_allowed_hosts: HostNames = ()
-    default_project: ProjectOrNone = None
+    host: Annotated[HostName, AT_START] = "127.0.0.1"
+    port: Annotated[Port, AT_START] = 22133
+    socket: Annotated[PathOrNone, AT_START] = None
+    text_port: Annotated[PortOrOff, AT_START] = None
+    http_host: Annotated[HostName, AT_START] = "127.0.0.1"
+    http_port: Annotated[PortOrOff, AT_START] = 2223
+    http_allowed_hosts: Annotated[HostNames, AT_START] = ()
+    default_project: Annotated[ProjectOrNone, AT_START] = None
     insecure: Truth = False
     tls_cert: PathOrNone = None
     tls_key: PathOrNone = None
-    tls_client_ca: PathOrNone = None
-    data_dir: DataDir = Path("data")
+    tls_client_ca: Annotated[PathOrNone, AT_START] = None
+    data_dir: Annotated[DataDir, AT_START] = Path("data")
     max_connections: Count = 10_000
     max_queues: Count = 10_000
     # Bodies of at most four busy queues; a machine with 1 GiB has as much left over.
@@ -110,6 +111,11 @@ class ServerConfig(Section):
             if other != key and (hosts[other] == host or _EVERY & {hosts[other], host}):
                 raise ValueError(f"{other} and {key} are both {port}: each listener needs its own")
         return self
+
+
+SERVER_AT_START: Final = [
+    name for name, field in ServerConfig.model_fields.items() if AT_START in field.metadata
+]
 
 
 class JournalConfig(Section):

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from kestrelpy.aside import TookTooLong, run_aside
-from kestrelpy.config import Config, ConfigError, changed_settings, stored_block
+from kestrelpy.config import SERVER_AT_START, Config, ConfigError, changed_settings, stored_block
 from kestrelpy.core import AnyQueue, Broker, Policy, Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.server.policies import Policies, forbidden_targets, policy_in
@@ -31,11 +31,6 @@ STEPS_MAX: Final = 100
 # At most this many queues are checked at the moment of the take; if there are more, the thread
 # checks them first.
 LATE_MAX: Final = 100
-# Settings of [server] that no reload applies.
-_AT_START: Final = (
-    "host", "port", "socket", "text_port", "http_host", "http_port", "http_allowed_hosts",
-    "default_project", "data_dir", "tls_client_ca",
-)  # fmt: skip
 # The files of a configuration are small; a start or a reload is not held up for longer.
 READ_SECONDS: Final = 10.0
 _NAMED_MAX: Final = 10  # queues that a reload could not reach, in the log
@@ -258,7 +253,7 @@ def refuse_at_start(policies: Policies, broker: Broker) -> None:
 
 def taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
     """Return the changed settings that no reload applies."""
-    for key in _AT_START:
+    for key in SERVER_AT_START:
         if getattr(config.server, key) != getattr(began_with.server, key):
             yield f"[server] {key}"
     if config.journal != began_with.journal:
