@@ -13,7 +13,9 @@ from journal.write.segment_file import Sizes
 from kestrelpy.core.broker import Broker
 from kestrelpy.core.clock import ClockOffset
 from kestrelpy.core.index.delayed import Delay
+from kestrelpy.core.index.disk_refs import pack
 from kestrelpy.core.index.leases import Holder, Lease
+from kestrelpy.core.index.ready_list import NO_FRONTIER
 from kestrelpy.core.index.waiters import Want
 from kestrelpy.core.log.memory_log import MemoryLog
 from kestrelpy.core.policy import Policy
@@ -487,3 +489,19 @@ def test_few_and_many_items_beyond_the_frontier_are_counted_alike(
         plain = [id_ for id_ in plain if reader.ready_line._is_plain(id_)]
         assert reader.ready_line.count_unlent(first, last) == len(plain)
         assert list(reader.ready_line._plain_between(first, last)) == plain
+
+
+def test_what_a_child_has_at_its_first_record_is_counted_anew_at_the_end_of_a_replay() -> None:
+    """Of what was ready then, nothing is left."""
+    q = make_queue()
+    q.put(b"first", b"second")
+    reader = q.queue.reader
+    reader.out_of_order.add(2)
+    reader.ready_line.begin([pack(9, 2, len(b"second"))], len(b"second"))
+    assert (reader.ready.count, reader.ready.disk_refs.count) == (2, 1)
+    for id_ in (1, 2):
+        reader._apply_done(id_, 6)
+    reader.ready_line.begin([], 0)
+    ready = reader.ready
+    counts = (ready.count, ready.bytes, ready.disk_refs.count, ready.disk_refs.bytes)
+    assert (counts, ready.frontier) == ((0, 0, 0, 0), NO_FRONTIER)
