@@ -258,7 +258,7 @@ def _owner(trial: "Trial") -> "Server":
 
 def _end_owner(trial: "Trial", number: int) -> float:
     """End the owner by this signal; the seconds until the other member stores an item."""
-    _until(trial, lambda: all(_lives(each) for each in trial.members.values()))
+    _until(trial, lambda: all(_is_running(each) for each in trial.members.values()))
     owner = _owner(trial)
     (other,) = (each for each in trial.members.values() if each is not owner)
     time.sleep(1.0)  # the standby has looked at it
@@ -284,7 +284,7 @@ def _until(trial: "Trial", condition: Callable[[], bool]) -> None:
         time.sleep(_POLL_S)
 
 
-def _lives(member: "Server") -> bool:
+def _is_running(member: "Server") -> bool:
     return member.process is not None and member.process.poll() is None
 
 

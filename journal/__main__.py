@@ -24,7 +24,7 @@ from journal.engine import is_address, name_of
 from journal.errors import Damage, JournalError
 from journal.files import Disk, Files
 from journal.format import BODY_BYTES_SHOWN, folder_name, journal_folders, parse_folder_name, shown
-from journal.recovery import runs, told
+from journal.recovery import lost_items_text, runs
 from journal.tools import (
     Progress,
     Repair,
@@ -103,7 +103,7 @@ def dump(files: Files, folder: str, queue: str | None, wanted: WantedRecords) ->
         report = check_journal(files, path)  # a listing meets no item that is not there
         _name_damages([*report.damages, *view.torn], sys.stderr)
         if report.unreadable:
-            _say(f"  {told(report.unreadable)}", sys.stderr)
+            _say(f"  {lost_items_text(report.unreadable)}", sys.stderr)
         return DAMAGED if report.damages else WELL
 
     return _each(files, folder, one, queue)
@@ -123,7 +123,7 @@ def verify(files: Files, folder: str, as_json: bool, watch: Watch) -> int:
             _say(report_line(report))
             _name_damages([*report.damages, *report.torn], sys.stdout)
             if report.unreadable:
-                _say(f"  {told(report.unreadable)}")
+                _say(f"  {lost_items_text(report.unreadable)}")
         return DAMAGED if report.damages else WELL
 
     code = _each(files, folder, one)
@@ -154,7 +154,7 @@ def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) ->
             for line in found.sentences():
                 _say(f"  {line}")
             if found.report.unreadable:
-                _say(f"  {told(found.report.unreadable)}")
+                _say(f"  {lost_items_text(found.report.unreadable)}")
         return WELL
 
     code = _each(files, folder, plan)

@@ -26,6 +26,7 @@ from journal.compaction import (
 from journal.files import Files
 from journal.format import Checkpoint
 from journal.read import (
+    HistoryPart,
     ItemHistory,
     Put,
     PutPlace,
@@ -36,7 +37,6 @@ from journal.read import (
     Scanned,
     SegmentRead,
     TimeSearch,
-    Told,
     chain,
 )
 from journal.sets import IdSet
@@ -77,6 +77,7 @@ __all__ = [
     "DiskUse",
     "Epoch",
     "Fresh",
+    "HistoryPart",
     "ItemHistory",
     "Journal",
     "LogStore",
@@ -100,7 +101,6 @@ __all__ = [
     "SnapshotJob",
     "SyncJob",
     "TimeSearch",
-    "Told",
     "archived_path",
     "chain",
     "epoch_of",

@@ -35,9 +35,9 @@ class LeaseEntry(NamedTuple):
     `key` is the canonical key of its item: no other item of that key is leased meanwhile, even
     after a restart.
 
-    It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`. `lives_ms` is
-    the expiry of its item from then on; 0: its put says when it expires. `runs_ms` is the deadline
-    by the running clock; 0: the record, of an earlier version, does not say it.
+    It began at `began_ms`; its latest record is of `since_ms` and says `deadline_ms`. `expiry_ms`
+    is the expiry of its item from then on; 0: its put says when it expires. `runs_ms` is the
+    deadline by the running clock; 0: the record, of an earlier version, does not say it.
     """
 
     item: int
@@ -48,39 +48,39 @@ class LeaseEntry(NamedTuple):
     since_ms: int
     deadline_ms: int
     key: bytes = b""
-    lives_ms: int = 0
+    expiry_ms: int = 0
     runs_ms: int = 0
 
     @classmethod
     def begun(cls, record: Record) -> LeaseEntry:
         """Return the lease of a LEASED record. Raises ValueError if the record does not say it."""
-        deadline_ms, body_bytes, key, lives_ms, runs_ms = _said(record.meta)
+        deadline_ms, body_bytes, key, expiry_ms, runs_ms = _said(record.meta)
         if deadline_ms is None or body_bytes is None:
             raise ValueError(f"the lease of item {record.item} says no deadline or no size")
         return cls(
             record.item, record.number, record.small, record.time_ms, body_bytes,
-            record.time_ms, deadline_ms, key, lives_ms, runs_ms,
+            record.time_ms, deadline_ms, key, expiry_ms, runs_ms,
         )  # fmt: skip
 
     def renewed(self, record: Record) -> LeaseEntry:
         """Return it as a RENEWED record says. Raises ValueError if that is of another lease."""
         said = decode_meta(record.meta)
-        deadline_ms, lives_ms = said.get(Tag.DEADLINE_MS), said.get(Tag.EXPIRES_MS, 0)
+        deadline_ms, expiry_ms = said.get(Tag.DEADLINE_MS), said.get(Tag.EXPIRES_MS, 0)
         is_its_own = (record.item, record.number) == (self.item, self.token)
         if not is_its_own or not isinstance(deadline_ms, int):
             raise ValueError(f"item {record.item} is not leased by token {record.number}")
         runs_ms = said.get(Tag.RUNS_MS, 0)
         return self.until(
-            record.time_ms, deadline_ms, lives_ms if isinstance(lives_ms, int) else 0,
+            record.time_ms, deadline_ms, expiry_ms if isinstance(expiry_ms, int) else 0,
             runs_ms if isinstance(runs_ms, int) else 0,
         )  # fmt: skip
 
     def until(
-        self, since_ms: int, deadline_ms: int, lives_ms: int = 0, runs_ms: int = 0
+        self, since_ms: int, deadline_ms: int, expiry_ms: int = 0, runs_ms: int = 0
     ) -> LeaseEntry:
         """Return the same lease with a new deadline; its item lives no shorter than before."""
-        lives_ms = max(lives_ms, self.lives_ms)
-        return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key, lives_ms, runs_ms))
+        expiry_ms = max(expiry_ms, self.expiry_ms)
+        return _new(LeaseEntry, (*self[:5], since_ms, deadline_ms, self.key, expiry_ms, runs_ms))
 
     @property
     def heard_ms(self) -> int:
@@ -89,7 +89,7 @@ class LeaseEntry(NamedTuple):
 
     def leased(self) -> Draft:
         """Return the record that begins it."""
-        item, token, delivery, began_ms, body_bytes, _, deadline_ms, key, lives_ms, runs_ms = self
+        item, token, delivery, began_ms, body_bytes, _, deadline_ms, key, expiry_ms, runs_ms = self
         meta = _LEASED_META.pack(
             _DEADLINE_MS, _U64_BYTES, deadline_ms, _BYTES, _U64_BYTES, body_bytes,
             _RUNS_MS, _U64_BYTES, runs_ms,
@@ -98,20 +98,20 @@ class LeaseEntry(NamedTuple):
             meta = meta[: -_DEADLINE.size]
         if key:
             meta = encode_meta({Tag.KEY: key}) + meta
-        if lives_ms:
-            meta = _DEADLINE.pack(_EXPIRES_MS, _U64_BYTES, lives_ms) + meta
+        if expiry_ms:
+            meta = _DEADLINE.pack(_EXPIRES_MS, _U64_BYTES, expiry_ms) + meta
         return _new(Draft, (_LEASED, item, token, delivery, began_ms, meta, b"", 0, 0))
 
     def renewal(self) -> Draft:
         """Return the record of its latest deadline, after the first."""
-        item, token, _, _, _, since_ms, deadline_ms, _, lives_ms, runs_ms = self
+        item, token, _, _, _, since_ms, deadline_ms, _, expiry_ms, runs_ms = self
         meta = _RENEWED_META.pack(
             _DEADLINE_MS, _U64_BYTES, deadline_ms, _RUNS_MS, _U64_BYTES, runs_ms
         )
         if not runs_ms:
             meta = meta[: _DEADLINE.size]
-        if lives_ms:
-            meta = _DEADLINE.pack(_EXPIRES_MS, _U64_BYTES, lives_ms) + meta
+        if expiry_ms:
+            meta = _DEADLINE.pack(_EXPIRES_MS, _U64_BYTES, expiry_ms) + meta
         return _new(Draft, (_RENEWED, item, token, 0, since_ms, meta, b"", 0, 0))
 
     def drafts(self) -> list[Draft]:
@@ -135,10 +135,10 @@ def _said(meta: bytes) -> tuple[int | None, int | None, bytes, int, int]:
             return deadline_ms, body_bytes, b"", 0, runs_ms
     said = decode_meta(meta)
     found, size, key = said.get(Tag.DEADLINE_MS), said.get(Tag.BYTES), said.get(Tag.KEY)
-    lives_ms, runs_ms = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.RUNS_MS, 0)
+    expiry_ms, runs_ms = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.RUNS_MS, 0)
     return (
         found if isinstance(found, int) else None, size if isinstance(size, int) else None,
-        key if isinstance(key, bytes) else b"", lives_ms if isinstance(lives_ms, int) else 0,
+        key if isinstance(key, bytes) else b"", expiry_ms if isinstance(expiry_ms, int) else 0,
         runs_ms if isinstance(runs_ms, int) else 0,
     )  # fmt: skip
 

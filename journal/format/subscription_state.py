@@ -183,19 +183,19 @@ def line_drafts(
 ) -> Iterator[Draft]:  # fmt: skip
     """Yield the frames of one subscription."""
     ranges, pages = live.encode()
-    yield from _in_pieces(Kind.LIVE, RANGES, ranges, time_ms)
-    yield from _in_pieces(Kind.LIVE, PAGES, pages, time_ms)
+    yield from _frames_of(Kind.LIVE, RANGES, ranges, time_ms)
+    yield from _frames_of(Kind.LIVE, PAGES, pages, time_ms)
     if retained is not None:
         ranges, pages = retained.encode()
-        yield from _in_pieces(Kind.LIVE, KEPT_RANGES, ranges, time_ms)
-        yield from _in_pieces(Kind.LIVE, KEPT_PAGES, pages, time_ms)
+        yield from _frames_of(Kind.LIVE, KEPT_RANGES, ranges, time_ms)
+        yield from _frames_of(Kind.LIVE, KEPT_PAGES, pages, time_ms)
     if ageless.count:
         ranges, pages = ageless.encode()
-        yield from _in_pieces(Kind.LIVE, AGELESS_RANGES, ranges, time_ms)
-        yield from _in_pieces(Kind.LIVE, AGELESS_PAGES, pages, time_ms)
+        yield from _frames_of(Kind.LIVE, AGELESS_RANGES, ranges, time_ms)
+        yield from _frames_of(Kind.LIVE, AGELESS_PAGES, pages, time_ms)
     pages, large = attempts.encode()
-    yield from _in_pieces(Kind.ATTEMPTS, LARGE, large, time_ms)
-    yield from _in_pieces(Kind.ATTEMPTS, PAGES, pages, time_ms)
+    yield from _frames_of(Kind.ATTEMPTS, LARGE, large, time_ms)
+    yield from _frames_of(Kind.ATTEMPTS, PAGES, pages, time_ms)
     for each in dead:
         meta = encode_meta({Tag.REASON: each.reason, Tag.BYTES: each.body_bytes})
         yield Draft(
@@ -275,7 +275,7 @@ def number_in(meta: Meta, tag: Tag) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _parts(frames: Iterable[Record], kind: Kind, order: tuple[int, int]) -> tuple[bytes, bytes]:
+def _parts(frames: Iterable[Record], kind: Kind, tags: tuple[int, int]) -> tuple[bytes, bytes]:
     parts: dict[int, list[bytes]] = {what: [] for what in range(AGELESS_PAGES + 1)}
     for frame in frames:
         if frame.kind != kind:
@@ -283,10 +283,10 @@ def _parts(frames: Iterable[Record], kind: Kind, order: tuple[int, int]) -> tupl
         if len(frame.body) != frame.number * _ENTRY_BYTES.get((kind, frame.small), -1):
             raise ValueError("entries that are not whole")
         parts[frame.small].append(frame.body)
-    return b"".join(parts[order[0]]), b"".join(parts[order[1]])
+    return b"".join(parts[tags[0]]), b"".join(parts[tags[1]])
 
 
-def _in_pieces(kind: Kind, what: int, data: bytes, time_ms: int) -> Iterator[Draft]:
+def _frames_of(kind: Kind, what: int, data: bytes, time_ms: int) -> Iterator[Draft]:
     """Yield frames of whole entries. `number` is how many they have."""
     width = _ENTRY_BYTES[kind, what]
     size = _PIECE_BYTES // width * width

@@ -2,7 +2,7 @@
 
 from journal.read.cursor import Cursor
 from journal.read.frames import Frames, Hole, chain
-from journal.read.history import ItemHistory, Told
+from journal.read.history import HistoryPart, ItemHistory
 from journal.read.lookup import ReadOne, ReadSome
 from journal.read.range_scan import Put, PutPlace, RangeScan, Scanned, TimeSearch
 from journal.read.readahead import ReadAhead
@@ -26,6 +26,7 @@ __all__ = [
     "Cursor",
     "Frames",
     "Gap",
+    "HistoryPart",
     "Hole",
     "ItemHistory",
     "Put",
@@ -38,7 +39,6 @@ __all__ = [
     "Scanned",
     "SegmentRead",
     "TimeSearch",
-    "Told",
     "chain",
     "find_identity",
     "no_footer",

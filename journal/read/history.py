@@ -28,7 +28,7 @@ _ENTRY: Final = struct.Struct("<QQII")  # of DONE_MANY
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HistoryPart:
     """The records of a stretch, in order. `end` is where it ended in its segment."""
 
     records: list[Record]
@@ -74,7 +74,7 @@ class ItemHistory:
             sum(journal.written_end(each) for each in behind),
         )  # fmt: skip
 
-    def run(self, files: Files) -> Told:
+    def run(self, files: Files) -> HistoryPart:
         """Read and check the records. Blocks; raises OSError."""
         extent, records, many = self.extent, list[Record](), set[tuple[int, int]]()
         wanted = header_with(
@@ -89,7 +89,7 @@ class ItemHistory:
                 if len(records) == RECORDS_MAX:
                     break
         end = min(cursor.at, extent.stop)
-        return Told(records, end, max(end - start, 0))
+        return HistoryPart(records, end, max(end - start, 0))
 
     def _is_wanted(self, record: Record, many: set[tuple[int, int]]) -> bool:
         """True if the record may be about the item; `many` are the kinds of those found.
@@ -108,10 +108,10 @@ class ItemHistory:
         many.add((record.kind, record.reader))
         return True
 
-    def next_place(self, journal: Journal, told: Told) -> tuple[int, int] | None:
+    def next_place(self, journal: Journal, part: HistoryPart) -> tuple[int, int] | None:
         """Return where the next stretch begins; None: the log ends here."""
-        if told.end + HEADER_BYTES <= self.extent.stop:
-            return self.extent.number, told.end
+        if part.end + HEADER_BYTES <= self.extent.stop:
+            return self.extent.number, part.end
         segments = journal.segments
         for at, segment in enumerate(segments[:-1]):
             if segment.number == self.extent.number:

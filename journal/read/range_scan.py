@@ -158,23 +158,23 @@ class RangeScan:
 class _Walk:
     """A walk over the frames of one segment. `needed`: bytes that the current frame still lacks."""
 
-    __slots__ = ("_order", "_room", "_since_ms", "is_over", "needed", "puts", "seen")
+    __slots__ = ("_room", "_scan", "_since_ms", "is_over", "needed", "puts", "seen")
 
-    def __init__(self, order: RangeScan) -> None:
-        self._order = order
-        self._room = order.bytes_most
-        self._since_ms = order.since_ms
+    def __init__(self, scan: RangeScan) -> None:
+        self._scan = scan
+        self._room = scan.bytes_most
+        self._since_ms = scan.since_ms
         self.puts: list[Put] = []
-        self.seen = order.first - 1
+        self.seen = scan.first - 1
         self.needed = 0
         self.is_over = False
 
     def go(self, data: bytes, base: int) -> int:
         """Go over the whole frames in `data`, which is at `base`; return how far."""
-        order = self._order
-        owner, number, limit = order.extent.journal, order.extent.number, order.limit or _NO_LIMIT
-        stop, first, last = order.extent.stop - base, order.first, order.last
-        wanted, puts, most = order.wanted, self.puts, order.most - 1
+        scan = self._scan
+        owner, number, limit = scan.extent.journal, scan.extent.number, scan.limit or _NO_LIMIT
+        stop, first, last = scan.extent.stop - base, scan.first, scan.last
+        wanted, puts, most = scan.wanted, self.puts, scan.most - 1
         size, at, unpack, here = len(data), 0, _FRAME.unpack_from, memoryview(data)
         self.needed = 0
         while at + HEADER_BYTES <= size:

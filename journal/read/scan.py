@@ -106,7 +106,7 @@ class Scan:
     dirty: bool = False  # bytes that are not zeros follow the end
     unreadable: bool = False  # the disk did not give its bytes
 
-    def kept_tally(self, limit: int, before: Tally | None) -> Tally:
+    def tally_below(self, limit: int, before: Tally | None) -> Tally:
         """Return the tally of the records here below the lsn `limit` (0: all), from the footer or
         by counting.
 

@@ -1,6 +1,6 @@
 """From files to a journal again: find segments, replay, name damage, reopen."""
 
-from journal.recovery.bodies import BodyCheck, runs, told
+from journal.recovery.bodies import BodyCheck, lost_items_text, runs
 from journal.recovery.chain import Chain, SegmentFile
 from journal.recovery.live_set import LiveSet, ReaderItems, lost_items
 from journal.recovery.recovery import MISSING_BEFORE, MISSING_BEHIND, SHORTER, Recovery
@@ -18,8 +18,8 @@ __all__ = [
     "Recovery",
     "SegmentFile",
     "lost_items",
+    "lost_items_text",
     "recovered_journal",
     "runs",
     "set_aside",
-    "told",
 ]

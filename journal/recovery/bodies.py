@@ -206,7 +206,7 @@ def _between(segments: Sequence[SegmentFile]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def told(items: IdSet) -> str:
+def lost_items_text(items: IdSet) -> str:
     """Return how many items cannot be read, and which, for people."""
     found = runs(items)
     ids = [str(first) if first == last else f"{first} to {last}" for first, last in found]

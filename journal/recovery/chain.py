@@ -122,10 +122,10 @@ class SegmentFile:
     ) -> Tally:
         """Note the scanned records below `lsn_cut` (0: all), and return their tally."""
         limit = min(filter(None, (self.lsn_limit, lsn_cut)), default=0)
-        tally = found.kept_tally(limit, before)
+        tally = found.tally_below(limit, before)
         self.note(tally)
         if found.records and found.records[-1].lsn > lsn_synced:
-            self.synced = found.kept_tally(min(limit or ITEM_MAX, lsn_synced + 1), before)
+            self.synced = found.tally_below(min(limit or ITEM_MAX, lsn_synced + 1), before)
         self.footer_lsn = found.footer.lsn if found.footer is not None else 0
         last = max(found.lsn_next - 1, 0)
         self.lsn_last = min(last, limit - 1) if limit else last

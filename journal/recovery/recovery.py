@@ -130,7 +130,7 @@ class Recovery:
             found = self._last = self._scans.pop(segment.number, None) or self._scan(segment)
             is_whole = not (found.gaps or segment.bytes_missing)
             segment.is_read = is_whole and found.start == FILE_HEADER_BYTES
-            for record in self._kept(segment, found):
+            for record in self._counting_records(segment, found):
                 if missing and record.lsn > self._lsn_known:
                     missing.see(record)
                 yield record
@@ -241,7 +241,7 @@ class Recovery:
 
     # -- walking ----------------------------------------------------------------------------
 
-    def _kept(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
+    def _counting_records(self, segment: SegmentFile, found: Scan) -> Iterator[Record]:
         """Yield the records of one segment that count."""
         opened = segment.lsn_first or found.lsn_first
         segment.lsn_first = opened or (self._lsn or 1 if found.gaps else 0)

@@ -302,12 +302,12 @@ def write_fresh(
     return segment
 
 
-def _write_over(files: Files, spare: str, path: str, pieces: list[bytes]) -> Handle:
+def _write_over(files: Files, spare: str, path: str, chunks: list[bytes]) -> Handle:
     """Use the room of a prepared segment on a full disk. It has its new name when it is whole."""
     fresh = path + SUFFIX_NEW
     files.rename(spare, fresh)
     handle = files.open(fresh)
-    handle.write(0, b"".join(pieces))
+    handle.write(0, b"".join(chunks))
     handle.sync()
     handle.close()
     files.rename(fresh, path)

@@ -62,7 +62,7 @@ class Table:
     """Entries of one width, by their hashes. `count` are there, each with its time."""
 
     __slots__ = (
-        "_entry", "_marks", "_next", "_room", "_row", "_shift", "_swept", "_whole", "count",
+        "_entry", "_hash_tops", "_next", "_room", "_row", "_shift", "_swept", "_whole", "count",
         "width",
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ class Table:
         self._entry = entry
         self.width = entry.size
         self._whole = struct.Struct(f"{entry.size}s")
-        self._marks = slice(HASH_BYTES - 1, None, entry.size)  # the last bytes of hashes
+        self._hash_tops = slice(HASH_BYTES - 1, None, entry.size)  # the last bytes of hashes
         bits = 0
         while expected > _MEAN << bits and bits < _BUCKETS_BITS_MAX:
             bits += 1
@@ -102,7 +102,7 @@ class Table:
         at = prefix >> self._shift
         split = self._next
         bucket = self._row[at] if at << 1 >= len(split) else split[prefix >> self._shift - 1]
-        marks, mark, width = bucket[self._marks], hash_[-1], self.width
+        marks, mark, width = bucket[self._hash_tops], hash_[-1], self.width
         found = marks.rfind(mark)
         while found >= 0 and not bucket.startswith(hash_, found * width):
             found = marks.rfind(mark, 0, found)

@@ -86,7 +86,7 @@ class JournalCopy:
         self._source = source
         self._target = target
         self._progress = progress
-        self._kept: set[str] = set()  # sealed files and snapshots that are in the target
+        self._copied: set[str] = set()  # sealed files and snapshots that are in the target
         # Segments in the target that the source still wrote to: up to where they are as in the
         # source for good, and up to where they are written.
         self._open: dict[str, tuple[int, int]] = {}
@@ -136,10 +136,10 @@ class JournalCopy:
         names = [name for name in self._files.names(self._source) if segment_number(name)]
         if not names:
             return True
-        if segment not in self._kept and segment not in names:
+        if segment not in self._copied and segment not in names:
             return False
         for name in names:
-            if name < segment or name in self._kept:
+            if name < segment or name in self._copied:
                 continue
             with suppress(FileNotFoundError):  # removed meanwhile: that shows in the next one
                 self._extend_by(name)
@@ -168,15 +168,15 @@ class JournalCopy:
         """
         files, target = self._files, self._target
         names = [name for name in files.names(self._source) if is_ours(name)]
-        if not self._kept and not self._open:
+        if not self._copied and not self._open:
             files.make_folder(target)
         for name in files.names(target):
-            if name not in names or not (name in self._kept or name in self._open):
+            if name not in names or not (name in self._copied or name in self._open):
                 self._drop(name)
         still_open = []
         for name in names:
             path = os.path.join(self._source, name)
-            if name in self._kept:
+            if name in self._copied:
                 continue
             if segment_number(name) is not None and not _is_closed(files, path):
                 still_open.append(name)
@@ -190,7 +190,7 @@ class JournalCopy:
 
     def _drop(self, name: str) -> None:
         self._files.remove(os.path.join(self._target, name))
-        self._kept.discard(name)
+        self._copied.discard(name)
         self._open.pop(name, None)
         self._found = None
 
@@ -213,7 +213,7 @@ class JournalCopy:
             if error.errno not in _NO_LINKS:
                 raise
             self._copy(old, new, size, size)
-        self._kept.add(name)
+        self._copied.add(name)
 
     def _copy_open(self, name: str) -> bool:
         """Copy a segment that may be written to, up to its last whole batch. A preallocated one is

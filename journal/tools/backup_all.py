@@ -80,7 +80,7 @@ class _Backup:
             self._note_ends()
             return None
         later = {_journal(path) for path in self._listed() if path not in self._copies}
-        kept = self._kept(tails, later)
+        kept = self._tail_sizes(tails, later)
         if kept is None:
             self._note_ends()
             return None
@@ -122,7 +122,7 @@ class _Backup:
             self._fresh = [other for other in self._fresh if other != path]
             self._files.remove_folder(self._folder(path))
 
-    def _kept(self, tails: dict[str, Tail], later: set[Journal]) -> dict[str, int] | None:
+    def _tail_sizes(self, tails: dict[str, Tail], later: set[Journal]) -> dict[str, int] | None:
         """Return how much of the tails stays; None: that cannot be told yet."""
         if any(batch.is_deletion for tail in tails.values() for batch in tail.batches):
             self._deletions += 1

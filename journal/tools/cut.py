@@ -102,18 +102,18 @@ class Tail:
     is_whole: bool = True
     is_new: bool = False
 
-    def next_after(self, kept: int) -> int:
+    def next_after(self, count: int) -> int:
         """Return the number above all items put up to so many batches; 0: not known."""
-        for batch in reversed(self.batches[:kept]):
+        for batch in reversed(self.batches[:count]):
             if batch.last_put:
                 return batch.last_put + 1
         return self.next_item
 
-    def end_after(self, kept: int) -> tuple[str, int]:
+    def end_after(self, count: int) -> tuple[str, int]:
         """Return the segment, and the place in it, where so many batches end."""
-        if not kept:
+        if not count:
             return self.segment, self.start
-        return self.batches[kept - 1].segment, self.batches[kept - 1].end
+        return self.batches[count - 1].segment, self.batches[count - 1].end
 
 
 def end_of(files: Files, folder: str) -> End:

@@ -233,16 +233,16 @@ class Past:
                     raise
         self.damages += self._lost_footers(in_order) + self._lost_chunks()
 
-    def _lost_footers(self, in_order: list[tuple[Frames, int]]) -> list[Damage]:
+    def _lost_footers(self, segments: list[tuple[Frames, int]]) -> list[Damage]:
         """Return the sealed segments without a footer; one that a daemon removes meanwhile has lost
         none.
         """
         found = list[Damage]()
-        for one, _ in in_order:
+        for one, _ in segments:
             with suppress(FileNotFoundError):
                 if one.header is not None and one.header.role == COMPACTED and one.footer is None:
                     found.append(_without_footer(one))
-        for (one, _), (two, lsn) in pairwise(in_order):
+        for (one, _), (two, lsn) in pairwise(segments):
             with suppress(FileNotFoundError):
                 if lsn <= self._lsn_synced and _was_sealed(one, two, lsn) and one.footer is None:
                     found.append(_without_footer(one))

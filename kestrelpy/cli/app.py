@@ -549,8 +549,8 @@ def import_kestrel(
     from kestrelpy.cli.place import data_folder, plain_folder
 
     folder = plain_folder(source, "SRC")
-    order = tools.ImportOrder(folder, data_folder(data_dir), queue or [], dry_run)
-    tools.import_kestrel(order, as_json)
+    request = tools.ImportRequest(folder, data_folder(data_dir), queue or [], dry_run)
+    tools.import_kestrel(request, as_json)
 
 
 @app.command("export-kestrel")

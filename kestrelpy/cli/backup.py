@@ -24,7 +24,7 @@ import kestrelpy
 from journal.errors import Damage, JournalError
 from journal.files import Files
 from journal.format import folder_name, journal_folders, parse_folder_name
-from journal.recovery import runs, told
+from journal.recovery import lost_items_text, runs
 from journal.sets import IdSet
 from journal.tools import check_journal, copy_journals
 from kestrelpy.cli.errors import NOTHING, CommandError
@@ -60,7 +60,7 @@ def backup(destination: str, data_dir: str | None, as_json: bool) -> None:
     lines = [
         f"the source is damaged, and so is the backup: {each.sentence()}" for each in damages
     ]
-    lines += [f"queue {queue}: {told(items)}" for queue, items in unreadable.items()]
+    lines += [f"queue {queue}: {lost_items_text(items)}" for queue, items in unreadable.items()]
     lines += [
         f"not in the backup: {'items' if items is None else _counted(items, 'item')} of children "
         f"of an earlier queue, in {folder}"

@@ -125,7 +125,7 @@ def _own(state: QueueCopy) -> ReaderState:
     )
 
 
-def _order(reader: ReaderState, exported: Exported) -> list[int]:
+def _delivery_ids(reader: ReaderState, exported: Exported) -> list[int]:
     """Return the ids of the items to export, in the order in which they would be delivered."""
     due = {entry.item: entry.due_ms for entry in reader.delayed if entry.due_ms}
     place = {entry.item: entry.place for entry in reader.placed if entry.place}
@@ -145,7 +145,7 @@ def _export(
     path = os.path.join(destination, exported.queue)
     handle, at, lost = files.create(f"{path}~~0", b"", 0), 0, list[int]()
     pending, size = list[bytes](), 0
-    order = _order(reader, exported)
+    order = _delivery_ids(reader, exported)
     for begin in range(0, len(order), _READ_ITEMS):
         ids = order[begin : begin + _READ_ITEMS]
         records = log.store.some(ids).run(files).records

@@ -99,7 +99,7 @@ class _Family:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportOrder:
+class ImportRequest:
     """What to import. `queues`: only these, with their children; empty: all."""
 
     source: str
@@ -109,46 +109,47 @@ class ImportOrder:
 
 
 def bring_in(
-    files: Files, order: ImportOrder, unix_ms: int, watching: Watching, disk: Files | None = None
-) -> ImportReport:
+    files: Files, request: ImportRequest, unix_ms: int, watching: Watching,
+    disk: Files | None = None,
+) -> ImportReport:  # fmt: skip
     """Import the queues, or say what there is with `dry_run`; return what became of each.
 
     SRC is read through `disk`. Raise CommandError, JournalError or OSError; queues imported until
     then stay. Blocks.
     """
     disk = disk or Disk()
-    report, families = _look(disk, order)
-    there = _imported_before(files, order.data_dir, [family.name for family in families])
-    if order.dry_run:
+    report, families = _look(disk, request)
+    there = _imported_before(files, request.data_dir, [family.name for family in families])
+    if request.dry_run:
         for family in families:
             for journal, _, made in family.members:
                 made.state = "there" if family.name in there else made.state
-                _replayed(disk, order.source, journal, made, watching, 1)
+                _replayed(disk, request.source, journal, made, watching, 1)
         return report
-    directory = DataDirectory(files, order.data_dir, Sizes())
+    directory = DataDirectory(files, request.data_dir, Sizes())
     directory.lock()
     try:
         report.notes += filter(None, [directory.tokens.read(unix_ms)])
-        there = _imported_before(files, order.data_dir, [family.name for family in families])
-        _refuse_others(disk, order, families, there)
-        for name in files.names(order.data_dir):
+        there = _imported_before(files, request.data_dir, [family.name for family in families])
+        _refuse_others(disk, request, families, there)
+        for name in files.names(request.data_dir):
             if name.endswith(STAGED) and parse_folder_name(name.removesuffix(STAGED))[1]:
-                files.remove_folder(os.path.join(order.data_dir, name))
-        known = [parse_folder_name(name)[1] for name in files.names(order.data_dir)]
+                files.remove_folder(os.path.join(request.data_dir, name))
+        known = [parse_folder_name(name)[1] for name in files.names(request.data_dir)]
         generation = 1 + max(unix_ms // 1000, directory.tokens.generation, *known, 0)
         if generation > NUMBER_MAX:
-            raise JournalError(f"{order.data_dir}: a generation here is the last, {NUMBER_MAX}")
+            raise JournalError(f"{request.data_dir}: a generation here is the last, {NUMBER_MAX}")
         for family in families:
             if family.name in there:
                 for _, _, made in family.members:
                     made.state = "there"
                 continue
             writer = QueueWriter(
-                files, order.data_dir, family.name, generation, directory.server_id.encode(),
+                files, request.data_dir, family.name, generation, directory.server_id.encode(),
                 directory.tokens.below, unix_ms,
             )  # fmt: skip
             try:
-                _import(disk, order.source, family, writer, unix_ms, watching)
+                _import(disk, request.source, family, writer, unix_ms, watching)
             except BaseException:
                 writer.abandon()
                 raise
@@ -160,9 +161,9 @@ def bring_in(
 # -- what there is ----------------------------------------------------------------------------
 
 
-def _look(disk: Files, order: ImportOrder) -> tuple[ImportReport, list[_Family]]:
+def _look(disk: Files, request: ImportRequest) -> tuple[ImportReport, list[_Family]]:
     """Return the queues in SRC; raise CommandError if it is no directory of Kestrel's."""
-    source = order.source
+    source = request.source
     if not os.path.isdir(source):
         what = "is not a directory" if os.path.exists(source) else "does not exist"
         raise CommandError(f"{source}: it {what}; name the directory of Kestrel's journals")
@@ -171,11 +172,11 @@ def _look(disk: Files, order: ImportOrder) -> tuple[ImportReport, list[_Family]]
         raise CommandError(f"{source}: this is a data directory of kestrelpy, not Kestrel's")
     if is_database(names):
         raise CommandError(f"{source}: this is a LevelDB (Darner, Siberite), not Kestrel's journal")
-    if os.path.realpath(source) == os.path.realpath(order.data_dir):
+    if os.path.realpath(source) == os.path.realpath(request.data_dir):
         raise CommandError(f"{source}: SRC and the data directory are one; name another --data-dir")
     found = arrange((name, os.path.isfile(os.path.join(source, name))) for name in names)
     report, families = ImportReport(ignored=found.ignored), dict[bytes, _Family]()
-    wanted = set(order.queues)
+    wanted = set(request.queues)
     for journal in found.journals:
         name = os.fsencode(journal.queue)
         parent, _, part = name.partition(b"+")
@@ -219,7 +220,7 @@ def _refusal(disk: Files, source: str, journal: JournalFiles, name: bytes) -> st
     return ""
 
 
-def _pieces(disk: Files, source: str, journal: JournalFiles) -> list[FilePiece]:
+def _file_pieces(disk: Files, source: str, journal: JournalFiles) -> list[FilePiece]:
     return [FilePiece(name, disk.size(os.path.join(source, name))) for name in journal.files]
 
 
@@ -244,7 +245,7 @@ def _imported_before(
 
 def _refuse_others(
     disk: Files,
-    order: ImportOrder,
+    request: ImportRequest,
     families: list[_Family],
     there: dict[bytes, dict[str, object] | None],
 ) -> None:
@@ -256,12 +257,12 @@ def _refuse_others(
         note, shown = there[family.name], os.fsdecode(family.name)
         if note is None:
             lines.append(
-                f"{order.data_dir}: there is a queue {shown}; import into another --data-dir, "
+                f"{request.data_dir}: there is a queue {shown}; import into another --data-dir, "
                 "or name the queues to import with --queue"
             )
-        elif note.get("files") != _contents(disk, order.source, family):
+        elif note.get("files") != _contents(disk, request.source, family):
             lines.append(
-                f"{order.data_dir}: queue {shown} was imported from {note.get('source')} when "
+                f"{request.data_dir}: queue {shown} was imported from {note.get('source')} when "
                 "its files were others; delete it, or name the queues to import with --queue"
             )
     if lines:
@@ -273,7 +274,7 @@ def _contents(disk: Files, source: str, family: _Family) -> dict[str, int]:
     return {
         piece.name: piece.size
         for journal, _, _ in family.members
-        for piece in _pieces(disk, source, journal)
+        for piece in _file_pieces(disk, source, journal)
     }
 
 
@@ -308,7 +309,7 @@ def _replayed(
     disk: Files, source: str, journal: JournalFiles, made: Imported, watching: Watching, passes: int
 ) -> JournalSource:
     """Replay a queue's files; name their damage."""
-    pieces = _pieces(disk, source, journal)
+    pieces = _file_pieces(disk, source, journal)
 
     def read(name: str, offset: int, size: int) -> bytes:
         path = os.path.join(source, name)
@@ -377,43 +378,43 @@ def _copy(
 # -- the command ------------------------------------------------------------------------------
 
 
-def import_kestrel(order: ImportOrder, as_json: bool) -> None:
+def import_kestrel(request: ImportRequest, as_json: bool) -> None:
     """Import, and print what became of each queue; raise CommandError."""
     began = time.monotonic()
     try:
-        report = bring_in(Disk(), order, time.time_ns() // 1_000_000, watch)
+        report = bring_in(Disk(), request, time.time_ns() // 1_000_000, watch)
     except DirectoryLocked as error:
         raise CommandError(f"{error}; stop it first, or import into another --data-dir") from None
     except JournalError as error:
         raise CommandError(f"{error}; {_AGAIN}") from None
     except OSError as error:
-        where = error.filename2 or error.filename or order.source
+        where = error.filename2 or error.filename or request.source
         raise CommandError(f"{where}: {error.strerror or error}; {_AGAIN}") from None
     if as_json:
         facts = [asdict(each) for each in report.queues]
         ignored = [each._asdict() for each in report.ignored]
         print(json.dumps({"queues": facts, "ignored": ignored, "notes": report.notes}))
     else:
-        _print(order, report, time.monotonic() - began)
+        _print(request, report, time.monotonic() - began)
     if report.problems:
         raise CommandError("\n".join(report.problems), NOTHING)
 
 
-def _print(order: ImportOrder, report: ImportReport, seconds: float) -> None:
+def _print(request: ImportRequest, report: ImportReport, seconds: float) -> None:
     for each in report.queues:
         print(f"{each.queue}: {_STATES[each.state]}{_counts(each)}")
     for ignored in report.ignored:
-        print(f"note: {os.path.join(order.source, ignored.name)}: ignored: {ignored.reason}")
+        print(f"note: {os.path.join(request.source, ignored.name)}: ignored: {ignored.reason}")
     for note in (*report.notes, *(note for each in report.queues for note in each.notes)):
         print(f"note: {note}")
     made = [each for each in report.queues if each.state == "imported"]
     records = sum(each.records for each in report.queues)
-    if order.dry_run:
+    if request.dry_run:
         print(f"dry run: nothing was written; {records} records in {seconds:.1f} s")
     else:
         items, size = sum(each.items for each in made), sum(each.bytes for each in made)
         print(
-            f"imported into {order.data_dir}: {len(made)} queues, {items} items, {size} bytes, "
+            f"imported into {request.data_dir}: {len(made)} queues, {items} items, {size} bytes, "
             f"from {records} records in {seconds:.1f} s"
         )
 

@@ -22,7 +22,7 @@ from typing import Final
 from journal.errors import JournalError
 from journal.files import Disk, Files
 from journal.format import parse_folder_name
-from journal.recovery import LiveSet, Recovery, recovered_journal, told
+from journal.recovery import LiveSet, Recovery, lost_items_text, recovered_journal
 from journal.store import Sizes
 from journal.tools import check_journal, copy_journal, opening_behind
 from kestrelpy.cli.asking import asked
@@ -105,7 +105,7 @@ def _check(
     check_contents(files, folder)
     report = check_journal(files, folder, progress)
     if report.damages:
-        lost = f"; {told(report.unreadable)}" if report.unreadable else ""
+        lost = f"; {lost_items_text(report.unreadable)}" if report.unreadable else ""
         raise JournalError(
             f"the backup is damaged: {report.damages[0].sentence()} "
             f"(kestrelpy journal repair sets that aside){lost}"

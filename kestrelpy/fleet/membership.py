@@ -46,7 +46,7 @@ class Membership:
         self._said = ""
         self._was_asked = False  # to release the data
         self._refusals, self._refusals_next_s = 0, 0.0  # of the cache's disk: those that were said
-        self.is_told_to_end = False
+        self.must_end = False
 
     @property
     def is_fleet(self) -> bool:
@@ -66,7 +66,7 @@ class Membership:
     @property
     def begins_again(self) -> bool:
         """True if the process is to go on as a standby."""
-        return (self.is_fenced or self._was_asked) and not self.is_told_to_end
+        return (self.is_fenced or self._was_asked) and not self.must_end
 
     def may_answer(self) -> bool:
         """True if nobody else can own the data now."""

@@ -190,13 +190,13 @@ class MoveIn:
         number = self._last
         over = [] if old is None else [DeleteFile(old.file)]
         if source.size <= PIECE_BYTES:  # one commit for all of it
-            pieces = [Write(number, at, piece) for at, piece in self._pieces(source)]
+            pieces = [Write(number, at, piece) for at, piece in self._chunks(source)]
             create = Create(number, source.path, source.size)
             self._commits.wait(self._commits.add(create, *pieces, *over))
             self._report(source.size)
             return
         ticket = self._commits.add(Create(number, source.path + SUFFIX_NEW, source.size))
-        for offset, piece in self._pieces(source):
+        for offset, piece in self._chunks(source):
             self._commits.wait(ticket)  # one piece is on its way, and one is being read
             if piece.strip(b"\0"):
                 ticket = self._commits.add(Write(number, offset, piece))
@@ -207,7 +207,7 @@ class MoveIn:
         if facts.size != source.size:
             return False
         read, claim = self._engine.read, self._commits.claim
-        for offset, piece in self._pieces(source):
+        for offset, piece in self._chunks(source):
             size = len(piece)
 
             def fetch(at: int = offset, size: int = size) -> bytes:
@@ -217,7 +217,7 @@ class MoveIn:
                 return False
         return True
 
-    def _pieces(self, source: SourceFile) -> Iterator[tuple[int, bytes]]:
+    def _chunks(self, source: SourceFile) -> Iterator[tuple[int, bytes]]:
         path = os.path.join(self._folder, source.path)
         for offset in range(0, source.size, PIECE_BYTES):
             size = min(PIECE_BYTES, source.size - offset)

@@ -92,7 +92,7 @@ class MoveOut:
         part = path + SUFFIX_NEW
         handle = self._files.create(part, b"", 0)
         try:
-            for offset, piece in self._pieces(facts):
+            for offset, piece in self._chunks(facts):
                 handle.write(offset, piece)
                 handle.sync()
                 self._report(len(piece))
@@ -102,7 +102,7 @@ class MoveOut:
 
     def _compare(self, facts: FileFacts) -> None:
         path = os.path.join(self.stage, facts.path)
-        for offset, piece in self._pieces(facts):
+        for offset, piece in self._chunks(facts):
             if self._files.read(path, offset, len(piece)) != piece:
                 self._files.remove(path)  # the next run copies it again
                 raise JournalError(
@@ -118,7 +118,7 @@ class MoveOut:
             if path not in wanted and path != _NOTE:
                 self._files.remove(os.path.join(self.stage, path))
 
-    def _pieces(self, facts: FileFacts) -> Iterator[tuple[int, bytes]]:
+    def _chunks(self, facts: FileFacts) -> Iterator[tuple[int, bytes]]:
         read, claim = self._engine.read, self._commits.claim
         for offset in range(0, facts.size, PIECE_BYTES):
             size = min(PIECE_BYTES, facts.size - offset)

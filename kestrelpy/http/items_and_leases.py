@@ -40,7 +40,7 @@ from kestrelpy.http.models import (
     errors,
     header,
     refusals,
-    told,
+    request_parts,
 )
 from kestrelpy.http.short_way import BusyRoute
 from kestrelpy.http.values import (
@@ -87,7 +87,7 @@ _QUEUE: Final = "/queues/{queue}"
         200: {"model": Duplicate, "description": "Its id was seen before."},
         422: {"description": WHY[422]},
     },
-    openapi_extra=told(IDEMPOTENCY_KEY, body=BYTES, kind=_RAW),
+    openapi_extra=request_parts(IDEMPOTENCY_KEY, body=BYTES, kind=_RAW),
 )  # fmt: skip
 async def post_item(
     request: Request,

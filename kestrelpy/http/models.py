@@ -81,7 +81,7 @@ def parameter(
     }  # fmt: skip
 
 
-def told(
+def request_parts(
     *parameters: dict[str, Any], body: dict[str, Any] | None = None,
     kind: str = "application/json", required: bool = False,
 ) -> dict[str, Any]:  # fmt: skip

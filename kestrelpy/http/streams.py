@@ -54,7 +54,7 @@ from kestrelpy.http.models import (
     header,
     parameter,
     refusals,
-    told,
+    request_parts,
 )
 from kestrelpy.http.values import duration_ms, id_of, queue_name, whole
 from kestrelpy.operations import (
@@ -147,7 +147,7 @@ def is_of_member(key: bytes, member: int, size: int) -> bool:
         201: {"headers": {"ETag": _ETAG}}, 412: {"model": Conflict, "description": WHY[412]},
         422: {"description": WHY[422]},
     },
-    openapi_extra=told(
+    openapi_extra=request_parts(
         parameter("If-Match", {"type": "string"}, 'Only after this version, as `"4"`.', "header"),
         parameter("If-None-Match", {"const": "*"}, "Only as the first event.", "header"),
         IDEMPOTENCY_KEY, body=BYTES, kind="application/octet-stream",

@@ -57,8 +57,8 @@ class Claiming:
         rests = []
         for lease in self.leases(now_ms):
             expires_ms = expiries.get(lease.item.id, 0)
-            lives_ms = deadline_ms + grace_ms if 0 < expires_ms < deadline_ms else 0
-            rests.append(LeaseEnd.renew(self._queue, lease, lease_ms, now_ms, lives_ms))
+            expiry_ms = deadline_ms + grace_ms if 0 < expires_ms < deadline_ms else 0
+            rests.append(LeaseEnd.renew(self._queue, lease, lease_ms, now_ms, expiry_ms))
         return rests
 
     def release(self, now_ms: int) -> list[Rests]:

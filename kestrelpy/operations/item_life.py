@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from journal.errors import NewerFormat
 from journal.files import Files, is_shortage
 from journal.format import COUNTED, ENDS_DELIVERY, PUTS, TABLE, Kind, Meta, Record, Tag, decode_meta
-from journal.store import ItemHistory, Told
+from journal.store import HistoryPart, ItemHistory
 from kestrelpy.core import AnyQueue, Browse, JournalLog, Lease, on_disk
 from kestrelpy.errors import Unread
 from kestrelpy.operations.ports import PAUSE, Client, ItemReader
@@ -62,11 +62,11 @@ class LostPlace(Exception):
 class _Read:
     """One stretch of a log, read on a thread."""
 
-    __slots__ = ("error", "history", "is_over", "told")
+    __slots__ = ("error", "history", "is_over", "part")
 
     def __init__(self, history: ItemHistory) -> None:
         self.history = history
-        self.told: Told | None = None
+        self.part: HistoryPart | None = None
         self.error: OSError | None = None
         self.is_over = False
 
@@ -74,7 +74,7 @@ class _Read:
         """Read; store an error. It may be called again."""
         self.error = None
         try:
-            self.told = self.history.run(files)
+            self.part = self.history.run(files)
         except OSError as error:
             self.error = error
 
@@ -132,31 +132,31 @@ class ItemLife:
             if place is not None:
                 raise LostPlace
             return LifePart([], False, 0, 0, None)
-        told = yield from self._told(log, history)
-        next_ = history.next_place(log.journal, told)
-        left = max(history.extent.stop - told.end, 0) + history.bytes_behind
-        events = [event for record in told.records for event in self._events(record)]
+        part = yield from self._read_part(log, history)
+        next_ = history.next_place(log.journal, part)
+        left = max(history.extent.stop - part.end, 0) + history.bytes_behind
+        events = [event for record in part.records for event in self._events(record)]
         is_whole = not history.is_after_gap
-        if place is None and not any(record.kind in PUTS for record in told.records):
+        if place is None and not any(record.kind in PUTS for record in part.records):
             # It is further on in this segment, or damaged.
             is_whole = is_whole and next_ is not None and next_[0] == history.extent.number
-        return LifePart(events, is_whole, told.bytes_looked, left if next_ else 0, next_)
+        return LifePart(events, is_whole, part.bytes_looked, left if next_ else 0, next_)
 
-    def _told(
+    def _read_part(
         self, log: JournalLog, history: ItemHistory
-    ) -> Generator[bytes, None, Told]:
+    ) -> Generator[bytes, None, HistoryPart]:
         read = _Read(history)
         self._client.start_read(log, read)
         yield PAUSE
         assert read.is_over, "a read without an end"
         if log.journal.segment_numbered(history.extent.number) is None:
             raise LostPlace  # rewritten or removed meanwhile
-        if read.told is None:
+        if read.part is None:
             error = read.error
             if error is not None and is_shortage(error):
                 raise Unread(f"the queue's files cannot be read now ({error.strerror}); try again")
-            return Told([], history.extent.stop, 0)  # the disk does not give it
-        return read.told
+            return HistoryPart([], history.extent.stop, 0)  # the disk does not give it
+        return read.part
 
     def _events(self, record: Record) -> list[LifeEvent]:
         """Return the events that a record says; none if it is about another subscription."""

@@ -78,15 +78,15 @@ class LeaseEnd:
 
     @staticmethod
     def renew(
-        queue: AnyQueue, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0
+        queue: AnyQueue, lease: Lease, lease_ms: int, now_ms: int, expiry_ms: int = 0
     ) -> Rests:
         """Let the lease end `lease_ms` from now; raise ServerError if its record has no room.
 
-        `lives_ms`: the new expiry of its item, on the wall clock; 0: it stays.
+        `expiry_ms`: the new expiry of its item, on the wall clock; 0: it stays.
         """
         if lease.by_token:
             if queue.log.no_room:
                 raise ServerError(queue.log.no_room)
             if not queue.log.has_lease_room():
                 raise NoRoomYet(queue.log.waiting_room, queue.name)
-        return ended(queue, queue.reader.renew(lease, lease_ms, now_ms, lives_ms))
+        return ended(queue, queue.reader.renew(lease, lease_ms, now_ms, expiry_ms))

@@ -468,7 +468,7 @@ class Daemon:
 
     def _end_by(self, signal_name: str) -> None:
         self.actions.note(f"{OPERATOR} by {signal_name}", "drain", clock.now_ms())
-        self.membership.is_told_to_end = True
+        self.membership.must_end = True
         self.shutdown(signal_name)
 
     def reload(self, who: str) -> Gate:

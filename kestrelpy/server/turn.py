@@ -385,8 +385,8 @@ class Turn:
         that."""
         written, target.waiting_written = target.waiting_written, set()
         self.touch_all(written)
-        if target.lsn_stored > target.lsn_told or target.failure is not None:
-            target.lsn_told = target.lsn_stored
+        if target.lsn_stored > target.lsn_notified or target.failure is not None:
+            target.lsn_notified = target.lsn_stored
             stored, target.waiting_stored = target.waiting_stored, set()
             self.touch_all(stored)
 

@@ -60,11 +60,11 @@ SYNCS_CROSSED: tuple[Fault, ...] = (
         "a segment counts what was torn behind a number that a release gave",
         "journal/recovery/chain.py",
         "        limit = min(filter(None, (self.lsn_limit, lsn_cut)), default=0)\n"
-        "        tally = found.kept_tally(limit, before)\n"
+        "        tally = found.tally_below(limit, before)\n"
         "        self.note(tally)\n"
         "        if found.records and found.records[-1].lsn > lsn_synced:\n",
         "        limit = self.lsn_limit\n"
-        "        tally = found.kept_tally(limit, before)\n"
+        "        tally = found.tally_below(limit, before)\n"
         "        self.note(tally)\n"
         "        if limit:\n",
         TORN,

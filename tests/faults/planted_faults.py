@@ -1357,14 +1357,14 @@ FAULTS: tuple[Fault, ...] = (
         "a prepared segment gets its name before the tail in it is on disk",
         "journal/recovery/reopen.py",
         (
-            "    handle.write(0, b\"\".join(pieces))\n"
+            "    handle.write(0, b\"\".join(chunks))\n"
             "    handle.sync()\n"
             "    handle.close()\n"
             "    files.rename(fresh"
         ),
         (
             "    handle.sync()\n"
-            "    handle.write(0, b\"\".join(pieces))\n"
+            "    handle.write(0, b\"\".join(chunks))\n"
             "    handle.close()\n"
             "    files.rename(fresh"
         ),

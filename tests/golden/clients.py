@@ -26,7 +26,7 @@ def clients() -> list[SegmentBuilder | Snapshot]:
     one = SegmentBuilder(1, 4096, 1, Checkpoint(b"clients", server=SERVER, generation=1))
     expires_ms, deadline_ms = TIME_MS + 2 * MINUTE_MS, TIME_MS + 5 * MINUTE_MS
     leased = LeaseEntry(
-        2, 1 << 20, 1, TIME_MS + 3, 3, TIME_MS + 3, deadline_ms, lives_ms=deadline_ms + MINUTE_MS,
+        2, 1 << 20, 1, TIME_MS + 3, 3, TIME_MS + 3, deadline_ms, expiry_ms=deadline_ms + MINUTE_MS,
         runs_ms=deadline_ms,
     )
     renewed = leased.until(

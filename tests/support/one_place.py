@@ -149,7 +149,7 @@ def _known(reader: Subscription) -> Iterator[str]:
         yield from _among("hidden", markers.hidden, live)
         if not markers.hidden.count:
             yield from _same("markers", [*markers], [])
-    yield from _among("a kept marker", markers._kept, {*markers.hidden} & live)
+    yield from _among("a kept marker", markers._retained, {*markers.hidden} & live)
     for name in ("notes", "outgoing"):
         yield from _same(name, getattr(reader, name), [])
     yield from _same("_serving", reader._serving, False)

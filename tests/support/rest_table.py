@@ -93,7 +93,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "measured": "which snapshot it was looked at for last",
     },
     "journal.sets.hash_table.Table": {
-        "width _shift _row _room _marks": "its shape: buckets, empty or not",
+        "width _shift _row _room _hash_tops": "its shape: buckets, empty or not",
         "_next _swept": "its shape, while it grows or shrinks",
     },
     "journal.format.segment.Tally": {
@@ -150,7 +150,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "queue_creates queue_deletes queue_expires refused_quietly http_statuses "
         "wires sync_us batch_records loop_lag_us": TOTAL,
     },
-    "core.index.dead_letters.DeadLetters": {"_order": NUMBER},
+    "core.index.dead_letters.DeadLetters": {"_latest_place": NUMBER},
     "core.index.delayed.Delays": {},
     "core.index.sorted_table.DueTimes": {"_tidied": "where the next look begins"},
     "core.queue.recount.Recount": {"due_ms": CLOCK},
@@ -166,12 +166,13 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
         "name": NAME,
         "overdue": "where a lease ended, until this connection's next word about that queue",
     },
-    "core.index.leases._InOrder": {"latest_ms": NUMBER},
+    "core.index.leases._ByDeadline": {"latest_ms": NUMBER},
     "core.index.leases.Leases": {},
     "core.subscription.ready_line.ReadyLine": {},
     "core.log.log.JournalLog": {
         "archive_to sync_ms sync_in_turn is_local": SETTING,
-        "lsn_appended lsn_written lsn_stored lsn_durable item_stored lsn_told awaited_lsn": NUMBER,
+        "lsn_appended lsn_written lsn_stored lsn_durable lsn_notified": NUMBER,
+        "item_stored awaited_lsn": NUMBER,
     },
     "core.index.markers.MarkerIndex": {
         "latest": NUMBER, "_compacted": "where the next look begins",
@@ -359,7 +360,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
 # Where a queue keeps what is done.
 _RETAINED: Final[dict[str, dict[str, str]]] = {
     "journal.sets.id_set.IdSet": {"_bits _counts count": "what is kept"},
-    "core.index.markers.MarkerIndex": {"_markers _ids _kept retains": "markers of what is kept"},
+    "core.index.markers.MarkerIndex": {"_markers _ids _retained retains": "retained markers"},
 }
 # Until their windows are over.
 _REMEMBERED: Final[dict[str, dict[str, str]]] = {
@@ -401,7 +402,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.read.range_scan.Scanned journal.read.range_scan.RangeScan
         journal.read.range_scan.PutPlace journal.read.range_scan.TimeSearch
         journal.read.range_scan._Walk journal.snapshot.dedupe_merge.MergeJob
-        journal.read.history.ItemHistory journal.read.history.Told operations.item_life._Read
+        journal.read.history.ItemHistory journal.read.history.HistoryPart operations.item_life._Read
         journal.snapshot.dedupe_merge._Prefixes journal.write.segment_file.PreallocationJob
         journal.format.segment.SegmentHeader journal.read.seek.Extent
         journal.snapshot.snapshot.SegmentState journal.snapshot.snapshot.Snapshot

@@ -241,7 +241,7 @@ class PostgresEngine:
 
     def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
         return b"".join(
-            self._read_piece(at, file, begin, count) for begin, count in _pieces(offset, size)
+            self._read_piece(at, file, begin, count) for begin, count in _parts(offset, size)
         )
 
     def _read_piece(self, at: Claim, file: int, offset: int, size: int) -> bytes:
@@ -422,7 +422,7 @@ def read_of(
     """Return bytes of a file as this connection sees it; raise psycopg.Error."""
     cursor = connection.cursor(binary=True)
     found = bytearray()
-    for begin, count in _pieces(offset, size):
+    for begin, count in _parts(offset, size):
         rows = cursor.execute(_READ, _of_read(at, file, begin, count)).fetchall()
         found += _bytes(rows, begin, count)
     return bytes(found)
@@ -437,7 +437,7 @@ def _owners(rows: list[tuple[Any, ...]]) -> dict[int, Owner]:
     return {row[0]: Owner(Member(row[1], row[2]), *row[3:]) for row in rows}
 
 
-def _pieces(offset: int, size: int) -> Iterator[tuple[int, int]]:
+def _parts(offset: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of a large read: the server sorts the rows of each in memory. It sorts those
     of a whole segment on its disk, which takes twice as long."""
     for begin in range(offset, offset + size, PIECE_BYTES):

@@ -40,9 +40,9 @@ def _head(oid: int, count: int) -> bytes:
     return _ARRAY.pack(1, 0, oid, count, 1) if count else _NO_ARRAY.pack(0, 0, oid)
 
 
-def _pieces(oid: int, pieces: list[bytes]) -> bytes:
-    parts = [_head(oid, len(pieces))]
-    for piece in pieces:
+def _array(oid: int, values: list[bytes]) -> bytes:
+    parts = [_head(oid, len(values))]
+    for piece in values:
         parts += len(piece).to_bytes(4, "big"), piece
     return b"".join(parts)
 
@@ -61,8 +61,8 @@ def _integers(oid: int, size: int) -> Callable[[list[int]], bytes]:
 _LISTS: Final[dict[str, tuple[int, Callable[[Any], bytes]]]] = {
     "int8": (1016, _integers(_INT8_OID, 8)),
     "int4": (1007, _integers(23, 4)),
-    "text": (1009, lambda texts: _pieces(25, [each.encode() for each in texts])),
-    "bytea": (1001, lambda pieces: _pieces(17, pieces)),
+    "text": (1009, lambda texts: _array(25, [each.encode() for each in texts])),
+    "bytea": (1001, lambda values: _array(17, values)),
 }
 
 

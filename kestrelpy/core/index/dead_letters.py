@@ -36,8 +36,8 @@ class DeadLetters:
         "_held_bytes",
         "_hidden",
         "_items",
+        "_latest_place",
         "_line",
-        "_order",
         "bytes",
         "count",
         "deaths",
@@ -54,7 +54,7 @@ class DeadLetters:
         self._line: list[tuple[int, int]] = []  # a heap of orders, with ids
         self._items: dict[int, Item] = {}
         self._held_bytes = 0
-        self._order = 0
+        self._latest_place = 0
         self._hidden: set[int] = set()
         # Dead letters taken from after the front; True while their entry is still in the line.
         self._away: dict[int, bool] = {}
@@ -65,15 +65,15 @@ class DeadLetters:
         return len(self.deaths)
 
     def add(
-        self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int, order: int = 0
+        self, id_: int, attempts: int, reason: bytes, died_ms: int, body_bytes: int, place: int = 0
     ) -> None:
-        """Add a dead letter at the end of the line, or at the place `order`."""
-        self._order = order = order or self._order + 1
-        self.deaths[id_] = DeadEntry(id_, order, attempts, reason, died_ms, body_bytes)
+        """Add a dead letter at the end of the line, or at `place`."""
+        self._latest_place = place = place or self._latest_place + 1
+        self.deaths[id_] = DeadEntry(id_, place, attempts, reason, died_ms, body_bytes)
         self.ids.add(id_)
         self.count += 1
         self.bytes += body_bytes
-        heappush(self._line, (order, id_))
+        heappush(self._line, (place, id_))
         if len(self._line) > 2 * len(self.deaths) + PASSED_ENTRIES_MAX:
             self._line = [entry for entry in self._line if self._is_its(*entry)]
             heapify(self._line)
@@ -201,7 +201,7 @@ class DeadLetters:
                 self._away[id_] = False
         return 0
 
-    def _is_its(self, order: int, id_: int) -> bool:
+    def _is_its(self, place: int, id_: int) -> bool:
         """True if the entry is that of an item's present death, not of an earlier one."""
         death = self.deaths.get(id_)
-        return death is not None and death.order == order
+        return death is not None and death.order == place

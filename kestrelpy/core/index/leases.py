@@ -82,7 +82,7 @@ class Lease:
         self.timer: Entry[Lease] | None = None
 
 
-class _InOrder:
+class _ByDeadline:
     """Leases by item, in the order of their deadlines. `latest_ms` is the latest one added."""
 
     __slots__ = ("latest_ms", "leases")
@@ -118,8 +118,8 @@ class Leases:
         self.moving = IdSet()
         self.places: dict[int, int] = {}  # after replay: by item, the places that are no id
         self._by_token: dict[int, Lease] = {}
-        self._granted = _InOrder()
-        self._renewed = _InOrder()
+        self._granted = _ByDeadline()
+        self._renewed = _ByDeadline()
         self._others: dict[int, Lease] = {}
         self._timers: Timers[Lease] = Timers()
 
@@ -274,13 +274,13 @@ class Leases:
         over.sort(key=lambda lease: (lease.deadline_ms or 0, lease.place))
         return over
 
-    def _place(self, lease: Lease, in_order: _InOrder) -> None:
+    def _place(self, lease: Lease, by_deadline: _ByDeadline) -> None:
         deadline_ms = lease.deadline_ms
         if deadline_ms is None:
             self._others[lease.item.id] = lease
-        elif deadline_ms >= in_order.latest_ms or not in_order.leases:
-            in_order.latest_ms = deadline_ms
-            in_order.leases[lease.item.id] = lease
+        elif deadline_ms >= by_deadline.latest_ms or not by_deadline.leases:
+            by_deadline.latest_ms = deadline_ms
+            by_deadline.leases[lease.item.id] = lease
         else:
             self._others[lease.item.id] = lease
             lease.timer = self._timers.push(deadline_ms, lease)

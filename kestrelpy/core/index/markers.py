@@ -36,13 +36,19 @@ class MarkerIndex:
     """The marker index. `hidden` are the ids of present items whose ids are no markers."""
 
     __slots__ = (
-        "_compacted", "_ids", "_kept", "_markers", "hidden", "latest", "retains",
+        "_compacted",
+        "_ids",
+        "_markers",
+        "_retained",
+        "hidden",
+        "latest",
+        "retains",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._markers = array("Q")
         self._ids = array("Q")
-        self._kept: dict[int, int] = {}
+        self._retained: dict[int, int] = {}
         self._compacted = 0  # this round has checked the entries up to here
         self.hidden = IdSet()
         self.retains = False  # True if markers of done items are still needed
@@ -54,7 +60,7 @@ class MarkerIndex:
 
     def give(self, marker: int, id_: int) -> None:
         """Note the release of an item at this marker, which is higher than any before."""
-        if id_ in self.hidden and id_ not in self._kept:
+        if id_ in self.hidden and id_ not in self._retained:
             self._markers.append(marker)
             self._ids.append(id_)
             self.latest = marker
@@ -69,15 +75,15 @@ class MarkerIndex:
     def remember(self, id_: int, marker: int) -> None:
         """Store the marker of an item whose latest place is another; 0: it has none."""
         if marker != id_:
-            self._kept[id_] = marker
+            self._retained[id_] = marker
 
     def of(self, id_: int, place: int) -> int:
         """Return the marker of an item with this latest place; 0: it has none yet."""
-        return self._kept.get(id_, place) if id_ in self.hidden else id_
+        return self._retained.get(id_, place) if id_ in self.hidden else id_
 
     def is_new(self, id_: int) -> bool:
         """True if a delayed item was never available."""
-        return id_ in self.hidden and id_ not in self._kept
+        return id_ in self.hidden and id_ not in self._retained
 
     def marker_of(self, id_: int) -> int:
         """Return the marker of this hidden item; 0: it has none yet. Searches all entries."""
@@ -88,9 +94,9 @@ class MarkerIndex:
     def forget(self, id_: int) -> None:
         """Forget the marker of a done item; with retention the marker stays."""
         if self.retains:
-            self._kept.pop(id_, None)
+            self._retained.pop(id_, None)
         elif self.hidden.discard(id_):
-            self._kept.pop(id_, None)
+            self._retained.pop(id_, None)
             if not self.hidden.count:
                 self._forget_all()
             elif len(self._ids) > _COMPACT_ABOVE and len(self._ids) > 2 * self.hidden.count:
@@ -106,7 +112,9 @@ class MarkerIndex:
             return
         if not self.retains:
             self.hidden.discard_range(1, self.hidden.last, ids.both(self.hidden))
-        self._kept = {id_: m for id_, m in self._kept.items() if id_ in ids and id_ in self.hidden}
+        self._retained = {
+            id_: m for id_, m in self._retained.items() if id_ in ids and id_ in self.hidden
+        }
         if not self.hidden.count:
             self._forget_all()
         self._compacted = 0
@@ -131,7 +139,7 @@ class MarkerIndex:
         """Return an independent copy."""
         other = MarkerIndex()
         other._markers, other._ids = self._markers[:], self._ids[:]
-        other._kept, other.hidden = dict(self._kept), self.hidden.copy()
+        other._retained, other.hidden = dict(self._retained), self.hidden.copy()
         other.retains = self.retains
         return other
 

@@ -57,8 +57,8 @@ class JournalLog:
         "item_stored",
         "lsn_appended",
         "lsn_durable",
+        "lsn_notified",
         "lsn_stored",
-        "lsn_told",
         "lsn_written",
         "no_room",
         "read_ahead",
@@ -107,7 +107,7 @@ class JournalLog:
         self.waiting_stored: set[object] = set()
         self.waiting_written: set[object] = set()
         self.lsn_written = self.lsn_stored = self.lsn_appended = self.item_stored = 0
-        self.lsn_told = 0  # the shell's: replies that wait for a sync are sent up to here
+        self.lsn_notified = 0  # the shell's: replies that wait for a sync are sent up to here
         self.advance()
 
     @property

@@ -406,16 +406,16 @@ class Subscription(SubscriptionState):
             item.marker = item.marker or place
             self.ready_line.put_back(item, place)
 
-    def renew(self, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0) -> int:
+    def renew(self, lease: Lease, lease_ms: int, now_ms: int, expiry_ms: int = 0) -> int:
         """Extend the lease to `lease_ms` from now; return the record to wait for, 0: none.
 
-        `lives_ms`: the new expiry of the item of a lease by token; 0: it stays.
+        `expiry_ms`: the new expiry of the item of a lease by token; 0: it stays.
         """
         self.leases.renew(lease, now_ms + lease_ms)
         self.alarm.need(lease.deadline_ms)
         if not lease.by_token:
             return 0
-        return self.by_token.renew(lease, lease_ms, now_ms, lives_ms)
+        return self.by_token.renew(lease, lease_ms, now_ms, expiry_ms)
 
     def serve(self, now_ms: int) -> None:
         """Give ready items and dead letters to the waiters, in the order in which those came. Tell

@@ -41,36 +41,36 @@ class TokenLeases:
         """
         item, unix_ms, clock = lease.item, lease.began_ms, self._state.clock
         key = item.key if not lease.dead else NO_KEY  # its death released the key
-        lives_ms = 0
+        expiry_ms = 0
         if grace_ms is not None and 0 < item.expires_ms < unix_ms + lease_ms:
-            lives_ms = self._extend_life(lease, unix_ms + lease_ms + grace_ms)
+            expiry_ms = self._extend_life(lease, unix_ms + lease_ms + grace_ms)
         entry = _new(LeaseEntry, (
             item.id, lease.token, lease.attempts + 1, unix_ms, item.size, unix_ms,
-            unix_ms + lease_ms, key, lives_ms,
+            unix_ms + lease_ms, key, expiry_ms,
             clock.runs(unix_ms - clock.offset_ms + lease_ms),
         ))  # fmt: skip
         self._state.leases.enter(lease, entry)
         lease.lsn = self._state.append(entry.leased())
 
-    def _extend_life(self, lease: Lease, lives_ms: int) -> int:
+    def _extend_life(self, lease: Lease, expiry_ms: int) -> int:
         """Let the item expire at this time, if it expires; return the time."""
-        self._state.expiries[lease.item.id] = lives_ms
+        self._state.expiries[lease.item.id] = expiry_ms
         if lease.item.is_whole:  # else it is read again, and bound then
-            lease.item = lease.item.ending(lives_ms)
-        return lives_ms
+            lease.item = lease.item.ending(expiry_ms)
+        return expiry_ms
 
-    def renew(self, lease: Lease, lease_ms: int, now_ms: int, lives_ms: int = 0) -> int:
+    def renew(self, lease: Lease, lease_ms: int, now_ms: int, expiry_ms: int = 0) -> int:
         """Extend the lease to `lease_ms` from now; return the record to wait for.
 
-        `lives_ms`: the new expiry of its item; 0: it stays.
+        `expiry_ms`: the new expiry of its item; 0: it stays.
         """
         state = self._state
         unix_ms = now_ms + state.clock.offset_ms
         entries, id_ = state.leases.entries, lease.item.id
-        if lives_ms:
-            self._extend_life(lease, lives_ms)
+        if expiry_ms:
+            self._extend_life(lease, expiry_ms)
         entry = entries[id_] = entries[id_].until(
-            unix_ms, unix_ms + lease_ms, lives_ms, state.clock.runs(now_ms + lease_ms)
+            unix_ms, unix_ms + lease_ms, expiry_ms, state.clock.runs(now_ms + lease_ms)
         )
         return state.append(entry.renewal())
 
@@ -109,5 +109,5 @@ class TokenLeases:
             lease.dead = death is not None
             state.leases.grant(lease)
             state.leases.enter(lease, entry)
-            if entry.lives_ms:
-                state.expiries[entry.item] = entry.lives_ms
+            if entry.expiry_ms:
+                state.expiries[entry.item] = entry.expiry_ms

@@ -31,8 +31,8 @@ class TransferRequest:
     """
 
     __slots__ = (
-        "_life", "by_itself", "ids", "is_over", "is_resting", "left", "moved", "of_dead", "owner",
-        "passed", "refusal", "refused", "rest_ms", "source", "target", "told", "under_way",
+        "_life", "by_itself", "ids", "is_over", "is_resting", "left", "logged", "moved", "of_dead",
+        "owner", "passed", "refusal", "refused", "rest_ms", "source", "target", "under_way",
     )  # fmt: skip
 
     def __init__(
@@ -53,7 +53,7 @@ class TransferRequest:
         self.passed = 0
         self.refusal = ""
         self.refused: Refused | None = None
-        self.told: set[int] = set()  # items whose refusal was logged
+        self.logged: set[int] = set()  # items whose refusal was logged
         self.rest_ms = REST_MS
         self.is_resting = False
         self.is_over = False
@@ -92,8 +92,8 @@ class TransferRequest:
     def is_news(self, reason: str, item: int) -> bool:
         """True if the refusal of this `item` (0: of all items) was not logged yet."""
         if item:
-            was_said = item in self.told
-            self.told.add(item)
+            was_said = item in self.logged
+            self.logged.add(item)
             return not was_said
         was, self.refusal = self.refusal, reason
         return not was
@@ -101,8 +101,8 @@ class TransferRequest:
     def rest(self) -> int:
         """Begin nothing for a while; return for how long, in milliseconds."""
         self.is_resting, self.passed = True, 0
-        if len(self.told) > 2 * len(self.ids) + PASSED_MAX:
-            self.told.intersection_update(self.ids)  # the others have left
+        if len(self.logged) > 2 * len(self.ids) + PASSED_MAX:
+            self.logged.intersection_update(self.ids)  # the others have left
         rest_ms, self.rest_ms = self.rest_ms, min(self.rest_ms * 2, REST_MS_MAX)
         return rest_ms
 

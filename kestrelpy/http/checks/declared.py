@@ -102,8 +102,8 @@ class DeclaredRoute:
             each.alias: _parameter(each.alias, _schema_of(each.field_info))
             for each in get_flat_params(self._route.dependant) if _where(each) == "query"
         }
-        told = (each for each in self._told if each["in"] == "query" and not _is_open(each))
-        return found | {each["name"]: _parameter_told(each) for each in told}
+        told = (each for each in self._described if each["in"] == "query" and not _is_open(each))
+        return found | {each["name"]: _parameter_of(each) for each in told}
 
     @cached_property
     def path(self) -> dict[str, Parameter]:
@@ -116,7 +116,7 @@ class DeclaredRoute:
     @cached_property
     def is_open(self) -> bool:
         """True if the query may have names that no route knows: the metadata of a queue."""
-        return any(_is_open(each) for each in self._told)
+        return any(_is_open(each) for each in self._described)
 
     @cached_property
     def headers(self) -> dict[bytes, str]:
@@ -125,7 +125,7 @@ class DeclaredRoute:
             each.alias.title() for each in get_flat_params(self._route.dependant)
             if _where(each) == "header"
         )
-        told = (each["name"] for each in self._told if each["in"] == "header")
+        told = (each["name"] for each in self._described if each["in"] == "header")
         return {each.lower().encode(): each for each in (*seen, *told)}
 
     @cached_property
@@ -152,7 +152,7 @@ class DeclaredRoute:
         return tuple((self._route.openapi_extra or {}).get("requestBody", {}).get("content", ()))
 
     @property
-    def _told(self) -> list[dict[str, Any]]:
+    def _described(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (self._route.openapi_extra or {}).get("parameters", [])
         return found
 
@@ -286,7 +286,7 @@ def _parameter(name: str, schema: dict[str, Any]) -> Parameter:
     )  # fmt: skip
 
 
-def _parameter_told(said: dict[str, Any]) -> Parameter:
+def _parameter_of(said: dict[str, Any]) -> Parameter:
     """Return a parameter whose value the handler reads and checks."""
     return _parameter(said["name"], said["schema"])._replace(schema={})
 

@@ -37,7 +37,7 @@ def _trouble(samples: Sampler, name: bytes, row: QueueRow) -> tuple[int, int]:
 
 
 def _rate(samples: Sampler, name: bytes, _: QueueRow) -> float:
-    kept = samples.kept.get(name)
+    kept = samples.by_queue.get(name)
     return kept.rates["stored"] if kept is not None else 0.0
 
 
@@ -62,7 +62,7 @@ class WantedQueues(NamedTuple):
     limit: int = 100
 
 
-class _Order(NamedTuple):
+class _Sorted(NamedTuple):
     made_ms: int
     names: list[bytes]
     matched: int
@@ -71,27 +71,27 @@ class _Order(NamedTuple):
 class QueueOrders:
     """The orders that somebody watches."""
 
-    __slots__ = ("_kept", "_samples")
+    __slots__ = ("_samples", "_sorted")
 
     def __init__(self, samples: Sampler) -> None:
         self._samples = samples
-        self._kept: dict[WantedQueues, _Order] = {}
+        self._sorted: dict[WantedQueues, _Sorted] = {}
 
     def names(
         self, wanted: WantedQueues, now_ms: int
     ) -> Generator[bytes, None, tuple[list[bytes], int]]:
         """Return the names of this page, and how many queues match on all pages."""
-        order = self._kept.get(wanted)
+        order = self._sorted.get(wanted)
         count = len(self._samples.rows)
         if order is None or now_ms - order.made_ms >= count * _SECOND_MS // _PER_SECOND:
             order = yield from self._sort(wanted, now_ms)
-            self._kept.pop(wanted, None)
-            self._kept[wanted] = order
-            if len(self._kept) > _KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
+            self._sorted.pop(wanted, None)
+            self._sorted[wanted] = order
+            if len(self._sorted) > _KEPT_MAX:
+                del self._sorted[next(iter(self._sorted))]
         return order.names, order.matched
 
-    def _sort(self, wanted: WantedQueues, now_ms: int) -> Generator[bytes, None, _Order]:
+    def _sort(self, wanted: WantedQueues, now_ms: int) -> Generator[bytes, None, _Sorted]:
         samples, by = self._samples, SORTS[wanted.sort]
         search = wanted.search.lower().encode("utf-8", "surrogatepass")
         most = wanted.offset + wanted.limit
@@ -109,7 +109,7 @@ class QueueOrders:
                 matched += 1
                 some.append((by(samples, name, row), name))
             best = pick(most, best + some)
-        return _Order(now_ms, [name for _, name in best[wanted.offset :]], matched)
+        return _Sorted(now_ms, [name for _, name in best[wanted.offset :]], matched)
 
 
 def table(samples: Sampler, broker: Broker, names: list[bytes], now_ms: int) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def row_of_queue(
     queue = broker.queues.get(name)
     if queue is None:
         return None
-    row, kept = figures_of(queue, now_ms), samples.kept.get(name)
+    row, kept = figures_of(queue, now_ms), samples.by_queue.get(name)
     troubles = samples.troubles.get(name)
     return {
         "name": name.decode("ascii"), "state": row.state, "paused": row.is_paused,

@@ -32,7 +32,7 @@ SERVER_SERIES: Final = (
 )  # fmt: skip
 
 
-class Kept:
+class QueueSamples:
     """What is kept of an active queue: its last hour, and its rates since the look before."""
 
     __slots__ = ("_at_ms", "died_ms", "heat", "rates", "ring")
@@ -62,7 +62,7 @@ class Sampler:
 
     __slots__ = (
         "_at", "_begun_ms", "_events", "_names", "_oldest_ms", "_synced_tick", "_syncs", "_waits",
-        "kept", "oldest_ms", "rates", "rings", "rounds", "rows", "states", "sync_p50_ms",
+        "by_queue", "oldest_ms", "rates", "rings", "rounds", "rows", "states", "sync_p50_ms",
         "sync_p99_ms", "ticks", "troubles", "wait_p99_ms",
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ class Sampler:
         self.sync_p99_ms: float | None = None
         self._synced_tick = 0
         self.oldest_ms = 0  # age of the oldest item that waits
-        self.kept: dict[bytes, Kept] = {}  # the most recently active queue is the last one
+        self.by_queue: dict[bytes, QueueSamples] = {}  # the most recently active last
         self.rings = Rings(SERVER_SERIES, tuple(RANGES))
         self._names: list[bytes] = []  # of this round
         self._at = 0
@@ -147,12 +147,12 @@ class Sampler:
         if has_events:
             self._events = [old + new for old, new in zip(self._events, events, strict=True)]
             self._keep(name)
-        if (kept := self.kept.get(name)) is None:
+        if (by_queue := self.by_queue.get(name)) is None:
             return
-        kept.see(now_ms, row, events)
+        by_queue.see(now_ms, row, events)
         if has_events:
             counters = queue.reader.counters
-            waits = kept.heat.see(now_ms, counters.waiting_ms, counters.service_ms)
+            waits = by_queue.heat.see(now_ms, counters.waiting_ms, counters.service_ms)
             if waits:
                 self._waits = [
                     old + new for old, new in zip(self._waits or [0] * len(waits), waits,
@@ -161,9 +161,9 @@ class Sampler:
 
     def _judge(self, name: bytes, queue: AnyQueue, now_ms: int, row: QueueRow) -> None:
         """Renew what is wrong with the queue; a trouble that lasts keeps its beginning."""
-        found, kept = troubles_of(queue, row, now_ms), self.kept.get(name)
-        if kept is not None and kept.died_ms is not None:
-            death = death_trouble(row.dead, kept.died_ms, now_ms)
+        found, by_queue = troubles_of(queue, row, now_ms), self.by_queue.get(name)
+        if by_queue is not None and by_queue.died_ms is not None:
+            death = death_trouble(row.dead, by_queue.died_ms, now_ms)
             found += [death] if death is not None else []
         if not found:
             self.troubles.pop(name, None)
@@ -178,15 +178,15 @@ class Sampler:
     def _keep(self, name: bytes) -> None:
         """This queue is active: keep its past, and forget that of the queue that was not so for
         the longest time."""
-        self.kept[name] = self.kept.pop(name) if name in self.kept else Kept()
-        if len(self.kept) > KEPT_QUEUES:
-            del self.kept[next(iter(self.kept))]
+        self.by_queue[name] = self.by_queue.pop(name) if name in self.by_queue else QueueSamples()
+        if len(self.by_queue) > KEPT_QUEUES:
+            del self.by_queue[next(iter(self.by_queue))]
 
     def _forget(self, name: bytes) -> None:
         row = self.rows.pop(name, NO_ROW)
         for state in STATES:
             self.states[state] -= getattr(row, state)
-        self.kept.pop(name, None)
+        self.by_queue.pop(name, None)
         self.troubles.pop(name, None)
 
     def _look_at_syncs(self, sync_us: list[int]) -> bool:

@@ -59,11 +59,11 @@ class ServerLines:
         self.lines = [each._replace(since_ms=self._since[each.code]) for each in found]
 
 
-def disk_full_in_ms(free: Sequence[float | None], step_ms: int, kept: int = 0) -> int | None:
+def disk_full_in_ms(free: Sequence[float | None], step_ms: int, reserved: int = 0) -> int | None:
     """Return when nothing new is stored if the disk fills as it did; None: it does not fill.
 
-    `free` has its free bytes, `step_ms` apart, the oldest first; None: not known. `kept` of them
-    are for others (`min_disk_free`).
+    `free` has its free bytes, `step_ms` apart, the oldest first; None: not known. `reserved` of
+    them are for others (`min_disk_free`).
     """
     known = [(at, value) for at, value in enumerate(free) if value is not None]
     if len(known) < _SEEN_POINTS:
@@ -72,7 +72,7 @@ def disk_full_in_ms(free: Sequence[float | None], step_ms: int, kept: int = 0) -
     filled = first - last
     if filled <= 0:
         return None
-    return int(max(last - kept, 0) / filled * (last_at - first_at) * step_ms)
+    return int(max(last - reserved, 0) / filled * (last_at - first_at) * step_ms)
 
 
 def lines_of(

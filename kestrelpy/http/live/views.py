@@ -148,7 +148,7 @@ async def _queues(view: View, call: Call, sources: ViewSources) -> Rendered:
 
 async def _queue(view: View, call: Call, sources: ViewSources) -> Rendered:
     queue, samples, now_ms = find_queue(call, view.queue), sources.samples, call.now_ms()
-    kept, counters = samples.kept.get(queue.name), queue.reader.counters
+    kept, counters = samples.by_queue.get(queue.name), queue.reader.counters
     row = row_of_queue(samples, call.broker, queue.name, now_ms)
     heat = (kept.heat if kept is not None else Heat()).facts(now_ms)
     heat["since_ms"] += queue.clock.offset_ms

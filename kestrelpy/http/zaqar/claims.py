@@ -61,7 +61,7 @@ class ClaimTimes(msgspec.Struct, forbid_unknown_fields=True):
         201: {"headers": {"Location": header("The claim.")}},
         204: {"description": "There is nothing to claim."},
     },
-    openapi_extra=models.told(models.count(), models.WAIT, body=models.TIMES),
+    openapi_extra=models.request_parts(models.count(), models.WAIT, body=models.TIMES),
 )  # fmt: skip
 async def create(request: Request, queue: str) -> Response:
     """Claim up to `limit` messages; wait up to `wait` seconds for the first."""
@@ -86,7 +86,7 @@ async def create(request: Request, queue: str) -> Response:
 
 @router.get(
     _CLAIMS + "/{claim}", summary="Show a claim", response_model=models.Claim,
-    responses=errors(404), openapi_extra=models.told(),
+    responses=errors(404), openapi_extra=models.request_parts(),
 )  # fmt: skip
 async def show(request: Request, queue: str, claim: str) -> Response:
     """Show a claim and the messages that it holds."""
@@ -113,7 +113,7 @@ async def show(request: Request, queue: str, claim: str) -> Response:
 
 @router.patch(
     _CLAIMS + "/{claim}", status_code=204, summary="Renew a claim", responses=errors(404),
-    openapi_extra=models.told(body=models.TIMES),
+    openapi_extra=models.request_parts(body=models.TIMES),
 )  # fmt: skip
 async def renew(request: Request, queue: str, claim: str) -> Response:
     """Let the claim last for `ttl` from now."""
@@ -137,7 +137,7 @@ async def renew(request: Request, queue: str, claim: str) -> Response:
 
 @router.delete(
     _CLAIMS + "/{claim}", status_code=204, summary="Release a claim",
-    openapi_extra=models.told(),
+    openapi_extra=models.request_parts(),
 )  # fmt: skip
 async def release(request: Request, queue: str, claim: str) -> Response:
     """Give the messages of the claim back; there need not be such a claim."""

@@ -63,7 +63,7 @@ _TRIES_MAX: Final = 5
 @router.post(
     _MESSAGES, status_code=201, summary="Post messages", response_model=models.Posted,
     responses={201: {"headers": {"Location": header("The first 20 of them.")}}},
-    openapi_extra=models.told(body=models.BATCH, required=True),
+    openapi_extra=models.request_parts(body=models.BATCH, required=True),
 )  # fmt: skip
 async def post(request: Request, queue: str) -> Response:
     """Store messages in their order; make the queue if there is none."""
@@ -150,7 +150,7 @@ def _store(
 
 @router.get(
     _MESSAGES, summary="List messages", response_model=models.MessagePage, responses=errors(404),
-    openapi_extra=models.told(
+    openapi_extra=models.request_parts(
         models.some("ids", "Those with these ids, and no others."),
         models.text("marker", "After this one; take it from `next`."), models.count(),
         models.flag("echo", "Also the client's own messages."),
@@ -232,7 +232,7 @@ async def _by_ids(ask: Ask, name: bytes, ids: list[str]) -> Response:
 
 @router.get(
     _MESSAGES + "/{message}", summary="Show a message", response_model=models.Message,
-    responses=errors(404), openapi_extra=models.told(),
+    responses=errors(404), openapi_extra=models.request_parts(),
 )  # fmt: skip
 async def get(request: Request, queue: str, message: str) -> Response:
     """Show one message, claimed or not."""
@@ -280,7 +280,7 @@ def _number(queue: AnyQueue, id_: MessageId | None) -> int:
 
 @router.delete(
     _MESSAGES + "/{message}", status_code=204, summary="Delete a message",
-    openapi_extra=models.told(models.text("claim_id", "The claim that holds it.")),
+    openapi_extra=models.request_parts(models.text("claim_id", "The claim that holds it.")),
 )  # fmt: skip
 async def delete(request: Request, queue: str, message: str) -> Response:
     """Delete a message, with `claim_id` one that is claimed; it need not be there."""
@@ -333,7 +333,7 @@ async def _cancel(ask: Ask, queue: AnyQueue, number: int) -> bool:
 @router.delete(
     _MESSAGES, status_code=204, summary="Delete or pop messages",
     responses={200: {"model": models.Messages, "description": "With `pop`: they are taken."}},
-    openapi_extra=models.told(
+    openapi_extra=models.request_parts(
         models.some("ids", "Those with these ids."), models.count("pop", None),
         models.some("claim_ids", "The claims that hold them."),
     ),

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel
 
 from kestrelpy.http.models import parameter, refusals
-from kestrelpy.http.models import told as told_of
+from kestrelpy.http.models import request_parts as told_of
 from kestrelpy.http.zaqar.ask import LIMIT, LIMIT_MAX, WAIT_SECONDS_MAX
 from kestrelpy.http.zaqar.projects import PROJECT_BYTES_MAX
 
@@ -52,7 +52,7 @@ def some(name: str, description: str) -> dict[str, Any]:
     return parameter(name, _SOME, description)
 
 
-def told(
+def request_parts(
     *parameters: dict[str, Any], body: dict[str, Any] | None = None,
     kind: str = "application/json", required: bool = False,
 ) -> dict[str, Any]:  # fmt: skip

@@ -64,7 +64,7 @@ class Purge(msgspec.Struct, forbid_unknown_fields=True):
 
 @router.get(
     _QUEUES, summary="List queues", response_model=models.ProjectQueues,
-    openapi_extra=models.told(
+    openapi_extra=models.request_parts(
         models.count(), models.text("marker", "After this name."),
         models.text("name", "The beginning of a name; `.*` stands for anything."),
         models.flag("detailed", "With metadata."),
@@ -155,7 +155,7 @@ def _matcher(text: str | None) -> Callable[[str], bool]:
         204: {"description": "It was there.", "headers": {"Location": header("The queue.")}},
         **errors(409),
     },
-    openapi_extra=models.told(body=models.METADATA),
+    openapi_extra=models.request_parts(body=models.METADATA),
 )  # fmt: skip
 async def put(request: Request, queue: str) -> Response:
     """Make the queue, with the metadata in the body; of a queue that is there, replace them."""
@@ -188,7 +188,7 @@ async def _set(ask: Ask, name: bytes, meta: Metadata) -> None:
 
 @router.get(
     _QUEUE, summary="Show the metadata of a queue", response_model=dict[str, Any],
-    openapi_extra=models.told(),
+    openapi_extra=models.request_parts(),
 )  # fmt: skip
 async def get(request: Request, queue: str) -> Response:
     """Show the metadata, with the reserved keys; the queue need not be there."""
@@ -199,7 +199,7 @@ async def get(request: Request, queue: str) -> Response:
 
 @router.head(
     _QUEUE, status_code=204, summary="Is there such a queue?", responses=errors(404),
-    openapi_extra=models.told(),
+    openapi_extra=models.request_parts(),
 )  # fmt: skip
 async def head(request: Request, queue: str) -> Response:
     """Answer 204 or 404."""
@@ -210,7 +210,7 @@ async def head(request: Request, queue: str) -> Response:
 @router.patch(
     _QUEUE, summary="Change the metadata of a queue", response_model=dict[str, Any],
     responses=errors(404, 409, 415),
-    openapi_extra=models.told(body=models.PATCH, kind=_PATCH_TYPE, required=True),
+    openapi_extra=models.request_parts(body=models.PATCH, kind=_PATCH_TYPE, required=True),
 )  # fmt: skip
 async def patch(request: Request, queue: str) -> Response:
     """Apply the operations of a JSON patch to `/metadata`; show the result."""
@@ -229,7 +229,7 @@ async def patch(request: Request, queue: str) -> Response:
 
 
 @router.delete(
-    _QUEUE, status_code=204, summary="Delete a queue", openapi_extra=models.told()
+    _QUEUE, status_code=204, summary="Delete a queue", openapi_extra=models.request_parts()
 )
 async def delete(request: Request, queue: str) -> Response:
     """Delete the queue with its messages; it need not be there."""
@@ -246,7 +246,7 @@ async def delete(request: Request, queue: str) -> Response:
 
 @router.post(
     _QUEUE + "/purge", status_code=204, summary="Empty a queue",
-    openapi_extra=models.told(body=models.PURGE),
+    openapi_extra=models.request_parts(body=models.PURGE),
 )  # fmt: skip
 async def purge(request: Request, queue: str) -> Response:
     """Remove all messages that are not claimed."""
@@ -272,7 +272,7 @@ async def purge(request: Request, queue: str) -> Response:
 
 @router.get(
     _QUEUE + "/stats", summary="Show the figures of a queue", response_model=models.QueueFigures,
-    openapi_extra=models.told(),
+    openapi_extra=models.request_parts(),
 )  # fmt: skip
 async def stats(request: Request, queue: str) -> Response:
     """Show how many messages are free and claimed, the oldest and the newest."""

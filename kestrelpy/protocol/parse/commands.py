@@ -110,13 +110,13 @@ class StoreLine:
 
     `expected` is the version that the key must have; None if any will do. `is_plain` is True for a
     set without an id and without a hand-off; it may have a key. `is_simple` is True for one with
-    nothing but flags and a body: it may be stored together with others. `lives_ms` is an expiry in
-    milliseconds from now, of a wire that has one: `expiry` is then its seconds (0: none).
+    nothing but flags and a body: it may be stored together with others. `lifetime_ms` is an expiry
+    in milliseconds from now, of a wire that has one: `expiry` is then its seconds (0: none).
     """
 
     __slots__ = (
         "declares", "epoch", "expected", "expiry", "flags", "form", "handoff", "id", "is_plain",
-        "is_simple", "key", "lives_ms", "noreply", "scope", "size", "target", "verb",
+        "is_simple", "key", "lifetime_ms", "noreply", "scope", "size", "target", "verb",
     )  # fmt: skip
 
     def __init__(
@@ -130,7 +130,7 @@ class StoreLine:
         self.size = size
         self.noreply = noreply
         self.expected = expected
-        self.lives_ms = 0
+        self.lifetime_ms = 0
         self.key = target.key
         self.id, self.scope, self.epoch, _, self.handoff = target.once
         self.declares = "declare" in target.options

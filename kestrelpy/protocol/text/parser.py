@@ -228,12 +228,12 @@ def _parse_put(line: bytes) -> StoreLine:
         raise ClientError(f"put needs a colon at the end of its line: {form}")
     if len(words) > 3:
         raise ClientError(f"put takes a queue and an expiration time: {form}")
-    lives_ms = _number("expiration time", words[2]) if len(words) > 2 else 0
-    if lives_ms < 0:
+    lifetime_ms = _number("expiration time", words[2]) if len(words) > 2 else 0
+    if lifetime_ms < 0:
         raise ClientError("Error parsing expiration time. 0 (never) or more milliseconds from now")
     target = Target(name, name, _NO_OPTIONS, 0)
-    made = StoreLine(target, b"set", 0, -(-lives_ms // 1000), 0, False, None)
-    made.lives_ms = lives_ms
+    made = StoreLine(target, b"set", 0, -(-lifetime_ms // 1000), 0, False, None)
+    made.lifetime_ms = lifetime_ms
     return made
 
 

@@ -306,8 +306,8 @@ def _refusal(line: StoreLine, why: int) -> bytes:
 
 def _expires_ms(line: StoreLine, unix_ms: int) -> int:
     """Memcached's rule: up to 30 days relative, above that a date, negative: expired already."""
-    if line.lives_ms:
-        return unix_ms + line.lives_ms
+    if line.lifetime_ms:
+        return unix_ms + line.lifetime_ms
     expiry = line.expiry
     if expiry < 0:
         return max(1, unix_ms - 1)

@@ -30,9 +30,9 @@ from journal.recovery import (
     BodyCheck,
     Recovery,
     lost_items,
+    lost_items_text,
     recovered_journal,
     set_aside,
-    told,
 )
 from journal.sets import IdSet
 from journal.store import Chunks, LogStore, Sizes, read_chunks
@@ -353,7 +353,7 @@ class DataDirectory:
                 found.setdefault(name, []).append((made, folder))
         # The later of two queues of one name has the folders of both: if one of these stays, it has
         # an error as well.
-        waiting = [(queue, folders) for queue in queues if (folders := self._lives(queue, found))]
+        waiting = [(queue, folders) for queue in queues if (folders := self._folders(queue, found))]
         while waiting:  # an earlier generation goes before a later one
             self._mark_removed([(queue, folders.pop(0)) for queue, folders in waiting], removed)
             waiting = [
@@ -363,7 +363,7 @@ class DataDirectory:
         for folder in removed.folders:
             self.patient.remove_folder(folder)
 
-    def _lives(self, queue: Queue, found: dict[bytes, list[tuple[int, str]]]) -> list[str]:
+    def _folders(self, queue: Queue, found: dict[bytes, list[tuple[int, str]]]) -> list[str]:
         """Return those of the folders `found` that are of a queue and of its earlier generations,
         in order."""
         name, generation = queue.name, queue.generation
@@ -426,7 +426,8 @@ def _note_unreadable(
     queue.know_unreadable(unreadable)
     for reader in queue.readers:
         reader.know_unreadable(lost.get(reader.number, IdSet()))
-    found.notes.append(f"queue {queue.name.decode('ascii', 'replace')}: {told(unreadable)}")
+    name = queue.name.decode("ascii", "replace")
+    found.notes.append(f"queue {name}: {lost_items_text(unreadable)}")
 
 
 def _replayed(

@@ -25,7 +25,7 @@ from aiofiles.base import wrap
 
 from journal.errors import Damage
 from journal.files import Files, is_shortage
-from journal.recovery import BodyCheck, set_aside, told
+from journal.recovery import BodyCheck, lost_items_text, set_aside
 from journal.store import (
     Chunk,
     ChunkDamaged,
@@ -181,7 +181,7 @@ class JournalJobs:
             if bodies.unreadable:
                 target.store.note_unreadable(bodies.unreadable)
                 queue.know_unreadable(bodies.unreadable)  # health and the figures say so
-                log.error("%s: %s", target.journal.folder, told(bodies.unreadable))
+                log.error("%s: %s", target.journal.folder, lost_items_text(bodies.unreadable))
             for damage in bodies.damages:
                 log.error("%s", damage.sentence())
             self._damaged(bodies.damages)

@@ -100,7 +100,7 @@ class Syncs:
         self._calls: SimpleQueue[bool] = SimpleQueue()  # True wakes a thread, False ends one
         self._threads = 0
         self._busy = 0
-        self._is_told = False
+        self._is_notified = False
         self._on_threads_until = 0.0
         self.in_flight = 0
         self.took_us = Histogram()
@@ -178,9 +178,9 @@ class Syncs:
 
     def _tell(self) -> None:
         """Have the loop take the results, unless it is told already."""
-        if self._is_told:
+        if self._is_notified:
             return
-        self._is_told = True
+        self._is_notified = True
         try:
             self._loop.call_soon_threadsafe(self._take_results)
         except RuntimeError:  # the loop is closed: there is no receiver
@@ -189,7 +189,7 @@ class Syncs:
     # -- on the loop ------------------------------------------------------------------------
 
     def _take_results(self) -> None:
-        self._is_told = False  # first: a result that comes from here on is told again
+        self._is_notified = False  # first: a result that comes from here on is told again
         ended: list[Sync] = []
         while self._results:
             sync = self._results.popleft()

@@ -17,7 +17,7 @@ from journal.files import Disk
 from journal.format.kinds import Kind
 from journal.recovery.recovery import Recovery
 from kestrelpy.cli.errors import CommandError
-from kestrelpy.cli.import_kestrel import ImportOrder, ImportReport, bring_in
+from kestrelpy.cli.import_kestrel import ImportReport, ImportRequest, bring_in
 from tests.process.cli.command import Command, eventually
 from tests.support.daemon import DaemonProcess
 from tests.support.journals import TIME_MS
@@ -214,7 +214,7 @@ def test_a_power_cut_at_any_verb_leaves_each_queue_absent_or_whole(src: Path) ->
     whole = {"q": [b"a", b"b", b"c"], "more": [b"m" * 3000] * 40}
 
     def bring(disk: MemoryDisk) -> ImportReport:
-        return bring_in(disk, ImportOrder(str(src), "/data"), TIME_MS, unwatched, Disk())
+        return bring_in(disk, ImportRequest(str(src), "/data"), TIME_MS, unwatched, Disk())
 
     for step in range(1, 3000):
         disk = MemoryDisk()
@@ -245,7 +245,7 @@ def test_files_that_change_meanwhile_make_no_queue(src: Path) -> None:
         return lambda done, total: None
 
     with pytest.raises(CommandError, match="changed while they were read: stop Kestrel first"):
-        bring_in(disk, ImportOrder(str(src), "/data"), TIME_MS, grow, Disk())
+        bring_in(disk, ImportRequest(str(src), "/data"), TIME_MS, grow, Disk())
 
     assert [name for name in disk.names("/data") if name.startswith("q")] == []
 
@@ -254,7 +254,7 @@ def test_an_item_of_a_wrong_time_counts_as_added_now(src: Path) -> None:
     (src / "q").write_bytes(add(b"a", -5) + add(b"b", TIME_MS * 1000))
     disk = MemoryDisk()
 
-    bring_in(disk, ImportOrder(str(src), "/data"), TIME_MS, unwatched, Disk())
+    bring_in(disk, ImportRequest(str(src), "/data"), TIME_MS, unwatched, Disk())
 
     (folder,) = [n for n in disk.names("/data") if n.startswith("q.")]
     times = {r.time_ms for r in Recovery(disk, f"/data/{folder}").records() if r.kind == Kind.PUT}
@@ -344,7 +344,7 @@ def test_one_run_at_a_time_writes_to_a_data_directory(src: Path, tmp_path: Path)
         leave.wait(30)
         return lambda done, total: None
 
-    order = ImportOrder(str(src), str(tmp_path / "data"))
+    order = ImportRequest(str(src), str(tmp_path / "data"))
     first = threading.Thread(target=bring_in, args=(Disk(), order, TIME_MS, hold))
     first.start()
     entered.wait(30)

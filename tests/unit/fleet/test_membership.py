@@ -136,6 +136,6 @@ async def test_an_owner_ends_its_life_when_it_is_asked_to_release(tmp_path: Path
 
     assert stage.ended == ["asked to release the data"]
     assert stage.membership.begins_again and not stage.membership.is_fenced
-    stage.membership.is_told_to_end = True
+    stage.membership.must_end = True
     assert not stage.membership.begins_again
     await stage.membership.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.http.models import Error, described, parameter, refusals, told
+from kestrelpy.http.models import Error, described, parameter, refusals, request_parts
 
 
 def test_a_router_refuses_with_what_all_do_and_with_its_own() -> None:
@@ -13,8 +13,8 @@ def test_a_router_refuses_with_what_all_do_and_with_its_own() -> None:
 def test_parameters_and_a_body_are_described() -> None:
     count = parameter("limit", {"type": "integer"}, "How many.")
     assert (count["in"], count["required"]) == ("query", False)
-    assert told() == {}
-    assert told(count, body={}, kind="a/b", required=True) == {
+    assert request_parts() == {}
+    assert request_parts(count, body={}, kind="a/b", required=True) == {
         "parameters": [count],
         "requestBody": {"content": {"a/b": {"schema": {}}}, "required": True},
     }  # fmt: skip

@@ -521,7 +521,7 @@ def test_when_the_directory_is_gone_each_queue_is_logged_once(
     for each in logs:
         each.end_waiting_room.return_value = each.take_waiting_room.return_value = []
         each.waiting_stored, each.waiting_written = set(), set()
-        each.lsn_stored = each.lsn_told = 0
+        each.lsn_stored = each.lsn_notified = 0
     cast(Any, turn._broker).logged = [Mock(log=each) for each in logs]
     turn.lose_all("data is gone")
     for each in logs:

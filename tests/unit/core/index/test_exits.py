@@ -102,7 +102,7 @@ def test_a_done_item_that_is_retained_keeps_its_marker_and_not_its_place() -> No
     markers.remember(1, 5)
     markers.forget(1)
     assert markers.id_of(5) == 1
-    assert markers._kept == {}
+    assert markers._retained == {}
 
 
 def test_markers_of_items_that_are_lost_are_in_no_table() -> None:

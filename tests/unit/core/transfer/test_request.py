@@ -113,4 +113,4 @@ def test_items_that_have_left_are_not_remembered_for_ever() -> None:
 
     made.rest()
 
-    assert made.told == {1}
+    assert made.logged == {1}

@@ -572,7 +572,7 @@ def test_what_is_remembered_of_refusals_is_of_items_that_are_still_to_go() -> No
     assert all(order.is_news("too large", item) for item in range(1, 101))
     assert not order.is_news("too large", 7)
     order.rest()
-    assert order.told == {1, 2}
+    assert order.logged == {1, 2}
 
 
 def test_bodies_on_their_way_take_no_more_memory_than_they_may(

@@ -90,7 +90,7 @@ def test_orders_that_nobody_asks_for_any_more_go(
     orders = QueueOrders(sampled(server))
     for offset in range(9):
         page(orders, WantedQueues(offset=offset), server.now_ms)
-    assert len(orders._kept) == 3
+    assert len(orders._sorted) == 3
 
 
 def test_a_row_has_every_figure_of_its_queue(server: ServerHarness) -> None:

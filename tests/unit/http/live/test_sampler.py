@@ -72,11 +72,11 @@ def test_the_past_of_the_most_recently_active_queues_is_stored(
     for name in (b"a", b"b", b"a", b"c"):
         server.say("x", b"set %b 0 0 1" % name, b"x")
         look(samples, server)
-    assert list(samples.kept) == [b"a", b"c"]
-    assert samples.kept[b"c"].ring.last()["ready"] == 1
+    assert list(samples.by_queue) == [b"a", b"c"]
+    assert samples.by_queue[b"c"].ring.last()["ready"] == 1
     server.say("x", b"delete c")
     look(samples, server)
-    assert list(samples.kept) == [b"a"]
+    assert list(samples.by_queue) == [b"a"]
 
 
 def test_syncs_are_those_since_the_last_look(server: ServerHarness) -> None:

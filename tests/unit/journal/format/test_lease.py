@@ -41,11 +41,11 @@ def test_a_renewal_moves_the_deadline_and_when_it_was_given() -> None:
 
 
 def test_the_life_of_its_item_is_read_as_it_was_written_and_never_gets_shorter() -> None:
-    lives = BEGUN._replace(lives_ms=80_000)
+    lives = BEGUN._replace(expiry_ms=80_000)
     assert LeaseEntry.begun(record(lives.leased())) == lives
     later = lives.until(2000, 90_000, 99_000)
     assert lives.renewed(record(later.renewal())) == later
-    assert later.until(3000, 91_000).lives_ms == 99_000
+    assert later.until(3000, 91_000).expiry_ms == 99_000
 
 
 @pytest.mark.parametrize("other", [{"item": 6}, {"number": 78}, {"meta": b""}])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.recovery.bodies import NO_SEGMENT, BodyCheck, runs, told
+from journal.recovery.bodies import NO_SEGMENT, BodyCheck, lost_items_text, runs
 from journal.recovery.recovery import Recovery
 from journal.sets.id_set import IdSet
 from tests.support.journals import FOLDER, path_of
@@ -104,5 +104,5 @@ def test_items_that_were_seen_already_are_not_looked_for() -> None:
     ],
 )  # fmt: skip
 def test_items_are_written_as_runs(items: list[int], text: str) -> None:
-    assert told(IdSet.of(items)) == text
+    assert lost_items_text(IdSet.of(items)) == text
     assert sum(last - first + 1 for first, last in runs(IdSet.of(items))) == len(items)
