@@ -17,7 +17,8 @@ The server has one state more, worse than these but disk_full and failed:
                         there go on, and it ends by itself
 
 The fields stand in the order in which every wire gives them: Kestrel's first, then ours. None means
-that there is no such thing, or that it is not known.
+that there is no such thing, or that it is not known. `counter` or `gauge` at a field of a queue
+says what /metrics calls it.
 
 One rule: every number is read from its owner at the time of the request.
 """
@@ -128,8 +129,7 @@ class QueueFacts(NamedTuple):
     logsize_done: int
     logsize_reserve: int
     expired_items: Annotated[
-        int,
-        counter("items_expired", "Items that ended by their expiry.", 7, "expired"),
+        int, counter("items_expired", "Items that ended by their expiry.", 7, "expired")
     ]
     mem_items: int
     mem_bytes: int
@@ -138,27 +138,22 @@ class QueueFacts(NamedTuple):
     waiters: Annotated[int, gauge("waiters", "Requests that wait for an item.", 2)]
     open_transactions: int
     transactions: Annotated[
-        int,
-        counter("deliveries", "Deliveries: leases, and plain gets.", 2, "delivered"),
+        int, counter("deliveries", "Deliveries: leases, and plain gets.", 2, "delivered")
     ]
     canceled_transactions: Annotated[
         int,
-        counter(
-            "deliveries_returned", "Deliveries that ended without a confirm.", 5, "returned"
-        ),
+        counter("deliveries_returned", "Deliveries that ended without a confirm.", 5, "returned"),
     ]
     total_flushes: int
     delayed: int
     leased: int
     dead: int
     redelivered: Annotated[
-        int,
-        counter("redeliveries", "Deliveries of items that came back before.", 3),
+        int, counter("redeliveries", "Deliveries of items that came back before.", 3)
     ]
     lease_expired: Annotated[int, counter("leases_expired", "Leases that ended by their time.", 6)]
     duplicates: Annotated[
-        int,
-        counter("items_duplicate", "Puts of an id that was seen before.", 10),
+        int, counter("items_duplicate", "Puts of an id that was seen before.", 10)
     ]
     keys_in_flight: Annotated[int, gauge("keys_in_flight", "Keys of leased items.", 4)]
     keys_blocked: Annotated[int, gauge("keys_blocked", "Keys that an item waits for.", 3)]
@@ -166,8 +161,7 @@ class QueueFacts(NamedTuple):
     gaps: Annotated[int, counter("gaps", "Answers to observers whose marker was too old.", 11)]
     children: int
     unreadable: Annotated[
-        int,
-        gauge("items_unreadable", "Items that the disk does not give any more.", 5),
+        int, gauge("items_unreadable", "Items that the disk does not give any more.", 5)
     ]
     paused: bool
     failed: bool
