@@ -11,10 +11,9 @@ One rule: a cycle is refused where it is made, with every queue on it named.
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from kestrelpy.config.queue_settings import QueueBlock
+from kestrelpy.config.queue_settings import TARGETS, QueueBlock
 from kestrelpy.config.settings import Config
 
-KEYS: Final = ("expire_to", "dead_letter_to")
 _FANOUT: Final = ""
 
 
@@ -43,7 +42,7 @@ def targets_of(
 ) -> list[tuple[str, str]]:
     """Return the targets of a queue's items, each with its setting."""
     settings = config.queue(name, declared)
-    return [(key, to) for key in KEYS if (to := getattr(settings, key)) is not None]
+    return [(key, to) for key in TARGETS if (to := getattr(settings, key)) is not None]
 
 
 def find_cycle(

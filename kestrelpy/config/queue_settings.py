@@ -114,6 +114,7 @@ class QueueSettings:
 
 
 DEFAULTS: Final = QueueSettings()
+TARGETS: Final = ("expire_to", "dead_letter_to")  # those that send items to another queue
 
 
 class Setting(NamedTuple):

@@ -20,11 +20,11 @@ import pydantic
 from pydantic_core import ErrorDetails
 
 from kestrelpy.config.archives import why_no_archive
-from kestrelpy.config.chains import KEYS, find_cycle
+from kestrelpy.config.chains import find_cycle
 from kestrelpy.config.kinds import Words
 from kestrelpy.config.mistakes import ConfigError, as_written
 from kestrelpy.config.plain_file import read_plain
-from kestrelpy.config.queue_settings import parent_of, why_no_child
+from kestrelpy.config.queue_settings import TARGETS, parent_of, why_no_child
 from kestrelpy.config.schedules import NAME, NAME_FORM, NEEDED
 from kestrelpy.config.settings import KNOWN, Config, Place
 
@@ -180,7 +180,7 @@ class _Sources:
     def refuse_cycles(self, config: Config) -> None:
         """Raise ConfigError if queues move their items in a cycle."""
         names = [name.encode() for name in config.queues]
-        defaults = (getattr(config.queue_defaults, key) for key in KEYS)
+        defaults = (getattr(config.queue_defaults, key) for key in TARGETS)
         names += [name.encode() for name in defaults if name is not None]
         cycle = find_cycle(config, names, lambda _: None)
         if cycle is None:

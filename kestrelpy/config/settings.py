@@ -41,6 +41,7 @@ from kestrelpy.config.queue_settings import (
     DEFAULTS,
     SETTINGS,
     SHARED,
+    TARGETS,
     QueueBlock,
     QueueSettings,
     Section,
@@ -200,7 +201,7 @@ class Config(Section):
         targets = {
             as_written((*place, key), name): name
             for place, block in self._blocks().items()
-            for key in ("expire_to", "dead_letter_to")
+            for key in TARGETS
             if (name := getattr(block, key)) is not None
         }
         targets |= {

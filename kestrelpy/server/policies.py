@@ -13,6 +13,7 @@ from typing import Final
 
 from kestrelpy.access import Grant, Need, Role
 from kestrelpy.config import (
+    TARGETS,
     Config,
     ConfigError,
     QueueBlock,
@@ -30,10 +31,9 @@ from kestrelpy.message_keys import MessageKey
 
 # There are many queues, and most have the same settings: these share one policy.
 _POLICIES_KEPT: Final = 1024
-_TARGETS: Final = ("expire_to", "dead_letter_to")
 # The settings of which `policy_of` makes something else; the core has all others as they are.
 MADE_OF: Final = frozenset({
-    "sync", "key_format", "key", "key_matches_any", "key_unordered", "key_is_free", *_TARGETS,
+    "sync", "key_format", "key", "key_matches_any", "key_unordered", "key_is_free", *TARGETS,
     "retain", "archive_to",
 })  # fmt: skip
 _PLAIN: Final = [each.name for each in fields(QueueSettings) if each.name not in MADE_OF]
@@ -83,11 +83,11 @@ class Policies:
         """Raise Forbidden if this user may not write a queue to which these settings send items,
         and those `before` do not."""
         block, old = stored_block(declared)[0], stored_block(before)[0]
-        for key in _TARGETS:
+        for key in TARGETS:
             target = getattr(block, key)
             if target and target != getattr(old, key) and not _may_write(self.config, user, target):
                 raise Forbidden(f"forbidden: {key} needs the role write in queue {target}")
-        targets = {key: getattr(block, key) for key in _TARGETS if getattr(block, key)}
+        targets = {key: getattr(block, key) for key in TARGETS if getattr(block, key)}
         if any(target != getattr(old, key) for key, target in targets.items()):
             self._take_owner(name, user)
         elif not targets:
@@ -112,7 +112,7 @@ class Policies:
             raise ConfigError([f"declaration: {cycle.key} makes a cycle: {cycle.path}."])
 
     def _refuse_alias(self, block: QueueBlock) -> None:
-        for key in ("expire_to", "dead_letter_to"):
+        for key in TARGETS:
             if (target := getattr(block, key)) in self.config.aliases:
                 raise ConfigError([f"declaration: {key} must name a queue: {target} is an alias."])
 
@@ -211,7 +211,7 @@ def forbidden_targets(
     own = config.block(name)
     names = [owners[name]] if name in owners else list(config.auth)
     queue, found = name.decode("ascii", "replace"), []
-    for key in _TARGETS:
+    for key in TARGETS:
         target = getattr(block, key)
         if not target or (own is not None and key in own.model_fields_set):
             continue  # none, or the operator decided
