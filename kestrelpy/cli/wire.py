@@ -15,9 +15,10 @@ request.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from pymemcache.client.base import Client
@@ -30,6 +31,8 @@ from pymemcache.exceptions import (
 )
 
 from kestrelpy.cli.remote import NONE, state_word
+from kestrelpy.wire.answers import FULL_WORDS, Answer, AnswerReader, BadAnswer
+from kestrelpy.wire.refusals import CLIENT_ERROR, ERROR, SERVER_ERROR, ServerRefusal
 
 Facts = dict[str, int | str]
 
@@ -37,12 +40,12 @@ Facts = dict[str, int | str]
 _OWN_FACTS: Final = frozenset({"queue_creates", "queue_deletes", "queue_expires"})
 _PREFIX: Final = "queue_"
 _FIRST: Final = "_items"
-_LINE_BYTES_MAX: Final = 64 << 10
-_VALUE_WORDS: Final = 11
+_READ_BYTES: Final = 1 << 16
+_SHOWN_BYTES: Final = 200  # of a line that is no answer
 _ERRORS: Final = {
-    b"ERROR": MemcacheUnknownCommandError,
-    b"CLIENT_ERROR": MemcacheClientError,
-    b"SERVER_ERROR": MemcacheServerError,
+    ERROR: MemcacheUnknownCommandError,
+    CLIENT_ERROR: MemcacheClientError,
+    SERVER_ERROR: MemcacheServerError,
 }
 
 
@@ -73,7 +76,8 @@ class Shown:
 
 def all_stats(client: Client) -> AllStats:
     """Return the facts of a server and its queues. Raise OSError or MemcacheError."""
-    return sorted_out(_stat(line) for line in _ask(client, "stats"))
+    facts = _ask(client, "stats").stats
+    return sorted_out((_text(name), _text(value)) for name, value in facts)
 
 
 def sorted_out(lines: Iterable[tuple[str, str]]) -> AllStats:
@@ -103,21 +107,12 @@ def as_fact(value: str) -> int | str:
 def shown_items(client: Client, queue: str, after: int, most: int) -> list[Shown]:
     """Return at most `most` items after a marker. Raise OSError or MemcacheError."""
     key = f"{queue}/peek/after={after}/n={most}/full"
-    found = []
-    with _answer(client, f"gets {key}") as answer:
-        while line := _line(answer):
-            words = line.decode("ascii").split(" ")
-            if len(words) != _VALUE_WORDS:
-                raise MemcacheUnknownError(line)
-            body = answer.read(int(words[3]) + 2)
-            if not body.endswith(b"\r\n"):
-                raise MemcacheUnexpectedCloseError()
-            found.append(_shown(words, body[:-2]))
-    return found
+    answer = _ask(client, f"gets {key}", FULL_WORDS)
+    return [_shown(*each) for each in zip(answer.values, answer.bodies, strict=True)]
 
 
-def _shown(words: list[str], body: bytes) -> Shown:
-    _, _, flags, _, marker, stored, expires, attempts, state, key, id_ = words
+def _shown(words: list[bytes], body: bytes) -> Shown:
+    _, _, flags, _, marker, stored, expires, attempts, state, key, id_ = map(_text, words)
     return Shown(
         int(marker), state_word(state), int(attempts), int(stored),
         None if expires == NONE else int(expires), int(flags),
@@ -126,39 +121,33 @@ def _shown(words: list[str], body: bytes) -> Shown:
     )  # fmt: skip
 
 
-def _ask(client: Client, command: str) -> list[bytes]:
-    """Return the lines of an answer before its END."""
-    lines = []
-    with _answer(client, command) as answer:
-        while line := _line(answer):
-            lines.append(line)
-    return lines
+def _ask(client: Client, command: str, value_words: int = 0) -> Answer:
+    """Return an answer that ends in END; `value_words` are those of each VALUE line, if not 0.
 
-
-def _answer(client: Client, command: str) -> IO[bytes]:
-    """Send a request; return its answer to read from."""
+    Raise OSError or MemcacheError.
+    """
     if client.sock is None:
         client.version()  # pymemcache connects with the first request
-    sent = client.sock
+    sent: socket.socket = client.sock
     sent.sendall(command.encode("ascii") + b"\r\n")
-    answer: IO[bytes] = sent.makefile("rb")
+    reader = AnswerReader()
+    reader.value_words = value_words
+    answers: list[Answer] = []
+    try:
+        while not answers:
+            data = sent.recv(_READ_BYTES)
+            if not data:
+                raise MemcacheUnexpectedCloseError()
+            answers = reader.feed(data)
+        answer = answers[0].check()
+    except BadAnswer as error:
+        raise MemcacheUnknownError(error.line[:_SHOWN_BYTES]) from None
+    except ServerRefusal as refusal:
+        raise _ERRORS[refusal.kind](refusal.text or b"stats") from None
+    if answer.line != b"END":
+        raise MemcacheUnknownError(answer.line)
     return answer
 
 
-def _line(answer: IO[bytes]) -> bytes:
-    """Return the next line; empty for END. Raise MemcacheError for an error."""
-    line = answer.readline(_LINE_BYTES_MAX)
-    if not line.endswith(b"\r\n"):
-        raise MemcacheUnexpectedCloseError()
-    line = line[:-2]
-    word, _, text = line.partition(b" ")
-    if word in _ERRORS:
-        raise _ERRORS[word](text or b"stats")
-    if word not in (b"STAT", b"VALUE", b"END"):
-        raise MemcacheUnknownError(line)
-    return b"" if line == b"END" else line
-
-
-def _stat(line: bytes) -> tuple[str, str]:
-    _, key, value = line.decode("ascii", "backslashreplace").split(" ", 2)
-    return key, value
+def _text(words: bytes) -> str:
+    return words.decode("ascii", "backslashreplace")

@@ -38,7 +38,7 @@ class Fetcher:
         self._outage = outage
         how = "" if no_ack else f"/open/lease={lease_seconds}s/full"
         verb = "get" if no_ack else "gets"
-        self._line: Final = f"{verb} {name}{how}/t={WAIT_SECONDS}s".encode("ascii")
+        self._line: Final = f"{verb} {name}{how}/t={WAIT_SECONDS}s\r\n".encode("ascii")
         self._wire: KombuConnection | None = None
         self.is_asked = False
         self.next_try = 0.0
@@ -66,7 +66,7 @@ class Fetcher:
         try:
             if self._wire is None:
                 self._wire = KombuConnection(self._server, _CONNECT_SECONDS, _ANSWER_SECONDS)
-            self._wire.send([self._line])
+            self._wire.send(self._line)
             self.is_asked = True
             self._overdue_at = now + _OVERDUE_SECONDS
         except OSError as error:

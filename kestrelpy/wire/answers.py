@@ -93,22 +93,27 @@ class Answer:
 class AnswerReader:
     """Makes answers of bytes."""
 
-    __slots__ = ("_buffer", "begun", "value_words")
+    __slots__ = ("_buffer", "_bytes_wanted", "begun", "value_words")
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._buffer = bytearray()  # the beginning of a line, or of a line and its body
+        self._bytes_wanted = 0  # with fewer in the buffer there is nothing to take out of it
         self.begun = Answer()  # the one whose last line has not come
         self.value_words = 0  # of each VALUE line; 0: any number
 
     def feed(self, data: bytes) -> list[Answer]:
         """Return the answers that are complete now. Raises BadAnswer at bytes that are none."""
-        buffer, answer, words_wanted = self._buffer, self.begun, self.value_words
-        buffer += data
-        answers, at = list[Answer](), 0
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._bytes_wanted:
+                return []
+            data = bytes(self._buffer)
+        at, self._bytes_wanted = 0, 0
+        answers: list[Answer] = []
+        values, bodies, words_wanted = self.begun.values, self.begun.bodies, self.value_words
         # The loop stays in this function: a call for each item would be half the cost.
-        while (end := buffer.find(_LINE_END, at)) >= 0:
-            line = bytes(buffer[at:end])
-            start = end + 2
+        while (end := data.find(_LINE_END, at)) >= 0:
+            line, start = data[at:end], end + 2
             if line.startswith(b"VALUE "):
                 words = line.split(b" ")
                 try:
@@ -117,25 +122,26 @@ class AnswerReader:
                     raise BadAnswer(line) from None
                 if end < start or (words_wanted and len(words) != words_wanted):
                     raise BadAnswer(line)
-                if len(buffer) < end + 2:
+                if len(data) < end + 2:
+                    self._bytes_wanted = end + 2 - at
                     break
-                if not buffer.startswith(_LINE_END, end):
+                if data[end : end + 2] != _LINE_END:
                     raise BadAnswer(line)
-                answer.values.append(words)
-                answer.bodies.append(bytes(buffer[start:end]))
+                values.append(words)
+                bodies.append(data[start:end])
                 at = end + 2
                 continue
             at = start
             if line.startswith(b"STAT "):
-                _, name, value = _three_words(line)
-                answer.stats.append((name, value))
-            else:
-                answer.line = line or b"ERROR an empty line"
-                answers.append(answer)
-                answer = self.begun = Answer()
-        del buffer[:at]
-        if end < 0 and len(buffer) > LINE_BYTES_MAX:
-            raise BadAnswer(bytes(buffer))
+                self.begun.stats.append(_fact(line))
+                continue
+            self.begun.line = line or b"ERROR an empty line"
+            answers.append(self.begun)
+            self.begun = Answer()
+            values, bodies = self.begun.values, self.begun.bodies
+        self._buffer = bytearray(data[at:])
+        if end < 0 and len(self._buffer) > LINE_BYTES_MAX:
+            raise BadAnswer(bytes(self._buffer))
         return answers
 
 
@@ -151,11 +157,11 @@ def parse_found(body: bytes, words: Sequence[bytes]) -> ReceivedItem:
     )  # fmt: skip
 
 
-def _three_words(line: bytes) -> list[bytes]:
+def _fact(line: bytes) -> tuple[bytes, bytes]:
     words = line.split(b" ", 2)
     if len(words) != 3:
         raise BadAnswer(line)
-    return words
+    return words[1], words[2]
 
 
 def _text(word: bytes) -> str:

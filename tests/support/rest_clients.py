@@ -57,7 +57,7 @@ NONE_LEFT: Final[Mapping[str, str]] = {
     "a connection, or a wait, with what was read of it": """
         client.connection._FullClient client.connection._BodyAndFlags
         kombu.fetcher.Fetcher kombu.sockets.KombuConnection wire.answers.Answer
-        wire.answers.AnswerReader
+        wire.answers.AnswerReader wire.connection.WireConnection
     """,
     "pauses: of a loop, or of a wait": """
         client.retry.Backoff

@@ -52,6 +52,7 @@ _NO_WAY_OUT: Final[dict[str, dict[str, str]]] = {
 _LONG: Final = (
     "client.connection._FullClient", "client.retry.Backoff", "kombu.fetcher.Fetcher",
     "kombu.sockets.KombuConnection", "wire.answers.AnswerReader",
+    "wire.connection.WireConnection",
 )  # fmt: skip
 
 ROOT: Final = Path(__file__).parents[2]

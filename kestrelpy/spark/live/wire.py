@@ -14,22 +14,19 @@ One rule: an answer counts once its END has arrived. Before that no item of it i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.offsets import Address
 from kestrelpy.wire import dial
+from kestrelpy.wire.answers import FULL_WORDS, Answer, BadAnswer
+from kestrelpy.wire.connection import WireConnection
 from kestrelpy.wire.dial import NOBODY, Access
-from kestrelpy.wire.refusals import LoginRefused, plain
+from kestrelpy.wire.refusals import LoginRefused, ServerRefusal, is_refusal
 
 ITEMS_MAX: Final = 10_000  # of one answer; the server also stops at 4 MiB
-_ROOM_BYTES: Final = 5 << 20  # enough for an answer of 4 MiB and its lines
-_RECEIVE_BYTES: Final = 1 << 20
-_LINE_BYTES_MAX: Final = 64 << 10  # the longest reply line is a sentence
-_FIELDS: Final = 11  # of a VALUE line with `full`
-_ERRORS: Final = (b"ERROR", b"CLIENT_ERROR ", b"SERVER_ERROR ")
+_SHOWN_BYTES: Final = 200  # of a line, in an error
 
 
 class Lost(OSError):
@@ -77,20 +74,17 @@ class Values:
         return int(self.lines[-1][4])
 
 
-class LiveConnection:
+class LiveConnection(WireConnection):
     """One connection; raises Lost when it breaks, KestrelError when the server says no."""
+
+    read_bytes = 1 << 20
+    hung_up = "it hung up"
 
     def __init__(self, address: Address, patience: Patience) -> None:
         self.address = address
-        self._room = bytearray(_ROOM_BYTES)
-        self._view = memoryview(self._room)
-        self._at = 0
-        self._filled = 0
-        self._access, self._is_new = patience.access, True
         where = (address.host, address.port) if address.port else address.host
-        self._where: dial.Address = where
         try:
-            self._socket = dial.connect(
+            super().__init__(
                 where, patience.access, patience.connect_ms / 1000, patience.read_ms / 1000
             )
         except OSError as error:
@@ -100,146 +94,90 @@ class LiveConnection:
                 raise Lost(str(error)) from None
             raise KestrelError(f"The server {address} refused: {error}.") from None
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
-
-    def ask(self, line: str) -> None:
-        """Send a request; read its answer before the next request."""
+    def send(self, data: bytes) -> None:
+        """Send requests, each with its body if it has one."""
         try:
-            self._socket.sendall(line.encode() + b"\r\n")
+            super().send(data)
         except OSError as error:
             raise Lost(why(error)) from None
 
-    def answer(self, line: str) -> str:
+    def receive(self) -> list[Answer]:
+        """Wait for bytes; return the answers that are complete now."""
+        try:
+            return super().receive()
+        except OSError as error:
+            raise Lost(why(error)) from None
+        except BadAnswer as error:
+            if error.is_endless:
+                raise KestrelError(
+                    f"{self.address} does not speak memcache: is it kestrelpy?"
+                ) from None
+            raise self._not_understood(error.line) from None
+
+    def ask(self, line: str) -> None:
+        """Send a request; read its answer before the next request."""
+        self.send(line.encode() + b"\r\n")
+
+    def answer_to(self, line: str) -> str:
         """Send a request and return its answer, which is one line."""
         self.ask(line)
-        return self._line().decode("ascii", "backslashreplace")
+        answer = self.answer()
+        if is_refusal(answer.line):
+            raise self._not_understood(answer.line)
+        return _text(answer.line)
 
     def server_id(self) -> str:
         """Return the server's id, and close: the rest of its `stats` may be long."""
         self.ask("stats")
         try:
             while True:
-                words = self._stat_line()
-                if words is None:
+                answers = self.receive()
+                facts = (answers[0] if answers else self._reader.begun).facts
+                if b"server_id" in facts:
+                    return _text(facts[b"server_id"])
+                if answers and answers[0].line != b"END":
+                    raise self._not_understood(answers[0].line)
+                if answers:
                     raise KestrelError(f"{self.address} does not say its id: is it kestrelpy?")
-                if words[0] == "server_id":
-                    return words[1]
         finally:
             self.close()
 
     def stats(self, what: str) -> dict[str, str]:
         """Return the answer to `stats <what>`; with "" to `stats`."""
         self.ask(f"stats {what}".rstrip())
-        found = {}
-        while (words := self._stat_line()) is not None:
-            found[words[0]] = words[1]
-        return found
-
-    def _stat_line(self) -> Sequence[str] | None:
-        line = self._line()
-        if line == b"END":
-            return None
-        words = line.decode("ascii", "backslashreplace").split(" ", 2)
-        if len(words) != 3 or words[0] != "STAT":
-            raise self._not_understood(line)
-        return words[1:]
+        return {_text(name): _text(value) for name, value in self._whole(b"END").stats}
 
     def add_cursor(self, child: str) -> None:
         """Make a child that begins with the earliest item there; nothing if it exists."""
         self.ask(f"get {child}/peek/from=1")
-        while True:
-            line = self._line()
-            if line == b"END":
-                return
-            words = line.split(b" ")
-            if words[0] != b"VALUE":
-                raise self._not_understood(line)
-            end = self._at + int(words[3]) + 2
-            if end > self._filled:
-                self._fill(end)
-            self._at = end
+        self._whole(b"END")
 
     def confirm_upto(self, queue: str, marker: int) -> None:
         """Confirm all items of a queue, or of a child, up to a marker."""
         self.ask(f"delete {queue}/upto={marker}")
-        line = self._line()
-        if line not in (b"DELETED", b"NOT_FOUND"):
-            raise self._not_understood(line)
+        self._whole(b"DELETED", b"NOT_FOUND")
 
     def values(self) -> Values:
-        """Return the answer to a `gets`."""
-        self._at = self._filled = 0  # the answer before this one was read whole
-        lines: list[list[bytes]] = []
-        lengths: list[int] = []
-        bodies: list[memoryview] = []
-        while True:
-            # The loop stays in this function: a call for each item would be half the cost.
-            view, at, filled = self._view, self._at, self._filled
-            find = self._room.find
-            while (end := find(b"\r\n", at, filled)) > 0:
-                fields = bytes(view[at:end]).split(b" ")
-                if len(fields) != _FIELDS or fields[0] != b"VALUE":
-                    break
-                length = int(fields[3])
-                start = end + 2
-                end = start + length
-                if end + 2 > filled:
-                    self._fill(end + 2)
-                    view, filled, find = self._view, self._filled, self._room.find
-                at = end + 2
-                lines.append(fields)
-                lengths.append(length)
-                bodies.append(view[start:end])
-            self._at = at
-            line = self._line()
-            if line == b"END":
-                return Values(lines, lengths, b"".join(bodies))
-            if line.count(b" ") != _FIELDS - 1 or not line.startswith(b"VALUE "):
-                raise self._not_understood(line)
-            self._at = at  # the line's end came in just now
+        """Return the answer to a `gets` with `full`."""
+        self._reader.value_words = FULL_WORDS
+        answer = self._whole(b"END")
+        self._reader.value_words = 0
+        return Values(answer.values, [*map(len, answer.bodies)], b"".join(answer.bodies))
 
-    def _line(self) -> bytes:
-        searched = self._at
-        while (end := self._room.find(b"\r\n", searched, self._filled)) < 0:
-            searched = max(self._filled - 1, self._at)
-            if self._filled - self._at > _LINE_BYTES_MAX:
-                raise KestrelError(f"{self.address} does not speak memcache: is it kestrelpy?")
-            self._fill(self._filled + 1)
-        line = bytes(self._view[self._at : end])
-        self._at = end + 2
-        if line.startswith(_ERRORS):
-            raise self._not_understood(line)
-        return line
-
-    def _fill(self, upto: int) -> None:
-        """Receive until `upto` bytes are there."""
-        if upto + _RECEIVE_BYTES > len(self._room):
-            room = bytearray(max(upto + _RECEIVE_BYTES, 2 * len(self._room)))
-            room[: self._filled] = self._view[: self._filled]
-            self._room, self._view = room, memoryview(room)
-        while self._filled < upto:
-            try:
-                count = self._socket.recv_into(self._view[self._filled :])
-                if not count:
-                    raise ConnectionError("it hung up")
-            except OSError as error:
-                found = error
-                if self._is_new:
-                    found = dial.explained(error, self._where, self._access)
-                raise Lost(why(found)) from None
-            self._is_new = False
-            self._filled += count
+    def _whole(self, *last_lines: bytes) -> Answer:
+        """Return the next answer, which ends in one of these lines."""
+        answer = self.answer()
+        if answer.line not in last_lines:
+            raise self._not_understood(answer.line)
+        return answer
 
     def _not_understood(self, line: bytes) -> KestrelError:
-        said = line[:200].decode("ascii", "backslashreplace")
-        if line.startswith(_ERRORS[1:]):
-            text = plain(said.partition(" ")[2])
-            return KestrelError(f"The server {self.address} refused: {text}.")
+        line = line[:_SHOWN_BYTES]
+        if is_refusal(line) and b" " in line:
+            return KestrelError(f"The server {self.address} refused: {ServerRefusal(line)}.")
         return KestrelError(
-            f"The server {self.address} answers {said!r}, which is not what kestrelpy says. Is it "
-            "one of this version?"
+            f"The server {self.address} answers {_text(line)!r}, which is not what kestrelpy says. "
+            "Is it one of this version?"
         )
 
 
@@ -248,3 +186,7 @@ def why(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return dial.why(error)
+
+
+def _text(words: bytes) -> str:
+    return words.decode("ascii", "backslashreplace")

@@ -27,9 +27,11 @@ from hashlib import blake2b
 from typing import Final
 
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.live import LiveConnection
 from kestrelpy.spark.options import NOTES_QUEUE
-from kestrelpy.spark.write.lane import Lane, LaneConnection, RefusedNow
+from kestrelpy.spark.write.lane import Lane
 from kestrelpy.spark.write.write_options import WriteOptions
+from kestrelpy.wire.refusals import ServerRefusal
 
 _VERSION: Final = 1
 _EXPIRY_SECONDS: Final = 30 * 86_400  # `scope_window`: after it, ids are forgotten as well
@@ -158,16 +160,11 @@ def _read(lane: Lane, run: Run) -> _Note | None:
         ) from None
 
 
-def _value(connection: LaneConnection) -> bytes | None:
-    line = connection.line()
-    if line == b"END":
-        return None
-    words = line.split(b" ")
-    if words[0] != b"VALUE":
-        raise _refusal(line)
-    body = connection.body(int(words[3]))
-    connection.line()
-    return body
+def _value(connection: LiveConnection) -> bytes | None:
+    answer = connection.answer()
+    if answer.line != b"END":
+        raise _refusal(answer.line)
+    return answer.bodies[0] if answer.bodies else None
 
 
 def _write(lane: Lane, run: Run, servers: Sequence[str]) -> None:
@@ -186,8 +183,8 @@ def _name(scope: str, epoch: int, servers: Sequence[str]) -> str:
     return f"{NOTES_QUEUE}/id={scope}:{epoch}:{fleet}"
 
 
-def _done(connection: LaneConnection) -> None:
-    line = connection.line()
+def _done(connection: LiveConnection) -> None:
+    line = connection.answer().line
     if line not in (b"STORED", b"NOT_STORED", b"DELETED", b"NOT_FOUND"):
         raise _refusal(line)
 
@@ -195,7 +192,7 @@ def _done(connection: LaneConnection) -> None:
 def _refusal(line: bytes) -> Exception:
     text = line.decode("ascii", "backslashreplace")
     if line.startswith(b"SERVER_ERROR "):
-        return RefusedNow(text.partition(" ")[2])
+        return ServerRefusal(line)
     return KestrelError(
         f"A server refused to note the batch in the queue {NOTES_QUEUE}: {text[:200]}. Run "
         "servers of this version, and let the user write to that queue."

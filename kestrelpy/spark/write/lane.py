@@ -27,25 +27,19 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.live import LiveConnection, Lost, Patience, why
+from kestrelpy.spark.live import LiveConnection, Lost, Patience
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.write.write_options import WriteOptions
-from kestrelpy.wire import dial
-from kestrelpy.wire.refusals import LoginRefused, is_logged_out, plain
+from kestrelpy.wire.refusals import ServerRefusal, is_logged_out, plain
 
 _T = TypeVar("_T")
 WINDOW_ROWS: Final = 500
 WINDOW_BYTES: Final = 1 << 20
 _AHEAD: Final = 1  # windows sent before the answers to the one before are read
-_LINE_BYTES_MAX: Final = 8 << 10
 _PAUSE_SECONDS: Final = 0.05
 _PAUSE_SECONDS_MAX: Final = 2.0
 _FOR_GOOD: Final = (b"SERVER_ERROR item too large", b"SERVER_ERROR object too large")
 _NO_VERSION: Final = (1 << 53) - 1  # the largest number there is, which no key reaches
-
-
-class RefusedNow(Exception):
-    """The server does not do it now, and may do it later; the text says why."""
 
 
 class Lane:
@@ -61,7 +55,7 @@ class Lane:
         self._building: list[bytes] = []
         self._building_bytes = 0
         self._sent: deque[list[bytes]] = deque()
-        self._connection: LaneConnection | None = None
+        self._connection: LiveConnection | None = None
 
     def know(self) -> None:
         """Find out the server's id, within `writeTimeout`. Raises KestrelError."""
@@ -92,7 +86,7 @@ class Lane:
             self._connection.close()
             self._connection = None
 
-    def ask(self, request: bytes, read: Callable[[LaneConnection], _T]) -> _T:
+    def ask(self, request: bytes, read: Callable[[LiveConnection], _T]) -> _T:
         """Return what `read` makes of the answer, within `writeTimeout`. Raises KestrelError."""
         waiting = _Waiting(self)
         while True:
@@ -100,7 +94,7 @@ class Lane:
                 connection = self._open()
                 connection.send(request)
                 return read(connection)
-            except (Lost, RefusedNow) as error:
+            except (Lost, ServerRefusal) as error:
                 self.close()
                 waiting.again(str(error))
 
@@ -158,17 +152,17 @@ class Lane:
             window[:done] = left
         return reason
 
-    def _judged(self, request: bytes, connection: LaneConnection) -> tuple[bytes, str]:
+    def _judged(self, request: bytes, connection: LiveConnection) -> tuple[bytes, str]:
         """Return what is to be sent for this row yet, and why it was refused; empty: it is there.
 
         Raises KestrelError, Lost.
         """
-        probed = connection.line() if request.startswith(b"cas ") else b""
+        probed = connection.answer().line if request.startswith(b"cas ") else b""
         # A queue with keys of its own refuses the key of a probe: then a row is taken for repeated.
         is_there = probed == b"STORED" or (
             probed.startswith(b"CLIENT_ERROR") and b"/key=" not in _line(request)
         )
-        answer = connection.line()
+        answer = connection.answer().line
         if answer == b"STORED":
             if is_there:
                 self.repeated += 1
@@ -219,7 +213,7 @@ class Lane:
             if not window:
                 self._sent.popleft()
 
-    def _open(self) -> LaneConnection:
+    def _open(self) -> LiveConnection:
         """Return the connection. Raises Lost, KestrelError."""
         if self._connection is None:
             options = self._options
@@ -230,7 +224,7 @@ class Lane:
                     f"{self.server}. Start the one before, or the write again. {self.before}"
                 )
             self.server = server
-            self._connection = LaneConnection(self.address, options)
+            self._connection = _connected(self.address, options)
         return self._connection
 
 
@@ -261,61 +255,14 @@ class _Waiting:
         self._pause = min(2 * self._pause, _PAUSE_SECONDS_MAX)
 
 
-class LaneConnection:
-    """A socket to a server; raises Lost when it breaks."""
-
-    def __init__(self, address: Address, options: WriteOptions) -> None:
-        where = (address.host, address.port) if address.port else address.host
-        try:
-            self._socket = dial.connect(
-                where, options.access, options.connect_timeout_ms / 1000,
-                options.read_timeout_ms / 1000,
-            )  # fmt: skip
-        except OSError as error:
-            raise Lost(why(error)) from None
-        except LoginRefused as error:
-            if error.may_pass:
-                raise Lost(str(error)) from None
-            raise KestrelError(f"The server {address} refused: {error}.") from None
-        self._lines = self._socket.makefile("rb")
-
-    def close(self) -> None:
-        """Close it."""
-        self._lines.close()
-        self._socket.close()
-
-    def send(self, data: bytes) -> None:
-        """Send requests."""
-        try:
-            self._socket.sendall(data)
-        except OSError as error:
-            raise Lost(why(error)) from None
-
-    def line(self) -> bytes:
-        """Return the next line of an answer, without its end."""
-        try:
-            line = self._lines.readline(_LINE_BYTES_MAX)
-        except OSError as error:
-            raise Lost(why(error)) from None
-        if not line.endswith(b"\r\n"):
-            raise Lost("it hung up")
-        return line[:-2]
-
-    def body(self, size: int) -> bytes:
-        """Return a body, and pass over its end."""
-        try:
-            body = self._lines.read(size + 2)
-        except OSError as error:
-            raise Lost(why(error)) from None
-        if len(body) < size + 2:
-            raise Lost("it hung up")
-        return body[:-2]
-
-
 def server_id(address: Address, options: WriteOptions) -> str:
     """Return the id of a server. Raises Lost, KestrelError."""
+    return _connected(address, options).server_id()
+
+
+def _connected(address: Address, options: WriteOptions) -> LiveConnection:
     patience = Patience(options.connect_timeout_ms, options.read_timeout_ms, 0, 0, options.access)
-    return LiveConnection(address, patience).server_id()
+    return LiveConnection(address, patience)
 
 
 def _telling(request: bytes) -> bytes:

@@ -43,8 +43,8 @@ def test_answers_are_the_same_however_their_bytes_come(size: int) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"VALUE x", b"VALUE x 0", b"VALUE x 0 y", b"VALUE x 0 -9", b"VALUE x 0 ", b"STAT a",
-        b"VALUE x 0 " + b"9" * 5000,
+        b"VALUE x", b"VALUE x 0", b"VALUE x 0 y", b"VALUE x 0 -9", b"VALUE x 0 -2", b"VALUE x 0 ",
+        b"VALUE x 0 " + b"9" * 5000, b"STAT a",
     ],
 )  # fmt: skip
 def test_bytes_that_are_no_answer_are_refused(line: bytes) -> None:
@@ -91,6 +91,18 @@ def test_an_answer_that_is_not_whole_shows_what_came_of_it() -> None:
 
 def test_nothing_of_an_answer_is_left_for_the_next() -> None:
     reader = AnswerReader()
-    first, second = reader.feed(b"VALUE x 0 1\r\na\r\nEND\r\nSTAT a 1\r\nEND\r\n")
+    first, second, third = reader.feed(
+        b"VALUE x 0 1\r\na\r\nEND\r\nSTAT a 1\r\nEND\r\nVALUE x 7 1\r\nb\r\nEND\r\n"
+    )
     assert (first.items, first.stats) == ([([b"0", b"1"], b"a")], [])
     assert (second.items, second.facts) == ([], {b"a": b"1"})
+    assert (third.items, third.stats) == ([([b"7", b"1"], b"b")], [])
+
+
+def test_a_body_that_comes_slowly_is_taken_out_once_it_is_whole() -> None:
+    reader = AnswerReader()
+    pieces = (b"END\r\nVALUE x 0 4\r\na", b"bc", b"d\r", b"\n")
+    assert [len(reader.feed(each)) for each in pieces] == [1, 0, 0, 0]
+    assert reader.begun.bodies == [b"abcd"]
+    (answer,) = reader.feed(b"VALUE x 0 1\r\ne\r\nEND\r\n")
+    assert answer.bodies == [b"abcd", b"e"]

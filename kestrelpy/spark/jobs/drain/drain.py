@@ -247,7 +247,7 @@ def _confirm_at(address: Address, ranges: Sequence[DrainRange], options: Options
         for each in ranges:
             now = markers.get(each.queue)
             if now is not None and now.generation == each.generation:
-                wire.answer(f"delete {each.queue}/upto={each.upto}")
+                wire.answer_to(f"delete {each.queue}/upto={each.upto}")
     finally:
         wire.close()
 

@@ -259,7 +259,7 @@ def _request(
 ) -> int:
     numbers = ",".join(str(death.number) for death in deaths)
     target = choice.to or batch.queue
-    answer = wire.answer(f"redrive {batch.queue} {numbers} {target}")
+    answer = wire.answer_to(f"redrive {batch.queue} {numbers} {target}")
     if not answer.isdigit():  # NOT_FOUND: the queue was deleted, and they went with it
         return 0
     return int(answer)

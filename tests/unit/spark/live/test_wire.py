@@ -62,8 +62,8 @@ class InPieces:
     def __init__(self, inner: socket.socket, size: int) -> None:
         self._inner, self._size = inner, size
 
-    def recv_into(self, room: memoryview) -> int:
-        return self._inner.recv_into(room[: self._size])
+    def recv(self, size: int) -> bytes:
+        return self._inner.recv(min(size, self._size))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
