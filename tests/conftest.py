@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    long_tests.mark_long(items)
+    long_tests.mark_all(items)
     if "KESTRELPY_COMPILED" in os.environ:
         assert IS_COMPILED, "make test COMPILED=1 runs the wheel, not the sources"
         skip_pure(items)

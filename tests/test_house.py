@@ -567,10 +567,12 @@ def test_every_state_that_is_entered_is_left_or_says_why_not() -> None:
     complain(states.complaints())
 
 
-def test_each_row_of_the_long_tests_names_a_test_that_is_there() -> None:
-    for file, tests in long_tests.rows().items():
+@pytest.mark.parametrize("mark", long_tests.TABLES)
+def test_each_row_of_the_long_and_slow_tests_names_a_test_that_is_there(mark: str) -> None:
+    table = long_tests.TABLES[mark].relative_to(ROOT)
+    for file, tests in long_tests.rows(mark).items():
         path = ROOT / file
-        assert path.is_file(), f"{file} is gone. Instead: rename it in tests/long_tests.toml"
+        assert path.is_file(), f"{file} is gone. Instead: rename it in {table}"
         there = re.findall(r"^(?:async )?def (test_\w+)\(", path.read_text(), re.MULTILINE)
         for name in tests.keys() - {long_tests.EVERY} - set(there):
-            pytest.fail(f"{file} has no {name}. Instead: rename it in tests/long_tests.toml")
+            pytest.fail(f"{file} has no {name}. Instead: rename it in {table}")

@@ -7,7 +7,9 @@ from typing import cast
 import pytest
 
 from tests.support import long_tests
-from tests.support.long_tests import EVERY, kept, lines, mark_long, missing, share_of
+from tests.support.long_tests import EVERY, kept, lines, mark_all, missing, share_of
+
+SLOW = {"tests/test_slow.py": {"test_one": 0}}
 
 
 class Case:
@@ -26,14 +28,14 @@ class Case:
 
 def left_out(*cases: Case) -> list[str]:
     """Return the cases that get the mark."""
-    mark_long(cast(list[pytest.Item], cases))
+    mark_all(cast(list[pytest.Item], cases))
     return [case.nodeid.partition("::")[2] for case in cases if "long" in case.marks]
 
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, int]]:
     made: dict[str, dict[str, int]] = {}
-    monkeypatch.setattr(long_tests, "rows", lambda: made)
+    monkeypatch.setattr(long_tests, "rows", lambda mark: made if mark == "long" else SLOW)
     return made
 
 
@@ -75,6 +77,13 @@ def test_the_row_of_a_file_is_for_tests_without_one(table: dict[str, dict[str, i
     assert left_out(Case("tests/test_a.py::test_one"), Case("tests/test_a.py::test_two")) == [
         "test_two"
     ]
+
+
+def test_a_slow_test_gets_a_mark_of_its_own(table: dict[str, dict[str, int]]) -> None:
+    slow, quick = Case("tests/test_slow.py::test_one"), Case("tests/test_slow.py::test_two")
+
+    assert left_out(slow, quick) == []
+    assert (slow.marks, quick.marks) == (["slow"], [])
 
 
 @pytest.mark.parametrize("mark", ["soak", "sweep"])

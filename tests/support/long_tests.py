@@ -1,4 +1,7 @@
-"""The cases of long tests that `make test` leaves out: `tests/long_tests.toml` has the table.
+"""The cases of long tests that `make test` leaves out, and the slow tests.
+
+`tests/long_tests.toml` has the first. `tests/slow_tests.toml` has the second, which make test-fast
+leaves out; both are written alike:
 
     [ "tests/simulation/test_simulation.py" ]
     test_every_promise_is_kept = 1                one of its cases; 0: none
@@ -8,7 +11,8 @@
     python -m tests.support.long_tests JUNIT      rows for long tests without one, from the times
                                                   of a whole run (pytest --junit-xml=JUNIT)
 
-One rule: the table takes the mark `long` to cases, and nothing away. `make test-all` runs them all.
+One rule: the tables give the marks `long` and `slow`, and take nothing away: `make test-all` runs
+every case.
 """
 
 from __future__ import annotations
@@ -24,7 +28,10 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-TABLE: Final = ROOT / "tests/long_tests.toml"
+# By the mark that their cases get.
+TABLES: Final = {
+    "long": ROOT / "tests/long_tests.toml", "slow": ROOT / "tests/slow_tests.toml"
+}  # fmt: skip
 EVERY: Final = "*"  # the row of a file for each test that has no row of its own
 # A test that takes longer, all its cases together, gets a row.
 LONG_SECONDS: Final = 4.0
@@ -50,9 +57,9 @@ def share_of(number: int) -> int:
     return -(-number // EXAMPLES_SHARE) if _SHORT else number
 
 
-def rows() -> dict[str, dict[str, int]]:
-    """Return by file how many cases of its long tests `make test` runs."""
-    return tomllib.loads(TABLE.read_text())
+def rows(mark: str = "long") -> dict[str, dict[str, int]]:
+    """Return by file how many cases of its tests do not get this mark."""
+    return tomllib.loads(TABLES[mark].read_text())
 
 
 def kept(count: int, of: int) -> set[int]:
@@ -64,21 +71,22 @@ def kept(count: int, of: int) -> set[int]:
     return set(sorted(range(of), key=lambda number: number * _GOLDEN % 1)[:count])
 
 
-def mark_long(items: Iterable[pytest.Item]) -> None:
-    """Mark what the table leaves out. Cases of `make soak` and `make sweep` do not count."""
-    table = rows()
+def mark_all(items: Iterable[pytest.Item]) -> None:
+    """Mark what the tables leave out. Cases of `make soak` and `make sweep` do not count."""
     cases: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
         file, _, name = item.nodeid.partition("::")
         if not any(item.get_closest_marker(each) for each in ("soak", "sweep")):
             cases[file, name.partition("[")[0]].append(item)
-    for (file, name), alike in cases.items():
-        of_file = table.get(file, {})
-        count = of_file.get(name, of_file.get(EVERY, len(alike)))
-        chosen = kept(count, len(alike))
-        for number, item in enumerate(alike):
-            if number not in chosen:
-                item.add_marker("long")
+    for mark in TABLES:
+        table = rows(mark)
+        for (file, name), alike in cases.items():
+            of_file = table.get(file, {})
+            count = of_file.get(name, of_file.get(EVERY, len(alike)))
+            chosen = kept(count, len(alike))
+            for number, item in enumerate(alike):
+                if number not in chosen:
+                    item.add_marker(mark)
 
 
 def times(junit: Path) -> dict[tuple[str, str], list[float]]:
