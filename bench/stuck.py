@@ -45,11 +45,11 @@ class Watch:
         """Look again and again until the end of the block, and once more."""
         over = threading.Event()
 
-        def keep_looking() -> None:
+        def look_repeatedly() -> None:
             while not over.wait(SAMPLE_S):
                 self.look()
 
-        thread = threading.Thread(target=keep_looking, daemon=True)
+        thread = threading.Thread(target=look_repeatedly, daemon=True)
         thread.start()
         try:
             yield

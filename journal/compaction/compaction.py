@@ -295,7 +295,7 @@ class _Compacted:
             self.extra_bytes += size - live_bytes
             self._live_bytes += live_bytes
             tally.see_time(put.time_ms)
-            tally.see_places(put.number, put.number)
+            tally.see_released_ids(put.number, put.number)
             tally.item_first = min(tally.item_first or put.item, put.item)
             tally.item_last = max(tally.item_last, put.item)
 

@@ -49,19 +49,19 @@ class Reclaim:
     def may_have_some(self) -> bool:
         """True if the journal may have something to free: `surplus` says how much."""
         journal = self._journal
-        active, idle = journal.active, journal.preallocation.idle_sizes()
+        active, idle = journal.active, journal.preallocation.unused_sizes()
         least = max(RESERVE_BYTES, journal.sizes.segment_min)
         is_large = active is not None and active.capacity > least
         return is_large or len(journal.segments) > 1 or bool(idle)
 
     def mark(self, now_ms: int) -> int:
-        """Remember where the log is now; return when to see if it `is_quiet`."""
+        """Remember where the log is now; return when to see if it `writes_little`."""
         active = self._journal.active
         self._number, self._at = (active.number, active.at) if active is not None else (0, 0)
         return now_ms + QUIET_MS
 
     @property
-    def is_quiet(self) -> bool:
+    def writes_little(self) -> bool:
         """True if less than the reserve was written since the mark."""
         active = self._journal.active
         number, at = (active.number, active.at) if active is not None else (0, 0)
@@ -83,8 +83,8 @@ class Reclaim:
         reserve."""
         journal = self._journal
         active = journal.active
-        total = sum(journal.preallocation.idle_sizes())
-        total -= journal.preallocation.next_idle(self._next_most)
+        total = sum(journal.preallocation.unused_sizes())
+        total -= journal.preallocation.next_unused(self._next_most)
         if active is not None and self._may_turn(active):
             total += active.capacity - active.live_bytes - journal.preallocation.small_bytes
         over = journal.segments[: journal.segment_list.retention.over(journal.segments, unix_ms)]
@@ -160,7 +160,7 @@ class Reclaim:
         is_over = self._steps == STEPS_MAX or self.surplus(unix_ms) <= RESERVE_BYTES
         if not is_over:
             self._steps += 1
-            if paths := preallocation.take_idle(self._next_most):
+            if paths := preallocation.take_unused(self._next_most):
                 preallocation.shrinks = True
                 return paths
             if may_write and active is not None:

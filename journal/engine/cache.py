@@ -38,8 +38,20 @@ Fetch = Callable[[int, int], bytes]  # an offset and a size
 class CachedFile:
     """One file of the slice: its number, its length, and the bytes that are here."""
 
-    __slots__ = ("fetching", "is_elsewhere", "is_gone", "local", "lock", "number", "present",
-                 "size", "ticket", "used", "writers", "zeros_from")  # fmt: skip
+    __slots__ = (
+        "fetching",
+        "is_gone",
+        "local",
+        "lock",
+        "number",
+        "present",
+        "size",
+        "ticket",
+        "used",
+        "was_refused",
+        "writers",
+        "zeros_from",
+    )  # fmt: skip
 
     def __init__(self, number: int, local: str, size: int, end: int) -> None:
         self.number = number
@@ -54,7 +66,7 @@ class CachedFile:
         self.writers = 0  # open handles
         self.used = 0  # when it was read last, by the cache's count
         self.is_gone = False
-        self.is_elsewhere = False  # the local disk has refused some of its bytes
+        self.was_refused = False  # the local disk has refused some of its bytes
 
 
 class Cache:
@@ -106,7 +118,7 @@ class Cache:
     def keep(self, number: int, offset: int, data: bytes) -> None:
         """Keep bytes that were fetched with those of other files."""
         file = self._files.get(number)
-        if file is None or file.is_elsewhere:
+        if file is None or file.was_refused:
             return
         try:
             self._fill(file, offset, data)
@@ -117,7 +129,7 @@ class Cache:
     def open(self, file: CachedFile) -> int:
         """Return a descriptor to write to this file; -1: it is elsewhere."""
         descriptor = -1
-        if not file.is_elsewhere:
+        if not file.was_refused:
             try:
                 descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
             except OSError as error:
@@ -139,7 +151,7 @@ class Cache:
         end = offset + len(data)
         refused: OSError | None = None
         with file.lock:
-            if not file.is_elsewhere:
+            if not file.was_refused:
                 try:
                     _write(descriptor, offset, data)
                 except OSError as error:
@@ -161,13 +173,13 @@ class Cache:
         if offset >= end:
             return b""
         with file.lock:
-            if not file.present.missing(offset, end) and not file.is_elsewhere:
+            if not file.present.missing(offset, end) and not file.was_refused:
                 data = self._read(file, offset, end)
                 if data is not None:
                     return data
-        if not file.is_elsewhere:
+        if not file.was_refused:
             with file.fetching:
-                data = self._read_and_keep(file, offset, end, fetch)
+                data = self._fetch_and_store(file, offset, end, fetch)
             self._evict(self._bytes_max)
             if data is not None:
                 return data
@@ -176,13 +188,13 @@ class Cache:
             raise _removed(file)
         return data
 
-    def _read_and_keep(
+    def _fetch_and_store(
         self, file: CachedFile, offset: int, end: int, fetch: Fetch
     ) -> bytes | None:
         """Fetch what is not here, and keep it; None: the local disk refuses."""
         if end > file.zeros_from:
             try:
-                self._keep_zeros(file)
+                self._punch_zeros(file)
             except OSError as error:
                 if file.is_gone:
                     raise
@@ -204,7 +216,7 @@ class Cache:
         """Return bytes that are here; None: they cannot be read. With the file's lock."""
         if file.is_gone:
             raise _removed(file)
-        if file.is_elsewhere:
+        if file.was_refused:
             return None
         try:
             data = _read(file.local, offset, end)
@@ -231,16 +243,16 @@ class Cache:
         """The engine alone has this file from now on. With its lock."""
         self.refusals += 1
         self.refusal = f"{file.local}: {error.strerror or error}"
-        file.is_elsewhere = True
+        file.was_refused = True
         with contextlib.suppress(OSError):
             _unlink(file)
 
-    def _keep_zeros(self, file: CachedFile) -> None:
+    def _punch_zeros(self, file: CachedFile) -> None:
         """Keep the zeros at the end of a file as a hole, in which bytes may be written already."""
         with file.lock:
             if file.is_gone:
                 raise _removed(file)
-            if file.is_elsewhere or file.zeros_from >= file.size:
+            if file.was_refused or file.zeros_from >= file.size:
                 return
             descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
             try:
@@ -256,7 +268,7 @@ class Cache:
         with file.lock:
             if file.is_gone:
                 raise _removed(file)
-            if file.is_elsewhere:
+            if file.was_refused:
                 return
             descriptor = os.open(file.local, _FLAGS, _FILE_MODE)
             try:

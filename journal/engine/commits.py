@@ -216,7 +216,7 @@ class Commits:
         with self._lock:
             ticket, ops = self._outbox.take()
         try:
-            self._settle(ops)
+            self._commit_ops(ops)
         except BaseException as error:  # whatever it was: nothing more is known to be committed
             failure = error if isinstance(error, OSError) else Fenced(
                 self._claim.slice, self._claim.epoch, f"{type(error).__name__}: {error}"
@@ -247,7 +247,7 @@ class Commits:
             elif failure is not None:
                 hear(_again(failure))
 
-    def _settle(self, ops: list[Op]) -> None:
+    def _commit_ops(self, ops: list[Op]) -> None:
         """Commit these; raise Fenced, or EngineAway when this process is about to end."""
         began = self._clock()
         while True:
@@ -276,7 +276,7 @@ class Commits:
     def _beat_while_full(self) -> None:
         """Say that we live, or the others would claim what they have no room for either. Return
         when it is known whether that was done: else its commit would be taken for that of the
-        operations. Raise as `_settle` does."""
+        operations. Raise as `_commit_ops` does."""
         began = self._clock()
         while True:
             try:

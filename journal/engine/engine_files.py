@@ -371,7 +371,7 @@ class EngineFiles:
 
     def _fetch(self, file: CachedFile, offset: int, size: int) -> bytes:
         read = self._engine.read
-        if file.is_elsewhere:  # what waits for a commit is nowhere else
+        if file.was_refused:  # what waits for a commit is nowhere else
             self.owned.wait(file.ticket)
         return self.owned.patiently(lambda: read(self.owned.claim, file.number, offset, size))
 

@@ -139,7 +139,7 @@ class Tally:
         self.item_first = self.item_first or item_first
         self.item_last = item_last or self.item_last
 
-    def see_places(self, place_first: int, place_last: int) -> None:
+    def see_released_ids(self, place_first: int, place_last: int) -> None:
         """Note that these places were given here (0: none was), and those between them."""
         if place_first and (not self.place_first or place_first < self.place_first):
             self.place_first = place_first
@@ -163,7 +163,7 @@ class Tally:
             self.see_items(puts[0], puts[-1])
         places = [r.number for r in records if r.kind in PLACING and r.number]
         if places:
-            self.see_places(min(places), max(places))
+            self.see_released_ids(min(places), max(places))
 
     def meta(self) -> Meta:
         """Return the footer's meta."""

@@ -60,14 +60,14 @@ class BodyCheck:
     """
 
     __slots__ = (
-        "_between", "_folder", "_holes", "_segments", "_suspects", "bytes", "damages", "unreadable",
+        "_between", "_folder", "_gaps", "_segments", "_suspects", "bytes", "damages", "unreadable",
     )  # fmt: skip
 
     def __init__(self, folder: str, segments: Sequence[SegmentFile], needed: IdSet) -> None:
         self._folder = folder
         self._segments = [one for one in segments if not one.is_read]
         self._between = _between(segments)
-        self._holes: list[_Hole] = []
+        self._gaps: list[_Hole] = []
         self._suspects = needed.copy()
         for one in segments:
             if one.is_read and one.item_last:
@@ -89,7 +89,7 @@ class BodyCheck:
         meanwhile had no items any more, or another one has them.
         """
         gone: list[SegmentFile] = []
-        self._holes.clear()  # of an earlier run that a shortage ended
+        self._gaps.clear()  # of an earlier run that a shortage ended
         for segment in self._wanted() if self._suspects else ():
             try:
                 self._walk(files, segment, pause)
@@ -146,7 +146,7 @@ class BodyCheck:
         behind = segment.lsn_limit or segment.lsn_last + 1
         lsns = (lsn, behind - 1) if 0 < lsn < behind else (1, 0)
         zeros = not any(self._front(files, segment.path, at))
-        self._holes.append(
+        self._gaps.append(
             _Hole(segment.path, at, max(stop, at), NO_RECORDS if zeros else NOT_WHOLE,
                   put, item_behind, lsns)
         )  # fmt: skip
@@ -160,20 +160,20 @@ class BodyCheck:
             return b"\xff"
 
     def _open(
-        self, segment: SegmentFile, holes: list[tuple[int, int]], before: int, after: int
+        self, segment: SegmentFile, gaps: list[tuple[int, int]], before: int, after: int
     ) -> None:
         """Note the holes between two puts."""
-        self._holes += [
+        self._gaps += [
             _Hole(segment.path, start, end, NOT_WHOLE, before, after, (1, 0))
-            for start, end in holes
+            for start, end in gaps
         ]
-        holes.clear()
+        gaps.clear()
 
     def _name(self, known: Sequence[Damage]) -> None:
         """Name every item that cannot be read, each with the first bytes that may have held it."""
         rest = self.unreadable.copy()
         named = [d for d in known if d.kind != "torn" and d.id_last >= d.id_first]
-        for hole in self._holes:
+        for hole in self._gaps:
             ids = [*rest.between(hole.put_before + 1, hole.put_after - 1)] if rest else []
             for item in ids:
                 rest.discard(item)

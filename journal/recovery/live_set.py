@@ -126,12 +126,12 @@ class ReaderItems:
             self.end(item)
         elif effect is Effect.END_TO_ITEM:
             self._note_ended_up_to(item, record)
-            self._keep_only(self.dead.union(flush_spared(record)), item)
+            self._retain_only(self.dead.union(flush_spared(record)), item)
         elif effect is Effect.END_TO_MARKER:
             self._note_ended_up_to(record.number, record)
             behind = {i for i, marker in self.markers.items() if marker > record.number}
             stay = self.dead | self.delayed | behind
-            self._keep_only(stay.union(flush_spared(record)), record.number)
+            self._retain_only(stay.union(flush_spared(record)), record.number)
         elif item not in self.items:
             return
         elif effect is Effect.RETURN:
@@ -169,9 +169,9 @@ class ReaderItems:
             some.discard(item)
         self.markers.pop(item, None)
 
-    def _keep_only(self, stay: set[int], last: int) -> None:
-        self.items.keep_only([i for i in stay if i <= last and i in self.items], last)
-        self.attempts.keep_only(self.items, last)
+    def _retain_only(self, stay: set[int], last: int) -> None:
+        self.items.retain_only([i for i in stay if i <= last and i in self.items], last)
+        self.attempts.retain_only(self.items, last)
         for some in (self.dead, self.leased, self.delayed, self.fresh):
             some.difference_update([i for i in some if i not in self.items])
         for item in [i for i in self.markers if i not in self.items]:

@@ -275,12 +275,12 @@ class Recovery:
         at = 0
         for gap in self._all_gaps(segment, found):
             stop = bisect_left(found.records, gap.offset, at, key=_offset)
-            yield from self._keep(segment, found.records[at:stop])
+            yield from self._wanted_records(segment, found.records[at:stop])
             at = stop
             self._judge(segment, found, gap)
             if self.torn:
                 return
-        yield from self._keep(segment, found.records[at:] if at else found.records)
+        yield from self._wanted_records(segment, found.records[at:] if at else found.records)
 
     def _open(self, segment: SegmentFile, opening: Record) -> None:
         """Take over the opening state of a segment, unless something newer is known."""
@@ -297,7 +297,7 @@ class Recovery:
             return True
         return lsn > self._lsn_known and segment.number != self.snapshot.segment
 
-    def _keep(self, segment: SegmentFile, records: list[Record]) -> Iterator[Record]:
+    def _wanted_records(self, segment: SegmentFile, records: list[Record]) -> Iterator[Record]:
         """Yield the records between two gaps that are wanted and not superseded."""
         if segment.lsn_limit and records and segment.supersedes(records[-1].lsn):
             records = records[: bisect_left(records, segment.lsn_limit, key=_lsn)]

@@ -97,7 +97,7 @@ def recovered_journal(
         active.tally = recovery.tally
     # Prepared ones first, and the newest of the others first: a segment that is empty or unreadable
     # would look like a lost beginning if a crash left it alone with nothing before it.
-    recycled, unused = _keep_room(recovery, sizes)
+    recycled, unused = _reserve_room(recovery, sizes)
     journal.preallocation.recycled = recycled
     superseded = [found.path for found in recovery.superseded]
     left_over = [os.path.join(folder, n) for n in names if n.endswith(SUFFIX_NEW)]
@@ -130,7 +130,7 @@ def _capacity(found: SegmentFile) -> int:
     return found.capacity + min(found.bytes_missing, FOOTER_SPACE_BYTES)
 
 
-def _keep_room(recovery: Recovery, sizes: Sizes) -> tuple[list[tuple[str, int]], list[str]]:
+def _reserve_room(recovery: Recovery, sizes: Sizes) -> tuple[list[tuple[str, int]], list[str]]:
     """Keep the files of prepared segments, to be used again: on a full disk they are the room for
     the confirms. Return them with their sizes, and the files of a size that is not wanted."""
     files, paths = recovery.files, list[str]()
@@ -171,14 +171,14 @@ def _go_on_without_room(
 
 
 def _go_on_in_fresh(
-    recovery: Recovery, journal: Journal, time_ms: int, takes_spare: bool = False
+    recovery: Recovery, journal: Journal, time_ms: int, takes_prepared: bool = False
 ) -> list[str]:
     """Write the tail into a fresh segment; return the segments that it makes superfluous."""
     journal.preallocation.number += 1
     opening = journal.checkpoint().draft(time_ms, journal.commit.lsn_appended)
     fresh = write_fresh(
         recovery, journal.preallocation.number, journal.identity, journal.short_identity,
-        opening, journal.sizes.segment_min, takes_spare,
+        opening, journal.sizes.segment_min, takes_prepared,
     )  # fmt: skip
     # What the disk did not give today it may give tomorrow: that stays.
     keep = {found.path for found in recovery.segments if found.unreadable}
@@ -263,7 +263,7 @@ def _piece(files: Files, damage: Damage, at: int) -> bytes:
 
 def write_fresh(
     recovery: Recovery, number: int, identity: bytes, short_identity: int,
-    opening: Draft, least_bytes: int, takes_spare: bool = False,
+    opening: Draft, least_bytes: int, takes_prepared: bool = False,
 ) -> Segment:  # fmt: skip
     """Write the records kept from after the last known sync to segment `number`; return it, on
     disk. It `takes_spare` room, that of a prepared segment, if the disk has no other.
@@ -287,7 +287,7 @@ def write_fresh(
         handle = recovery.files.create(path, b"".join(pieces), capacity)
     except OSError as error:
         spare = max(recovery.preallocated, key=lambda s: s.capacity, default=None)
-        is_full = error.errno == errno.ENOSPC and takes_spare
+        is_full = error.errno == errno.ENOSPC and takes_prepared
         if not is_full or spare is None or spare.capacity < capacity:
             raise
         pieces[0] = replace(header, capacity=spare.capacity).encode()
@@ -302,10 +302,10 @@ def write_fresh(
     return segment
 
 
-def _write_over(files: Files, spare: str, path: str, chunks: list[bytes]) -> Handle:
+def _write_over(files: Files, prepared: str, path: str, chunks: list[bytes]) -> Handle:
     """Use the room of a prepared segment on a full disk. It has its new name when it is whole."""
     fresh = path + SUFFIX_NEW
-    files.rename(spare, fresh)
+    files.rename(prepared, fresh)
     handle = files.open(fresh)
     handle.write(0, b"".join(chunks))
     handle.sync()

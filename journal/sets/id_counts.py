@@ -78,7 +78,7 @@ class IdCounts:
                     id_ = number * PAGE_IDS + at
                     yield id_, count if count < _MANY else self._large[id_]
 
-    def keep_only(self, ids: IdPages, up_to: int) -> None:
+    def retain_only(self, ids: IdPages, up_to: int) -> None:
         """Set all other ids up to `up_to` to 0; those above it are among `ids`."""
         for number in [number for number in self._pages if number <= up_to // PAGE_IDS]:
             page = self._pages[number]

@@ -292,7 +292,7 @@ class IdSet:
             if word != _WHOLE:
                 self._bits[page] = bytearray(word.to_bytes(_PAGE_BYTES, "little"))
 
-    def keep_only(self, ids: Iterable[int], up_to: int) -> None:
+    def retain_only(self, ids: Iterable[int], up_to: int) -> None:
         """Of those up to `up_to`, leave only these (which are in the set); those above stay."""
         last = self._last
         above = self.between(up_to + 1, max(last, up_to + 1))

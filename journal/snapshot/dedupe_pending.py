@@ -60,7 +60,7 @@ class Fresh:
         """Drop all ids of this scope."""
         self._batch.scoped.pop(scope, None)
 
-    def keep_nothing(self) -> None:
+    def store_nothing(self) -> None:
         """Keep no entries: there is no disk for them."""
         self.keeps = False
         self._batch = PendingEntries()

@@ -181,7 +181,7 @@ class JournalCopy:
             if segment_number(name) is not None and not _is_closed(files, path):
                 still_open.append(name)
             else:
-                self._keep(name)
+                self._link_or_copy(name)
         self._is_passed = False
         whole = all(self._copy_open(name) for name in reversed(still_open))
         if self._found is None:
@@ -194,7 +194,7 @@ class JournalCopy:
         self._open.pop(name, None)
         self._found = None
 
-    def _keep(self, name: str) -> None:
+    def _link_or_copy(self, name: str) -> None:
         """Link a file that is not written any more, or copy it."""
         old, new = os.path.join(self._source, name), os.path.join(self._target, name)
         if name in self._open:
@@ -221,7 +221,7 @@ class JournalCopy:
         """
         old, new = os.path.join(self._source, name), os.path.join(self._target, name)
         if _is_closed(self._files, old):  # since we looked
-            self._keep(name)
+            self._link_or_copy(name)
             return True
         frames = Frames(self._files, old)
         end, last = _end_of_batches(frames)

@@ -281,7 +281,7 @@ class Preallocation:
 
     # -- of an idle journal -----------------------------------------------------------------
 
-    def idle_sizes(self) -> list[int]:
+    def unused_sizes(self) -> list[int]:
         """Return the sizes of the files without a record."""
         return [segment.capacity for segment in self.waiting] + [size for _, size in self.recycled]
 
@@ -293,7 +293,7 @@ class Preallocation:
         most = journal.segment_list.retention.largest(sizes.segment_max, sizes.segment_min)
         return sizes.next_capacity(needed, None, most)
 
-    def next_idle(self, most: int) -> int:
+    def next_unused(self, most: int) -> int:
         """Return the size of the file without a record that the log goes on in; 0: there is none of
         up to `most` bytes."""
         if self.waiting:
@@ -301,14 +301,14 @@ class Preallocation:
             return size if size <= most else 0
         return next((size for _, size in self.recycled if size <= most), 0)
 
-    def take_idle(self, most: int) -> list[str]:
+    def take_unused(self, most: int) -> list[str]:
         """Return the paths of the files without a record, which are the journal's no more: they are
-        to be removed. The one of `next_idle` stays, and so do those that the confirms need.
+        to be removed. The one of `next_unused` stays, and so do those that the confirms need.
 
         Nothing may be pending, and no preparation under way.
         """
         idle: list[str] = []
-        stays = self.next_idle(most)
+        stays = self.next_unused(most)
         while len(self.waiting) > bool(stays) and self._lacks(self.waiting[-1].capacity) <= 0:
             spare = self.waiting.pop()
             if spare.handle is not None:

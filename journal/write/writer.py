@@ -230,13 +230,13 @@ class Journal:
             elif draft[8]:
                 self._recount(lsn)
             elif kind in PLACING:
-                tally.see_places(placed := draft[2], placed)
+                tally.see_released_ids(placed := draft[2], placed)
         if not taken:
             return 0
         counts[_PUT] += puts
         segment.puts = counts[_PUT]
         tally.see_items(item_first, item_last)
-        tally.see_places(place_first, place_last)
+        tally.see_released_ids(place_first, place_last)
         batch = batch_of(commit, journal, segment, offset - start, taken, time_ms) + frames
         del pending[:taken]
         if not self._write_at(segment, start, b"".join(batch)):
@@ -403,7 +403,7 @@ class Journal:
 
     def disk_use(self) -> DiskUse:
         """Return what the files of this journal are for."""
-        return disk_use(self.segments, self.active, self.preallocation.idle_sizes())
+        return disk_use(self.segments, self.active, self.preallocation.unused_sizes())
 
     def disk_bytes(self) -> int:
         """Return the size of all files of this journal."""

@@ -131,7 +131,7 @@ class Call:
                 is_sync = log.lsn_stored < stored
                 waiting = log.waiting_stored if is_sync else log.waiting_written
                 waiting.add(self)
-                await self.woken()
+                await self.next_flush()
 
     async def until_shown(self, *all_rests: Rests) -> None:
         """Return as `until` does, before something is shown or begun: raise HttpError 401 if the
@@ -154,7 +154,7 @@ class Call:
         waiting[self] = None
         try:
             while self in waiting:
-                await self.woken()
+                await self.next_flush()
                 self.check()
         finally:
             waiting.pop(self, None)
@@ -169,7 +169,7 @@ class Call:
                 return result
             if (work := self._is_reading) is not None:
                 while not work.is_over:
-                    await self.woken()
+                    await self.next_flush()
                 self._is_reading = None
                 self.check()
             elif (waiting := self._waiting_room) is not None:
@@ -203,7 +203,7 @@ class Call:
             while not waiter.done:
                 if self.is_leaving:  # "nothing came" would not be true
                     raise ServerError("the server stops: ask again later")
-                await self.woken()
+                await self.next_flush()
                 self.check()
             self.check()
         except BaseException:
@@ -233,14 +233,14 @@ class Call:
     async def until_over(self, request: TransferRequest) -> None:
         """Return when a transfer that this call owns is over. Raise Gone: it goes on."""
         while not request.is_over:
-            await self.woken()
+            await self.next_flush()
             self.check()
 
     async def pause(self, name: bytes, due_ms: int) -> None:
         """Go on at `due_ms`."""
         await self.wait(Want.OBSERVE, name, due_ms, after=_NO_MARKER)
 
-    async def woken(self) -> None:
+    async def next_flush(self) -> None:
         """Wait for the next `flush`; the caller looks whether there is something new. Raise
         Gone."""
         self._check()
@@ -313,7 +313,7 @@ class Call:
         log = rests.log
         while log.lsn_stored < rests.stored and log.failure is None:
             log.waiting_stored.add(self)
-            await self.woken()
+            await self.next_flush()
 
     def _check(self) -> None:
         if self.is_gone:

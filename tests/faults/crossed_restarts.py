@@ -106,7 +106,7 @@ RESTARTS_CROSSED: tuple[Fault, ...] = (
     Fault(
         "the keys of flushed items that were delayed are taken after a restart",
         "kestrelpy/core/subscription/state.py",
-        "        self.keep_held_keys(spared)\n",
+        "        self.retain_held_keys(spared)\n",
         "",
         FLUSH,
     ),

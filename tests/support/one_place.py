@@ -248,7 +248,7 @@ def _locks(keys: KeyLocks, waits: set[int]) -> Iterator[str]:
     in_line = Counter(id_ for _, id_, _ in keys._line)
     yield from _same("the line of rows", in_line, standing)
     elsewhere = {id_ for place, id_, _ in keys._line if place != id_}
-    yield from _same("_places", {id_ for id_, _, _ in keys._places}, elsewhere)
+    yield from _same("_placed", {id_ for id_, _, _ in keys._placed}, elsewhere)
     free = [n for n in range(len(keys._named)) if n not in numbers]
     yield from _same("_free", sorted(keys._free), free)
     empty = [before for before in keys._before if not before.value_count]

@@ -163,5 +163,5 @@ def _answers(connection: psycopg.Connection[Any], syncs: int) -> list[bytes | No
 def _wait(connection: psycopg.Connection[Any], poll: select.poll) -> int:
     """Return what has happened on the connection; raise psycopg.Error if it is to be left."""
     while not (happened := poll.poll(watched.SILENT_SECONDS * 1000)):
-        watched.leave_if_elsewhere(connection)
+        watched.leave_if_moved(connection)
     return happened[0][1]

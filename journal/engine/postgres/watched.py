@@ -42,13 +42,13 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
                 if ready:
                     heard_s = time.monotonic()
                 elif time.monotonic() - heard_s > SILENT_SECONDS:
-                    leave_if_elsewhere(self)
+                    leave_if_moved(self)
                     heard_s = time.monotonic()
                 asks = gen.send(ready)
         except StopIteration as end:
             return end.value
 
-    def is_elsewhere(self) -> bool:
+    def has_moved(self) -> bool:
         """True if the server that takes writes now has no such session."""
         if self.connect_again is None:
             return False
@@ -57,9 +57,9 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
         return False
 
 
-def leave_if_elsewhere(connection: psycopg.Connection[Any]) -> None:
+def leave_if_moved(connection: psycopg.Connection[Any]) -> None:
     """Close a connection whose server is the primary no more, and raise OperationalError. Blocks;
     call it when the server has said nothing for SILENT_SECONDS."""
-    if isinstance(connection, WatchedConnection) and connection.is_elsewhere():
+    if isinstance(connection, WatchedConnection) and connection.has_moved():
         connection.close()  # what is under way here is not waited for
         raise psycopg.OperationalError("another server is the primary now")

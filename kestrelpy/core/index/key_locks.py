@@ -239,7 +239,7 @@ class KeyLocks:
     """
 
     __slots__ = (
-        "_before", "_copies", "_free", "_held", "_line", "_more", "_named", "_places", "_rows",
+        "_before", "_copies", "_free", "_held", "_line", "_more", "_named", "_placed", "_rows",
         "blocked", "blocked_bytes", "matches_any",
     )  # fmt: skip
 
@@ -252,7 +252,7 @@ class KeyLocks:
         self._before: list[_Before] = []
         self._more: dict[int, int] = {}  # items that wait for several values, and for how many
         self._line = DueTimes()  # of blocked items: place, id and the number of a row
-        self._places = DueTimes()  # of blocked items whose place is not their id: id, place and 0
+        self._placed = DueTimes()  # of blocked items whose place is not their id: id, place and 0
         self._named: list[bytes] = []  # by the number of a row: its value
         self._free: list[int] = []  # numbers that no row has
         self._copies = 0  # of the rows: a row that one of them shares is replaced, not changed
@@ -267,7 +267,7 @@ class KeyLocks:
     @property
     def in_id_order(self) -> bool:
         """True if each blocked item waits for one value, at the place that is its id."""
-        return not (self._places.count or self.matches_any)
+        return not (self._placed.count or self.matches_any)
 
     def clear(self, trash: Trash) -> None:
         """Remove all claims."""
@@ -278,7 +278,7 @@ class KeyLocks:
         self._before.clear()
         self._block_none(trash)
 
-    def keep_only(self, stay: IdSet, trash: Trash) -> None:
+    def retain_only(self, stay: IdSet, trash: Trash) -> None:
         """Remove all claims but those of the items `stay`, none of which is blocked.
 
         It looks at no more than a few rows: `trash` passes the others on in slices, and until then
@@ -299,7 +299,7 @@ class KeyLocks:
         trash.take(self._more, self._named)
         self._more, self._named, self._free = {}, [], []
         self._line.clear()
-        self._places.clear()
+        self._placed.clear()
         self.blocked, self.blocked_bytes = IdSet(), 0
 
     def _bring(self, values: tuple[bytes, ...]) -> None:
@@ -373,7 +373,7 @@ class KeyLocks:
             return True
         self.blocked.add(id_)
         if place != id_:
-            self._places.add(id_, place, 0)
+            self._placed.add(id_, place, 0)
         self.blocked_bytes += body_bytes
         return False
 
@@ -448,7 +448,7 @@ class KeyLocks:
 
     def _place_of(self, id_: int) -> int:
         """Return the place of a blocked item."""
-        found = self._places.of(id_) if self._places.count else []
+        found = self._placed.of(id_) if self._placed.count else []
         return found[0][1] if found else id_
 
     def _rows_of(self, id_: int) -> list[int]:
@@ -600,5 +600,5 @@ class KeyLocks:
         """Count out an item that has left its rows."""
         self.blocked.discard(id_)
         if place != id_:
-            self._places.discard(id_, place, 0)
+            self._placed.discard(id_, place, 0)
         self.blocked_bytes -= body_bytes

@@ -102,7 +102,7 @@ class MarkerIndex:
             elif len(self._ids) > _COMPACT_ABOVE and len(self._ids) > 2 * self.hidden.count:
                 self._compact(_COMPACT_AT_ONCE)
 
-    def keep_only(self, ids: IdSet) -> None:
+    def retain_only(self, ids: IdSet) -> None:
         """Forget the markers of all items but `ids`: the others are done.
 
         (A KNOWN FLAW: it looks at all markers in one step if some of their items stay: 0.1 s for

@@ -56,7 +56,7 @@ class FanOut:
         if len(queue.eager) > GIVEN_MAX:
             self.spread()
         if queue.lagging:
-            self._keep(item)
+            self._retain(item)
         for child in [*queue.eager] if queue.eager else ():
             child.arrive(item, now_ms, queue.put_bytes)
             if not child.wants_each:
@@ -75,7 +75,7 @@ class FanOut:
         if queue.lagging:
             queue.alarm.need(AT_ONCE_MS)
 
-    def _keep(self, item: Item) -> None:
+    def _retain(self, item: Item) -> None:
         """Keep an item for the children whose turn comes; an earlier one that is not kept any more
         is read back."""
         self._late.append((item, self._queue.put_bytes))

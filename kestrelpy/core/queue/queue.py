@@ -476,7 +476,7 @@ class Queue(QueueState):
             reader.attach(log)
         self.know(log.identity or self.server_id)
         if not log.identity:
-            self.dedupe.fresh.keep_nothing()
+            self.dedupe.fresh.store_nothing()
         log.attached(self.reserve, self._first_open, self.dedupe.holds, self.retention.lose)
         self._tell_log(readable)
 

@@ -40,7 +40,7 @@ class QueueRetention:
         if not policy.retains:
             queue.retained = None
             if retained:
-                reader.markers.keep_only(reader.live)
+                reader.markers.retain_only(reader.live)
             return
         if queue.retained is None:
             queue.retained = RetainedIds(readable or reader.live.copy(), queue.last_number)

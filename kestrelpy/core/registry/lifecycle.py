@@ -135,7 +135,7 @@ class Lifecycle(Registry):
             self.generation_deleted = max(self.generation_deleted, queue.generation)
             for child_queue in ChildQueue.all_of(queue):
                 self._enroll(child_queue, now_ms)
-            self._keep(queue, now_ms)
+            self._add_tombstone(queue, now_ms)
             return
         self.queues[name] = queue
         queue.reader.resume(now_ms)
@@ -357,9 +357,9 @@ class Lifecycle(Registry):
         """Make a tombstone of a deleted, empty queue: its children go on."""
         queue.is_tombstone = True
         queue.tell_deleted(now_ms)
-        self._keep(queue, now_ms)
+        self._add_tombstone(queue, now_ms)
 
-    def _keep(self, queue: Queue, now_ms: int) -> None:
+    def _add_tombstone(self, queue: Queue, now_ms: int) -> None:
         """Add a tombstone, new or found by a start."""
         queue.deleted = True
         self.tombstones.append(queue)

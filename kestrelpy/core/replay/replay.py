@@ -60,7 +60,7 @@ class Replay:
         self._sizes = PutSizes()
         self._opening = Checkpoint(b"")  # the latest one known
         self._numbered = IdSet()  # items with a put among the records so far
-        self._places: list[int] = []  # numbers given to no item of the queue itself
+        self._released_ids: list[int] = []  # numbers given to no item of the queue itself
         self._own = own = ReplayLine(queue.reader, self._sizes, queue._apply_settled)
         self._lines: dict[int, ReplayLine] = {0: own}
         self._apply: dict[int, Callable[[Record], None]] = own.apply | {
@@ -177,7 +177,7 @@ class Replay:
         since, met = self._opening.next_item, self._numbered
         found = self._opening.total_items + met.count_between(since, met.last)
         if item_lost >= since:
-            places = sum(since <= number <= item_lost for number in self._places)
+            places = sum(since <= number <= item_lost for number in self._released_ids)
             found += item_lost + 1 - since - places - met.count_between(since, item_lost)
         return found
 
@@ -247,7 +247,7 @@ class Replay:
         queue, id_ = self._queue, record.item
         self._pass_up_to(id_ - 1)
         if record.reader:
-            self._places.append(id_)
+            self._released_ids.append(id_)
             self._pass_number(id_)
             for child in queue.children.values():
                 if child.number == record.reader:
@@ -293,7 +293,7 @@ class Replay:
             line.redrive(record)
 
     def _give_place(self, record: Record) -> None:
-        self._places.append(record.number)
+        self._released_ids.append(record.number)
         self._pass_up_to(record.number)
 
     def _named(self, record: Record) -> None:

@@ -126,7 +126,7 @@ class ReplayLine:
             reader.dead.forget(id_, False)
         self._leases.clear()
         reader._apply_flushed(IdSet(), reader.live.last, 0)
-        self.out_of_order.keep_only([], reader.live.last)
+        self.out_of_order.retain_only([], reader.live.last)
 
     def put(self, record: Record, size: int) -> None:
         """Add an item of this subscription, available or delayed."""
@@ -219,7 +219,7 @@ class ReplayLine:
             live_bytes = sum(self._sizes.of(i) for i in spared)
             live_bytes += reader.dead.bytes
         reader._apply_flushed(IdSet.of(spared), record.item, live_bytes)
-        self.out_of_order.keep_only(spared, record.item)
+        self.out_of_order.retain_only(spared, record.item)
 
     def _upto(self, record: Record) -> None:
         reader, marker = self.reader, record.number

@@ -86,7 +86,7 @@ class KeyGate:
                     self._count()
                 return following
             else:
-                room = self._keep(item, room)
+                room = self._store_blocked(item, room)
             passed += 1
             if ready.beyond and not ready.resident:
                 self._count()
@@ -133,10 +133,10 @@ class KeyGate:
     def _park(self, place: int, item: Item) -> None:
         """Block an item that stood at the front of the ready list."""
         self.keys.claim(item.id, place, item.size, item.key)
-        self._keep(item, self._room(item))
+        self._store_blocked(item, self._room(item))
         self._count()
 
-    def _keep(self, item: Item, room: int) -> int:
+    def _store_blocked(self, item: Item, room: int) -> int:
         """Keep a blocked item in memory if there is room for it; return the room that is left."""
         state, id_ = self._state, item.id
         state.out_of_order.add(id_)
@@ -304,9 +304,9 @@ class KeyGate:
         trash = self._state.residency.trash
         trash.take(self.whole)
         if self.in_flight:
-            self.keys.keep_only(spared, trash)
+            self.keys.retain_only(spared, trash)
         else:
             self.keys.clear(trash)
         self.whole, self.whole_bytes = {}, 0
-        self._state.keep_held_keys(spared)
+        self._state.retain_held_keys(spared)
         self._count()

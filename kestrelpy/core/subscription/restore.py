@@ -29,13 +29,13 @@ class OutOfOrder:
     """Fills a subscription's delays, markers and disk references once all records are known."""
 
     __slots__ = (
-        "_delayed", "_marker_index", "_numbers", "_places", "_reader", "_sizes", "heard_ms",
+        "_delayed", "_marker_index", "_numbers", "_positions", "_reader", "_sizes", "heard_ms",
     )  # fmt: skip
 
     def __init__(self, reader: SubscriptionState) -> None:
         self._reader = reader
         self._delayed: dict[int, DelayedEntry] = {}
-        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
         self._sizes: dict[int, int] = {}  # of the bodies of either
         self._marker_index: list[tuple[int, int]] = []
         self._numbers: list[int] = []  # numbers that were given as places
@@ -54,7 +54,7 @@ class OutOfOrder:
                 self._marker_index += [(marker, item)] if marker else []
                 continue
             if place:
-                self._places[item] = place
+                self._positions[item] = place
                 self._sizes[item] = size
             if marker == item:
                 markers.hidden.discard(item)  # the item was available before
@@ -78,7 +78,7 @@ class OutOfOrder:
         id_, markers = record.item, self._reader.markers
         if not record.meta or not self._delay(record, 0):
             return
-        place = self._places.pop(id_, 0)
+        place = self._positions.pop(id_, 0)
         if place:
             markers.remember(id_, markers.of(id_, place))
 
@@ -89,7 +89,7 @@ class OutOfOrder:
             return
         delayed = self._delayed.pop(id_, None)
         size = delayed.body_bytes if delayed is not None else self._sizes.get(id_, size)
-        self._places[id_], self._sizes[id_] = place, size
+        self._positions[id_], self._sizes[id_] = place, size
         markers = self._reader.markers
         if id_ in markers.hidden and markers.of(id_, 0) == 0:
             self._marker_index.append((place, id_))
@@ -108,9 +108,9 @@ class OutOfOrder:
 
     def leave(self, id_: int) -> None:
         """Note that an item is gone, or dead."""
-        if self._delayed or self._places:
+        if self._delayed or self._positions:
             self._delayed.pop(id_, None)
-            place = self._places.pop(id_, 0)
+            place = self._positions.pop(id_, 0)
             if place and id_ in self._reader.live:
                 markers = self._reader.markers
                 markers.remember(id_, markers.of(id_, place))
@@ -118,7 +118,7 @@ class OutOfOrder:
     @property
     def ids(self) -> set[int]:
         """The items that are delayed, or stand at a place of their own."""
-        return self._delayed.keys() | self._places.keys()
+        return self._delayed.keys() | self._positions.keys()
 
     def behind(self, marker: int) -> set[int]:
         """Return the items that are delayed, dead, or have a marker that is not their id and is
@@ -130,13 +130,13 @@ class OutOfOrder:
         """True if the item is delayed and was never available."""
         return id_ in self._delayed and self._reader.markers.is_new(id_)
 
-    def keep_only(self, ids: Iterable[int], up_to: int) -> None:
+    def retain_only(self, ids: Iterable[int], up_to: int) -> None:
         """Of all items up to `up_to`, keep only `ids`; none of them is delayed."""
         stay = set(ids)
         self._delayed = {i: e for i, e in self._delayed.items() if i > up_to}
-        self._places = {i: p for i, p in self._places.items() if i in stay or i > up_to}
+        self._positions = {i: p for i, p in self._positions.items() if i in stay or i > up_to}
 
-    def count_places(self, first: int, last: int) -> int:
+    def count_released_ids(self, first: int, last: int) -> int:
         """Return how many numbers from `first` to `last` were given as places alone."""
         return sum(first <= number <= last for number in self._numbers)
 
@@ -167,12 +167,12 @@ class OutOfOrder:
         else:
             reader.restored = IdSet.of(e.item for e in own if not markers.is_new(e.item))
         disk_refs = []
-        for id_, place in self._places.items():
+        for id_, place in self._positions.items():
             if id_ in leases.entries:
                 leases.places[id_] = place
             else:
                 disk_refs.append(pack(place, id_, self._sizes[id_]))
-        for id_ in sorted(self._delayed.keys() | (self._places.keys() - leases.entries.keys())):
+        for id_ in sorted(self._delayed.keys() | (self._positions.keys() - leases.entries.keys())):
             reader.out_of_order.add(id_)
         hidden = reader.markers.hidden
         reader.markers.restore([(m, i) for m, i in self._marker_index if i in hidden])

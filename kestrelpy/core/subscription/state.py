@@ -389,12 +389,12 @@ class SubscriptionState:
     def _apply_flushed(self, spared: IdSet, last_id: int, live_bytes: int) -> None:
         """Of all items up to `last_id`, keep `spared` and the dead letters: `live_bytes` in all."""
         stay, out_of_order = IdSet.union([spared, self.dead.ids]), self.out_of_order
-        self.attempts.keep_only(stay, last_id)
+        self.attempts.retain_only(stay, last_id)
         self.live.discard_range(1, last_id, stay)
         out_of_order.discard_range(1, out_of_order.last, stay.both(out_of_order))
-        self.markers.keep_only(stay)
+        self.markers.retain_only(stay)
         self._forget_gone()
-        self.keep_held_keys(spared)
+        self.retain_held_keys(spared)
         self.live_bytes = live_bytes
 
     def _apply_upto(self, marker: int, stay: IdSet, live_bytes: int) -> None:
@@ -403,7 +403,7 @@ class SubscriptionState:
         there = live.between(1, marker)
         gone = there.without(stay)
         live.discard_range(1, marker, there.both(stay))
-        self.attempts.keep_only(live, marker)
+        self.attempts.retain_only(live, marker)
         apart = self.out_of_order
         apart.discard_range(1, marker, apart.between(1, marker).without(gone))
         for id_ in gone.both(self.markers.hidden):
@@ -437,7 +437,7 @@ class SubscriptionState:
         self.tokens.below = max(below, self.tokens.below)
         self._next_token = self._tokens_below = self.tokens.below
 
-    def keep_held_keys(self, spared: IdSet) -> None:
+    def retain_held_keys(self, spared: IdSet) -> None:
         """Forget the keys of all delayed items but `spared`, and the expiries of those that are not
         live: the trash frees them, and few are looked at if few stay."""
         trash = self.residency.trash

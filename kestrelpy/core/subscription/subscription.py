@@ -175,12 +175,12 @@ class Subscription(SubscriptionState):
             return True
         return len(self.live) > len(self.dead.deaths)  # one is damaged: a start may find it again
 
-    def is_busy(self, now_ms: int, dead: bool = False, lends: bool = True) -> bool:
+    def is_busy(self, now_ms: int, dead: bool = False, leases: bool = True) -> bool:
         """True if the front must be cleared away or read back, or a waiter waits for room, before
         it is known whether an item may be leased."""
-        if lends and self._leases_no_more:
+        if leases and self._leases_no_more:
             return False  # no item may be leased, whatever stands at the front
-        if lends and self.waiters.wants_token(dead) and not self.log.has_lease_room():
+        if leases and self.waiters.wants_token(dead) and not self.log.has_lease_room():
             return not self.log.no_room
         if dead:
             return self.dead.missing != 0

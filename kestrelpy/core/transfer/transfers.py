@@ -160,7 +160,7 @@ class Transfers:
             lease = TransferSource(reader).take_first(now_ms, self.in_flight.mover)
             if lease is not None:
                 request.left -= 1
-            elif not (request.under_way or reader.is_busy(now_ms, lends=False)):
+            elif not (request.under_way or reader.is_busy(now_ms, leases=False)):
                 request.left = 0  # (an item in flight holds its key until it has left)
             else:
                 # Expired items are being cleared away, or the next item is being read.

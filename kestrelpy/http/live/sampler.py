@@ -146,7 +146,7 @@ class Sampler:
         has_events = any(events)
         if has_events:
             self._events = [old + new for old, new in zip(self._events, events, strict=True)]
-            self._keep(name)
+            self._note_active(name)
         if (by_queue := self.by_queue.get(name)) is None:
             return
         by_queue.see(now_ms, row, events)
@@ -175,7 +175,7 @@ class Sampler:
             for each in found
         ]
 
-    def _keep(self, name: bytes) -> None:
+    def _note_active(self, name: bytes) -> None:
         """This queue is active: keep its past, and forget that of the queue that was not so for
         the longest time."""
         self.by_queue[name] = self.by_queue.pop(name) if name in self.by_queue else QueueSamples()

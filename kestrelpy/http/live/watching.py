@@ -249,7 +249,7 @@ class Live:
             while not call.is_leaving:
                 call.check()
                 if watched.tick == seen:
-                    await call.woken()
+                    await call.next_flush()
                     continue
                 is_next, seen = watched.before == seen and seen > 0, watched.tick
                 data = watched.change if is_next else watched.whole(self._offset_ms)

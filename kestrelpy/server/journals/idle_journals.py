@@ -113,7 +113,7 @@ class IdleJournals:
                 break
             del self._watched[target]
             reclaim = target.store.reclaim
-            if reclaim.is_quiet and reclaim.is_worth_it(self._unix_ms()):
+            if reclaim.writes_little and reclaim.is_worth_it(self._unix_ms()):
                 reclaim.begin_round()
                 self._rounds[target] = 0
             else:
@@ -130,7 +130,7 @@ class IdleJournals:
             return
         reclaim.went_on()
         self._rounds[target] += 1
-        if self._rounds[target] > WAITS_MAX or not reclaim.is_quiet:
+        if self._rounds[target] > WAITS_MAX or not reclaim.writes_little:
             del self._rounds[target]
             self._watch(target)
             return

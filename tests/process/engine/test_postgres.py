@@ -315,7 +315,7 @@ def test_a_primary_that_waits_for_its_standby_is_not_left(
     shared: Cluster, engine: PostgresEngine, at: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = threading.Semaphore(0)
-    look = WatchedConnection.is_elsewhere
+    look = WatchedConnection.has_moved
 
     def counted(connection: WatchedConnection) -> bool:
         found = look(connection)
@@ -323,7 +323,7 @@ def test_a_primary_that_waits_for_its_standby_is_not_left(
         return found
 
     monkeypatch.setattr(watched, "SILENT_SECONDS", 0.1)
-    monkeypatch.setattr(WatchedConnection, "is_elsewhere", counted)
+    monkeypatch.setattr(WatchedConnection, "has_moved", counted)
     shared.standby.signal(signal.SIGSTOP)
     try:
         commit = Committing(engine, at, [Create(1, "a", 0)])

@@ -269,7 +269,7 @@ def many_markers(count: int) -> MarkerIndex:
 
 def test_a_flush_drops_the_markers_that_a_compaction_has_passed_as_well() -> None:
     markers = many_markers(4000)
-    markers.keep_only(IdSet.of([4000]))
+    markers.retain_only(IdSet.of([4000]))
     assert [*markers] == [(8000, 4000)]
 
 
@@ -316,7 +316,7 @@ def test_a_flush_of_all_keys_forgets_the_rows_of_an_earlier_flush() -> None:
     keys, trash = KeyLocks(), Trash(Timers())
     for id_ in range(1, SMALL + 2):
         keys.take(id_, b"%d" % id_)
-    keys.keep_only(IdSet(), trash)
+    keys.retain_only(IdSet(), trash)
     assert len(keys) == SMALL + 1
     keys.clear(trash)
     assert len(keys) == 0
@@ -327,7 +327,7 @@ def test_rows_from_before_a_flush_are_forgotten_when_the_last_is_passed_on() -> 
     keys, trash = KeyLocks(), Trash(Timers())
     for id_ in range(1, SMALL + 2):
         keys.take(id_, b"%d" % id_)
-    keys.keep_only(IdSet.of([1]), trash)
+    keys.retain_only(IdSet.of([1]), trash)
     while trash:
         trash.free(0)
     assert (len(keys), keys.holder(b"1")) == (1, 1)

@@ -434,7 +434,7 @@ class KeysMachine(RuleBasedStateMachine):
     @rule(stay=st.sets(st.integers(0, 9)), trash=st.integers(0, 9))
     def a_flush_leaves_some(self, stay: set[int], trash: int) -> None:
         spared = {id_ for nth, id_ in enumerate(sorted(self.possible)) if nth in stay}
-        self.keys.keep_only(IdSet.of(spared), self.trash)
+        self.keys.retain_only(IdSet.of(spared), self.trash)
         self.claims = {id_: self.claims[id_] for id_ in spared}
         self.possible = spared
         for _ in range(trash):
@@ -477,7 +477,7 @@ class KeysMachine(RuleBasedStateMachine):
                 line += [(place, id_, row.number) for id_, place, _ in row]
         assert [*keys._line] == sorted(line)
         back = {(id_, place, 0) for place, id_, _ in line if place != id_}
-        assert [*keys._places] == sorted(back)
+        assert [*keys._placed] == sorted(back)
         found = {id_: {v} if isinstance(v, bytes) else {*v} for id_, v in keys._held.items()}
         assert found == held
         for before in keys._before:

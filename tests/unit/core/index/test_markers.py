@@ -48,7 +48,7 @@ def test_what_is_gone_is_passed_over() -> None:
     marks.forget(2)
     assert [marks.first_from(n) for n in (1, 8, 31)] == [7, 30, 0]
     assert (marks.id_of(9), marks.between(8, 30)) == (0, [(30, 5)])
-    marks.keep_only(IdSet.of([5]))
+    marks.retain_only(IdSet.of([5]))
     assert list(marks) == [(30, 5)]
 
 

@@ -102,9 +102,9 @@ def test_files_that_the_confirms_need_stay() -> None:
     preallocation.count_leases = lambda: preallocation._room(active) // CONFIRM_BYTES
     active = writer.journal.active
     assert active is not None
-    assert preallocation.take_idle(0) == []
+    assert preallocation.take_unused(0) == []
     preallocation.count_leases = int
-    assert preallocation.take_idle(0)
+    assert preallocation.take_unused(0)
     assert not preallocation.waiting
 
 
@@ -120,7 +120,7 @@ def test_files_to_be_used_again_stay_if_the_confirms_need_them() -> None:
     for needed, left in ((room - 8000, 0), (room, 1), (room + (70 << 10), 2)):
         preallocation.recycled = files[:]
         preallocation.count_leases = lambda needed=needed: needed * 4 // 5 // CONFIRM_BYTES
-        gone = preallocation.take_idle(0)
+        gone = preallocation.take_unused(0)
         assert len(preallocation.recycled) == left
         assert len(gone) == 3 - left
         assert sorted(preallocation.recycled + [f for f in files if f[0] in gone]) == sorted(files)
@@ -180,13 +180,13 @@ def test_a_journal_writes_little_up_to_the_reserve() -> None:
     writer = fresh(MemoryDisk(), Sizes(1 << 20, 1 << 20, 1 << 20))
     idle = writer.store.reclaim
     assert idle.mark(5) == 5 + reclaim.QUIET_MS
-    assert idle.is_quiet
+    assert idle.writes_little
     writer.put_all(b"x")
     idle.mark(0)
     writer.put_all(b"x" * (RESERVE // 2))
-    assert idle.is_quiet
+    assert idle.writes_little
     writer.put_all(b"x" * (RESERVE // 2))
-    assert not idle.is_quiet
+    assert not idle.writes_little
 
 
 def test_files_of_done_segments_are_not_recycled_while_it_shrinks() -> None:

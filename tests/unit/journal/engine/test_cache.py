@@ -239,7 +239,7 @@ def test_a_file_that_the_local_disk_refuses_is_read_from_the_engine(
     disk.refused.clear()
     cache.write(file, descriptor, SIZE, b"more")
 
-    assert file.is_elsewhere and file.size == SIZE + 4
+    assert file.was_refused and file.size == SIZE + 4
     assert cache.read(file, 10, 20, store.fetch) == CONTENT[10:30]
     assert store.asked == [(10, 20)]
     assert cache.refusals == 1

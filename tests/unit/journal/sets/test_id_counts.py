@@ -78,10 +78,10 @@ def test_all_but_the_given_ids_are_set_to_0_up_to_the_last() -> None:
     for id_ in (2, PAGE_IDS + 1, above):
         kept.add(id_)
 
-    found.keep_only(kept, PAGE_IDS + 1)
+    found.retain_only(kept, PAGE_IDS + 1)
 
     assert list(found.items()) == [(2, 255), (PAGE_IDS + 1, 300), (above, 400)]
     assert len(found) == 3
-    found.keep_only(IdSet(), above)
+    found.retain_only(IdSet(), above)
     assert not found
     assert found.encode() == (b"", b"")

@@ -69,7 +69,7 @@ def test_it_does_what_a_plain_set_does(seed: int, span: int) -> None:
         elif expected and random.random() < 0.2:
             up_to = random.randrange(top + 1)
             stay = {i for i in expected if i <= up_to and random.random() < 0.1}
-            found.keep_only(stay, up_to)
+            found.retain_only(stay, up_to)
             expected = stay | {i for i in expected if i > up_to}
         if step % 10 == 0:
             same(found, expected, random)
@@ -86,7 +86,7 @@ def test_the_last_id_is_known_though_it_is_gone() -> None:
     for id_ in (1, 2, 3):
         found.discard(id_)
     assert (found.last, len(found), list(found)) == (3, 0, [])
-    found.keep_only([], 3)
+    found.retain_only([], 3)
     assert found.last == 3
 
 
@@ -116,7 +116,7 @@ def test_ten_million_ids_take_little_time(gaps: int) -> None:
         lambda: found.between(MILLIONS // 2, MILLIONS // 2 + 100_000),
         lambda: found.count_between(5, MILLIONS - 5),
         found.copy,
-        lambda: found.copy().keep_only([5, MILLIONS // 2], MILLIONS),
+        lambda: found.copy().retain_only([5, MILLIONS // 2], MILLIONS),
         lambda: found.discard(MILLIONS // 3),
     ):
         best = 1e9

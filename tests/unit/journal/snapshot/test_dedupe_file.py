@@ -352,7 +352,7 @@ def test_what_could_not_be_written_stands_before_what_came_since() -> None:
 def test_a_queue_in_memory_keeps_nothing_to_be_written() -> None:
     fresh = Fresh()
     fresh.add_id(id_entry(1))
-    fresh.keep_nothing()
+    fresh.store_nothing()
     fresh.add_id(id_entry(2))
 
     assert fresh.take().is_empty

@@ -90,7 +90,7 @@ def test_a_forgotten_scope_has_no_ids_and_other_entries_stay() -> None:
 def test_without_a_disk_nothing_is_stored_before_or_after() -> None:
     fresh = full()
 
-    fresh.keep_nothing()
+    fresh.store_nothing()
     fresh.add_id(TWO)
     fresh.add_scoped(b"s", 1, TWO)
     fresh.add_key(TWO)

@@ -50,7 +50,7 @@ def small_snapshot() -> Snapshot:
     tally = Tally()
     tally.counts[Kind.PUT], tally.counts[Kind.DONE] = 7, 2
     tally.see_items(30, 40)
-    tally.see_places(31, 44)
+    tally.see_released_ids(31, 44)
     tally.see_time(TIME_MS)
     tally.see_time(TIME_MS + 5)
     return Snapshot(

@@ -415,7 +415,7 @@ def test_a_failed_journal_does_not_pass_for_empty_in_a_shortage(life: DiskHarnes
     look_in_vain(life)
     life.log.journal.fail("testing", "x", OSError(errno.EIO, "Input/output error"))
     life.log.advance()
-    assert life.reader.is_busy(life.now_ms, lends=False)
+    assert life.reader.is_busy(life.now_ms, leases=False)
     assert life.peek() == body(0)
 
 
