@@ -32,7 +32,7 @@ from tests.process.fleet.load import (
     Unanswered,
 )
 from tests.process.fleet.pair import TAKEOVER_S, Pair, running_pair, until
-from tests.process.kill.test_kill_schedules import epochs_put
+from tests.process.kill.test_kill_schedules import times_put
 from tests.support.daemon import DaemonProcess
 from tests.support.raw import Raw
 
@@ -161,7 +161,7 @@ class Campaign:
             assert member.stop() == 0
         at = EngineAt(self.pair.cluster.address, False, TAKEOVER_S)
         fleet_moves.move_out(str(folder / "out"), at)
-        ticks = epochs_put(folder / "out", "ticks")
+        ticks = times_put(folder / "out", "ticks")
         assert ticks == list(range(ticks[0], ticks[-1] + 1)), "a second of a schedule is not once"
 
     def _drain(self) -> list[bytes]:

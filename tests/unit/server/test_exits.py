@@ -505,7 +505,7 @@ async def test_queues_that_are_deleted_later_go_as_well(
         two = [stage.delete(b"a"), stage.delete(b"a")]
         assert len(stage.tasks) == 1, "one at a time removes files"
         assert stage.made._going == {b"a": two}
-        await stage.settle()
+        await stage.finish_tasks()
         assert (stage.made._going, stage.made._is_working) == ({}, False)
         assert [each.args[0] for each in ended.call_args_list[-2:]] == two
         assert ended.call_count == 2 * turn

@@ -267,7 +267,7 @@ def test_over_kills_every_hand_off_along_a_chain_was_done_once(
 
 
 @crash
-def once(folder: Path) -> test_kill_once.Told:
+def once(folder: Path) -> test_kill_once.Outcome:
     return test_kill_once.run(folder, ROUNDS)
 
 
@@ -322,7 +322,7 @@ def test_leases_by_token_that_went_on_over_kills_ended_once(crashes: dict[str, C
     ended, sure = sums.ended["confirmed"], len(books.confirmed | books.drained)
     assert sums.stored == ended + sums.there == len(crash.puts["jobs"])
     assert sure <= ended <= sure + len(books.in_doubt)
-    assert sums.there == books.still_lent
+    assert sums.there == books.still_leased
 
 
 # -- children, observers, retained items ----------------------------------------------------------
