@@ -31,6 +31,7 @@ from kestrelpy.client.connection import (
     max_attempts_in,
     reason,
 )
+from kestrelpy.client.end_attempts import EndAttempts
 from kestrelpy.client.item import (
     INSISTENT,
     ItemState,
@@ -376,27 +377,20 @@ class AsyncWorker:
 
     async def _send_end(self, item: AsyncItem, words: str, insistent: bool) -> None:
         """End the item's lease. Raises LeaseLost if it is over, or no answer comes in time."""
-        pause, was_sent = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX), False
+        attempts = EndAttempts(item, insistent)
         while True:
             try:
                 answer = await self._ending.ask(f"get {self.queue}/{words}/token={item.token}")
                 answer.check()
                 return
             except (OSError, ServerRefusal) as error:
-                why, is_over = (
-                    reason(error),
-                    isinstance(error, ServerRefusal) and error.is_lease_over,
-                )
-                if isinstance(error, ServerRefusal) and not error.may_pass and not is_over:
-                    raise
-                if is_over and was_sent:
-                    why = "the connection broke meanwhile: it was done, or the lease is over"
-                # Retry at least once: an idle connection may have been broken for long.
-                if is_over or (was_sent and not insistent) or time.monotonic() > item._lease_ends:
-                    raise LeaseLost(f"{self.queue}: {why}") from error
-            if was_sent:
-                await asyncio.sleep(pause.next_seconds())
-            was_sent = True
+                refusal = error if isinstance(error, ServerRefusal) else None
+                seconds = attempts.pause_after(
+                    error, time.monotonic(), may_pass=refusal is None or refusal.may_pass,
+                    is_lease_over=refusal is not None and refusal.is_lease_over,
+                )  # fmt: skip
+            if seconds:
+                await asyncio.sleep(seconds)
 
     async def _find_number(self, item: AsyncItem) -> int:
         answer = await self._ending.ask(f"stats {self.queue}/token={item.token}")

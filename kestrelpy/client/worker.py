@@ -43,6 +43,7 @@ from kestrelpy.client.connection import (
     is_refused,
     reason,
 )
+from kestrelpy.client.end_attempts import EndAttempts
 from kestrelpy.client.item import INSISTENT, ItemState, LeaseLost, WorkerItem
 from kestrelpy.client.renewal import Renewal
 from kestrelpy.client.retry import (
@@ -311,23 +312,18 @@ class Worker:
     def _send_end(self, item: WorkerItem, words: str, insistent: bool = True) -> None:
         """End the item's lease. Raises LeaseLost if it is over, or no answer comes in time."""
         key = f"{self.queue}/{words}/token={item.token}"
-        pause, was_sent = Backoff(BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX), False
+        attempts = EndAttempts(item, insistent)
         while True:
             try:
                 self._connection.get(key)
                 return
             except (*PASSING, MemcacheClientError) as error:
-                why, is_over = reason(error), is_lease_over(error)
-                if isinstance(error, MemcacheClientError) and not is_over:
-                    raise
-                if is_over and was_sent:
-                    why = "the connection broke meanwhile: it was done, or the lease is over"
-                # Retry at least once: an idle connection may have been broken for long.
-                if is_over or (was_sent and not insistent) or time.monotonic() > item._lease_ends:
-                    raise LeaseLost(f"{self.queue}: {why}") from error
-            if was_sent:
-                time.sleep(pause.next_seconds())
-            was_sent = True
+                seconds = attempts.pause_after(
+                    error, time.monotonic(), may_pass=not isinstance(error, MemcacheClientError),
+                    is_lease_over=is_lease_over(error),
+                )  # fmt: skip
+            if seconds:
+                time.sleep(seconds)
 
     def _fail(self, item: WorkerItem, error: Exception, is_buried: bool) -> None:
         text = str(error) or type(error).__name__

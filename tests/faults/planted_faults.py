@@ -1372,12 +1372,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "an end that is refused for good is asked for until its lease is over",
-        "kestrelpy/client/async_worker.py",
-        (
-            "                if isinstance(error, ServerRefusal) and "
-            "not error.may_pass and not is_over:\n"
-            "                    raise\n"
-        ),
+        "kestrelpy/client/end_attempts.py",
+        "        if not may_pass and not is_lease_over:\n            raise error\n",
         "",
         ("tests/unit/client/test_async_end.py",),
     ),

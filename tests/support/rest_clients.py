@@ -60,7 +60,7 @@ NONE_LEFT: Final[Mapping[str, str]] = {
         wire.answers.AnswerReader wire.connection.WireConnection
     """,
     "pauses: of a loop, or of a wait": """
-        client.retry.Backoff
+        client.end_attempts.EndAttempts client.retry.Backoff
     """,
 }
 VALUES: Final[Mapping[str, str]] = {
