@@ -131,4 +131,3 @@ def interpreter() -> Iterator[None]:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
-        pytest_collection_finish()
