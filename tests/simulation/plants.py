@@ -30,6 +30,7 @@ from kestrelpy.core.subscription.restore import OutOfOrder
 from kestrelpy.core.subscription.subscription import DEFERRED, Subscription
 from kestrelpy.core.transfer.in_flight import InFlight
 from kestrelpy.core.transfer.steps import TransferSource
+from kestrelpy.operations import Children
 from kestrelpy.protocol.replies import Replies
 from kestrelpy.protocol.verbs import children as mentioning
 from kestrelpy.protocol.verbs import set as storing
@@ -339,7 +340,7 @@ def child_forgotten_by_a_restart() -> Any:
 
 def child_named_before_the_sync() -> Any:
     def made(talk: Any, name: bytes, begin: int | None, now_ms: int) -> Any:
-        return mentioning._mention(talk.broker, name, begin, now_ms)
+        return Children(talk.broker, talk.host).mention(name, begin, now_ms)
 
     return mock.patch.object(mentioning, "_made", made)
 

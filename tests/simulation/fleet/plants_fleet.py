@@ -135,7 +135,7 @@ def sure_since_the_last_attempt() -> Any:
 
         return settle
 
-    return around(Commits, "_settle", make)
+    return around(Commits, "_commit_ops", make)
 
 
 def claimed_though_the_owner_has_committed() -> Any:
