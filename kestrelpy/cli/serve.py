@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from getpass import getpass
 from pathlib import Path
@@ -28,7 +28,7 @@ from kestrelpy.access import hash_secret as form_of
 from kestrelpy.cli.errors import NOTHING, UNUSABLE, CommandError
 from kestrelpy.cli.logs import JsonLines, LineWriter, log_to_stderr
 from kestrelpy.config import Config, ConfigError, find_config_file, load_config, make_archives
-from kestrelpy.server import Daemon, StartError, Supervisor, Unservable, refuse_unservable
+from kestrelpy.server import HEEDED, Daemon, StartError, Supervisor, Unservable, refuse_unservable
 
 log = logging.getLogger("kestrelpy")
 
@@ -75,15 +75,22 @@ def serve(config_file: Path | None, flags: Flags) -> None:
 
     supervisor = Supervisor(os.environ)
 
+    between = _BetweenLives()
+
     async def live() -> bool:
         """Run one daemon; return whether another is to begin in its place."""
+        nonlocal config
         _name_signals()
         say = _say_in_json if is_json else _say
         daemon = Daemon(
             config, source.load_and_prepare, say, taken=_log_as_it_says, supervisor=supervisor
         )
+        between.end(daemon)
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
+        if daemon.membership.begins_again:
+            await between.begin()
+            config = daemon.config
         if daemon.membership.begins_again:
             return True
         _ignore_signals()
@@ -124,10 +131,42 @@ def hash_secret() -> None:
     print(form_of(secret))
 
 
+class _BetweenLives:
+    """The signals that come when one daemon has ended and the next one has not begun."""
+
+    def __init__(self) -> None:
+        self._came: list[int] = []
+        self._heed: Callable[[int], object] = self._came.append
+
+    async def begin(self) -> None:
+        """Note signals from now on. On return the daemon has executed those that came before."""
+        loop = asyncio.get_running_loop()
+        self._heed = self._came.append
+        self._take()
+        for _ in range(2):  # the loop reads the signals that came before, and executes them
+            await asyncio.sleep(0)
+        for number in (*HEEDED, *(number for _, number in _unused_signals())):
+            loop.remove_signal_handler(number)  # it would do so at its end: the default kills
+        self._take()
+
+    def end(self, daemon: Daemon) -> None:
+        """Let this daemon execute the signals that came, and those before it takes them itself."""
+        loop = asyncio.get_running_loop()
+        self._heed = lambda number: loop.call_soon_threadsafe(daemon.heed, number)
+        while self._came:
+            self._heed(self._came.pop(0))
+
+    def _take(self) -> None:
+        for _, number in _unused_signals():
+            signal.signal(number, signal.SIG_IGN)
+        for number in HEEDED:
+            signal.signal(number, lambda number, _: self._heed(number))
+
+
 def _ignore_signals() -> None:
     """Ignore one more request to end: everything is closed, and the exit code stays 0."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in HEEDED:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
 

@@ -4,7 +4,7 @@ One rule: once per turn of the loop it commits the pending records and sends the
 become true. The floors below decide what anything means.
 """
 
-from kestrelpy.server.daemon import Daemon, StartError
+from kestrelpy.server.daemon import HEEDED, Daemon, StartError
 from kestrelpy.server.directory import (
     NAME,
     DataDirectory,
@@ -17,6 +17,7 @@ from kestrelpy.server.exposure import Unservable, refuse_unservable
 from kestrelpy.server.supervisor import Supervisor
 
 __all__ = [
+    "HEEDED",
     "NAME",
     "Daemon",
     "DataDirectory",

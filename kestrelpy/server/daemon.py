@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kestrelpy")
 
 DRAIN_SECONDS: Final = 5.0
+HEEDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 CLOSE_SECONDS: Final = 30.0
 BACKLOG: Final = 1024
 OPERATOR: Final = "the operator"  # who starts and ends the process
@@ -235,9 +236,15 @@ class Daemon:
         )
 
     def _take_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._end_by, number.name)
-        self._loop.add_signal_handler(signal.SIGHUP, self.reload, f"{OPERATOR} by SIGHUP")
+        for number in HEEDED:
+            self._loop.add_signal_handler(number, self.heed, number)
+
+    def heed(self, number: int) -> None:
+        """Do what one of the signals HEEDED asks for."""
+        if number == signal.SIGHUP:
+            self.reload(f"{OPERATOR} by SIGHUP")
+        else:
+            self._end_by(signal.Signals(number).name)
 
     def _close_door(self, why: str, owner_address: str = "") -> None:
         """Serve nobody, for this reason; "": serve. Replies that are on their way wait."""

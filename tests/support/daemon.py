@@ -122,6 +122,11 @@ class DaemonProcess:
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until it ends by itself; the exit code."""
+        assert self._process is not None
         return self._process.wait(STOP_SECONDS)
 
     def client(self, timeout: float = 10.0) -> Client:

@@ -67,11 +67,13 @@ def stored(member: DaemonProcess, key: str = "probe") -> None:
         time.sleep(0.05)
 
 
-def until(condition: Callable[[], object], member: DaemonProcess) -> None:
+def until(
+    condition: Callable[[], object], member: DaemonProcess, pause_s: float = 0.05
+) -> None:
     deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline, "".join(member.lines[-20:])
-        time.sleep(0.05)
+        time.sleep(pause_s)
 
 
 def drained(client: Client, key: str) -> list[bytes]:
@@ -245,6 +247,7 @@ def test_an_owner_that_wakes_after_the_takeover_answers_nothing(fleet: Fleet) ->
         except OSError as error:
             answers.append(error)
 
+    heard = len(asleep.lines)
     os.kill(asleep.pid, signal.SIGSTOP)
     # The kernel takes them; the process executes them when it wakes.
     asking = threading.Thread(
@@ -261,9 +264,27 @@ def test_an_owner_that_wakes_after_the_takeover_answers_nothing(fleet: Fleet) ->
         assert not asking.is_alive()
         assert not any(isinstance(each, bytes) and b"VALUE" in each for each in answers), answers
         assert not any(isinstance(each, bytes) and b"STORED" in each for each in answers), answers
-        until(lambda: any("standby of" in line for line in asleep.lines[-5:]), asleep)
+        until(lambda: any("standby of" in line for line in asleep.lines[heard:]), asleep)
         assert client.get("jobs/open") is None
     assert any("this process ends, and answers nothing more" in each for each in asleep.lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_an_owner_that_must_stop_while_it_becomes_a_standby_stops(
+    fleet: Fleet, number: signal.Signals
+) -> None:
+    """Between its two lives a process has no loop that hears of a signal."""
+    asleep = fleet.owner
+    heard = len(asleep.lines)
+    os.kill(asleep.pid, signal.SIGSTOP)
+    fleet.took_over()
+    os.kill(asleep.pid, signal.SIGCONT)
+    until(lambda: any("stopped: another" in line for line in asleep.lines[heard:]), asleep, 0.001)
+    os.kill(asleep.pid, signal.SIGHUP)
+    os.kill(asleep.pid, number)
+
+    assert asleep.wait() == 0
+    asleep.start()
 
 
 def test_while_the_engine_is_gone_nothing_is_stored_and_then_it_goes_on(fleet: Fleet) -> None:
