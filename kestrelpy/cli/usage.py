@@ -13,12 +13,10 @@ from typer.exceptions import TyperException
 
 from kestrelpy.cli.errors import CommandError
 from kestrelpy.durations import shown
+from kestrelpy.wire.names import NAME_FORM, is_name
 
-NAME_BYTES_MAX: Final = 128
 _DIGITS_MAX: Final = 18
 _WHOLE: Final = re.compile(f"-?[0-9]{{1,{_DIGITS_MAX}}}")
-_NAME: Final = re.compile(rf"(?!\.{{1,2}}(\+|\Z))[!-.0-~]{{1,{NAME_BYTES_MAX}}}")
-_NAME_FORM: Final = f"1 to {NAME_BYTES_MAX} printable ASCII characters without blanks"
 
 
 def sentence(error: TyperException) -> str:
@@ -63,9 +61,9 @@ def whole(name: str, least: int, most: int | None = None) -> Callable[[str | int
 
 def queue_name(text: str) -> str:
     """Return the name of a queue as it is; raise CommandError if no queue can have it."""
-    if not _NAME.fullmatch(text):
+    if not is_name(text):
         what = f"{_shown_name(text)} is not a queue's name"
-        raise CommandError(f"{what}: it must be {_NAME_FORM} or /")
+        raise CommandError(f"{what}: it must be {NAME_FORM} or /")
     return text
 
 
@@ -73,8 +71,8 @@ def queue_key(text: str) -> str:
     """Return a queue's name, perhaps with options of the protocol, like jobs/key=A, as it is;
     raise CommandError if the name before the first / is none."""
     name, _, options = text.partition("/")
-    if not _NAME.fullmatch(name) or not options.isascii() or re.search(r"[\0-\x20\x7f]", options):
-        raise CommandError(f"{_shown_name(text)} is not a queue's name: it must be {_NAME_FORM}")
+    if not is_name(name) or not options.isascii() or re.search(r"[\0-\x20\x7f]", options):
+        raise CommandError(f"{_shown_name(text)} is not a queue's name: it must be {NAME_FORM}")
     return text
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from kestrelpy.client.retry import RetryPolicy
 from kestrelpy.durations import MAX_DURATION_MS, format_duration_ms, parse_duration_ms, shown
+from kestrelpy.wire.names import NAME_FORM, is_name
 
 Duration = str | int | float  # "30s", or a number of seconds
 
@@ -50,6 +51,9 @@ def parse_settings(
     max_attempts: int | None,
 ) -> WorkerSettings:
     """Return the settings; raise ValueError with one sentence about the wrong one."""
+    if not is_name(queue):
+        why = f"is not a queue's name: it must be {NAME_FORM} or /"
+        raise ValueError(f"queue: {shown(queue)} {why}")
     wait_ms, lease_ms = duration_ms(wait, "wait"), duration_ms(lease, "lease")
     limit_ms = duration_ms(work_limit, "work_limit") if work_limit is not None else None
     if wait_ms < 1:

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from kestrelpy.kombu.options import Unsupported
+from kestrelpy.wire.names import NAME_BYTES_MAX
 
-NAME_BYTES_MAX: Final = 128
 _EXCHANGE: Final = "exchange:"
 _ESCAPED: Final = frozenset(b"/+%")
 _EXPIRATION_DIGITS_MAX: Final = 15  # 30,000 years

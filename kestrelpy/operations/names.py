@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from kestrelpy.errors import ClientError
+from kestrelpy.wire.names import NAME_BYTES_MAX
 
-NAME_BYTES_MAX: Final = 128
 PLUS: Final = b"+"
 _PATHS: Final = (b".", b"..")
 

@@ -4,6 +4,7 @@
     keepalive  how a connection to a machine that is gone comes to an end
     answers    bytes to answers, without I/O
     refusals   the server's "no", as an exception
+    names      what may be the name of a queue
 
     connection, async_connection       a request and its answer, blocking and for asyncio
 

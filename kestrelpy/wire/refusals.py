@@ -9,7 +9,7 @@ One rule: the text is the server's own, but for two that do not say what to do.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 # The class of a refusal, as the wire spells it.
 ERROR: Final = b"ERROR"
@@ -37,6 +37,10 @@ class ServerRefusal(Exception):
         self.text: Final = text
         self.may_pass: Final = kind == SERVER_ERROR
         self.is_lease_over: Final = text.startswith(_LEASE_IS_OVER)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
+        """Pickle the line, as a task of Celery does with what it raised."""
+        return type(self), (self.line,)
 
 
 class LoginRefused(ServerRefusal):

@@ -32,3 +32,11 @@ def test_the_requests_of_a_worker() -> None:
     assert settings.open_key(by_connection=True) == "q/open/full/t=5000"
     assert settings.confirm_and_open_key(7) == "q/close/open/token=7/lease=2s/full"
     assert settings.confirm_and_open_key(7, by_connection=True) == "q/close/open/token=7/full"
+
+
+@pytest.mark.parametrize("queue", ["", "a b", "q\r\ndelete q", "q/open", ".", "q" * 129])
+def test_a_queue_that_no_server_can_have_is_one_sentence(queue: str) -> None:
+    with pytest.raises(ValueError, match=r"^queue: .* is not a queue's name: ") as error:
+        parse_settings(queue, 5, "1500ms", None, 1, None)
+
+    assert "\n" not in str(error.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from kestrelpy.wire.refusals import (
@@ -45,3 +47,11 @@ def test_a_login_that_is_not_known_is_a_refusal_as_well() -> None:
     refusal = LoginRefused(b"NOT_STORED")
     assert isinstance(refusal, ServerRefusal)
     assert str(refusal) == "the server knows no login"
+
+
+@pytest.mark.parametrize("kind", [ServerRefusal, LoginRefused])
+def test_a_refusal_can_be_pickled(kind: type[ServerRefusal]) -> None:
+    refused = pickle.loads(pickle.dumps(kind(b"SERVER_ERROR disk full")))
+
+    assert type(refused) is kind
+    assert (str(refused), refused.may_pass) == ("disk full", True)
