@@ -413,7 +413,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str
 
 def test_a_queue_s_name_that_cannot_be_is_not_tried_again(daemon: DaemonProcess) -> None:
     with pytest.raises(MemcacheClientError):
-        next(iter(worker_of(daemon, "a/b")))
+        next(iter(worker_of(daemon, "a+b+c")))
 
 
 def test_every_address_of_a_name_is_tried(
