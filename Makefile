@@ -53,7 +53,7 @@ test test-all: system-packages $(VENV)/.installed-test $(VENV)/.spark-classes
 	$(PYTEST) -n $(JOBS) -m "$(CHOSEN)" $(ARGS)
 endif
 test: ## 10 minutes: install what the tests need, then run some cases of each long test and all others; COMPILED=1: those of the compiled modules
-test-all: ## 35 minutes: the same with every case, which a change has to pass (.ci/run)
+test-all: ## 30 minutes: the same with every case, which a change has to pass (.ci/run)
 
 test-fast: $(VENV)/.installed-test ## 1 minute: what needs no other process and no Spark
 	$(PYTEST) -n $(JOBS) -m "not slow and not long and not soak and not sweep" \
