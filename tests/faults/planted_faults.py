@@ -1194,10 +1194,10 @@ FAULTS: tuple[Fault, ...] = (
     # -- checked once, left never, right in one of several variants ---------------------------
     Fault(
         "a redrive in batches goes on when the server is read-only",
-        "kestrelpy/http/admin/moving.py",
-        "        for ids in chosen.batches():\n            admin.check_mode(\"moves\")\n",
-        "        admin.check_mode(\"moves\")\n        for ids in chosen.batches():\n",
-        ("tests/unit/http/admin/test_changes_in_a_job.py",),
+        "kestrelpy/operations/queue_admin.py",
+        "            if not self._is_up:\n                break\n            for _ in range(min(",
+        "            for _ in range(min(",
+        ("tests/unit/operations/test_modes.py",),
     ),
     Fault(
         "a purge in batches goes on when the server is read-only",
