@@ -29,10 +29,10 @@ from bench.scenarios import Bench, Goals
 from bench.servers import COMPILED, ROOT, ServerFailed
 from bench.tables import archived, archiving, in_spark, seconds_of
 from kestrelpy.spark.ids import with_lineage_ids
-from kestrelpy.spark.jobs.audit import audit as books
+from kestrelpy.spark.jobs import audit as books
+from kestrelpy.spark.jobs import lifecycle
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, quick_start
-from kestrelpy.spark.jobs.lifecycle import lifecycle
-from kestrelpy.spark.jobs.report.report import PageLook, report
+from kestrelpy.spark.jobs.report import PageLook, report
 from kestrelpy.spark.session import session
 
 if TYPE_CHECKING:

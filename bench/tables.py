@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final
 from bench.daemon import Daemon
 from bench.figures import Figure
 from bench.scenarios import Bench, Goals
-from kestrelpy.spark.jobs.audit import audit as books
+from kestrelpy.spark.jobs import audit as books
+from kestrelpy.spark.jobs import lifecycle
 from kestrelpy.spark.jobs.common.job import Progress, Request
-from kestrelpy.spark.jobs.lifecycle import lifecycle
 from kestrelpy.spark.session import session, what_is_missing
 
 if TYPE_CHECKING:

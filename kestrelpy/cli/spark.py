@@ -137,8 +137,8 @@ def report(
     The figures of its plots are beside it as CSV.
     """
     _check()
+    from kestrelpy.spark.jobs import report as job
     from kestrelpy.spark.jobs.common.job import Request
-    from kestrelpy.spark.jobs.report import report as job
 
     request = Request(tuple(paths), out, as_json, summary, master=master)
     raise typer.Exit(job.command(request, job.PageLook(title or job.TITLE, queues, interval)))
@@ -173,7 +173,7 @@ def lag(
     It looks at the servers twice and takes no item. Each child or cursor is a consumer of its own.
     """
     _check_packages()
-    from kestrelpy.spark.jobs.lag import lag as job
+    from kestrelpy.spark.jobs import lag as job
 
     watch = job.Watch(interval, most_items, most_age)
     raise typer.Exit(job.command(servers, queues, option or [], watch, as_json, summary))
@@ -226,7 +226,7 @@ def redrive(
     It may be run again: each death is redriven once. Exit code 1: some that were chosen stay.
     """
     _check_packages()
-    from kestrelpy.spark.jobs.redrive import redrive as job
+    from kestrelpy.spark.jobs import redrive as job
 
     choice = job.Choice(to, reason, attempts, rate, dry_run)
     times = {"startingTimestamp": died_from, "endingTimestamp": died_before}
@@ -256,7 +256,7 @@ def drain(
     Items are confirmed once they are committed. It may be killed and run again.
     """
     _check()
-    from kestrelpy.spark.jobs.drain import drain as job
+    from kestrelpy.spark.jobs import drain as job
 
     raise typer.Exit(
         job.command(servers, queues, option or [], out, at_once, master, as_json, summary)
@@ -313,7 +313,7 @@ def backfill(
     rows of one id differ, and only the first is stored.
     """
     _check_packages()
-    from kestrelpy.spark.jobs.backfill import backfill as job
+    from kestrelpy.spark.jobs import backfill as job
 
     files = job.InputFiles(tuple(paths), form, value, id_, key)
     raise typer.Exit(job.command(files, servers, queue, name, option or [], as_json, summary))
@@ -352,7 +352,7 @@ def copy(
     It may be run again with the same words, and copies what came since.
     """
     _check()
-    from kestrelpy.spark.jobs.copy import fleet_copy as job
+    from kestrelpy.spark.jobs import copy as job
 
     ways = job.Ways(servers, queues, to, to_queue, name)
     raise typer.Exit(
@@ -388,6 +388,6 @@ def _run(
 
     from kestrelpy.spark.jobs.common.job import Request, run
 
-    work = import_module(f"kestrelpy.spark.jobs.{job}.{job}").work
+    work = import_module(f"kestrelpy.spark.jobs.{job}").work
     request = Request(tuple(paths), out, as_json, summary, examples, master)
     raise typer.Exit(run(job, work, request))

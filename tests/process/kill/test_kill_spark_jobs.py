@@ -134,8 +134,7 @@ def jobs() -> Iterator[list[Job]]:
 
 def again(name: str, words: list[str], consumer: Consumer) -> None:
     """Run the job to its end, in the Spark of the tests, while a consumer makes room."""
-    module = {"copy": "fleet_copy"}.get(name, name)
-    main = import_module(f"kestrelpy.spark.jobs.{name}.{module}").main
+    main = import_module(f"kestrelpy.spark.jobs.{name}").main
     ended = threading.Event()
     taking = threading.Thread(target=consumer.take_until, args=[ended])
     taking.start()

@@ -2,7 +2,7 @@
 
 import sys
 
-from kestrelpy.spark.jobs.audit.audit import main
+from kestrelpy.spark.jobs.audit import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from kestrelpy.spark.jobs.backfill.backfill import main
+from kestrelpy.spark.jobs.backfill import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from kestrelpy.spark.jobs.copy.fleet_copy import main
+from kestrelpy.spark.jobs.copy import main
 
 if __name__ == "__main__":
     sys.exit(main())

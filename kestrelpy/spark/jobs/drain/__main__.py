@@ -2,7 +2,7 @@
 
 import sys
 
-from kestrelpy.spark.jobs.drain.drain import main
+from kestrelpy.spark.jobs.drain import main
 
 if __name__ == "__main__":
     sys.exit(main())

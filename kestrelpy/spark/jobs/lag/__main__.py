@@ -2,7 +2,7 @@
 
 import sys
 
-from kestrelpy.spark.jobs.lag.lag import main
+from kestrelpy.spark.jobs.lag import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from kestrelpy.spark.jobs.lifecycle.lifecycle import main
+from kestrelpy.spark.jobs.lifecycle import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from kestrelpy.spark.jobs.redrive.redrive import main
+from kestrelpy.spark.jobs.redrive import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import sys
 
-from kestrelpy.spark.jobs.report.report import main
+from kestrelpy.spark.jobs.report import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -24,7 +24,7 @@ from journal.format.segment import segment_name
 from journal.tools.view import read_journal
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs.audit.audit import _is_explained
+from kestrelpy.spark.jobs.audit import _is_explained
 from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
 from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS

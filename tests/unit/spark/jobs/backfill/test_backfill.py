@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kestrelpy.spark.jobs.backfill.backfill import main
+from kestrelpy.spark.jobs.backfill import main
 from tests.support.daemon import DaemonProcess
 
 
@@ -163,7 +163,7 @@ def test_a_run_over_other_servers_is_refused(
 
 def test_a_backfill_starts_no_spark() -> None:
     code = (
-        "import sys; import kestrelpy.spark.jobs.backfill.backfill; "
+        "import sys; import kestrelpy.spark.jobs.backfill; "
         "sys.exit(int('pyspark' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

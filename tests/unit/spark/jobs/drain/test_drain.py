@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs.drain import drain
-from kestrelpy.spark.jobs.drain.drain import main
+from kestrelpy.spark.jobs import drain
+from kestrelpy.spark.jobs.drain import main
 from tests.support.daemon import DaemonProcess
 from tests.support.spark_fixture import ROOT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kestrelpy.spark.jobs.common.fleet import FleetFigures, ServerFigures
-from kestrelpy.spark.jobs.lag.lag import Lag, lag_of, main, outcome
+from kestrelpy.spark.jobs.lag import Lag, lag_of, main, outcome
 from kestrelpy.spark.offsets import Address
 from tests.support.daemon import DaemonProcess
 

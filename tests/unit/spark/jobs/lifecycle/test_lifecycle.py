@@ -14,7 +14,7 @@ import pytest
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common.job import Progress, Request
-from kestrelpy.spark.jobs.lifecycle.lifecycle import work
+from kestrelpy.spark.jobs.lifecycle import work
 from tests.support.disk_harness import WALL_MS
 from tests.unit.spark.jobs.audit.test_audit_readers import Fanned
 from tests.unit.spark.jobs.stories import ROOM, TINY, Story, journal_of, one_step

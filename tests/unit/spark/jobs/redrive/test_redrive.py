@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs.redrive.redrive import Choice, Death, deaths_in, main
+from kestrelpy.spark.jobs.redrive import Choice, Death, deaths_in, main
 from tests.support.daemon import DaemonProcess
 
 STRICT = '[queue_defaults]\nmax_attempts = 1\n[queues.full]\nmax_items = 2\n'

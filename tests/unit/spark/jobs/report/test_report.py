@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
+from kestrelpy.spark.jobs import report as job
 from kestrelpy.spark.jobs.common.job import Progress
-from kestrelpy.spark.jobs.report import report as job
+from kestrelpy.spark.jobs.report import PageLook, report
 from kestrelpy.spark.jobs.report.figures import ReportFigures
-from kestrelpy.spark.jobs.report.report import PageLook, report
 from tests.support.daemon import DaemonProcess
 from tests.unit.spark.jobs.audit.test_audit_readers import Fanned, one_removed
 from tests.unit.spark.jobs.stories import journal_of, retold

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kestrelpy.spark.jobs.copy.fleet_copy import main
+from kestrelpy.spark.jobs.copy import main
 from tests.support.daemon import DaemonProcess
 from tests.support.raw import Raw
 from tests.unit.spark.jobs.backfill.test_backfill import servers, taken
