@@ -155,14 +155,6 @@ TESTED_BY: Final[dict[str, str]] = {
         f"{_TRANSCRIPTS}: the core decides, a server only asks it; in schedules.txt",
     "kestrelpy.spark.files.discovery":
         "tests/unit/spark/files/test_plan_events.py: what is found is what is planned",
-    "kestrelpy.spark.jobs.common.flushes":
-        "tests/unit/spark/jobs/audit/test_audit_readers.py: a flush is seen by what it ends",
-    "kestrelpy.spark.jobs.common.sizing":
-        "tests/unit/spark/jobs/report/test_report.py: a report of small journals is made with it",
-    "kestrelpy.spark.jobs.common.storing":
-        "tests/unit/spark/jobs/backfill/test_backfill.py: a backfill stores through it",
-    "kestrelpy.spark.jobs.lifecycle.carry":
-        "tests/unit/spark/jobs/lifecycle/test_lifecycle.py: steps are compared with one run",
     "kestrelpy.spark.jobs.audit.checks":
         "tests/unit/spark/jobs/common/test_items.py: it checks the items of blocks",
     "kestrelpy.spark.jobs.audit.dedupe":
@@ -170,24 +162,17 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.spark.jobs.audit.findings": f"{_AUDIT}: the text of an audit is tested with it",
     "kestrelpy.spark.jobs.audit.lsn_gaps": f"{_AUDIT}: a rule is tested by its audit",
     "kestrelpy.spark.jobs.audit.order": f"{_AUDIT}: a rule is tested by its audit",
-    "kestrelpy.spark.jobs.audit.reconcile": f"{_AUDIT}: a rule is tested by its audit",
     "kestrelpy.spark.jobs.common.baseline": f"{_AUDIT}: an audit begins with it",
     "kestrelpy.spark.jobs.common.blocks":
         "tests/unit/spark/jobs/common/test_items.py: blocks are the items' packed form",
-    "kestrelpy.spark.jobs.common.children":
+    "kestrelpy.spark.jobs.report.children":
         "tests/unit/spark/jobs/report/test_report.py: the report alone reads children so",
     "kestrelpy.spark.jobs.common.events":
         "tests/unit/spark/jobs/common/test_items.py: events are what items are made of",
-    "kestrelpy.spark.jobs.common.readers":
-        "tests/unit/spark/jobs/audit/test_audit_readers.py: the audit of children is its only use",
-    "kestrelpy.spark.jobs.common.retention":
-        "tests/unit/spark/jobs/audit/test_audit_readers.py: the audit is its only use",
     "kestrelpy.spark.jobs.lifecycle.rows":
         "tests/unit/spark/jobs/lifecycle/test_lifecycle.py: the rows are the job's result",
     "kestrelpy.spark.jobs.report.item_rows":
         "tests/unit/spark/jobs/report/test_metrics.py: the metrics are made of these rows",
-    "kestrelpy.spark.jobs.report.time_series":
-        "tests/unit/spark/jobs/report/test_metrics.py: the series are the metrics of intervals",
     "kestrelpy.spark.reader":
         "tests/unit/spark/test_pushdown.py: a reader that filters is this one",
 }

@@ -4,7 +4,7 @@
 
 The checks of each queue, server and generation:
 
-    sums       opening + stored = ended, by kind, + dead + still there (`reconcile`)
+    sums       opening + stored = ended, by kind, + dead + still there (`checks`)
     missing    an item was stored and is nowhere; a number of a record or an item is left out
     phantom    an item ended, or is there, and was never put
     twice      an item was confirmed twice
@@ -12,7 +12,7 @@ The checks of each queue, server and generation:
     headers    versions of a key have no gap; no id is stored twice, no token issued twice, no time
                of a schedule put twice; a hand-off or move makes one item, is the only end of its
                source, and its target is where the record says (`dedupe`)
-    retained   no done item that is retained went before an older one (`common.retention`)
+    retained   no done item that is retained went before an older one (`common.baseline`)
 
 A fan-out child has all these checks but the last, as a queue `orders+audit`. Its items are those
 put for all readers since it was named, and its own. A child that was removed is not checked.
@@ -41,14 +41,13 @@ from journal.files import Disk
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import History, Ints, plan_events
 from kestrelpy.spark.jobs.audit import checks
+from kestrelpy.spark.jobs.audit.checks import Basis, Books, Wrong, books
 from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings, check_headers
 from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
 from kestrelpy.spark.jobs.audit.lsn_gaps import Continuity, RecordExtent, continuity, extents
 from kestrelpy.spark.jobs.audit.order import OrderFindings, check_order
-from kestrelpy.spark.jobs.audit.reconcile import Basis, Books, Wrong, books
 from kestrelpy.spark.jobs.common import blocks as packed
 from kestrelpy.spark.jobs.common import events as ev
-from kestrelpy.spark.jobs.common.at_once import at_once
 from kestrelpy.spark.jobs.common.baseline import (
     JournalState,
     Opening,
@@ -59,10 +58,10 @@ from kestrelpy.spark.jobs.common.baseline import (
     read_states,
     reliable,
 )
-from kestrelpy.spark.jobs.common.flushes import read_flushes
+from kestrelpy.spark.jobs.common.blocks import read_flushes
 from kestrelpy.spark.jobs.common.items import there
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, folders, parse, run
-from kestrelpy.spark.jobs.common.sizing import sized
+from kestrelpy.spark.jobs.common.queries import at_once, sized
 
 NO_POSITIONS: Final = np.array([], np.int64)
 

@@ -16,10 +16,10 @@ from typing import Final
 
 from journal.errors import Damage
 from journal.tools import utc
+from kestrelpy.spark.jobs.audit.checks import Books, Wrong
 from kestrelpy.spark.jobs.audit.dedupe import HeaderFindings
 from kestrelpy.spark.jobs.audit.lsn_gaps import RecordExtent
 from kestrelpy.spark.jobs.audit.order import OrderFindings
-from kestrelpy.spark.jobs.audit.reconcile import Books, Wrong
 from kestrelpy.spark.jobs.common.events import HOW, UNDERSTOOD
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, UNUSABLE, Outcome, counted
 

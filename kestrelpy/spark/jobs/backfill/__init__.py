@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.ids import digest_of
-from kestrelpy.spark.jobs.backfill.known import Known
 from kestrelpy.spark.jobs.backfill.rows import (
     FORMATS,
     LINES,
@@ -39,8 +39,8 @@ from kestrelpy.spark.jobs.backfill.rows import (
     rows_of,
     state_of,
 )
+from kestrelpy.spark.jobs.common.fleet import name_of, write_words
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Outcome, Progress, counted, perform
-from kestrelpy.spark.jobs.common.storing import name_of, write_words
 from kestrelpy.spark.write import (
     Chooser,
     Fleet,
@@ -264,3 +264,65 @@ def _outcome(fleet: Fleet, look: FirstReading, queue: str, write: str, form: str
         "in_order": not was_refused, "name": write, "format": form,
     }  # fmt: skip
     return Outcome("\n".join(lines), facts, BREACH if look.differing else HOLDS)
+
+
+_TABLE: Final = (
+    "CREATE TABLE seen (name BLOB PRIMARY KEY, count INTEGER, digest BLOB, place TEXT) "
+    "WITHOUT ROWID"
+)
+
+
+class Known:
+    """The ids of the rows that were read, in a file of their own that goes with the process.
+
+        content ids    the digest of a row ──▶ how many rows were like it so far
+        a column       the id of a row     ──▶ the first row of this id: its digest and its place
+
+    Memory does not grow with the files: SQLite moves to the disk what is too much for it.
+    """
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("", isolation_level=None)  # a temporary file, if needed
+        for each in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", _TABLE, "BEGIN"):
+            self._database.execute(each)
+
+    def close(self) -> None:
+        """Forget all."""
+        self._database.close()
+
+    def occurrence(self, digest: bytes) -> int:
+        """Return how many rows with this content were counted before, and count this one."""
+        found = self._found("SELECT count FROM seen WHERE name = ?", digest)
+        count = 0 if found is None else int(found[0]) + 1
+        self._put(digest, count, b"", "")
+        return count
+
+    def differs(self, name: bytes, digest: bytes, place: str) -> str | None:
+        """Return the place of the first row of this id if it is another row; else None."""
+        found = self._found("SELECT digest, place FROM seen WHERE name = ?", name)
+        if found is None:
+            self._put(name, 0, digest, place)
+            return None
+        return str(found[1]) if found[0] != digest else None
+
+    def _found(self, question: str, name: bytes) -> tuple[Any, ...] | None:
+        try:
+            found: tuple[Any, ...] | None = self._database.execute(question, (name,)).fetchone()
+        except sqlite3.Error as error:
+            raise _short(error) from None
+        return found
+
+    def _put(self, name: bytes, count: int, digest: bytes, place: str) -> None:
+        try:
+            self._database.execute(
+                "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", (name, count, digest, place)
+            )
+        except sqlite3.Error as error:
+            raise _short(error) from None
+
+
+def _short(error: sqlite3.Error) -> KestrelError:
+    return KestrelError(
+        f"The ids of the rows do not fit on the disk for temporary files: {error}. Say where there "
+        "is room with SQLITE_TMPDIR."
+    )

@@ -9,7 +9,12 @@
     chunk     the events, in Arrow's format
 
 Spark moves a few large rows instead of millions of small ones. A job that needs single events
-unpacks the chunks again (`rows`).
+unpacks the chunks again (`rows`). A flush says of many items at once that they are gone, so the
+flushes also come to the driver one by one (`read_flushes`); they are few.
+
+    flush           all items up to `last`, except dead letters and the `spared`
+    upto            all items up to the marker `last`; spares delayed items as well
+    a child's end   all that it had; the same if the queue is deleted and its children are left
 
 One rule: a column is read only if a job needs it.
 """
@@ -21,6 +26,7 @@ import json
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -29,15 +35,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from journal.errors import JournalError
+from journal.errors import ITEM_MAX, JournalError
+from journal.format import GONE, STOPS, Kind
 from kestrelpy.spark.errors import one_sentence
-from kestrelpy.spark.files import History, ReadPart, plan_events
+from kestrelpy.spark.files import History, ReaderNumbers, ReadPart, plan_events
 from kestrelpy.spark.files import partitions as journals
 from kestrelpy.spark.jobs.common import events as ev
-from kestrelpy.spark.jobs.common.events import Events
-from kestrelpy.spark.jobs.common.readers import by_reader
-from kestrelpy.spark.options import Options, parse_options
-from kestrelpy.spark.schema import Selection, select
+from kestrelpy.spark.jobs.common.events import Events, Flush, by_reader
+from kestrelpy.spark.options import Options, WantedRows, parse_options
+from kestrelpy.spark.schema import OPS, Selection, select
 
 BLOCK_BITS: Final = 16  # items of one block lie together
 NO_BLOCK: Final = -1  # for records that are about no item
@@ -193,7 +199,7 @@ def chunks_of(events: Events) -> Iterator[pa.RecordBatch]:
 
 
 def events_of(chunk: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Return the events that `chunks_of` packed."""
+    """Return the events that `chunks_of` """
     with pa.ipc.open_stream(chunk) as stream:
         return stream.read_next_batch()
 
@@ -235,3 +241,58 @@ def _some(batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
 def _rows(batches: Batches) -> Iterator[pa.RecordBatch]:
     for _, _, events in _chunks(batches):
         yield Events(events).records().rows()
+
+
+_COLUMNS: Final = {
+    "lsn": "bigint", "op": "string", "item": "bigint", "timestamp": "timestamp", "value": "binary",
+    "reader_number": "bigint", "number": "bigint", "flags": "bigint",
+}  # fmt: skip
+_FLUSH, _UPTO, _READER = (OPS[kind] for kind in (Kind.FLUSHED, Kind.UPTO, Kind.READER))
+
+
+def read_flushes(
+    spark: SparkSession, paths: Sequence[str], history: History | None = None
+) -> list[Flush]:
+    """Return flushes by lsn, with the items that they spared. (The read takes all bodies.)
+
+    Flushes of several journals are mixed. `history`: the plan, if it is made already.
+    """
+    said = {"paths": json.dumps(list(paths)), "mode": "events", "failOnDataLoss": "false"}
+    options = replace(
+        parse_options(said), wanted=WantedRows(ops=frozenset((_FLUSH, _UPTO, _READER)))
+    )
+    history = plan_events(options.path) if history is None else history
+    sources = planned(history, options)
+    if not sources:
+        return []
+    tasks = spark.sparkContext.parallelize(sources, tasks_for(spark, len(sources)))
+    found = tasks.flatMap(lambda source: [*_flushes(source, options)]).collect()
+    return sorted(found, key=lambda each: each.lsn)
+
+
+def _flushes(source: bytes, options: Options) -> Iterator[Flush]:
+    selection = select("events", [*_COLUMNS.items()])
+    parts: list[ReadPart] = pickle.loads(source)
+    for part in parts:
+        jid, numbers = ev.jid_of(part.split.identity), ReaderNumbers(part.split.reader_names)
+        with one_sentence(JournalError):
+            for batch in journals.read([part], selection, options):
+                times = ev.ints(batch["timestamp"].view("int64")) // 1000
+                for row, ms in zip(batch.to_pylist(), times.tolist(), strict=True):
+                    reader = numbers.reader(row["reader_number"], row["lsn"])
+                    flush = _flush(row, ev.reader_jid(jid, reader), ms)
+                    if flush is not None:
+                        yield flush
+
+
+def _flush(row: dict[str, object], jid: int, ms: int) -> Flush | None:
+    lsn, value = row["lsn"], row["value"] or b""
+    assert isinstance(lsn, int), "every event has one"
+    assert isinstance(value, bytes)
+    if row["op"] == _READER:
+        is_end = row["flags"] == (STOPS if row["reader_number"] else GONE)
+        return Flush(jid, lsn, ITEM_MAX, ms, ()) if is_end else None
+    is_upto = row["op"] == _UPTO
+    last = row["number"] if is_upto else row["item"]
+    spared = np.frombuffer(value, "<u8", len(value) // 8)
+    return Flush(jid, lsn, int(str(last or 0)), ms, tuple(spared.tolist()), is_upto)

@@ -1,4 +1,4 @@
-"""Events as arrays of numbers, for the jobs.
+"""Events as arrays of numbers, for the jobs, and those of each reader of a journal.
 
     jid           the journal, or a child in it: a number (`jid_of`, `reader_jid`)
     kind          the record's kind (`journal.format.record.Kind`); -1: its word is not known here
@@ -9,7 +9,15 @@
     key_hash      64 bits of the item's key
     with_header   1: a put with an id, a schedule, or the origin of its item
 
-One rule: a column is read only if a job needs it.
+The jobs treat a child as a journal with a number of its own; an item for all readers is put for
+each of them (`by_reader`). Events of children are also among those of the parent, marked
+`of_child`, because the numbers of records are checked there.
+
+    records of `orders`    PUT 1   PUT 2   DONE 1 (reader 1)   PUT 3 (reader 1)   DONE 2
+    events of `orders`     PUT 1   PUT 2                                          DONE 2
+    events of reader 1     PUT 1   PUT 2   DONE 1              PUT 3
+
+One rule: the reader of a record follows from its own number and the READER records around it.
 """
 
 from __future__ import annotations
@@ -17,10 +25,10 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +37,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from journal.errors import ITEM_MAX
 from journal.format import (
     ENDS_DELIVERY,
     IN_LOG,
@@ -39,8 +48,11 @@ from journal.format import (
     Kind,
     kinds_with,
 )
-from kestrelpy.spark.files import Bools, Ints
+from kestrelpy.spark.files import Bools, Ints, children, passed_on
 from kestrelpy.spark.schema import OPS
+
+if TYPE_CHECKING:
+    from kestrelpy.spark.files import Split
 
 NEEDED: Final = (
     "lsn bigint, op string, item bigint, timestamp timestamp, opened timestamp, "
@@ -313,3 +325,106 @@ def read_positions(spark: SparkSession, paths: Sequence[str]) -> dict[int, Ints]
         jid_of(bytes.fromhex(row.journal)): np.array(row.places, np.int64)
         for row in found.collect()
     }
+
+
+_FOR_ALL: Final = (PUT, RELEASE)
+_PASSED_ON: Final = (PUT, DISCARD)
+
+
+def by_reader(
+    jid: int, read: pa.RecordBatch, split: Split, extra: Sequence[str], last: int | None,
+    with_gone: bool,
+) -> Iterator[Events]:  # fmt: skip
+    """Return the events of each reader, from the columns `events.NEEDED` and `extra`.
+
+    `last`: as of this lsn. `with_gone`: also for children that were removed by then.
+    """
+    if last is not None and (late := ints(read["lsn"]) > last).any():
+        read = read.filter(pa.array(~late))
+    events = Events.of(jid, read, extra)
+    handed = list(_handed(jid, events, read, split, extra, last)) if _has_origins(read) else []
+    yield _without_passed_on(events, split)
+    yield from handed
+    named = [c for c in children(split.reader_names, last) if with_gone or not c.stopped_lsn]
+    if not named:
+        return
+    reader = ints(read["reader_number"])
+    shared = (reader == 0) & events.is_one_of(_FOR_ALL)
+    starts = (reader == 0) & (events.kind == TOKENS)
+    keyed = (events.kind == PUT) & bools(events.batch["key_hash"].is_valid())
+    for child in named:
+        line = reader_jid(jid, child.reader)
+        mine: Bools = (reader == child.number) & (events.kind != NAME)
+        mine &= events.lsn > child.named_lsn
+        mine |= shared & (events.lsn > child.named_lsn) & (events.item > child.floor)
+        mine |= starts
+        if child.stopped_lsn:
+            mine &= events.lsn < child.stopped_lsn
+        if mine.any():
+            yield _as_own(line, events.pick(mine))
+        if (before := keyed & (events.lsn < child.named_lsn) & (events.item > child.floor)).any():
+            known = events.pick(before)
+            keys = known.batch["key_hash"]
+            bare = Events.bare(line, KEYED, known.item, child.named_lsn, keys)
+            yield _padded(bare, events, extra)
+
+
+def _as_own(line: int, events: Events) -> Events:
+    """Return the events as those of this child."""
+    batch = events.batch
+    for name, value in (("jid", pa.scalar(line, pa.int64())), ("of_child", pa.scalar(False))):
+        at = batch.schema.get_field_index(name)
+        batch = batch.set_column(at, name, pa.repeat(value, len(events)))
+    return Events(batch)
+
+
+def _without_passed_on(events: Events, split: Split) -> Events:
+    """Mark items that were only for the children as `of_child`."""
+    spans = passed_on(split.reader_names)
+    if not spans:
+        return events
+    passed = np.zeros(len(events), np.bool_)
+    for first, until, floor in spans:
+        now = (events.lsn > first) & (events.lsn < (until or ITEM_MAX)) & (events.item > floor)
+        passed |= now & events.is_one_of(_PASSED_ON)
+    of_child = pa.array(events.of_child | passed)
+    at = events.batch.schema.get_field_index("of_child")
+    return Events(events.batch.set_column(at, "of_child", of_child))
+
+
+def _has_origins(read: pa.RecordBatch) -> bool:
+    return bool(read["origin"].null_count < len(read["origin"]))
+
+
+def _handed(
+    jid: int, events: Events, read: pa.RecordBatch, split: Split, extra: Sequence[str],
+    last: int | None,
+) -> Iterator[Events]:  # fmt: skip
+    """Return the ends of items of this journal that a put in it names as its origin."""
+    named = children(split.reader_names, last)
+    by_line: dict[int, list[tuple[int, int]]] = {}
+    made = bools(read["origin"].is_valid()) & (events.kind == PUT)
+    origins = read["origin"].filter(pa.array(made)).to_pylist()
+    for origin, lsn in zip(origins, events.lsn[made].tolist(), strict=True):
+        server, _, rest = origin.partition(":")
+        name, _, item = rest.rpartition(":")
+        queue, _, part = name.partition("+")
+        if queue != split.queue or server != (split.server or server) or not item.isdigit():
+            continue
+        readers = [c.reader for c in named if c.name == part and c.named_lsn < lsn]
+        if part and not readers:
+            continue
+        line = reader_jid(jid, readers[-1] if part else 0)
+        by_line.setdefault(line, []).append((int(item), lsn))
+    for line, pairs in by_line.items():
+        items, lsns = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
+        yield _padded(Events.bare(line, HANDED, items, lsns), events, extra)
+
+
+def _padded(bare: Events, like: Events, extra: Sequence[str]) -> Events:
+    """Return the events with the extra columns, empty."""
+    batch = bare.batch
+    for name in extra:
+        if name not in batch.schema.names:
+            batch = batch.append_column(name, pa.nulls(len(bare), like.batch[name].type))
+    return Events(batch)

@@ -1,7 +1,14 @@
-"""The servers of a job: how they are named, asked all at once, and what they say of their queues.
+"""The servers of a job: how they are named, asked all at once, and given rows.
 
     --servers a:22133,b:22133 --queues 'jobs*' --option readTimeout=60s
         └──▶ the options of the source ──▶ `ask_each` ──▶ stats ──▶ `FleetFigures` of each queue
+
+    name of the write ──▶ scope, epoch 0     the servers remember the ids of a scope
+    row               ──▶ id                 the same in every run
+
+A job that stores rows and is killed is run again with the same words: servers answer a row that
+they have already as a duplicate, and store the rows that came since. The name of a write does not
+depend on the servers, so a run over other servers is noticed.
 
 Jobs that only ask servers start no Spark: they run in any Python, and under spark-submit.
 
@@ -12,18 +19,26 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import json
 import logging
+import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import LiveConnection, ServerUnreachable, patience_of, retried
 from kestrelpy.spark.named import refuse_unknown_queues
 from kestrelpy.spark.offsets import Address
 from kestrelpy.spark.options import Options, parse_options
+from kestrelpy.spark.write import parse_write_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 log = logging.getLogger("kestrelpy.spark")
 _T = TypeVar("_T")
@@ -187,3 +202,60 @@ def _refuse_twice(seen: Sequence[ServerFigures]) -> None:
                 f"{other} and {each.address} are one server (its id is {each.server}). Name it "
                 "once."
             )
+
+
+_DIGEST_BYTES: Final = 12
+
+
+def write_words(servers: str, name: str, words: Sequence[str], queue: str | None) -> dict[str, str]:
+    """Return the options of the sink. Raises KestrelError."""
+    given = {"servers": servers, "scope": name, "epoch": "0"}
+    if queue is not None:
+        given["queue"] = queue
+    for word in words:
+        option, equals, value = word.partition("=")
+        if not equals or not option:
+            raise KestrelError(f"--option {word!r} is not understood. Say NAME=VALUE.")
+        given[option] = value
+    parse_write_options(given, streams=False)
+    return given
+
+
+def name_of(job: str, *words: str) -> str:
+    """Return a name for a write that these words describe."""
+    text = "\0".join(words).encode()
+    return f"{job}.{blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What became of the rows of a write."""
+
+    rows: int
+    special: int
+    stored: int
+    repeated: int
+    differing: tuple[str, ...] = ()
+
+
+def stored_with(rows: DataFrame, given: Mapping[str, str], special: str) -> Count:
+    """Store the rows without the column `special`, and count those with a true value there."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as fn
+
+    counts = Observation()
+    with tempfile.TemporaryDirectory(prefix="kestrelpy-") as folder:
+        report = os.path.join(folder, "report")
+        (
+            rows.observe(
+                counts, fn.count(fn.lit(1)).alias("rows"), fn.count_if(special).alias("true")
+            )
+            .drop(special)
+            .write.format("kestrel").options(**{"report": report, **given}).mode("append").save()
+        )  # fmt: skip
+        with open(given.get("report", report), encoding="utf-8") as file:
+            said = json.loads(file.read())
+    return Count(
+        int(counts.get["rows"]), int(counts.get["true"]), said["stored"], said["repeated"],
+        tuple(said["ids"]),
+    )  # fmt: skip

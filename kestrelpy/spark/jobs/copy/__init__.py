@@ -24,9 +24,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.jobs.common.fleet import ask_each, fleet_options, is_meant, look
+from kestrelpy.spark.jobs.common.fleet import (
+    ask_each,
+    fleet_options,
+    is_meant,
+    look,
+    name_of,
+    stored_with,
+    write_words,
+)
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, counted, in_spark, perform
-from kestrelpy.spark.jobs.common.storing import name_of, stored_with, write_words
 from kestrelpy.spark.live import LiveConnection
 from kestrelpy.spark.live import partitions as live
 from kestrelpy.spark.options import Options

@@ -39,19 +39,11 @@ from journal.errors import ITEM_MAX
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import PlannedJournal, plan_events
 from kestrelpy.spark.jobs.common import blocks as packed
-from kestrelpy.spark.jobs.common.at_once import at_once
+from kestrelpy.spark.jobs.common.blocks import read_flushes
 from kestrelpy.spark.jobs.common.commits import JobCommits, State, is_final, visible
 from kestrelpy.spark.jobs.common.events import Flush
-from kestrelpy.spark.jobs.common.flushes import read_flushes
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, folders, parse, run
-from kestrelpy.spark.jobs.common.sizing import sized
-from kestrelpy.spark.jobs.lifecycle.carry import (
-    KEPT,
-    Marks,
-    flushes_to_keep,
-    kept,
-    without_read_again,
-)
+from kestrelpy.spark.jobs.common.queries import at_once, sized
 from kestrelpy.spark.jobs.lifecycle.positions import (
     Mark,
     Plan,
@@ -66,9 +58,14 @@ from kestrelpy.spark.jobs.lifecycle.rows import (
     EXTRA,
     FLUSHED,
     ITEM_ROWS,
+    KEPT,
     OPEN,
     STATES,
+    Marks,
+    flushes_to_keep,
     item_rows,
+    kept,
+    without_read_again,
 )
 
 _PARTITION: Final = ("date", "server", "queue")

@@ -28,7 +28,7 @@ from kestrelpy.durations import parse_duration_ms
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files import children
 from kestrelpy.spark.jobs.common.job import Outcome, Progress, Request, counted, run
-from kestrelpy.spark.jobs.common.sizing import sized
+from kestrelpy.spark.jobs.common.queries import sized
 from kestrelpy.spark.jobs.report.figures import QUEUES_MAX, ReportFigures, ReportRow, write_csv
 
 if TYPE_CHECKING:
@@ -108,9 +108,8 @@ def report(
 ) -> ReportFigures:
     """Write the page and the tables into `out`; return the figures. Raises KestrelError."""
     from kestrelpy.spark.files import plan_events
-    from kestrelpy.spark.jobs.common.at_once import at_once
-    from kestrelpy.spark.jobs.report.metrics import ShownLimits, measure
-    from kestrelpy.spark.jobs.report.percentiles import ACCURACY
+    from kestrelpy.spark.jobs.common.queries import at_once
+    from kestrelpy.spark.jobs.report.metrics import ACCURACY, ShownLimits, measure
 
     if not 1 <= look.queues <= _QUEUES_PLOTTED_MAX:
         raise KestrelError(
@@ -205,7 +204,7 @@ def _tables(
 
     if not any(children(each.reader_names) for each in journals):
         return read("events", EVENTS), read("items", ITEMS)
-    from kestrelpy.spark.jobs.common.children import MORE, events_of_each, items_of_children
+    from kestrelpy.spark.jobs.report.children import MORE, events_of_each, items_of_children
 
     items = read("items", ITEMS).unionByName(items_of_children(spark, paths))
     return events_of_each(read("events", EVENTS + MORE), journals), items

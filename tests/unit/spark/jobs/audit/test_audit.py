@@ -25,8 +25,8 @@ from journal.tools.view import read_journal
 from kestrelpy.core.queue.admin import Admin
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.audit import _is_explained
+from kestrelpy.spark.jobs.audit.checks import Wrong
 from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
-from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS
 from tests.unit.journal.tools.test_damaged_blocks import made as damageable
 from tests.unit.spark.jobs.audits import audited, breach

@@ -23,8 +23,8 @@ from kestrelpy.core.index.delayed import Delay
 from kestrelpy.core.queue.ack_up_to import AckUpTo
 from kestrelpy.core.queue.child_queue import ChildQueue
 from kestrelpy.core.subscription.subscription import Subscription
+from kestrelpy.spark.jobs.audit.checks import Wrong
 from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
-from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import HOLDS
 from tests.support.disk_harness import WALL_MS
 from tests.unit.spark.jobs.audits import audited

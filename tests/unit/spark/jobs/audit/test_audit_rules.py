@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kestrelpy.spark.jobs import audit
+from kestrelpy.spark.jobs.audit.checks import Wrong
 from kestrelpy.spark.jobs.audit.dedupe import RULES
 from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
-from kestrelpy.spark.jobs.audit.reconcile import Wrong
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
 from tests.unit.spark.jobs import planted_files, planted_items, planted_order, planted_said
 from tests.unit.spark.jobs.planted import CHILD, plant

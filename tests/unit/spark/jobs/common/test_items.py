@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kestrelpy.spark.jobs.audit.checks import CheckedItems
-from kestrelpy.spark.jobs.audit.reconcile import Basis
+from kestrelpy.spark.jobs.audit.checks import Basis, CheckedItems
 from kestrelpy.spark.jobs.common import events as ev
 from kestrelpy.spark.jobs.common.blocks import BLOCK_BITS, chunks_of, events_of
 from kestrelpy.spark.jobs.common.events import Events, Flush

@@ -62,7 +62,7 @@ def test_no_file_beside_a_script_hides_a_module_of_python() -> None:
     """spark-submit puts the folder of the script in front of `sys.path`."""
     names = {path.stem for script in JOBS.glob("*/__main__.py") for path in script.parent.iterdir()}
 
-    assert {"audit", "lifecycle", "report"} <= names
+    assert {"findings", "positions", "page"} <= names
     assert names & sys.stdlib_module_names == set()
 
 

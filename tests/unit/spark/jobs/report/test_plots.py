@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from kestrelpy.spark.jobs.report import plots
-from kestrelpy.spark.jobs.report.css import STYLE
 from kestrelpy.spark.jobs.report.figures import Series
+from kestrelpy.spark.jobs.report.page import STYLE
 from tests.support.figures import make_series
 
 pytestmark = pytest.mark.slow

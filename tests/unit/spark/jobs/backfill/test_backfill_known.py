@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.spark.jobs.backfill.known import Known
+from kestrelpy.spark.jobs.backfill import Known
 
 
 def test_ids_that_were_seen_are_counted_and_compared() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pytest import approx
 
-from kestrelpy.spark.jobs.report.percentiles import RANKS, bins, spread_of, spreads
+from kestrelpy.spark.jobs.report.metrics import RANKS, bins, spread_of, spreads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kestrelpy.spark.jobs.report.css import STYLE
+from kestrelpy.spark.jobs.report.page import STYLE
 
 
 def luminance(colour: str) -> float:

@@ -1,16 +1,45 @@
-"""Spark's settings by the size of the journals that a job reads.
+"""How a job runs its Spark queries: several small ones at once, with settings for their size.
 
-One rule: a setting changes how fast a job is, never its result.
+While one query is planned and compiled, another one runs.
+
+One rule: both change how fast a job is, never its result; at the end of a block all that was begun
+is over, whatever failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark import inheritable_thread_target
+from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
+_MOST: Final = 8  # Spark queues the tasks of more
+
+
+class Begin(Protocol):
+    """Begins a work on a thread; its result comes from the future."""
+
+    def __call__(self, work: Callable[[], _T]) -> Future[_T]: ...
+
+
+@contextmanager
+def at_once(spark: SparkSession) -> Iterator[Begin]:
+    """Give a function that begins a work on a thread of its own.
+
+    Each thread has a copy of this one's local properties (a job group, a tag): Spark writes into
+    them.
+    """
+    with ThreadPoolExecutor(_MOST, "kestrelpy-query") as pool:
+
+        def begin(work: Callable[[], _T]) -> Future[_T]:
+            return pool.submit(inheritable_thread_target(spark)(work))
+
+        yield begin
+
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITION_BYTES: Final = 64 << 20
@@ -41,5 +70,3 @@ def sized(spark: SparkSession, bytes_: int) -> Iterator[None]:
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
-
-

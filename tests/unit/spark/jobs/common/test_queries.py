@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from kestrelpy.spark.jobs.common.at_once import at_once
+from kestrelpy.spark.jobs.common.queries import at_once
 
 NAME: Final = "kestrelpy.test"
 PATIENCE_S: Final = 60
