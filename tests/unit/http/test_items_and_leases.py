@@ -102,6 +102,7 @@ async def test_the_id_of_an_item_is_seen_once(tmp_path: Path) -> None:
             await server.client.post(f"{ITEMS}?id=b", content=b"x"),
         ]
         assert [each.status_code for each in said] == [201, 200, 201]
+        assert said[1].json() == {"duplicate": True, "id": said[0].json()["id"]}
 
 
 async def test_a_wait_ends_with_an_item_or_with_its_time(tmp_path: Path) -> None:

@@ -95,6 +95,18 @@ async def test_an_event_that_never_fits_leaves_no_queue(
         assert (there == b"END\r\n") == (status != 201)
 
 
+async def test_a_stream_begins_behind_an_event_that_cannot_be_read(tmp_path: Path) -> None:
+    async with web(tmp_path) as server:
+        for body in (b"the first", b"the second", b"the third"):
+            await server.client.post(STREAM, content=body)
+    for segment in tmp_path.rglob("*.segment"):
+        data = segment.read_bytes()
+        segment.write_bytes(data.replace(b"the second", b"the sec0nd"))
+    async with web(tmp_path) as server:
+        got = await server.client.get(STREAM)
+        assert (bodies(got), got.headers["etag"]) == (["the third"], '"3"')
+
+
 async def test_both_wires_write_and_read_the_same_streams(tmp_path: Path) -> None:
     async with web(tmp_path) as server:
         peer = await server.memcache()

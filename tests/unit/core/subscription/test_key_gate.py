@@ -175,10 +175,13 @@ def test_whoever_waits_gets_what_the_end_of_an_item_of_unknown_key_made_possible
     q.reader.serve(q.now_ms)
     assert q.answers() == []
 
+    assert q.reader.ready.blocked_bytes == len(b"2" + b"3")
+
     q.reader.key_gate.drop_unread(2, 1)
     q.pass_time(0)
 
     assert q.answers() == [("bert", b"3")]
+    assert q.reader.ready.blocked_bytes == 0
 
 
 def test_a_wait_for_an_item_behind_many_blocked_ones_is_answered() -> None:

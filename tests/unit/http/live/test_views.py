@@ -53,6 +53,9 @@ async def test_the_overview_has_the_past_in_each_range(tmp_path: Path) -> None:
             shown = (await server.client.get(f"/views?view=overview&range={span}")).json()
             assert shown["history"]["step_ms"] == step_ms
             assert shown["append"]["at_ms"] >= shown["history"]["since_ms"]
+            assert shown["rates"].keys() == {
+                "stored", "delivered", "confirmed", "expired", "dead", "duplicate"
+            }  # fmt: skip
 
 
 async def test_what_people_did_is_shown_by_either_wire_and_a_restart_and_a_reload(

@@ -220,6 +220,7 @@ def test_a_line_means_the_same_with_another_token(form: bytes) -> None:
         for token in TOKENS * 2:
             line = form % token + end
             assert commands([line], make_parser(lines)) == commands([line]), line
+            assert commands([end], make_parser(lines)) == commands([end]), line
         assert len(lines) <= 3
 
 
