@@ -1,4 +1,4 @@
-"""`python -m journal dump|verify|repair DIR`: a journal as sentences, whether it is whole, made so.
+"""`python -m journal dump|verify|repair DIR`: print a journal, check it, repair it.
 
 DIR is a data directory or one queue's folder. `dump` and `verify` change nothing and lock nothing:
 a daemon may be writing there. `repair` needs the directory for itself.
@@ -86,7 +86,7 @@ def main(
             code = repair(files, options.dir, options.dry_run, options.yes, watch)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # `dump | head`: who closed the pipe has seen enough
+    except BrokenPipeError:  # `dump | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return WELL
 
@@ -100,7 +100,7 @@ def dump(files: Files, folder: str, queue: str | None, wanted: WantedRecords) ->
             _say(f"{_title(path)}:")
         for line in dumped(view, wanted):
             _say(line)
-        report = check_journal(files, path)  # a listing meets no item that is not there
+        report = check_journal(files, path)  # it finds lost items, which a listing cannot show
         _name_damages([*report.damages, *view.torn], sys.stderr)
         if report.unreadable:
             _say(f"  {lost_items_text(report.unreadable)}", sys.stderr)
@@ -140,7 +140,7 @@ def repair(files: Files, folder: str, dry_run: bool, yes: bool, watch: Watch) ->
         return UNUSABLE
     try:
         if owning_folder(files, folder) != folder:
-            folder = os.path.abspath(folder)  # as the directory that is locked is named
+            folder = os.path.abspath(folder)  # the lock names its directory in this way
     except OSError as error:
         _complain(_reason(error, folder))
         return UNUSABLE

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-OF_QUEUE: Final = "queue "  # in place of a path: damage that is of no known file
+OF_QUEUE: Final = "queue "  # begins `path` where no file is known to have the damage
 ITEM_MAX: Final = (1 << 53) - 1  # item ids and other numbers that users see stay below
 DamageKind = Literal["torn", "corrupt", "truncated", "foreign"]
 
@@ -40,9 +40,9 @@ class Damage:
     """One stretch of bytes that does not parse.
 
     `offset` and `end` are bytes in `path` (half open). `lsn_first`..`lsn_last` are the records that
-    may have been there and `id_first`..`id_last` the items that may have been put there; a last
-    below its first says: none, or only records of other items (a lost confirm lets its item come
-    back).
+    may have been there and `id_first`..`id_last` the items that may have been put there. A last
+    below its first means an empty range: no record is missing, or no item was put there. (A confirm
+    may be lost all the same: its item comes back.)
     """
 
     kind: DamageKind
@@ -57,7 +57,7 @@ class Damage:
 
     def sentence(self) -> str:
         """Return a sentence with the fault, its place, and its possible cost."""
-        at = f" at byte {self.offset} to {self.end}" if self.end else ""  # none: of no known byte
+        at = f" at byte {self.offset} to {self.end}" if self.end else ""  # 0: the place is unknown
         where = f"{self.path}: {self.kind}{at} ({self.reason})"
         if self.kind == "foreign":
             return f"{where}: left alone"

@@ -43,7 +43,7 @@ _ZEROS: Final = bytes(1 << 20)
 # A file takes this much of a disk, or a multiple of it.
 _BLOCK_BYTES: Final = 4096
 _INODES_LEAST: Final = 2  # a folder and a file
-# A disk that says so has lost bytes; any other error says something else.
+# The errors of a disk that has lost bytes. No other error means that.
 MEDIUM_ERRORS: Final = frozenset({errno.EIO, errno.EBADMSG})
 # Bodies of items are for the owner alone, whatever the process's umask says.
 FOLDER_MODE: Final = 0o700
@@ -54,7 +54,7 @@ FILE_MODE: Final = 0o600
 SHORTAGE_ERRORS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
 )
-# What `create` has not finished; a crash may leave it behind, and nothing ever reads it.
+# Marks a file that `create` has not finished. A crash may leave such a file; nothing reads it.
 SUFFIX_NEW: Final = ".new"
 
 
@@ -97,8 +97,8 @@ class Files(Protocol):
 
     A verb that syncs a folder opens the folder first; so a shortage changes no name that is not
     synced. `is_local`: the machine has the disk; a written byte outlives the process, and old files
-    and reserved room are worth keeping. `is_behind`: what was written waits in memory, and is so
-    much that more is to be written later.
+    and reserved room are worth keeping. `is_behind`: too many written bytes wait in memory, so the
+    caller should write more later.
     """
 
     is_local: bool
@@ -116,7 +116,7 @@ class Files(Protocol):
         """A new file of `size` bytes, `data` then zeros; on disk, name and all, on return."""
 
     def create_over(self, old: str, path: str, data: bytes) -> None:
-        """A new file in the room of one that is not needed any more; on disk on return.
+        """Make a new file in the room of one that is no longer needed; on disk on return.
 
         Raises OSError, ENOSPC where the old file is shared or smaller; whatever is raised, the old
         file may be gone.
@@ -144,17 +144,18 @@ class Files(Protocol):
         """Return how many bytes this process may still write to the disk of `path`."""
 
     def why_no_file(self, path: str) -> str:
-        """Return why no folder with a file can be made in this folder, or ""; room aside."""
+        """Return why no folder with a file can be made in this folder, or "". It does not ask
+        whether the disk has bytes left: `free` does."""
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or folder another name in the same folder; on disk on return."""
 
     def rename_all(self, names: Sequence[tuple[str, str]]) -> dict[str, OSError]:
-        """Give files or folders of one folder, one at least, other names: (old, new), in this
-        order; return the errors by old path.
+        """Rename files or folders, at least one and all in one folder: (old, new), in this order.
+        Return the errors by old path.
 
-        All others are on disk on return, by one sync of the folder. A power loss before that keeps
-        any of them. Raises OSError if the sync failed: then none is sure.
+        On return all other new names are on disk, by one sync of the folder. A power loss before
+        that may keep any of them. Raises OSError if the sync failed: then no name is certain.
         """
 
     def link(self, old: str, new: str) -> None:
@@ -182,8 +183,8 @@ class Files(Protocol):
         """Own the folder of `path`, and `path` in it, until the lock is closed or the process ends;
         else DirectoryLocked.
 
-        From here on every path in the folder is looked up in this very folder, whatever its own
-        path names by then: if another folder takes its place, no file is made there.
+        While it is locked, every path in the folder is looked up in this same folder, even if its
+        own path names another one by then: no file is made in a folder that took its place.
         """
 
     def is_owned(self, path: str) -> bool:
@@ -196,7 +197,7 @@ def is_shortage(error: OSError) -> bool:
 
 
 def _for_good(error: OSError, path: str) -> OSError:
-    """Return the error of a write or a sync, which no shortage excuses: it is final."""
+    """Return the error of a write or a sync as a final one: a shortage becomes EIO."""
     number = errno.EIO if is_shortage(error) else error.errno
     return OSError(number, error.strerror, path)
 
@@ -204,7 +205,7 @@ def _for_good(error: OSError, path: str) -> OSError:
 def read_around(files: Files, path: str, offset: int, size: int) -> bytes:
     """Up to `size` bytes from `offset`, with zeros for the blocks that the disk has lost.
 
-    Raises OSError when it gives none of them, or when the error is another one.
+    Raises OSError if the disk has lost all of them, or fails in another way.
     """
     try:
         return files.read(path, offset, size)
@@ -304,7 +305,7 @@ class Disk:
     is_behind = False
 
     def __init__(self) -> None:
-        self._sure: set[str] = set()  # folders in which others are made, whose names are on disk
+        self._sure: set[str] = set()  # parents of new folders; their own names are on disk
         self._held: dict[str, HeldFolder] = {}  # by the folder's path
 
     def names(self, folder: str) -> list[str]:
@@ -330,7 +331,7 @@ class Disk:
             missing.append(at)
             at = os.path.dirname(at)
         if at not in self._sure:
-            # The last one that exists may be the work of a process killed before its sync.
+            # A process may have made the last folder that exists, and was killed before its sync.
             with contextlib.suppress(PermissionError):
                 self._sync_names(os.path.dirname(os.path.abspath(at)))
         for path in reversed(missing):
@@ -355,7 +356,7 @@ class Disk:
             while not is_whole:
                 piece = min(max(size - at, 0), len(_ZEROS))
                 handle.write(at, _ZEROS[:piece] if piece < len(_ZEROS) else _ZEROS)
-                # Piece by piece: 64 MiB at once held up other files' syncs for 18 ms, so for 0.9.
+                # A sync of 64 MiB at once delays other files' syncs by 18 ms, of a piece by 0.9.
                 handle.sync()
                 at += piece
                 is_whole = at >= size
@@ -372,7 +373,7 @@ class Disk:
 
     def create_over(self, old: str, path: str, data: bytes) -> None:
         fresh = path + SUFFIX_NEW
-        self.rename(old, fresh)  # a link made from here on is of a file that is not read
+        self.rename(old, fresh)  # a link that is made after this is one to a file nobody reads
         room = -(-self.size(fresh) // _BLOCK_BYTES) * _BLOCK_BYTES
         if self.links(fresh) > 1 or room < len(data):
             self.rename(fresh, old)
@@ -384,7 +385,7 @@ class Disk:
             handle.sync()  # the new length is data as well
         except OSError:
             with contextlib.suppress(OSError):
-                self.remove(fresh)  # it is neither of both: others can have its room
+                self.remove(fresh)  # it is neither the old file nor the new one: free its room
             raise
         finally:
             handle.close()
@@ -496,7 +497,8 @@ class Disk:
     # -- places -----------------------------------------------------------------------------
 
     def _place(self, path: str) -> tuple[str, HeldFolder | None]:
-        """Return the path as it is looked up, and the folder in which, if this process owns it."""
+        """Return the path to look up, and the owned folder to look it up in; None: in no owned
+        one, the path is whole."""
         for held in self._held.values():
             if path.startswith(held.prefix):
                 return path[len(held.prefix) :], held
@@ -505,8 +507,8 @@ class Disk:
         return path, None
 
     def _checked(self, path: str) -> HeldFolder | None:
-        """Return the folder that this process owns and `path` is in, if it is still the same;
-        raise FolderChanged."""
+        """Return the owned folder that `path` is in; None: it is in none. Raise FolderChanged if
+        another folder has taken its place."""
         _, held = self._place(path)
         if held is not None:
             held.check_path()
@@ -585,7 +587,7 @@ def _folder_of(held: HeldFolder | None) -> int | None:
 
 
 def _named(error: OSError, path: str, other: str | None = None) -> OSError:
-    """Return the error with whole paths, whatever they were looked up in."""
+    """Return the error with whole paths, also where a shorter one was looked up."""
     error.filename = path
     if other is not None:  # None would be written out as the second path
         error.filename2 = other

@@ -4,10 +4,10 @@
       lock           locked as well, for tools that know no other lock
       jobs.1/        its device and inode are noted when it is first used
 
-Whoever removes, renames, replaces or unmounts the folder takes it away from under the process: the
-descriptor still reaches the old folder, and the path another one, or none.
+The folder may be removed, renamed, replaced or unmounted while the process runs. The descriptor
+then still reaches the old folder, and the path reaches another one, or none.
 
-One rule: a path that names something else than it did is an error before any file is made there.
+One rule: a path that names another folder than before is an error before any file is made there.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_FOLDER_LOCK: Final = frozenset(
     {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 )
-_TAKEN: Final = frozenset({errno.EWOULDBLOCK, errno.EACCES})  # what `flock` says of it
-# What a lookup says of a path that is gone, or of a mount that is. Any other error says neither.
+_TAKEN: Final = frozenset({errno.EWOULDBLOCK, errno.EACCES})  # from `flock`, for a lock of others
+# A lookup gives one of these if the path or its mount is gone. Any other error means neither.
 _GONE: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENOTCONN, errno.EIO,
      errno.ENODEV, errno.ENXIO}
 )  # fmt: skip
-# What opening a folder, a socket and a link to itself says.
+# The errors of opening a folder, a socket, and a link to itself.
 _NO_FILE: Final = frozenset({errno.EISDIR, errno.ENXIO, errno.ELOOP})
-Identity = tuple[int, int]  # the device and the inode: what a path names, whatever it is called
+Identity = tuple[int, int]  # the device and the inode: the same file under any name
 
 
 class FolderChanged(OSError):
@@ -114,7 +114,7 @@ class HeldFolder:
             raise FolderChanged(self.prefix + name, "it was removed, renamed or replaced")
 
     def forget(self, path: str) -> None:
-        """A queue's folder gets another name, or goes."""
+        """Forget a queue's folder, which is renamed or removed next."""
         self.folders.pop(path[len(self.prefix) :], None)
 
     def close(self) -> None:
@@ -132,8 +132,8 @@ class HeldFolder:
 
 
 def open_at(place: str, flags: int, mode: int, folder: int | None) -> int:
-    """Open a file, or a folder with O_DIRECTORY. Raise OSError: EIO where the name is that of
-    something else, so that nobody waits for the other end of a pipe."""
+    """Open a file, or a folder with O_DIRECTORY. Raise OSError, EIO if the name is of anything
+    else. A pipe does not block it."""
     try:
         opened = os.open(place, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode, dir_fd=folder)
     except OSError as error:
@@ -147,7 +147,7 @@ def open_at(place: str, flags: int, mode: int, folder: int | None) -> int:
 
 
 def identity_of(found: os.stat_result) -> Identity:
-    """Return what these figures are of."""
+    """Return which file or folder these figures are of."""
     return found.st_dev, found.st_ino
 
 
@@ -155,7 +155,7 @@ def has_moved(path: str, known: Identity, folder: int | None = None, least: int 
     """True if the path names something else by now, or nothing, or a file of fewer bytes than
     `least`.
 
-    Where the lookup is not allowed, or fails for the moment, it says neither.
+    False as well if the lookup is not allowed, or fails for the moment.
     """
     try:
         found = os.stat(path, dir_fd=folder)

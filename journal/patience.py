@@ -1,7 +1,6 @@
 """A disk that is asked again after a shortage: for a start, which cannot answer before it has read.
 
-One rule: only a shortage is waited out, and only for a bounded time; then it is the error that it
-was.
+One rule: only a shortage is waited out, and only for a bounded time; then its error is raised.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def pause() -> None:
 
 
 def patient_files(files: Files, pause: Callable[[], None] = pause) -> Files:
-    """Return the same disk, on which a verb is tried again after a shortage, with a `pause` before.
+    """Return the same disk, but after a shortage it calls `pause` and tries the verb again.
 
     (A verb stopped by a shortage has left no change that is not on disk.) Every verb may block for
     seconds.

@@ -117,8 +117,8 @@ class LogStore:
 
     def __init__(self, writer: Journal) -> None:
         self.writer = writer
-        # Items with a body that cannot be read, as far as known: the start has looked, and reads
-        # find others. Those that may have been put in damaged bytes are among them.
+        # Items whose bodies are known to be unreadable: the start finds some, later reads find
+        # others. Items that may have been put in damaged bytes are among them.
         self.unreadable = IdSet()
         self.read_ahead = ReadAhead(writer)
         self.maintenance = Maintenance(writer)
@@ -142,7 +142,7 @@ class LogStore:
             self.unreadable.add(item)
 
     def another_read_ahead(self) -> ReadAhead:
-        """Return a read-ahead for one more reader, with a place of its own in the log."""
+        """Return a read-ahead for one more reader, with its own position in the log."""
         return ReadAhead(self.writer)
 
     def one(self, item: int) -> ReadOne | None:

@@ -1,4 +1,4 @@
-"""Compaction: which segments are rewritten, how, and how the old ones go."""
+"""Compaction: which segments are rewritten, how, and how the old ones are removed."""
 
 from journal.compaction.compaction import CompactionJob, DamagedInput
 from journal.compaction.maintenance import Maintenance

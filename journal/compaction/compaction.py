@@ -6,11 +6,11 @@
     +-------------+------------+-------+-----------+-------+------ - - --+--------+
       role, ranks   counters     each group up to 1 MiB; the old lsns, with gaps
 
-A frame keeps all its bytes but its own position. The file is written under a temporary name and
-gets its own when all of it is on disk.
+A frame is copied as it is, except for its position. The file has a temporary name until all of it
+is on disk.
 
 One rule: the job reads every byte up to the last record it knows of, and guesses nothing: bytes
-that do not parse might be alive.
+that do not parse might be a live item.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ class CompactionJob:
             raise
 
     def measure(self, chosen: Sequence[Segment]) -> None:
-        """Tell the segments the sizes that the job found, so that `choose` knows them.
+        """Note in each segment the sizes that the job found, for `choose`.
 
-        After a start the live items of a segment were a guess.
+        After a start the size of a segment's live items is an estimate.
         """
         for segment, (measured, live_bytes, extra_bytes) in zip(chosen, self.measures, strict=True):
             segment.measured, segment.extra_bytes = measured, extra_bytes
@@ -156,7 +156,7 @@ class CompactionJob:
 
 class _Walk:
     """A pass over an input, frame by frame, each checked: a put with a damaged item or kind would
-    look like one that is not alive, and would be gone for good.
+    look like one of a done item, and would be lost for good.
 
     The end is known beforehand: a log segment has every lsn up to its last, a compacted segment has
     as many records as its footer counts. So later bytes do not matter.
@@ -326,7 +326,7 @@ class _Compacted:
         self._handle.close()
         try:
             self._files.rename(self._path + SUFFIX_NEW, self._path)
-        except OSError:  # it may have its name by now, unknown to the journal
+        except OSError:  # the rename may be done all the same, and the journal would not know
             with contextlib.suppress(OSError):
                 self._files.remove(self._path)
             raise
@@ -344,7 +344,7 @@ class _Compacted:
         if not self._group:
             return
         size = BATCH_BYTES + self._group_bytes
-        # It has its name only when all of it is on disk: up to its last lsn all is synced.
+        # The file gets its name when all of it is on disk, so its last lsn counts as synced.
         draft = Draft(
             Kind.BATCH, size, self._lsns[1], self._group_puts, self._time_ms, b"", b"", 0, 0
         )

@@ -1,4 +1,4 @@
-"""The maintenance of a journal: it hands out the jobs that threads do, and takes in their results.
+"""The maintenance of a journal: it makes the jobs for threads, and takes over their results.
 
     snapshots   when: `journal.snapshot.is_due`    the job: `journal.snapshot.SnapshotJob`
     merges      of files of remembered ids         the job: `journal.snapshot.MergeJob`
@@ -33,7 +33,7 @@ from journal.snapshot import (
 )
 from journal.write import Journal, Segment
 
-# The older one is there in case the newer one is damaged.
+# A start reads the older one if the newer one is damaged.
 SNAPSHOTS_KEPT: Final = 2
 NEVER: Final = 1 << 62
 
@@ -53,18 +53,19 @@ class Maintenance:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._begun_lsn = 0  # of the snapshot being written; 0: none is
-        self._tried_lsn = 0  # of the last one that was begun
-        self._leased = 0  # leases in the latest one
-        self.goes_on = 0, 0  # after the newest one: in this segment, at this offset
-        self._snapshot_bytes = 0  # of the newest one's file
-        self._begun_at = 0  # the last segment that was prepared when the latest one was begun
-        self._refused_at = NEVER  # the same, if that could not be written
-        self.is_asked = False  # something may go, once snapshots say so
+        self._tried_lsn = 0  # of the last snapshot that was begun
+        self._leased = 0  # leases in the latest snapshot
+        self.goes_on = 0, 0  # where the log goes on after the newest snapshot: segment, offset
+        self._snapshot_bytes = 0  # of the newest snapshot's file
+        self._begun_at = 0  # the last prepared segment at the beginning of the latest snapshot
+        self._refused_at = NEVER  # the same, if that snapshot could not be written
+        self.is_asked = False  # segments may go as soon as a new snapshot covers them
         self.snapshots: list[int] = []
         self.chunks: list[Chunk] = []  # of ids and versions, in the order of their records
         self.lost_chunks: list[Chunk] = []  # these are lost; named until they would be forgotten
         self._is_merging = False
-        # Chunks that no snapshot lists from now on, and how many must be written before they go.
+        # Chunks that new snapshots do not list, and how many of these must be written before each
+        # chunk goes.
         self._forgotten: list[tuple[Chunk, int]] = []
 
     @property
@@ -104,7 +105,7 @@ class Maintenance:
     def _holds_room(self) -> bool:
         """True if the disk is full and snapshots keep a segment whose file confirms may need.
 
-        The next one is tried after another record only: it says more, or there may be room for it.
+        A snapshot is tried again only after another record: then it covers more, or has room.
         """
         journal, snapshots = self._journal, self.snapshots
         if not (journal.preallocation.is_short and snapshots):
@@ -114,7 +115,7 @@ class Maintenance:
         return any(not s.live and s.lsn_last > snapshots[0] for s in journal.segments[:-1])
 
     def is_over(self, unix_ms: int, is_changed: bool = False) -> bool:
-        """True if the retention of something is over. The next write and its sync let it go.
+        """True if the retention of something is over. It goes at the next write and sync.
 
         `is_changed`: the retention has just been set.
         """
@@ -240,7 +241,7 @@ class Maintenance:
         if memory is None or self._is_merging or self._begun_lsn:
             return None
         lost = max((chunk.last for chunk in self.lost_chunks), default=0)
-        # One that is made of what is older and what is newer would pass for what is lost between.
+        # A chunk merged from both sides of a lost one would seem to cover the lost one as well.
         chosen = choose_merge([c for c in self.chunks if c.first > lost], memory.keys)
         if not chosen:
             return None
@@ -278,13 +279,13 @@ class Maintenance:
         if segments.busy or len(self.snapshots) < SNAPSHOTS_KEPT or journal.commit.failure:
             return []
         if live_lsn < segments.revived_lsn:
-            return []  # it does not tell of what is needed again
+            return []  # the live set is older than a record by which done items are needed again
         settled_lsn = min(self.snapshots[0], live_lsn)
         over = journal.segment_list.retention.over(journal.segments, unix_ms)
         chosen = choose(journal.segments[:over], settled_lsn, journal.sizes.segment_max)
         durable = journal.commit.lsn_durable
         if any(not s.live and s.emptied_lsn > durable for s in chosen):
-            return []  # a power cut may yet bring back what is in one of them
+            return []  # a power cut may still bring back items of one of them
         return chosen
 
     def begin_compaction(

@@ -31,7 +31,8 @@ def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> l
 
     Each is less than half alive and settled: its last record is in a snapshot up to `settled_lsn`.
     Their live items fit into one segment of `segment_max` bytes, or come from one segment alone,
-    and take at most half of them. (A dead segment in between goes with them; it counts nothing.)
+    and take at most half of the room of the run. (The run may have a dead segment within it, whose
+    room does not count.)
     """
     for start, first in enumerate(segments):
         if first.live:
@@ -43,8 +44,8 @@ def choose(segments: Sequence[Segment], settled_lsn: int, segment_max: int) -> l
 
 
 def live_frame_bytes(segment: Segment) -> int:
-    """Return the bytes of the live puts as frames: never too low while most that were measured
-    live.
+    """Return the bytes of the live puts as frames: never too low while more than half of the
+    measured puts are alive.
 
     Before a job has measured them it is the least that they take.
     """
@@ -82,7 +83,7 @@ def _run_from(
 
 
 def _with_batches(size: int) -> int:
-    # Of two groups in a row, one alone or both together fill a piece.
+    # Two groups in a row have more than one piece of bytes, so there are at most two per piece.
     return size + BATCH_BYTES * -(-2 * size // PIECE_BYTES)
 
 

@@ -1,17 +1,17 @@
-"""What an idle journal frees of the disk, one step at a time.
+"""How an idle journal frees disk space, one step at a time.
 
     [ done 64 MiB ][ done 64 MiB ][ active ##......... 64 MiB ]   prepared [ 64 MiB ]
-      1  files without a record go, as far as the confirms do not need their room
+      1  files without a record are removed, except the room that confirms need
       2  the active segment is sealed, and the log goes on in a small one
       3  snapshots are taken, so that segments go, and others are compacted
 
-Steps 2 and 3 begin with a record that says nothing new; the rest is done by what does it always. A
-journal is idle when it has written less than the reserve within QUIET_MS. Each step looks at what
-there is: so a start goes on where an earlier process ended, and a step that was of no use is not
-repeated until there is more to free, or the log has gone on elsewhere.
+Steps 2 and 3 begin with a record that changes nothing; the writer and the maintenance do the rest
+as always. A journal is idle when it has written less than the reserve within QUIET_MS. Each step
+looks at the files there are, so after a restart the next process goes on with them. A round that
+freed too little is repeated when there is more to free, or when the log is in another segment.
 
-One rule: a file goes here only if it never had a record of this life; every other segment goes by
-the rules of `SegmentList.take_dead` and of compaction.
+One rule: this file removes only files without a record of their present life; every other segment
+goes by the rules of `SegmentList.take_dead` and of compaction.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from journal.compaction.maintenance import Maintenance
 from journal.compaction.picker import choose, compacted_bytes, live_frame_bytes, run_capacity
 from journal.write import GROWTH, Journal, Segment
 
-# What an idle journal may have beside its items: the first segments of the next burst, and no more
-# than a gigabyte for a thousand queues.
+# An idle journal may have this much room beside its items: enough for the first segments of the
+# next burst, and no more than a gigabyte for a thousand queues.
 RESERVE_BYTES: Final = 1 << 20
-# Longer than the time between two runs of most schedules: a burst writes anew what was freed.
+# Longer than the time between two runs of most schedules: a burst must write freed room again.
 QUIET_MS: Final = 15 * 60 * 1000
 # Steps of one round: two segments turned, files removed, snapshots until the older one is newer.
 STEPS_MAX: Final = 8
@@ -41,7 +41,7 @@ class Reclaim:
         self._maintenance = maintenance
         self._number = self._at = 0  # where the log was, by segment and offset
         self._steps = 0
-        self._gave_up = (0, 0)  # what was left by a round, and the segment it ended in
+        self._gave_up = (0, 0)  # the bytes that the last round left, and the segment it ended in
 
     # -- is it idle -------------------------------------------------------------------------
 
@@ -79,8 +79,8 @@ class Reclaim:
     # -- what there is ----------------------------------------------------------------------
 
     def surplus(self, unix_ms: int) -> int:
-        """Return how many bytes the journal can do without: all, if that is not more than the
-        reserve."""
+        """Return how many bytes the journal can free. Above the reserve it stops counting, so the
+        result may be too low."""
         journal = self._journal
         active = journal.active
         total = sum(journal.preallocation.unused_sizes())
@@ -88,7 +88,7 @@ class Reclaim:
         if active is not None and self._may_turn(active):
             total += active.capacity - active.live_bytes - journal.preallocation.small_bytes
         over = journal.segments[: journal.segment_list.retention.over(journal.segments, unix_ms)]
-        before: Segment | None = None  # the last one that stays: if it has no end, the next one has
+        before: Segment | None = None  # the last that stays; an open one needs the next for its end
         for segment in over:
             if segment.live:
                 before = segment
@@ -110,22 +110,22 @@ class Reclaim:
         return surplus > RESERVE_BYTES and (is_new or surplus >= left + RESERVE_BYTES)
 
     def _count_confirms(self) -> None:
-        """Count the room that the confirms of sealed segments need now: it was counted when the
-        last one was sealed."""
+        """Count anew the room that the confirms of sealed segments need. The last count was made
+        when a segment was sealed."""
         journal = self._journal
         journal.preallocation.count_sealed([s for s in journal.segments if s is not journal.active])
 
     def _may_turn(self, active: Segment) -> bool:
-        """True if the log can go on in a segment that is smaller, and this one may go then."""
+        """True if the log can go on in a smaller segment, so that this one may go."""
         journal = self._journal
         if journal.segment_list.retention.is_on:
-            return False  # its done items are needed, and sealed it would be as large
+            return False  # its done items stay, and the sealed segment would not be smaller
         small = journal.preallocation.small_bytes
         return active.live_bytes * 2 < active.capacity and small * 2 <= active.capacity
 
     @property
     def _next_most(self) -> int:
-        """How large the file may be in which the log goes on; 0: it goes on in a new one."""
+        """The largest prepared file in which the log may go on; 0: it goes on in a new one."""
         active = self._journal.active
         if active is None or self._may_turn(active):
             return 0
@@ -149,10 +149,10 @@ class Reclaim:
         self._steps = 0
 
     def next_step(self, unix_ms: int, may_write: bool) -> list[str] | None:
-        """Return the files that the next step of this round removes, in any order; none: it appends
-        a record (`begin_turn`). Return None when the round is over. Only when it `is_ready`.
+        """Return the files that the next step of this round removes, in any order. An empty list
+        means: append a record (`begin_turn`). None: the round is over. Call it when `is_ready`.
 
-        `may_write`: the log has room for records that nobody asked for.
+        `may_write`: the log has room for records that no client asked for.
         """
         self._count_confirms()
         journal = self._journal
@@ -169,7 +169,7 @@ class Reclaim:
         return None
 
     def has_room(self, free_bytes: int) -> bool:
-        """True if the disk has room for what comes of `begin_turn`."""
+        """True if the disk has room for the files that follow `begin_turn`."""
         return free_bytes >= RESERVE_BYTES + self._journal.preallocation.small_bytes
 
     def begin_turn(self) -> None:
@@ -184,7 +184,7 @@ class Reclaim:
         self._maintenance.is_asked |= bool(self._maintenance.lsns)
 
     def went_on(self) -> None:
-        """Mark where the log is after a step of this round: in another segment, it may be."""
+        """Move the mark if a step of this round has made the log go on in another segment."""
         active = self._journal.active
         if active is not None and active.number != self._number:
             self._number, self._at = active.number, 0

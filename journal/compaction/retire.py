@@ -1,4 +1,4 @@
-"""How a segment goes that is dead, or that another one stands for.
+"""How a segment is removed when it is dead, or when another one stands for it.
 
     0000000003.segment ──▶ <archive_to>/jobs.1763712000.0000000003.segment    with an archive
                        ──▶ 0000000003.segment.recycled                        for the next segment
@@ -27,7 +27,7 @@ def archived_path(archive_to: str, path: str) -> str:
 
 
 def retire(files: Files, path: str, archive_path: str, reuse_path: str) -> str:
-    """Take a dead segment away; blocks. Returns the file to be used again, "": there is none.
+    """Remove a dead segment; blocks. Return the file to be used again; "": there is none.
 
     With an `archive_path` the file gets that name. Else it is renamed to `reuse_path`, if that is
     not empty, and stays there unless a backup shares it. On return the segment's name is gone, and
@@ -41,8 +41,8 @@ def retire(files: Files, path: str, archive_path: str, reuse_path: str) -> str:
         elif reuse_path:
             files.rename(path, reuse_path)
     if reuse_path and _is_there(files, reuse_path):
-        # A backup links what it finds under a segment's name, so no new link can come any more,
-        # and the count is final.
+        # A backup makes links to segments' names alone, so this file gets no more links: the count
+        # is final.
         if files.links(reuse_path) == 1:
             return reuse_path
         files.remove(reuse_path)

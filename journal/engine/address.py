@@ -1,10 +1,10 @@
-"""An engine's address, as it may be said: without what it has as a secret.
+"""An engine's address, as it may be printed: without its secret.
 
-    postgresql://kestrel:secret@db1,db2/queues?sslmode=require     what is connected to
+    postgresql://kestrel:secret@db1,db2/queues?sslmode=require     where to connect
     postgresql://kestrel@db1,db2/queues                            its name, for logs and errors
     postgresql://kestrel@db1,db2/queues/1                          a slice there: a data directory
 
-One rule: no text that is printed has a password in it, also where the address is wrong.
+One rule: no printed text has a password in it, even if the address is wrong.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def split_slice(text: str) -> tuple[str, int]:
     place, mark, query = text.partition("?")
     head, _, last = place.rpartition("/")
     number = SLICE
-    if head.partition("://")[2].count("/") >= 1:  # behind the database
+    if head.partition("://")[2].count("/") >= 1:  # after the database
         if last.isdecimal():
             number, place = int(last), head
         if number != SLICE or not last.isdecimal():

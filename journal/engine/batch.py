@@ -1,9 +1,9 @@
-"""The effect of many operations together: what one commit has to say of each file.
+"""The effect of many operations together: the changes of each file in one commit.
 
     create a.new, write a 0..4, rename a, write a 4..9   ──▶   create "a", write a 0..9
     create b, write b 0..4, delete b                     ──▶   nothing
 
-One rule: a batch says of each file what is true at its end, and nothing of what was true between.
+One rule: a batch has the state of each file after the last operation, and none from before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from journal.engine.engine import Create, Op, Rename, Write
 
 @dataclass(slots=True)
 class Batch:
-    """What changes. The writes of a file keep their order; those that touch are one."""
+    """What changes. The writes of a file keep their order; adjacent ones are joined."""
 
     created: dict[int, tuple[str, int]] = field(default_factory=dict)  # its path and its size
     written: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)  # offset, bytes

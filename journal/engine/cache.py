@@ -1,11 +1,12 @@
-"""What of an engine's files is here: sparse files of a local folder, and which bytes they have.
+"""The local copy of an engine's files: sparse files in a folder, and which bytes they have.
 
-    read 0..64 KiB ──▶ missing ──fetch──▶ 0..64 KiB here ──▶ the next read asks nobody
-    write          ──▶ here, as long as the file stays
+    read 0..64 KiB ──▶ missing ──fetch──▶ 0..64 KiB here ──▶ the next read fetches nothing
+    write          ──▶ here until the copy is evicted
 
-The cache promises nothing: it is not synced, and whoever claims the slice begins with an empty one,
-in a folder of its own: a thread of an earlier claim in this process may still write to its own.
-A file whose bytes the local disk refuses is elsewhere: from then on the engine alone has them.
+The cache promises nothing: it is not synced, and each claim of the slice begins with an empty
+folder of its own. (A thread of an earlier claim in this process may still write to the folder of
+that claim.)
+If the local disk refuses bytes of a file, only the engine has that file from then on.
 
 One rule: a byte that this process has written is never replaced by one that was fetched.
 """
@@ -23,9 +24,9 @@ from typing import Final
 
 from journal.engine.ranges import Ranges
 
-# A small read fetches this much: the next one is likely to be beside it.
+# A small read fetches this much: the next read is likely to need bytes near by.
 FETCH_BYTES: Final = 64 << 10
-# It is looked for what may go each time that so large a part of the cache is new.
+# The cache looks for files to evict each time that this part of it is new: a sixteenth.
 _LOOKS: Final = 16
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
@@ -58,7 +59,7 @@ class CachedFile:
         self.local = local  # where its bytes are
         self.size = size
         self.present = Ranges()
-        # The engine has zeros from here on, which nobody need fetch; they are not in `present` yet.
+        # From here on the engine has zeros: no need to fetch them. They are not in `present` yet.
         self.zeros_from = end if end < size else _NOWHERE
         self.lock = threading.Lock()
         self.fetching = threading.Lock()  # one thread at a time fetches
@@ -70,8 +71,8 @@ class CachedFile:
 
 
 class Cache:
-    """The local folder. `bytes_max` bounds the bytes of files that nobody writes any more, but for
-    those that the engine does not have yet: `is_committed` says so of a ticket."""
+    """The local folder. `bytes_max` bounds the bytes that are here of files without a writer. It
+    leaves out files that wait for a commit: `is_committed` says of a ticket whether it is done."""
 
     def __init__(self, folder: str, bytes_max: int, is_committed: Callable[[int], bool]) -> None:
         self.folder = folder
@@ -79,7 +80,7 @@ class Cache:
         self._is_committed = is_committed
         self._files: dict[int, CachedFile] = {}
         self._uses = 0
-        self._grown_bytes = 0  # since somebody looked what may go
+        self._grown_bytes = 0  # since the last look for files to evict
         self._evicting = threading.Lock()
         self.here = ""  # the folder of this claim; "": it has not begun
         self.refusals = 0  # of the local disk
@@ -103,7 +104,7 @@ class Cache:
         return file
 
     def make(self, number: int, data: bytes, size: int) -> CachedFile:
-        """Add a file that is made now: all of it is here, or elsewhere."""
+        """Add a file that is made now: all of it is here, or only in the engine."""
         size = max(size, len(data))
         file = self.add(number, size, size)
         try:
@@ -127,7 +128,7 @@ class Cache:
                 self._refused(file, error)
 
     def open(self, file: CachedFile) -> int:
-        """Return a descriptor to write to this file; -1: it is elsewhere."""
+        """Return a descriptor to write to this file; -1: only the engine has it."""
         descriptor = -1
         if not file.was_refused:
             try:
@@ -159,7 +160,7 @@ class Cache:
                     self._note_refused(file, error)
                 else:
                     if offset > file.size:
-                        file.present.add(file.size, offset)  # a hole: zeros, also where it is kept
+                        file.present.add(file.size, offset)  # a hole: zeros here and in the engine
                     file.present.add(offset, end)
             file.size = max(file.size, end)
         if refused is not None:
@@ -191,7 +192,7 @@ class Cache:
     def _fetch_and_store(
         self, file: CachedFile, offset: int, end: int, fetch: Fetch
     ) -> bytes | None:
-        """Fetch what is not here, and keep it; None: the local disk refuses."""
+        """Fetch the missing bytes and store them here; None: the local disk refuses."""
         if end > file.zeros_from:
             try:
                 self._punch_zeros(file)
@@ -235,7 +236,7 @@ class Cache:
         self._make_room(error)
 
     def _make_room(self, error: OSError) -> None:
-        """Let all go that the engine has, if the local disk is full."""
+        """Evict everything that the engine has, if the local disk is full."""
         if error.errno in _FULL:
             self._evict(0)
 
@@ -248,7 +249,7 @@ class Cache:
             _unlink(file)
 
     def _punch_zeros(self, file: CachedFile) -> None:
-        """Keep the zeros at the end of a file as a hole, in which bytes may be written already."""
+        """Make the zeros at the end of a file a hole, except bytes that were written there."""
         with file.lock:
             if file.is_gone:
                 raise _removed(file)
@@ -264,7 +265,7 @@ class Cache:
             file.zeros_from = _NOWHERE
 
     def _fill(self, file: CachedFile, start: int, data: bytes) -> None:
-        """Keep these bytes, but for those that were written here meanwhile."""
+        """Store these bytes, except where others were written here meanwhile."""
         with file.lock:
             if file.is_gone:
                 raise _removed(file)
@@ -287,7 +288,7 @@ class Cache:
             _unlink(file)
 
     def _evict(self, bytes_max: int) -> None:
-        """Let the files that were read longest ago go, until the others fit."""
+        """Evict the files that were read longest ago, until the others fit."""
         if self._grown_bytes < bytes_max // _LOOKS or not self._evicting.acquire(False):
             return
         try:
@@ -303,7 +304,7 @@ class Cache:
             self._evicting.release()
 
     def _drop(self, file: CachedFile) -> int:
-        """Let the bytes of a file go that the engine has; return how many they were."""
+        """Drop the bytes of a file if the engine has them; return how many were dropped."""
         if not file.fetching.acquire(blocking=False):
             return 0
         try:

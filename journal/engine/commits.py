@@ -1,4 +1,4 @@
-"""One commit after another for all files of a process; what comes meanwhile goes with the next.
+"""One commit after another for all files of a process; later groups go with the next one.
 
     add(ops) ──▶ [ waiting ] ──take──▶ [ in flight ] ──▶ committed up to ticket 41
        ticket 42                             │
@@ -76,8 +76,8 @@ class WaitingGroups:
 class Commits:
     """The commits of one owner. Any thread may add and wait.
 
-    With `beat_s` a thread commits, and beats where nothing else is committed for so long; without
-    it whoever waits commits, for tests that know no threads.
+    With `beat_s` a thread commits, and beats if nothing was committed for that time. Without it the
+    caller of `wait` commits, for tests without threads.
     """
 
     def __init__(
@@ -101,15 +101,15 @@ class Commits:
         self._settled = threading.Condition(self._lock)  # a commit is over
         self._outbox = WaitingGroups()
         self._committed = 0
-        self._asked = 0  # somebody waits for the groups up to this ticket
+        self._asked = 0  # the groups up to this ticket have a waiter
         self._hearers: list[_Hearer] = []
         self._is_late = False  # the last commit took long: the next one is to say that we live
         self.failure: OSError | None = None
         self._ended: OSError | None = None  # this process ends: nothing more is committed
         self.trouble = ""  # why the engine does not commit now
         self.is_full = False  # it takes beats alone
-        # When the last commit that was done was asked for first, by this process's own clock: it
-        # may have been done then, and from then on others wait for the next one.
+        # When the last done commit was first sent, by this process's own clock. It may have been
+        # done at that time, and then the other members count this owner's silence from there.
         self.sure_since_s = clock() if claimed_s is None else claimed_s
         self.commits = 0
         self._thread: threading.Thread | None = None
@@ -156,8 +156,8 @@ class Commits:
                 raise _again(end)
 
     def tell(self, ticket: int, hear: Hear) -> bool:
-        """Have `hear` called, on any thread and soon, when the engine has this group, or with what
-        has ended the commits. False: there is no thread that could."""
+        """Have `hear` called soon, on any thread, when the engine has this group, or with the error
+        that has ended the commits. False: there is no thread to call it."""
         with self._lock:
             if self._thread is None:
                 return False
@@ -170,7 +170,7 @@ class Commits:
         return True
 
     def _ask_for(self, ticket: int) -> None:
-        """Have this group committed soon: what nobody waits for may gather."""
+        """Have this group committed soon: groups without a waiter may gather."""
         if ticket > max(self._asked, self._committed):
             self._asked = ticket
             self._changed.notify()
@@ -187,12 +187,12 @@ class Commits:
                 self._pause(PAUSE_SECONDS)
 
     def beat(self) -> None:
-        """Commit what waits, if only to say that this process lives. Without a thread alone."""
+        """Commit the waiting groups, or say that this process lives. Only without a thread."""
         self._commit_next()
 
     def close(self) -> None:
-        """Commit what waits, if the engine takes it at once, and end the thread; what comes later
-        is refused. Blocks."""
+        """Commit the waiting groups, if the engine takes them at once, and end the thread. Later
+        groups are refused. Blocks."""
         self._stop.set()
         with self._lock:
             self._changed.notify()
@@ -274,9 +274,9 @@ class Commits:
 
 
     def _beat_while_full(self) -> None:
-        """Say that we live, or the others would claim what they have no room for either. Return
-        when it is known whether that was done: else its commit would be taken for that of the
-        operations. Raise as `_commit_ops` does."""
+        """Beat: else other members would claim the slice, and the engine has no room for them
+        either. Return when it is known whether the beat was done: else its commit could be taken
+        for the commit of the operations. Raise as `_commit_ops` does."""
         began = self._clock()
         while True:
             try:

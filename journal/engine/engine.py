@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from journal.errors import Unreachable
 
-# A larger write is committed in pieces, so that the small ones beside it wait for a piece alone.
+# A larger write is committed in pieces, so that small writes wait for one piece at most.
 PIECE_BYTES: Final = 1 << 20
 
 
@@ -32,7 +32,7 @@ class Create(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Bytes at an offset; behind the end they make the file longer."""
+    """Bytes at an offset; after the end of the file they make it longer."""
 
     file: int
     offset: int
@@ -61,7 +61,7 @@ class FileFacts(NamedTuple):
     file: int
     path: str
     size: int  # bytes
-    end: int  # of what was written: from here on it has zeros
+    end: int  # of the last written byte: zeros follow it
 
 
 class Piece(NamedTuple):
@@ -95,8 +95,8 @@ class Owner(NamedTuple):
     """Who claimed a slice last, and how long ago its last commit was by the engine's clock.
 
     `was_asked`: an operator has asked this owner to release it. `is_importing`: a data directory is
-    being moved in, and no daemon may claim the slice. `takeover_s`: its own setting, after which
-    silence it is dead; 0: it has not said.
+    being moved in, and no daemon may claim the slice. `takeover_s`: how long this owner may be
+    silent before others claim the slice, by its own setting; 0: not known.
     """
 
     member: Member
@@ -110,7 +110,7 @@ class Owner(NamedTuple):
 
 
 class Fenced(Unreachable):
-    """Another process has claimed the slice: this one changes nothing in it any more."""
+    """Another process has claimed the slice: this one can no longer change it."""
 
     def __init__(self, number: int, epoch: int, reason: str) -> None:
         super().__init__(errno.ESTALE, reason, f"slice {number}, epoch {epoch}")
@@ -127,12 +127,12 @@ class EngineAway(Unreachable):
 
 
 class EngineFull(EngineAway):
-    """The engine has no room for this commit, and it is known that it was not done. A commit
-    without operations may have room, under the same claim."""
+    """The engine has no room for this commit, which is known not to be done. A commit without
+    operations may have room, under the same claim."""
 
 
 class Engine(Protocol):
-    """A replicated store of slices. What it answered is on every disk that it promises."""
+    """A replicated store of slices. What it has answered is on all the disks that it promises."""
 
     def claim(
         self, number: int, member: Member, seen: int, seq: int | None = None
@@ -161,8 +161,8 @@ class Engine(Protocol):
 
     def edges(self, at: Claim, front: int, back: int) -> list[Piece]:
         """Return the first `front` and the last `back` bytes of every file, as `read` does, all in
-        one answer: a takeover needs these of each. Bytes behind the size that a file was made with
-        are left out. Raises Fenced or EngineAway."""
+        one answer, for a takeover. Bytes after the size that a file was made with are left out.
+        Raises Fenced or EngineAway."""
 
     def read(self, at: Claim, file: int, offset: int, size: int) -> bytes:
         """Return `size` bytes of a file, zeros where none were written. They are at least as new
@@ -172,7 +172,8 @@ class Engine(Protocol):
         """Return who claimed each slice last. Raises EngineAway."""
 
     def note(self, member: Member, takeover_s: float) -> None:
-        """Say that this process may own slices, and after which silence. Raises EngineAway."""
+        """Say that this process may own slices, and how long an owner may be silent before it
+        claims one. Raises EngineAway."""
 
     def close(self) -> None:
         """Let go of the connections. A slice stays claimed."""

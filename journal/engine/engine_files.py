@@ -30,15 +30,15 @@ from journal.errors import DirectoryLocked
 from journal.files import FILE_MODE, FOLDER_MODE, SUFFIX_NEW, Files, FolderChanged, Handle, Lock
 from journal.format import FOOTER_SPACE_BYTES
 
-# An engine does not say how much room it has; what it cannot commit waits until it can.
+# An engine does not say how much room it has; operations without room wait until it has some.
 FREE_BYTES: Final = 1 << 60
 # The files of each owner have numbers of their own: none is ever used twice.
 _EPOCH_BITS: Final = 32
 LOCK_NAME: Final = "lock"
-# A start reads so much of each segment, and the footer, beside what it reads of the newest one.
+# A start reads this much of each segment, and the footer; of the newest ones it reads more.
 FRONT_BYTES: Final = 2048
-# Of what waits for a commit, in memory. Beyond it each journal keeps its records pending, as while
-# a disk is slow.
+# Bytes that may wait for a commit in memory. Above it each journal leaves its records pending, as
+# it does while a disk is slow.
 OUTBOX_BYTES_MAX: Final = 64 << 20
 
 
@@ -62,7 +62,7 @@ class EngineHandle:
 
     def write(self, offset: int, data: bytes) -> None:
         self._check_open()
-        # First, so that whoever does not find them here knows for which commit to wait.
+        # First, so that a reader that does not find the bytes here knows which commit to wait for.
         self._files.append(self.file, offset, data)
         self._cache.write(self.file, self._descriptor, offset, data)
 
@@ -149,7 +149,7 @@ class EngineFiles:
 
     @property
     def is_behind(self) -> bool:
-        """True if so much waits for a commit that more is to be written later."""
+        """True if so many bytes wait for a commit that the caller should write more later."""
         return self.commits is not None and self.commits.waiting_bytes >= OUTBOX_BYTES_MAX
 
     @property
@@ -222,7 +222,7 @@ class EngineFiles:
     def sync_later(
         self, handles: Sequence[Handle], done: Callable[[OSError | None], None]
     ) -> bool:
-        """Groups keep their order over all files: the last one has come when all have."""
+        """Wait for the last group alone: groups keep their order over all files."""
         ticket = 0
         for handle in handles:
             if not isinstance(handle, EngineHandle):
@@ -371,7 +371,7 @@ class EngineFiles:
 
     def _fetch(self, file: CachedFile, offset: int, size: int) -> bytes:
         read = self._engine.read
-        if file.was_refused:  # what waits for a commit is nowhere else
+        if file.was_refused:  # the engine alone will have the bytes that wait for a commit
             self.owned.wait(file.ticket)
         return self.owned.patiently(lambda: read(self.owned.claim, file.number, offset, size))
 

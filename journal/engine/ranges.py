@@ -1,4 +1,4 @@
-"""Stretches of a file, as whole as they can be: which bytes of it are here.
+"""Stretches of a file, joined where they meet: which bytes of it are here.
 
     add 0..4, add 8..9, add 4..8   ──▶   0..9
 

@@ -7,11 +7,11 @@
       |   |     |   |       |         |           that come, and two are joined again for
     [  ][  ]  [  ][  ]  . . (the next row)        those that go: never all of them at once
 
-A bucket is one run of bytes, so an entry costs little more than its own bytes. It is found by the
-last byte of its hash: those of a bucket are one slice of it, and few are the same. Buckets are in
-the order of hashes, so sorted entries fill them run by run.
+A bucket is one run of bytes, so an entry costs little more than its own bytes. A search looks for
+the last byte of the hash: one slice of the bucket has the last bytes of all its hashes, and few are
+the same. Buckets are in the order of hashes, so sorted entries fill them run by run.
 
-One rule: the same hash may be there more than once; the last one counts.
+One rule: a hash may have several entries; the last one counts.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ BARE_ID: Final = struct.Struct("<16sQQ")  # an id as earlier versions wrote it: 
 KEY: Final = struct.Struct("<16sQQQ")
 _TIME: Final = struct.Struct("<Q")
 _prefix: Final = struct.Struct(">I").unpack_from
-# Longer buckets take longer to come from memory and to be searched; of shorter ones what they are
-# costs too much beside what they hold.
+# Entries for each bucket. A longer bucket takes longer to load from memory and to search; a shorter
+# one costs too much memory of its own for the entries that it has.
 _MEAN: Final = 32
-_SPARSE: Final = 8  # ... entries for each bucket, and buckets are put together
+_SPARSE: Final = 8  # with fewer entries for each bucket, buckets are joined
 _PREFIX_BITS: Final = 32
 _BUCKETS_BITS_MAX: Final = 28
 _GONE: Final = bytearray()
 
 
 def keyed(secret: bytes, what: bytes = b"") -> blake2b:
-    """Return the prefix for `hash_of`: only the owner of the secret can make two hashes meet.
+    """Return the prefix for `hash_of`: only the owner of the secret can make two texts collide.
 
-    Hashes of another `what`, up to 16 bytes, never meet.
+    Hashes with another `what`, up to 16 bytes, never collide.
     """
     return blake2b(key=secret, digest_size=HASH_BYTES, person=what)
 
@@ -54,7 +54,7 @@ def hash_of(base: blake2b, text: bytes) -> bytes:
 
 
 def with_fingerprints(entries: bytes) -> bytes:
-    """Return ids that earlier versions wrote as entries of an unknown fingerprint, 0."""
+    """Return the ids of an earlier version as entries with the fingerprint 0, unknown."""
     return b"".join(ID.pack(*entry, 0) for entry in BARE_ID.iter_unpack(entries))
 
 
@@ -78,7 +78,7 @@ class Table:
         self._shift = _PREFIX_BITS - bits
         self._row = [bytearray() for _ in range(1 << bits)]
         self._room = _MEAN << bits  # enough buckets for this many entries
-        self._next: list[bytearray] = []  # of the next row: as many as were split, twice
+        self._next: list[bytearray] = []  # the next row: two buckets for each one that was split
         self._swept = 0  # the bucket of this row that is swept next
         self.count = 0
 
@@ -86,7 +86,7 @@ class Table:
         return self.count
 
     def bucket(self, hash_: bytes) -> bytearray:
-        """Return the bucket of this hash; good until the next change."""
+        """Return the bucket of this hash; valid until the next change."""
         prefix: int = _prefix(hash_)[0]
         shift = self._shift
         at = prefix >> shift
@@ -153,10 +153,9 @@ class Table:
         self.count += last
 
     def sweep(self, before_ms: int, buckets: int) -> int:
-        """Look through the next buckets, going on from the last time; return how many entries were
-        dropped.
+        """Drop the entries of some buckets whose time is before `before_ms`; return how many.
 
-        Entries with a time before `before_ms` go.
+        Each call goes on with the buckets after those of the last call.
         """
         dropped = 0
         for _ in range(buckets):

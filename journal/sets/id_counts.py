@@ -12,7 +12,7 @@ from typing import Final, Protocol
 PAGE_IDS: Final = 4096
 _COUNTS: Final = struct.Struct(f"<Q{PAGE_IDS}s")
 _RANGE: Final = struct.Struct("<QQ")
-_MANY: Final = 255  # a count from here on stands in a dict of its own
+_MANY: Final = 255  # numbers from here on are in a dict of their own
 _MASK: Final = bytes.maketrans(b"01", b"\x00\xff")
 
 

@@ -326,7 +326,7 @@ class IdSet:
         yield from range(self._first, self._last + 1)
 
     def numbers(self) -> array[int]:
-        """Return every id, rising; it takes a tenth of the time of a look at each."""
+        """Return every id, rising, in a tenth of the time that an iteration takes."""
         found = array("Q")
         for page in sorted(self._counts):
             low = page * PAGE_IDS
@@ -357,7 +357,7 @@ class IdSet:
 
     @classmethod
     def decode(cls, ranges: bytes, pages: bytes) -> IdSet:
-        """The inverse of `encode`; raises ValueError for what it never gave."""
+        """The inverse of `encode`; raises ValueError for bytes that `encode` never returns."""
         made = cls()
         whole = [_RANGE.unpack_from(ranges, at) for at in range(0, len(ranges), _RANGE.size)]
         if not whole:

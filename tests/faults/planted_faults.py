@@ -1291,7 +1291,7 @@ FAULTS: tuple[Fault, ...] = (
         "journal/compaction/maintenance.py",
         (
             "        if any(not s.live and s.emptied_lsn > durable for s in chosen):\n"
-            "            return []  # a power cut may yet bring back what is in one of them\n"
+            "            return []  # a power cut may still bring back items of one of them\n"
         ),
         "",
         ("tests/unit/journal/compaction/test_maintenance.py",),

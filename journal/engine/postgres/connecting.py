@@ -1,6 +1,6 @@
 """A connection to a PostgreSQL, as every part of this package makes it.
 
-One rule: no error of it has the address with its secret.
+One rule: no error has the address with its secret.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from journal.engine.postgres.errors import reason
 from journal.engine.postgres.watched import WatchedConnection
 
 CONNECT_SECONDS: Final = 2
-# A peer that answers no packet for so long is gone: the wait for its answer ends.
+# A peer that answers no packet for this time is gone: the wait for its answer ends.
 SILENCE_MS: Final = 3000
-# The same at the server: else it keeps a connection whose client is cut off for two hours.
+# The same at the server: else it holds the connection of a client that is cut off for two hours.
 _OPTIONS: Final = (
     "-c statement_timeout=0 -c lock_timeout=0 -c tcp_keepalives_idle=1 "
     f"-c tcp_keepalives_interval=1 -c tcp_keepalives_count=3 -c tcp_user_timeout={SILENCE_MS}"

@@ -1,6 +1,6 @@
 """What a PostgreSQL refuses, as one sentence with the remedy.
 
-The server's own words for a refused login come in its own language: only English ones are known.
+A server refuses a login in the language that it is set to: only the English words are known here.
 
 One rule: a text of the driver that may quote the address is not shown.
 """
@@ -28,7 +28,7 @@ _BY_CLASS: Final[dict[type[psycopg.Error], str]] = {
         "?target_session_attrs=read-write"
     ),
 }  # fmt: skip
-# By words of a refused connection, which has no code: what helps.
+# The remedy, by the words of a refused connection: such an error has no code.
 _BY_WORDS: Final = (
     ("password authentication failed", "the password is wrong; ~/.pgpass or PGPASSFILE has it"),
     ("no password supplied", "give the password in ~/.pgpass, or name its file in PGPASSFILE"),
@@ -44,7 +44,7 @@ _BY_WORDS: Final = (
     ("resolve host", "is the name right?"),
     ("Connection refused", "is the server running, and is the port right?"),
 )  # fmt: skip
-# Where the server's or the driver's own advice begins, in place of which ours stands.
+# The server's or the driver's own advice begins with these words; ours takes its place.
 _ADVICE: Final = (" Is the server running", " LINE 1:", " HINT:", " Either provide the file")
 
 

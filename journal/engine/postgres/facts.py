@@ -75,5 +75,5 @@ def ask_release(conninfo: str, number: int, epoch: int) -> bool:
     EngineAway."""
     with connected(conninfo) as connection:
         refuse_other_tables(connection)
-        connection.execute(LOCALLY)  # a request that is lost is made again
+        connection.execute(LOCALLY)  # if the request is lost, the operator asks again
         return bool(connection.execute(_ASK, (number, epoch)).fetchall())

@@ -3,11 +3,12 @@
     UPDATE slice SET seq = 42 WHERE id = 1 AND epoch = 7 AND seq = 41    the fence
       └─ INSERT INTO extent ..., file ...; UPDATE file; DELETE ...       only if that found the row
 
-After a lost connection nobody knows whether the statement was committed. The next connection makes
-a commit of its own first: when that is durable, everything before it is; then it reads the number.
+After a lost connection it is not known whether the statement was committed. The next connection
+first makes a commit of its own: when that is durable, so is everything before it. Then it reads the
+number.
 
-One rule: an answer counts only if it came without a warning. A wait for the standby that was
-cancelled is answered as a success with one.
+One rule: an answer counts only if it came without a warning. If the wait for the standby was
+cancelled, the server answers with a success and a warning.
 """
 
 from __future__ import annotations
@@ -91,9 +92,9 @@ ON CONFLICT (id) DO UPDATE SET
     beat = excluded.beat, released = false
 WHERE s.epoch = %(seen)s AND s.seq = coalesce(%(seq)s, s.seq)
 RETURNING epoch, seq"""
-# A statement whose end has not come: its client sleeps, or is cut off. It holds the row for as long
-# as that lasts. One that waits for a standby is left alone, and so is a transaction that stays open
-# between two statements: ours never do.
+# Ends statements that the server has received only in part: the client sleeps, or is cut off, and
+# such a statement holds the row meanwhile. A statement that waits for a standby is left alone, and
+# so is a transaction that stays open between two statements: ours never do.
 _FREE: Final = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND usename = current_user AND application_name = 'kestrelpy'
@@ -115,7 +116,7 @@ SELECT s.id, s.member, s.address, s.epoch, s.seq,
        s.importing, coalesce(m.takeover, 0)
 FROM kestrelpy.slice s LEFT JOIN kestrelpy.member m
     ON m.name = s.member AND m.address = s.address"""
-# Those that have said nothing for a day are forgotten.
+# Members that have said nothing for a day are forgotten.
 _NOTE: Final = """
 WITH gone AS (
     DELETE FROM kestrelpy.member WHERE beat < clock_timestamp() - interval '1 day'
@@ -124,7 +125,7 @@ WITH gone AS (
 INSERT INTO kestrelpy.member VALUES (%(member)s, %(address)s, %(takeover)s, clock_timestamp())
 ON CONFLICT (name, address) DO UPDATE SET takeover = excluded.takeover, beat = excluded.beat
 RETURNING 1"""
-# An extent that reaches furthest begins less than one extent before the last one.
+# The extent that reaches furthest begins less than one extent's size before the last one.
 _FILES: Final = """
 SELECT s.epoch, s.seq, f.id, f.path, f.size, coalesce((
     SELECT max(e.pos + octet_length(e.data)) FROM kestrelpy.extent e
@@ -133,7 +134,7 @@ SELECT s.epoch, s.seq, f.id, f.path, f.size, coalesce((
         ORDER BY l.pos DESC LIMIT 1) - %(extent)s), 0)
 FROM kestrelpy.slice s LEFT JOIN kestrelpy.file f ON f.slice = s.id
 WHERE s.id = %(slice)s"""
-# The extents that have some of the first or the last bytes of their file.
+# Reads the extents with some of the first or the last bytes of their file.
 _EDGES: Final = """
 SELECT s.epoch, s.seq, x.file, x.size, x.pos, x.data
 FROM kestrelpy.slice s LEFT JOIN (
@@ -154,12 +155,12 @@ FROM kestrelpy.slice s LEFT JOIN kestrelpy.extent e
     ON e.slice = s.id AND e.file = %(file)s AND e.pos > %(first)s AND e.pos < %(end)s
 WHERE s.id = %(slice)s ORDER BY e.seq, e.n"""
 
-# Of the connection that reads: what a member says of itself may be lost.
+# For the connection that reads: it commits only what a member says of itself, which may be lost.
 _WAITS_FOR_NOBODY: Final = "SET synchronous_commit = off"
 
 T = TypeVar("T")
 
-# It says of each lost connection that it was lost, which we say once.
+# The driver logs each lost connection; we log the loss once.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
@@ -204,15 +205,15 @@ class PostgresEngine:
         try:
             done = self._committing.commit(statement, _values(at, batch), not self._is_single)
         except psycopg.errors.DiskFull as error:
-            # The server has said that all of it was undone: the question for the standbys, which
-            # comes behind it, writes nothing.
+            # The server has undone all of the statement, and the question for the standbys that
+            # follows it writes nothing.
             raise EngineFull(self._name, reason(error)) from None
         except psycopg.Error as error:
             self._is_unsure = True
             raise EngineAway(self._name, reason(error)) from None
         if not done:
-            # A statement whose connection was lost may be done later than the next one is sent:
-            # then this commit is done, and the epoch is still ours.
+            # A statement of a lost connection may be done after the next one was sent. Then this
+            # commit is done, and the epoch is still ours.
             self._is_unsure = True
             if self._one(_SETTLE, at) != at.seq + 1:
                 raise Fenced(at.slice, at.epoch, "another process has claimed the slice")
@@ -279,7 +280,7 @@ class PostgresEngine:
 
     def _connect_to_read(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._is_waiting:
-            self._committing.close()  # most likely it is lost as well, and nobody has heard of it
+            self._committing.close()  # most likely it is lost as well, and has not noticed yet
         connection = self._connect()
         connection.execute(_WAITS_FOR_NOBODY)
         return connection
@@ -292,7 +293,7 @@ class PostgresEngine:
             raise EngineAway(self._name, reason(error)) from None
 
     def _look(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
-        """Return what a read finds. A connection that was lost while nobody used it is made
+        """Return the rows of a read. If the connection was lost while it was unused, connect
         again."""
         if self._reading.is_open:
             with contextlib.suppress(EngineAway):
@@ -332,9 +333,9 @@ class _Line:
     ) -> list[tuple[Any, ...]]:
         """Return the rows; raise psycopg.Error, also for a warning. Then the connection is gone.
 
-        With `needs_standby` the server is asked in the same packet, when the statement is over,
-        whether it still names a standby: a wait that ends because the list was emptied is answered
-        as a success, and without a warning.
+        With `needs_standby` the same packet asks, after the statement, whether the server still
+        names a standby: if the list is emptied during the wait, the wait ends with a success and
+        without a warning.
         """
         with self._answering() as connection:
             cursor = connection.cursor(binary=True)
@@ -343,7 +344,7 @@ class _Line:
             return cursor.execute(statement.encode(), values, prepare=True).fetchall()
 
     def commit(self, statement: str, values: dict[str, Any], needs_standby: bool) -> bool:
-        """Return whether the statement was done, which it counts; raise as `ask` does."""
+        """Return True if the statement was done: it answers with a count. Raise as `ask` does."""
         with self._answering() as connection:
             count, named = round_trip(connection, statement, values, self._known, needs_standby)
             if needs_standby:

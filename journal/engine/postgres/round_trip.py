@@ -36,7 +36,7 @@ _ASKING: Final = b"kestrelpy_names"
 
 
 def _head(oid: int, count: int) -> bytes:
-    """Return the beginning of a one-dimensional array: each element follows, behind its size."""
+    """Return the beginning of a one-dimensional array: each element follows, after its size."""
     return _ARRAY.pack(1, 0, oid, count, 1) if count else _NO_ARRAY.pack(0, 0, oid)
 
 
@@ -135,7 +135,7 @@ def round_trip(
 
 
 def _answers(connection: psycopg.Connection[Any], syncs: int) -> list[bytes | None]:
-    """Return the first value of each answer with rows, when so many transactions are over."""
+    """Return the first value of each answer with rows, when `syncs` transactions are over."""
     server = connection.pgconn
     poll = select.poll()
     poll.register(server.socket, select.POLLIN | select.POLLOUT)

@@ -1,4 +1,4 @@
-"""A slice as of one moment, to be read beside its owner: an engine that commits nothing.
+"""A slice as of one moment, to be read while its owner works: an engine that commits nothing.
 
 One rule: all that is read belongs to one moment. If the connection is lost, the moment is over.
 """

@@ -1,7 +1,7 @@
 """A connection that notices that another server is the primary now.
 
 A server that was stopped, or whose disk hangs, says nothing, and its kernel keeps its connections
-alive. A failover manager has another one promoted meanwhile: nobody may wait for the first one.
+alive. A failover manager promotes another one meanwhile: no client may go on waiting for the first.
 
     no answer for a while ──▶ connect again, as if anew ──▶ that server knows this session: wait on
                                                        └──▶ it does not: this connection is lost
@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import psycopg
 
-# So long a server may say nothing before somebody looks for another one.
+# After this silence of the server, look for another one.
 SILENT_SECONDS: Final = 3.0
 _KNOWS: Final = "SELECT FROM pg_stat_activity WHERE pid = %s AND usename = current_user"
 
 
 class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """`connect_again` returns a plain connection to whoever is the primary now."""
+    """`connect_again` returns a plain connection to the server that is the primary now."""
 
     connect_again: Callable[[], psycopg.Connection[tuple[Any, ...]]] | None = None
 
