@@ -8,7 +8,6 @@ import pytest
 
 from tests.faults import mutants
 from tests.faults.mutants import (
-    EQUIVALENTS,
     LIVES,
     ROOT,
     SUBTLE_ROOMS,
@@ -16,7 +15,6 @@ from tests.faults.mutants import (
     Book,
     Mutant,
     Result,
-    equivalents,
     report,
     runs_of,
     sample,
@@ -119,15 +117,6 @@ def test_a_mutant_listed_as_equivalent_makes_way_for_the_next() -> None:
     found = sample(TEXTS, 2, 1, judged, changes)
 
     assert changes_of(found) == changes_of([first, third])
-
-
-def test_each_judgement_has_a_reason_and_a_line_that_is_there() -> None:
-    texts = sources(rooms=SUBTLE_ROOMS)
-    for (file, old, new), reason in equivalents(EQUIVALENTS.read_text()).items():
-        lines = {line.strip() for line in texts[file].splitlines()}
-        assert set(old.splitlines()) <= lines, f"{file}: {old}: the line is not there any more"
-        assert old != new
-        assert reason
 
 
 def test_the_tests_of_a_module_are_those_of_its_name_and_folder_first() -> None:

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from tests.faults import subtle
-from tests.faults.mutants import sample
+from tests.faults.mutants import EQUIVALENTS, SUBTLE_ROOMS, equivalents, sample, sources
 from tests.faults.mutation import difference
 
 GUARD = '''
@@ -154,3 +154,12 @@ def test_the_draw_takes_the_operators_in_turn_and_the_seed_decides() -> None:
     assert sorted(subtle.drawn(found, texts, 1)) == sorted(found)
     drawn = [sample(texts, 5, seed, {}, subtle) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_each_judgement_has_a_reason_and_a_line_that_is_there() -> None:
+    texts = sources(rooms=SUBTLE_ROOMS)
+    for (file, old, new), reason in equivalents(EQUIVALENTS.read_text()).items():
+        lines = {line.strip() for line in texts[file].splitlines()}
+        assert set(old.splitlines()) <= lines, f"{file}: {old}: the line is not there any more"
+        assert old != new
+        assert reason
