@@ -31,9 +31,12 @@ def changed_settings(before: Config, after: Config) -> list[str]:
 
 def _differences(before: Config, after: Config) -> Iterator[str]:
     for section in _SECTIONS:
-        yield from _in_block((section,), getattr(before, section), getattr(after, section))
+        old, new = getattr(before, section), getattr(after, section)
+        yield from _in_block((section,), old, new, counts_set=section == "queue_defaults")
     for table in _TABLES:
         old, new = getattr(before, table), getattr(after, table)
+        if old is new:
+            continue  # there may be tens of thousands of blocks
         for name in sorted(old.keys() | new.keys()):
             if name in old and name in new:
                 yield from _in_block((table, name), old[name], new[name])
@@ -42,10 +45,13 @@ def _differences(before: Config, after: Config) -> Iterator[str]:
 
 
 def _in_block(
-    place: tuple[str, ...], old: pydantic.BaseModel, new: pydantic.BaseModel
-) -> Iterator[str]:
+    place: tuple[str, ...], old: pydantic.BaseModel, new: pydantic.BaseModel, *,
+    counts_set: bool = True,
+) -> Iterator[str]:  # fmt: skip
+    """Yield the settings that differ. A setting of a queue that is set to its default differs from
+    none: it comes before a declared one. `counts_set` says so."""
     head = as_written(place, {})
     for name, field in type(old).model_fields.items():
-        was_set, is_set = name in old.model_fields_set, name in new.model_fields_set
-        if getattr(old, name) != getattr(new, name) or was_set != is_set:
+        is_other = (name in old.model_fields_set) != (name in new.model_fields_set)
+        if getattr(old, name) != getattr(new, name) or (is_other and counts_set):
             yield f"{head} {field.alias or name}"

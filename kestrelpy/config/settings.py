@@ -51,7 +51,8 @@ from kestrelpy.config.schedules import ScheduleBlock
 from kestrelpy.config.users import UserBlock
 from kestrelpy.durations import format_size_bytes
 
-TLS_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca")
+_TLS_CERT: Final = ("tls_cert", "tls_key")
+TLS_FILES: Final = (*_TLS_CERT, "tls_client_ca")
 Place = tuple[str, ...]  # the place of a value: (section, key) or ("queues", name, key)
 
 
@@ -114,7 +115,7 @@ class ServerConfig(Section):
         return self
 
 
-SERVER_AT_START: Final = [
+_SERVER_AT_START: Final = [
     name for name, field in ServerConfig.model_fields.items() if AT_START in field.metadata
 ]
 
@@ -243,6 +244,20 @@ class Config(Section):
             },
         }
         return self.model_copy(update=sections)._put_in_force()
+
+    def begun_as(self, began: Self) -> Self:
+        """Return the same with the values of `began` for what no reload applies: until the process
+        ends, these stay as they were at its start."""
+        names = [*_SERVER_AT_START]
+        if self.server.tls_cert is None or began.server.tls_cert is None:
+            names += _TLS_CERT  # a reload renews a certificate: it neither begins nor ends TLS
+        kept = {name: getattr(began.server, name) for name in names}
+        return self.model_copy(
+            update={
+                "server": self.server.model_copy(update=kept), "journal": began.journal,
+                "fleet": began.fleet,
+            }
+        )  # fmt: skip
 
     def archives(self) -> dict[Place, Path]:
         """The archive directories, by the place they are set."""

@@ -22,7 +22,7 @@ from journal.errors import Damage, JournalError
 from journal.files import Disk, Files, sync_call_name
 from kestrelpy.aside import TookTooLong, both, run_aside
 from kestrelpy.compiled import KIND
-from kestrelpy.config import Config, ConfigError
+from kestrelpy.config import Config, ConfigError, changed_settings
 from kestrelpy.core import Broker, ClockOffset, JournalLog, Log, MemoryLog, Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.fleet import NOT_LOOKED, Membership
@@ -66,7 +66,6 @@ from kestrelpy.server.reloading import (
     in_time,
     left_out,
     refuse_at_start,
-    taken_at_start,
 )
 from kestrelpy.server.schedules import Schedules
 from kestrelpy.server.supervisor import BadInheritance, Supervisor
@@ -125,7 +124,7 @@ class Daemon:
         self._http = HttpDoor(
             lambda: self._shares.connections, lambda: self.memory.limit, self._new_number
         )
-        self._began_with, self._handed = config, list[tuple[str, socket.socket]]()
+        self._handed = list[tuple[str, socket.socket]]()
         offset = ClockOffset(clock.wall_clock_offset_ms())
         self.broker = Broker(self.policies.of, self._make_log, offset, config.server.max_queues)
         self.actions, self.damage = Actions(offset), DamageFound(offset)
@@ -156,7 +155,8 @@ class Daemon:
 
     @property
     def config(self) -> Config:
-        """The configuration in force."""
+        """The configuration in force. What no reload applies is as it was at the start of the
+        process."""
         return self.policies.config
 
     # -- the life of the process -------------------------------------------------------------
@@ -377,7 +377,7 @@ class Daemon:
     @property
     def listening(self) -> Listening | None:
         """Where the memcache port listens; None: it listens on a Unix socket alone."""
-        server, address = self._began_with.server, self._listeners.address
+        server, address = self.config.server, self._listeners.address
         if address is None:
             return None
         return Listening(*address, server.tls_cert is not None, server.tls_client_ca is not None)
@@ -449,7 +449,7 @@ class Daemon:
     @property
     def default_project(self) -> str | None:
         """The Zaqar project whose queues have no prefix."""
-        return self._began_with.server.default_project
+        return self.config.server.default_project
 
     @property
     def allow_shutdown(self) -> bool:
@@ -515,15 +515,16 @@ class Daemon:
             self.turn.touch_all(gate.waiting_stored)
             self.turn.schedule()
 
-    async def _take_configuration(self, config: Config, who: str) -> None:
-        """Put the configuration in force for everything; raise ConfigError, and nothing has
-        changed.
+    async def _take_configuration(self, read: Config, who: str) -> None:
+        """Put what was read in force for everything, but for what waits for the next start; raise
+        ConfigError, and nothing has changed.
 
         Raise ServerError if it is in force, but not for some queue.
         """
+        config = read.begun_as(self.config)
         try:
-            await refuse_exposed(self._exposing(config), self._handed)
-            tls_files = await in_time(partial(self.tls.check, config.server))
+            await refuse_exposed(config, self._handed)
+            tls_files = await in_time(partial(self.tls.check, read.server))
         except Exposed as error:
             raise ConfigError([f"{error}."]) from None
         reload = Reload(self.policies, self.broker, config)
@@ -546,17 +547,14 @@ class Daemon:
         self._taken(config)
         await wrap(reload.free)()
         self._log(logging.INFO, "reload", "configuration reloaded")
-        self.actions.note(who, "reload", clock.now_ms(), note=reload.changed)
-        if later := ", ".join(taken_at_start(self._began_with, config)):
+        note = reload.changed
+        if later := ", ".join(changed_settings(config, read)):
             text = f"{later}: applied at the next start, not by a reload"
             self._log(logging.WARNING, text, text)
+            note += f"; {text}"
+        self.actions.note(who, "reload", clock.now_ms(), note=note)
         if reload.failed:
             raise ServerError(left_out(reload.failed))
-
-    def _exposing(self, config: Config) -> Config:
-        """Return the addresses of the start with the users of this configuration."""
-        server = self._began_with.server.model_copy(update={"insecure": config.server.insecure})
-        return self._began_with.model_copy(update={"server": server, "auth": config.auth})
 
     def _share_files(self) -> None:
         """Share out the available descriptors; warn if that leaves fewer connections."""

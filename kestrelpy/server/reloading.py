@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from kestrelpy.aside import TookTooLong, run_aside
-from kestrelpy.config import SERVER_AT_START, Config, ConfigError, changed_settings, stored_block
+from kestrelpy.config import Config, ConfigError, changed_settings, stored_block
 from kestrelpy.core import AnyQueue, Broker, Policy, Queue
 from kestrelpy.errors import ServerError
 from kestrelpy.server.policies import Policies, forbidden_targets, policy_in
@@ -249,17 +249,6 @@ def refuse_at_start(policies: Policies, broker: Broker) -> None:
     policies.refuse_cycles(policies.config, names, declared_of)
     policies.refuse_alias_names(policies.config, broker.queues)
     policies.refuse_aliases(policies.config, names, declared_of)
-
-
-def taken_at_start(began_with: Config, config: Config) -> Iterator[str]:
-    """Return the changed settings that no reload applies."""
-    for key in SERVER_AT_START:
-        if getattr(config.server, key) != getattr(began_with.server, key):
-            yield f"[server] {key}"
-    if config.journal != began_with.journal:
-        yield "[journal]"
-    if config.fleet != began_with.fleet:
-        yield "[fleet]"
 
 
 def left_out(failed: dict[bytes, Exception]) -> str:

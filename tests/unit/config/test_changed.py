@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kestrelpy.access import hash_secret
 from kestrelpy.config import Config, changed_settings
+
+SECRET = hash_secret(b"secret")
 
 
 def config(**blocks: object) -> Config:
@@ -35,3 +40,46 @@ def test_many_changes_are_counted() -> None:
     names = changed_settings(config(), after)
     assert len(names) == 11
     assert names[-1] == "and 2 more"
+
+
+# By the setting: a value of the start, and one that a reload finds in the file.
+WAITING = {
+    "[server] port": ({"server": {"port": 1}}, {"server": {"port": 2}}),
+    "[server] data_dir": ({}, {"server": {"data_dir": "elsewhere"}}),
+    "[journal] segment_min": ({"journal": {"segment_min": "128KiB"}}, {}),
+    "[fleet] engine": ({}, {"fleet": {"engine": "postgresql://kestrel@nowhere/kestrel"}}),
+    "[server] tls_cert, [server] tls_key": (
+        {"server": {"tls_cert": "a", "tls_key": "b"}}, {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", WAITING)
+def test_what_no_reload_applies_stays_as_it_was_at_the_start(setting: str) -> None:
+    before, after = (config(**blocks) for blocks in WAITING[setting])
+
+    begun = after.begun_as(before)
+
+    assert changed_settings(before, begun) == []
+    assert ", ".join(changed_settings(begun, after)) == setting
+
+
+def test_what_a_reload_applies_is_as_the_file_has_it() -> None:
+    before = config(auth={"anna": {"secret": SECRET, "role": "read"}})
+    after = config(
+        server={"port": 1, "max_queues": 7}, queues={"jobs": {"lease": "1h"}}
+    )
+
+    begun = after.begun_as(before)
+
+    assert changed_settings(before, begun) == [
+        "[server] max_queues", "[queues.jobs]", "[auth.anna]",
+    ]  # fmt: skip
+    assert begun.queue(b"jobs") == after.queue(b"jobs")
+
+
+def test_another_certificate_is_taken_by_a_reload() -> None:
+    before = config(server={"tls_cert": "a", "tls_key": "b"})
+    after = config(server={"tls_cert": "c", "tls_key": "d"})
+
+    assert after.begun_as(before) == after

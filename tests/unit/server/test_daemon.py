@@ -233,11 +233,17 @@ async def test_a_reload_names_the_settings_that_need_a_restart(
         peer = await server.client()
         for text, named in (
             ('[server]\nsocket = "s"\n', "[server] socket"),
-            ('[server]\nhost = "::1"\n[journal]\nbatch_max = "1MiB"\n', "[server] host, [journal]"),
+            (
+                '[server]\nhost = "::1"\n[journal]\nbatch_max = "1MiB"\n',
+                "[server] host, [journal] batch_max",
+            ),
         ):
             server.config_file.write_text(text)
             assert await peer.ask(b"reload\r\n") == b"Reloaded config.\r\n"
             assert caplog.messages[-1] == f"{named}: applied at the next start, not by a reload"
+            assert server.daemon is not None
+            (action,) = server.daemon.actions.newest(1)
+            assert action.note == f"nothing has changed; {caplog.messages[-1]}"
         server.config_file.write_text("")
         later_ms = clock.now_ms() + 1000
         monkeypatch.setattr(clock, "now_ms", lambda: later_ms)
