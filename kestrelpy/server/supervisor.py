@@ -42,16 +42,18 @@ class Supervisor:
         count = environ.pop("LISTEN_FDS", "")
         self._names = environ.pop("LISTEN_FDNAMES", "").split(":")
         self._inherited = int(count) if meant and count.isdecimal() else 0
+        self._handed: list[tuple[str, socket.socket]] = []
         self._has_failed = False
 
     def sockets(self) -> list[tuple[str, socket.socket]]:
-        """Return the sockets that were handed over, each with its name, none the second time; raise
-        BadInheritance."""
+        """Return copies of the sockets that were handed over, each with its name; raise
+        BadInheritance. An owner that becomes a standby listens on them again."""
         last, self._inherited = FIRST_DESCRIPTOR + self._inherited, 0
-        return [
+        self._handed += [
             (self._name(descriptor), self._socket(descriptor))
             for descriptor in range(FIRST_DESCRIPTOR, last)
         ]
+        return [(name, each.dup()) for name, each in self._handed]
 
     def ready(self, status: str) -> None:
         """The daemon serves, after a start or a reload."""

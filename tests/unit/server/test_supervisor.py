@@ -147,7 +147,9 @@ def handed(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> Supervisor:
     )
 
 
-def test_a_socket_is_handed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_life_of_a_process_listens_on_a_copy_of_the_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         made = handed(monkeypatch, os.dup(server.fileno()))
         ((name, sock),) = made.sockets()
@@ -155,8 +157,13 @@ def test_a_socket_is_handed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert name == "jobs.socket"
         assert sock.getsockname() == server.getsockname()
         assert not os.get_inheritable(sock.fileno())
-        assert made.sockets() == []
         sock.close()
+        ((name, again),) = made.sockets()
+        assert name == "jobs.socket"
+        assert again.getsockname() == server.getsockname()
+        assert not os.get_inheritable(again.fileno())
+        for each in (again, made._handed[0][1]):
+            each.close()
 
 
 def test_what_is_no_listening_socket_is_refused_by_its_name(
