@@ -71,7 +71,6 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         raise CommandError(str(error)) from None
     _log_as_it_says(config)
     logging.captureWarnings(True)
-    is_json = config.server.log_format == "json"
 
     supervisor = Supervisor(os.environ)
 
@@ -81,16 +80,15 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         """Run one daemon; return whether another is to begin in its place."""
         nonlocal config
         _name_signals()
-        say = _say_in_json if is_json else _say
         daemon = Daemon(
-            config, source.load_and_prepare, say, taken=_log_as_it_says, supervisor=supervisor
+            config, source.load_and_prepare, _say, taken=_log_as_it_says, supervisor=supervisor
         )
         between.end(daemon)
         gc.freeze()  # objects of the start-up stay: the collector need not examine them again
         await daemon.run()
         if daemon.membership.begins_again:
             await between.begin()
-            config = daemon.config
+            config = daemon.config  # with the reloads: a user who was revoked stays so
         if daemon.membership.begins_again:
             return True
         _ignore_signals()
@@ -101,7 +99,7 @@ def serve(config_file: Path | None, flags: Flags) -> None:
         while uvloop.run(live()):
             log.warning("this process does not own the data: it is a standby from here on")
     except (StartError, Unservable) as error:
-        if not is_json:
+        if not _is_json():
             raise CommandError(str(error)) from None
         log.error("%s", error)
         raise SystemExit(UNUSABLE) from None
@@ -184,6 +182,12 @@ def _end_in_any_case() -> None:
     timer.start()
 
 
+def _is_json() -> bool:
+    """True if the lines of the log are JSON now: a reload may have changed that."""
+    handlers = logging.getLogger().handlers
+    return any(isinstance(each.formatter, JsonLines) for each in handlers)
+
+
 def _log_as_it_says(config: Config) -> None:
     log_to_stderr(config.server.log_format, config.server.log_level)
 
@@ -206,8 +210,11 @@ def _unused_signals() -> Iterator[tuple[str, int]]:
 
 
 def _say(line: str) -> None:
-    """Print a line after those of the log. Nobody may read it: that neither ends nor delays
-    anything."""
+    """Print a line after those of the log, in the same format. Nobody may read it: that neither
+    ends nor delays anything."""
+    if _is_json():
+        record = logging.LogRecord(log.name, logging.INFO, "", 0, line, (), None)
+        line = JsonLines().format(record)
     for handler in logging.getLogger().handlers:
         handler.flush()
     writer = _standard_output()
@@ -225,11 +232,6 @@ def _give_up_output(error: OSError) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
-
-
-def _say_in_json(line: str) -> None:
-    record = logging.LogRecord(log.name, logging.INFO, "", 0, line, (), None)
-    _say(JsonLines().format(record))
 
 
 def _working_directory() -> Path:
