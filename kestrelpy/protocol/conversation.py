@@ -10,59 +10,23 @@ connection that waits, or has too much in flight, handles no further request.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator
 from typing import Final
 
-from kestrelpy.access import with_user
 from kestrelpy.core import Broker, Log, TransferRequest, Waiter
-from kestrelpy.errors import ClientError, NoRoomYet, Refused, fitted
-from kestrelpy.operations import LeaseEnd, QueueAdmin, Rests, Work
-from kestrelpy.protocol.log_limit import address_of
+from kestrelpy.errors import ClientError, NoRoomYet, Refused
+from kestrelpy.operations import Work
 from kestrelpy.protocol.login import LOGIN_BYTES_MAX, ClosedDoor, LoginGate, LoginPort
-from kestrelpy.protocol.parse import (
-    Bad,
-    Command,
-    Confirm,
-    Delete,
-    Fetch,
-    Formed,
-    Lines,
-    Monitor,
-    Parser,
-    Plain,
-    Remove,
-    Requests,
-    Script,
-    Store,
-    Touch,
-    Upto,
-    Withdraw,
-    nearest,
-)
+from kestrelpy.protocol.parse import Command, Fetch, Lines, Parser, Requests, Store
 from kestrelpy.protocol.ports import Host, Shell
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, HELD_REPLIES_MAX, Replies
-from kestrelpy.protocol.verbs import (
-    Browser,
-    GetHandler,
-    SetHandler,
-    ack_up_to,
-    answer_plain,
-    confirm,
-    monitor,
-    remove,
-    withdraw,
-)
+from kestrelpy.protocol.steps import Steps
+from kestrelpy.protocol.verbs import Browser, GetHandler, SetHandler
 from kestrelpy.protocol.wire import MEMCACHE, Wire
-
-_log = logging.getLogger("kestrelpy.conversation")
 
 # A connection executes at most this many commands before the other connections have their turn.
 SHARE_COMMANDS: Final = 256
-# The shortest time between two suggestions of an option to one connection: a suggestion takes as
-# long as some twenty requests.
-SUGGESTION_MS: Final = 1000
 # A larger request is not kept in the buffer of a connection that may be idle for hours.
 FED_BYTES_KEPT: Final = 4 << 10
 
@@ -71,11 +35,11 @@ class Conversation:
     """One client's requests and replies. The server's connection owns the socket."""
 
     __slots__ = (
-        "_again", "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_suggests_ms",
-        "_transfer", "_waiting_room",
+        "_again", "_counters", "_elapsed", "_gate", "_is_handing_off", "_logins", "_transfer",
+        "_verbs", "_waiting_room",
         "broker", "closing", "commands", "get_handler", "has_overrun", "holder", "host",
         "is_barred", "is_behind", "is_touched", "last_command_ms", "owes", "parser", "paused",
-        "replies", "set_handler", "shell", "stream", "wants_bytes",
+        "replies", "set_handler", "shell", "stream", "suggests_ms", "wants_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -89,12 +53,13 @@ class Conversation:
         self._elapsed = host.elapsed
         self.replies = Replies(self, wire.usual, counters)
         self.set_handler = SetHandler(self)
+        self._verbs = wire.verbs
         self._logins = logins
         self._gate = LoginGate(logins) if logins is not None else None
         self.parser: Requests = wire.requests(self._limit_of, lines)
         self.get_handler = GetHandler(self, peer)
         self.holder = self.get_handler.holder
-        self.stream: Iterator[bytes] | None = None
+        self.stream: Steps = None
         self.closing = False
         self.commands = 0  # so far
         self.is_barred = False  # True if its rights are gone, and what is under way is to end
@@ -108,9 +73,9 @@ class Conversation:
         self.wants_bytes = 0  # bytes of memory that a reply waits for
         self.last_command_ms = now_ms
         self._transfer: TransferRequest | None = None
-        self._again: Command | Script | None = None  # to be executed once there is room for it
+        self._again: Command | None = None  # to be executed once there is room for it
         self._waiting_room: dict[object, None] | None = None  # it is among these while it waits
-        self._suggests_ms = now_ms
+        self.suggests_ms = now_ms
 
     @property
     def user(self) -> str | None:
@@ -212,14 +177,14 @@ class Conversation:
                             self.commands += run
                             has_more = parser.buffered > 0
                             continue
-                    self.set_handler.store(command, now_ms)
+                    self.stream = self.set_handler.store(command, now_ms)
                     handoff = command.line.handoff
                     # The next open is executed together with the reply.
                     self._is_handing_off = handoff is not None and not handoff.token
                 elif isinstance(command, Fetch):
                     self.stream = self.get_handler.fetch(command, now_ms)
                 else:
-                    self._execute(command, now_ms)
+                    self.stream = self._verbs[type(command)](self, command, now_ms)
             except NoRoomYet as none_yet:  # nothing has changed: it is executed again
                 if isinstance(command, Store):
                     self.broker.counters.cmd_set -= 1  # and counted again
@@ -244,35 +209,6 @@ class Conversation:
         if self._gate is not None and self._gate.is_strange:
             return LOGIN_BYTES_MAX
         return self.set_handler.limit_of(name)
-
-    def _execute(self, command: Command | Script, now_ms: int) -> None:
-        if isinstance(command, Delete):
-            (self._confirm if command.token else self._delete)(command, now_ms)
-        elif isinstance(command, Upto):
-            ack_up_to(self, command, now_ms)
-        elif isinstance(command, Remove):
-            self.stream = remove(self, command, now_ms)
-        elif isinstance(command, Withdraw):
-            self.stream = withdraw(self, command, now_ms)
-        elif isinstance(command, Touch):
-            self._touch(command, now_ms)
-        elif isinstance(command, Plain):
-            answer_plain(self, command, now_ms)
-        elif isinstance(command, Monitor):
-            self.stream = monitor(self, self.get_handler, command, now_ms)
-        elif isinstance(command, Confirm):
-            confirm(self, command, now_ms)
-        elif isinstance(command, Bad):
-            self._bad(command, now_ms)
-        elif isinstance(command, Formed):
-            form = self.replies.form = command.form
-            form.unix_ms = now_ms + self.broker.clock.offset_ms
-            if isinstance(command.command, Fetch):
-                self.stream = self.get_handler.fetch(command.command, now_ms)
-            else:
-                self._execute(command.command, now_ms)
-        elif not isinstance(command, Store | Fetch):
-            self.stream = command.run(self, self.get_handler, now_ms)
 
     @property
     def is_blocked(self) -> bool:
@@ -465,91 +401,20 @@ class Conversation:
 
     def refuse(self, refused: Refused, noreply: bool = False) -> None:
         """Reply with the refusal; with noreply only count it."""
-        self._count_error(isinstance(refused, ClientError))
+        self.replies.count_error(isinstance(refused, ClientError))
         if noreply:
             self.broker.counters.refused_quietly += 1
         else:
             self.replies.say(refused.line() + b"\r\n")
 
-    def _count_error(self, is_clients: bool) -> None:
-        if is_clients:
-            self._counters.client_errors += 1
-        else:
-            self._counters.server_errors += 1
-
-    def store(self, command: Store, now_ms: int) -> None:
+    def store(self, command: Store, now_ms: int) -> Steps:
         """Execute a set, add, cas or replace; raise Refused."""
-        self.set_handler.store(command, now_ms)
+        return self.set_handler.store(command, now_ms)
 
-    # -- single commands --------------------------------------------------------------------
+    def fetch(self, command: Fetch, now_ms: int) -> Steps:
+        """Execute a get or gets; raise Refused."""
+        return self.get_handler.fetch(command, now_ms)
 
-    def _confirm(self, command: Delete, now_ms: int) -> None:
-        """Close the lease that the token of `delete q/token=N` names."""
-        ends = LeaseEnd(self.broker)
-        queue = ends.queue(command.name)
-        lease = ends.named(queue, command.token, now_ms)
-        rests = None
-        if queue is not None and lease is not None:
-            rests = ends.confirm(queue, lease, now_ms)
-        if not command.noreply:
-            self._say_ended(b"DELETED\r\n", rests)
-
-    def _say_ended(self, word: bytes, rests: Rests | None) -> None:
-        """Reply with `word` when it is true."""
-        if rests is None:
-            self.replies.say(b"NOT_FOUND\r\n")
-        else:
-            self.replies.hold(word, *rests)
-
-    def _delete(self, command: Delete, now_ms: int) -> None:
-        queue = self.broker.queues.get(command.name)
-        count = len(queue.reader.live) if queue is not None else 0
-        rests = QueueAdmin(self.broker, self.host).delete(command.name, now_ms)
-        if rests is not None:
-            self.host.actions.note(self.who, "delete", now_ms, command.name, count, rests=rests)
-        if command.noreply:
-            return
-        if rests is None:
-            self.replies.say(b"NOT_FOUND\r\n")
-            return
-        *others, last = rests
-        for each in others:
-            self.replies.rest_on(each.log, each.stored)
-        self.replies.hold(b"DELETED\r\n", *last)
-
-    def _touch(self, command: Touch, now_ms: int) -> None:
-        ends = LeaseEnd(self.broker)
-        queue = ends.queue(command.name)
-        if command.token:
-            lease = ends.named(queue, command.token, now_ms)
-        else:
-            lease = self.get_handler.oldest(queue)
-            if queue is not None and queue.reader in self.holder.overdue:
-                lease = None
-        rests = None
-        if queue is not None and lease is not None:
-            rests = ends.renew(queue, lease, command.seconds * 1000, now_ms)
-        if not command.noreply:
-            self._say_ended(b"TOUCHED\r\n", rests)
-
-    def _bad(self, command: Bad, now_ms: int) -> None:
-        self._count_error(not command.line.startswith(b"SERVER_ERROR"))
-        if command.log:
-            self._complain(command.log)
-        if command.closes:
-            self.closing = True
-        if not command.noreply:
-            line = command.line
-            if command.unknown and now_ms >= self._suggests_ms:
-                self._suggests_ms = now_ms + SUGGESTION_MS
-                line = fitted(line + nearest(command.unknown).encode("ascii"))
-            self.replies.say(line + b"\r\n")
-        elif not command.log:
-            self.broker.counters.refused_quietly += 1
-
-    def _complain(self, text: str) -> None:
-        """Log a mistake of the client."""
-        peer = self.holder.name
-        end = self.host.log_limit.take(address_of(peer), self.last_command_ms)
-        if end is not None:
-            _log.warning("%s: %s%s", with_user(peer, self.user), text, end)
+    def fetch_to_end(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
+        """Execute a get or gets, and yield until its reply is made; raise Refused."""
+        return self.get_handler.fetch_to_end(command, now_ms)

@@ -12,8 +12,9 @@ from kestrelpy.core import Log, Timetable, TransferRequest
 from kestrelpy.errors import Refused
 from kestrelpy.operations import Caller, Client, Gate, ItemReader, Site, Work
 from kestrelpy.protocol.log_limit import LogLimit
-from kestrelpy.protocol.parse import Store
+from kestrelpy.protocol.parse import Fetch, Store
 from kestrelpy.protocol.replies import Replies
+from kestrelpy.protocol.steps import Steps
 
 
 class ConnectionRoom(Protocol):
@@ -75,10 +76,11 @@ class Talk(Client, Protocol):
 
     host: Host
     replies: Replies
-    stream: Iterator[bytes] | None  # the rest of a long reply
+    stream: Steps  # the rest of a long reply
     closing: bool
     shell: Shell | None
     wants_bytes: int
+    suggests_ms: int  # the time from which it may suggest an option again
 
     @property
     def user(self) -> str | None:
@@ -88,8 +90,14 @@ class Talk(Client, Protocol):
     def who(self) -> str:
         """The user who is logged in, else the peer."""
 
-    def store(self, command: Store, now_ms: int) -> None:
+    def store(self, command: Store, now_ms: int) -> Steps:
         """Execute a set, add, cas or replace; raise Refused."""
+
+    def fetch(self, command: Fetch, now_ms: int) -> Steps:
+        """Execute a get or gets; raise Refused."""
+
+    def fetch_to_end(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
+        """Execute a get or gets, and yield until its reply is made; raise Refused."""
 
     def await_room(self, waiting: dict[object, None]) -> None:
         """Execute no further command until a journal has room, or none: it wakes those `waiting`.

@@ -14,7 +14,7 @@ from typing import Final
 
 from kestrelpy.core import WireCounters
 from kestrelpy.errors import ServerError
-from kestrelpy.operations import Awaited, Gate
+from kestrelpy.operations import Awaited, Gate, Rests
 from kestrelpy.protocol.parse import SILENT, Form
 
 # Replies in flight per connection: enough for any pipeline, small enough for ten thousand
@@ -153,6 +153,24 @@ class Replies:
             held.append((data, log, stored, written, 1))  # it waits only for the replies before it
         else:
             self.out.append(data)
+
+    def say_done(
+        self, noreply: bool, done: bytes, rests: Rests | None, nothing: bytes = b"NOT_FOUND\r\n"
+    ) -> None:
+        """Reply `done` when that is on disk; `nothing` if there was nothing to do it to."""
+        if noreply:
+            return
+        if rests is None:
+            self.say(nothing)
+        else:
+            self.hold(done, *rests)
+
+    def count_error(self, is_clients: bool) -> None:
+        """Count a refusal: the client's mistake, or a shortage of the server."""
+        if is_clients:
+            self.counters.client_errors += 1
+        else:
+            self.counters.server_errors += 1
 
     @property
     def in_flight(self) -> int:

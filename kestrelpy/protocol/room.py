@@ -12,6 +12,7 @@ from kestrelpy.core import Broker
 from kestrelpy.errors import NoRoomYet, Refused
 from kestrelpy.protocol.parse import Target
 from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.steps import Steps
 
 # A reply with at most this many bytes of items waits only when far too much is held.
 SMALL_ANSWER_BYTES: Final = 64 << 10
@@ -28,7 +29,7 @@ def must_wait_for_room(talk: Talk, targets: list[Target], now_ms: int) -> bool:
 
 
 def with_room(
-    talk: Talk, fetch: Callable[[int], Iterator[bytes] | None]
+    talk: Talk, fetch: Callable[[int], Steps]
 ) -> Iterator[bytes]:
     """Run `fetch` when there is room; it gets the time and returns the rest of its reply."""
     while True:

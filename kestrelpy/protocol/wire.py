@@ -1,7 +1,7 @@
 """What one wire is to a conversation: bytes to commands, and the words of the replies.
 
-One rule: a wire decides nothing. Its requests are the commands of the memcache wire, or a `Script`
-that executes some of those in turn; its replies are memcache's in another form.
+One rule: a wire decides nothing. Its requests are the commands of the memcache wire, or some of
+its own that are executed as several of those; its replies are memcache's in another form.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kestrelpy.protocol.parse import Form, Lines, Parser, Requests
+from kestrelpy.protocol.verbs import VERBS, Verbs
 
 
 class Wire(Protocol):
-    """One protocol: its name for the operator, and the form of its replies (None: as they are)."""
+    """One protocol: its name for the operator, its verbs, and the form of its replies."""
 
     @property
     def name(self) -> str:
@@ -21,7 +22,11 @@ class Wire(Protocol):
 
     @property
     def usual(self) -> Form | None:
-        """The form of replies whose request names no other."""
+        """The form of replies whose request names no other; None: as they are."""
+
+    @property
+    def verbs(self) -> Verbs:
+        """What executes each class of its commands."""
 
     def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
         """Return the parser of a new connection; its arguments are those of `Parser`."""
@@ -32,6 +37,7 @@ class Memcache:
 
     name = "memcache"
     usual: Form | None = None
+    verbs: Verbs = VERBS
 
     def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
         """Return the parser of a new connection."""

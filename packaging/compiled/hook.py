@@ -54,7 +54,7 @@ COMPILED: Final = (
     "kestrelpy/protocol/parse/requests.py",
     "kestrelpy/protocol/replies.py",
     "kestrelpy/protocol/text/parser.py",
-    "kestrelpy/protocol/verbs/end_lease.py",
+    "kestrelpy/protocol/text/requests.py",
     "kestrelpy/protocol/verbs/get.py",
     "kestrelpy/protocol/verbs/set.py",
     "kestrelpy/protocol/verbs/value_line.py",

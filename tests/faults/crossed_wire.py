@@ -139,8 +139,8 @@ WIRE_CROSSED: tuple[Fault, ...] = (
     Fault(
         'confirms = "synced": a close is answered when it is written',
         "kestrelpy/protocol/verbs/get.py",
-        "_, stored, written = end_lease(target, lease, queue, now_ms)",
-        "written = max(end_lease(target, lease, queue, now_ms)[1:])",
+        "_, stored, written = _end_lease(target, lease, queue, now_ms)",
+        "written = max(_end_lease(target, lease, queue, now_ms)[1:])",
         WIRE,
     ),
     Fault(

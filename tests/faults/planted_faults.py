@@ -1029,10 +1029,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "the nearest option is looked for each time",
-        "kestrelpy/protocol/conversation.py",
-        "self._suggests_ms = now_ms + SUGGESTION_MS",
-        "self._suggests_ms = now_ms",
-        TESTS_OF_SHARES,
+        "kestrelpy/protocol/verbs/bad.py",
+        "talk.suggests_ms = now_ms + SUGGESTION_MS",
+        "talk.suggests_ms = now_ms",
+        ("tests/unit/protocol/verbs/test_bad.py",),
     ),
     Fault(
         "a stalled client keeps what it holds",
@@ -1095,8 +1095,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "the text port: the reply to a put does not wait for its items",
         "kestrelpy/protocol/text/requests.py",
-        "replies.hold(self._form.total(), joint, 1)",
-        "replies.say(self._form.total())",
+        "replies.hold(command.form.total(), joint, 1)",
+        "replies.say(command.form.total())",
         TESTS_OF_THE_TEXT_PORT,
     ),
     Fault(
@@ -1109,8 +1109,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "the text port: an item with a line end stays leased to a client that never saw it",
         "kestrelpy/protocol/text/requests.py",
-        "        if form.is_unfit and not self._peeks:\n",
-        "        if form.is_unfit and self._peeks:\n",
+        "    if form.is_unfit and not peeks:\n",
+        "    if form.is_unfit and peeks:\n",
         TESTS_OF_THE_TEXT_PORT,
     ),
     Fault(

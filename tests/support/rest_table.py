@@ -254,7 +254,7 @@ _STAYS: Final[dict[str, dict[str, str]]] = {
     "core.clock.ClockOffset": {"offset_ms running_ms last_ms": CLOCK},
     # -- protocol -----------------------------------------------------------------------------
     "protocol.conversation.Conversation": {
-        "last_command_ms _suggests_ms": CLOCK,
+        "last_command_ms suggests_ms": CLOCK,
         "has_overrun": "how the last share of a turn ended",
         "closing": "it says no more",
     },
@@ -429,7 +429,8 @@ _NONE_LEFT: Final[dict[str, str]] = {
         core.index.waiters.Waiter core.index.versions.Written core.queue.browse.Browse
     """,
     _OF_A_REQUEST: """
-        protocol.parse.commands.Bad protocol.parse.commands.Delete protocol.parse.commands.Fetch
+        protocol.parse.commands.Command protocol.parse.commands.Bad
+        protocol.parse.commands.Delete protocol.parse.commands.Fetch
         protocol.parse.commands.Plain protocol.parse.commands.Remove protocol.parse.commands.Store
         protocol.parse.commands.Touch protocol.parse.commands.Upto
         protocol.parse.commands.Withdraw protocol.verbs.handoff.Given
@@ -464,7 +465,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         operations.removal.Removal operations.rests.Rests operations.claiming.Claiming
         operations.observing.Look operations.observing.Observing operations.observing.SeenItem
         operations.observing.Sight
-        protocol.replies.JointReply protocol.verbs.get_wait.PendingGet
+        protocol.replies.JointReply protocol.verbs.get.PendingGet
         protocol.parse.commands.Confirm protocol.parse.commands.Monitor
         protocol.parse.commands.Formed protocol.parse.meta.MetaForm
         protocol.text.form.ItemForm protocol.text.form.PutForm protocol.text.requests.OpenBatch
@@ -569,7 +570,7 @@ _VALUES: Final[dict[str, str]] = {
         operations.ports.Caller operations.ports.Client operations.ports.ItemWording
         operations.ports.Work
         protocol.login.Login protocol.login.LoginPort
-        protocol.parse.requests.Requests protocol.parse.requests.Script protocol.wire.Wire
+        protocol.parse.requests.Requests protocol.wire.Wire
         server.connections.connection.DaemonPort server.connections.memory.MemoryHolder
         server.connections.revocation.Revocable
         server.journals.read_back.OnThread server.shares.Sharer server.turn.TurnSharer

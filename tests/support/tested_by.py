@@ -143,10 +143,12 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/core/fanout/test_retained_children.py: children have such markers",
     "kestrelpy.protocol.verbs.children":
         "tests/unit/protocol/test_beginning.py: the verbs of children, by what clients say",
-    "kestrelpy.protocol.verbs.end_lease":
-        f"{_TRANSCRIPTS}: what each end of a lease replies, in tokens.txt and others",
     "kestrelpy.protocol.verbs.move":
         "tests/unit/core/transfer/test_transfers.py: a transfer is tested from the request on",
+    "kestrelpy.protocol.verbs.touch":
+        f"{_TRANSCRIPTS}: leases that are renewed, in tokens.txt and others",
+    "kestrelpy.protocol.steps":
+        "tests/unit/protocol/test_conversation.py: no behaviour of its own, a name and an idiom",
     "kestrelpy.protocol.verbs.streams":
         f"{_TRANSCRIPTS}: keys and their versions, in once.txt",
     "kestrelpy.server.directory.removed":

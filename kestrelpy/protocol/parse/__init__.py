@@ -24,7 +24,7 @@ from kestrelpy.protocol.parse.meta import SILENT
 from kestrelpy.protocol.parse.option_values import BrowseView, parse_number
 from kestrelpy.protocol.parse.options import nearest, refuse_later
 from kestrelpy.protocol.parse.parser import LINE_BYTES_MAX, Lines, Parser, bad
-from kestrelpy.protocol.parse.requests import Requests, Script
+from kestrelpy.protocol.parse.requests import Requests
 from kestrelpy.protocol.parse.set_conditions import Handoff
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "Plain",
     "Remove",
     "Requests",
-    "Script",
     "Store",
     "StoreLine",
     "Target",

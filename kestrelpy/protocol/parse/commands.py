@@ -168,10 +168,19 @@ class StoreLine:
         return self.verb == b"add" and not self.id and not self.key
 
 
-class Store:
+class Command:
+    """A request. Its class says which verb executes it; what derives from it is compiled too."""
+
+    __slots__ = ("noreply",)
+
+    def __init__(self, noreply: bool = False) -> None:
+        self.noreply = noreply
+
+
+class Store(Command):
     """A line with its body."""
 
-    __slots__ = ("body", "line", "noreply")
+    __slots__ = ("body", "line")
 
     def __init__(self, line: StoreLine) -> None:
         self.line = line
@@ -179,10 +188,10 @@ class Store:
         self.body = b""
 
 
-class Fetch:
+class Fetch(Command):
     """`get`, `gets`. `token` names the lease that its one key ends; 0: the connection's."""
 
-    __slots__ = ("noreply", "numbered", "targets", "token")
+    __slots__ = ("numbered", "targets", "token")
 
     def __init__(self, targets: list[Target], numbered: bool, token: int = 0) -> None:
         self.targets = targets
@@ -198,10 +207,10 @@ class Fetch:
         return Fetch(targets, self.numbered, token)
 
 
-class Delete:
+class Delete(Command):
     """`delete q`, or the confirm of the lease that the token names (0: no token)."""
 
-    __slots__ = ("name", "noreply", "token")
+    __slots__ = ("name", "token")
 
     def __init__(self, name: bytes, token: int, noreply: bool) -> None:
         self.name = name
@@ -213,10 +222,10 @@ class Delete:
         return Delete(self.name, token, self.noreply)
 
 
-class Remove:
+class Remove(Command):
     """`delete q/item=<n>`, `delete q/dead/item=<n>`: remove one waiting item or dead letter."""
 
-    __slots__ = ("dead", "item", "name", "noreply")
+    __slots__ = ("dead", "item", "name")
 
     def __init__(self, name: bytes, item: int, dead: bool, noreply: bool) -> None:
         self.name = name
@@ -225,10 +234,10 @@ class Remove:
         self.noreply = noreply
 
 
-class Upto:
+class Upto(Command):
     """`delete q+cursor/upto=<marker>`: confirm all items of that subscription up to there."""
 
-    __slots__ = ("marker", "noreply", "target")
+    __slots__ = ("marker", "target")
 
     def __init__(self, target: Target, marker: int, noreply: bool) -> None:
         self.target = target
@@ -236,10 +245,10 @@ class Upto:
         self.noreply = noreply
 
 
-class Withdraw:
+class Withdraw(Command):
     """`delete q/id=<id>`: remove a waiting item by the id it was stored with."""
 
-    __slots__ = ("id", "name", "noreply")
+    __slots__ = ("id", "name")
 
     def __init__(self, name: bytes, id_: bytes, noreply: bool) -> None:
         self.name = name
@@ -247,10 +256,10 @@ class Withdraw:
         self.noreply = noreply
 
 
-class Touch:
+class Touch(Command):
     """`touch q <seconds>`: renew the lease that a token names (0: the connection's)."""
 
-    __slots__ = ("name", "noreply", "seconds", "token")
+    __slots__ = ("name", "seconds", "token")
 
     def __init__(self, name: bytes, token: int, seconds: int, noreply: bool) -> None:
         self.name = name
@@ -263,10 +272,10 @@ class Touch:
         return Touch(self.name, token, self.seconds, self.noreply)
 
 
-class Plain:
+class Plain(Command):
     """Every other verb, with its words."""
 
-    __slots__ = ("noreply", "verb", "words")
+    __slots__ = ("verb", "words")
 
     def __init__(self, verb: bytes, words: list[bytes], noreply: bool = False) -> None:
         self.verb = verb
@@ -274,10 +283,10 @@ class Plain:
         self.noreply = noreply
 
 
-class Monitor:
+class Monitor(Command):
     """`monitor q <seconds> [max]`: open items one after the other; `most` 0: as many as allowed."""
 
-    __slots__ = ("most", "name", "noreply", "wait_ms")
+    __slots__ = ("most", "name", "wait_ms")
 
     def __init__(self, name: bytes, wait_ms: int, most: int) -> None:
         self.name = name
@@ -286,10 +295,10 @@ class Monitor:
         self.noreply = False
 
 
-class Confirm:
+class Confirm(Command):
     """`confirm q <n>`: confirm the oldest open items of this connection."""
 
-    __slots__ = ("count", "name", "noreply")
+    __slots__ = ("count", "name")
 
     def __init__(self, name: bytes, count: int, noreply: bool) -> None:
         self.name = name
@@ -306,26 +315,24 @@ class Form(Protocol):
         """Return the reply in this form; errors stay as they are."""
 
 
-class Formed:
+class Formed(Command):
     """A request of another verb, and the form of its reply."""
 
-    __slots__ = ("command", "form", "noreply")
+    __slots__ = ("command", "form")
 
-    def __init__(
-        self, command: Fetch | Delete | Remove | Upto | Withdraw | Touch | Confirm, form: Form
-    ) -> None:
+    def __init__(self, command: Command, form: Form) -> None:
         self.command = command
         self.form = form
         self.noreply = False
 
 
-class Bad:
+class Bad(Command):
     """A request that cannot be executed: its reply, and whether the connection must end.
 
     `unknown` is an option that does not exist: the reply may name the nearest one.
     """
 
-    __slots__ = ("closes", "line", "log", "noreply", "unknown")
+    __slots__ = ("closes", "line", "log", "unknown")
 
     def __init__(
         self, line: bytes, closes: bool = False, noreply: bool = False, log: str = "",
@@ -336,9 +343,3 @@ class Bad:
         self.noreply = noreply
         self.log = log
         self.unknown = unknown
-
-
-Command = (
-    Store | Fetch | Delete | Remove | Upto | Withdraw | Touch | Plain | Monitor | Confirm | Formed
-    | Bad
-)

@@ -6,23 +6,8 @@ without a look-up; what derives from it is compiled too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
-
 from kestrelpy.errors import Refused
 from kestrelpy.protocol.parse.commands import Command
-
-
-class Script(Protocol):
-    """A request that takes several commands."""
-
-    noreply: bool
-
-    def run(self, talk: Any, handler: Any, now_ms: int) -> Iterator[bytes] | None:
-        """Execute it; return what is left to do, which yields while it has to wait. Raise Refused.
-
-        `talk` is a `Talk`, `handler` its `GetHandler`: both stand above this package.
-        """
 
 
 class Requests:
@@ -54,7 +39,7 @@ class Requests:
         """Add bytes."""
         raise NotImplementedError
 
-    def next(self) -> Command | Script | None:
+    def next(self) -> Command | None:
         """Return the next command; None if it is not complete yet."""
         raise NotImplementedError
 

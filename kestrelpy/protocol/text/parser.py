@@ -30,7 +30,6 @@ from kestrelpy.protocol.parse import (
     Formed,
     Plain,
     Requests,
-    Script,
     Store,
     StoreLine,
     Target,
@@ -122,7 +121,7 @@ class TextParser(Requests):
             self._searched = max(self._searched - self._at, 0)
             self._at = 0
 
-    def next(self) -> Command | Script | None:
+    def next(self) -> Command | None:
         """Return the next command; None if it is not complete yet."""
         if self._form is not None:
             return self._next_of_put(self._form)
@@ -162,7 +161,7 @@ class TextParser(Requests):
 
     # -- put --------------------------------------------------------------------------------
 
-    def _finish_put(self, pending: StoreLine | Bad) -> Command | Script | None:
+    def _finish_put(self, pending: StoreLine | Bad) -> Command | None:
         """Return the put if its items have come; else it waits for the rest."""
         data, at = self._data, self._at
         found = _END_OF_PUT.search(data, max(self._searched, at))
@@ -206,7 +205,7 @@ class TextParser(Requests):
         """Keep of a refused put only what may be the beginning of its end."""
         self._at = max(self._at, len(self._data) - _END_BYTES_KEPT)
 
-    def _next_of_put(self, form: PutForm) -> Command | Script:
+    def _next_of_put(self, form: PutForm) -> Command:
         if form.refusal is not None:
             self._items.clear()
             self._item_bytes = 0
@@ -237,7 +236,7 @@ def _parse_put(line: bytes) -> StoreLine:
     return made
 
 
-def _parse(words: list[bytes]) -> Command | Script:
+def _parse(words: list[bytes]) -> Command:
     """Parse a line; raise ClientError."""
     verb, count = words[0].lower(), len(words)
     if verb in (b"get", b"peek"):

@@ -16,11 +16,12 @@ from typing import Final
 
 from kestrelpy.core import DEFERRED, Lease, Subscription
 from kestrelpy.protocol.log_limit import address_of
-from kestrelpy.protocol.parse import Confirm, Fetch, Monitor, Plain, Target
+from kestrelpy.protocol.parse import Command, Confirm, Fetch, Monitor, Plain, Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import JointReply
+from kestrelpy.protocol.steps import Steps, begin
 from kestrelpy.protocol.text.form import ItemForm, PutForm, TextForm
-from kestrelpy.protocol.verbs import GetHandler, answer_plain, confirm, monitor
+from kestrelpy.protocol.verbs import VERBS, Verbs, answer_plain, confirm, monitor, row
 
 log = logging.getLogger("kestrelpy.conversation")
 
@@ -29,106 +30,108 @@ _PEEK: Final = frozenset({"peek", "t"})
 _NO_REPLY: Final = TextForm(b"")
 
 
-class PutBegin:
+class PutBegin(Command):
     """The replies to the next commands become one."""
 
     __slots__ = ()
-    noreply = False
-
-    def run(self, talk: Talk, handler: GetHandler, now_ms: int) -> None:
-        talk.replies.joint = JointReply()
 
 
-class PutEnd:
+class PutEnd(Command):
     """The reply to a put; it leaves when every stored item is on disk."""
 
-    __slots__ = ("_form",)
-    noreply = False
+    __slots__ = ("form",)
 
     def __init__(self, form: PutForm) -> None:
-        self._form = form
-
-    def run(self, talk: Talk, handler: GetHandler, now_ms: int) -> None:
-        replies = talk.replies
-        joint, replies.joint, replies.form = replies.joint, None, None
-        assert joint is not None
-        replies.hold(self._form.total(), joint, 1)
+        super().__init__()
+        self.form = form
 
 
-class Next:
+class Next(Command):
     """`get` and `peek`: confirm what is open in this queue, then fetch or show the next item."""
 
-    __slots__ = ("_name", "_peeks", "_wait_ms")
-    noreply = False
+    __slots__ = ("name", "peeks", "wait_ms")
 
     def __init__(self, name: bytes, wait_ms: int, peeks: bool) -> None:
-        self._name = name
-        self._wait_ms = wait_ms
-        self._peeks = peeks
-
-    def run(self, talk: Talk, handler: GetHandler, now_ms: int) -> Iterator[bytes] | None:
-        """Execute it; return what is left if it has to wait. Raise Refused."""
-        stream = self._steps(talk, handler, now_ms)
-        return stream if next(stream, None) is not None else None
-
-    def _steps(self, talk: Talk, handler: GetHandler, now_ms: int) -> Iterator[bytes]:
-        name, replies = self._name, talk.replies
-        if talk.host.mode != "quiescent":  # then the fetch is refused, and nothing is confirmed
-            # A get closes the last of them itself.
-            self._confirm(talk, len(open_leases(talk, name)) - (not self._peeks), now_ms)
-        form = replies.form = ItemForm(name, talk.host.max_open_reads)
-        target = Target(name, name, _PEEK if self._peeks else _NEXT, self._wait_ms)
-        rest = handler.fetch(Fetch([target], False), now_ms)
-        if rest is not None:
-            yield from rest
-        while handler.waiter is not None:
-            yield b""
-        if form.is_unfit and not self._peeks:
-            give_back_newest(talk)
-
-    def _confirm(self, talk: Talk, count: int, now_ms: int) -> None:
-        if count <= 0:
-            return
-        talk.replies.form = _NO_REPLY
-        confirm(talk, Confirm(self._name, count, False), now_ms)
-        queue = talk.broker.queues[self._name]
-        talk.replies.rest_on(queue.log, queue.log.lsn_appended)
+        super().__init__()
+        self.name = name
+        self.wait_ms = wait_ms
+        self.peeks = peeks
 
 
-class OpenBatch:
+class OpenBatch(Command):
     """`monitor`: open items one after the other."""
 
-    __slots__ = ("_name", "_wait_ms")
-    noreply = False
+    __slots__ = ("name", "wait_ms")
 
     def __init__(self, name: bytes, wait_ms: int) -> None:
-        self._name = name
-        self._wait_ms = wait_ms
-
-    def run(self, talk: Talk, handler: GetHandler, now_ms: int) -> Iterator[bytes] | None:
-        """Execute it; return what is left if it has to wait. Raise Refused."""
-        stream = self._steps(talk, handler, now_ms)
-        return stream if next(stream, None) is not None else None
-
-    def _steps(self, talk: Talk, handler: GetHandler, now_ms: int) -> Iterator[bytes]:
-        form = talk.replies.form = ItemForm(self._name, talk.host.max_open_reads)
-        for piece in monitor(talk, handler, Monitor(self._name, self._wait_ms, 0), now_ms):
-            if form.is_unfit:  # the error was the end of the batch
-                give_back_newest(talk)
-                return
-            yield piece
+        super().__init__()
+        self.name = name
+        self.wait_ms = wait_ms
 
 
-class Shutdown:
+class Shutdown(Command):
     """`shutdown`: memcache's has no reply, and this one has."""
 
     __slots__ = ()
-    noreply = False
 
-    def run(self, talk: Talk, handler: GetHandler, now_ms: int) -> None:
-        """Execute it; raise Refused."""
-        answer_plain(talk, Plain(b"shutdown", []), now_ms)
-        talk.replies.say(b"END\r\n")
+
+def begin_put(talk: Talk, command: PutBegin, now_ms: int) -> None:
+    """Collect the replies to the items of a put."""
+    talk.replies.joint = JointReply()
+
+
+def end_put(talk: Talk, command: PutEnd, now_ms: int) -> None:
+    """Reply to the put as a whole."""
+    replies = talk.replies
+    joint, replies.joint, replies.form = replies.joint, None, None
+    assert joint is not None
+    replies.hold(command.form.total(), joint, 1)
+
+
+def fetch_next(talk: Talk, command: Next, now_ms: int) -> Steps:
+    """Confirm what is open, then fetch or show the next item; raise Refused."""
+    return begin(_fetch_next(talk, command, now_ms))
+
+
+def _fetch_next(talk: Talk, command: Next, now_ms: int) -> Iterator[bytes]:
+    name, peeks = command.name, command.peeks
+    if talk.host.mode != "quiescent":  # then the fetch is refused, and nothing is confirmed
+        # A get closes the last of them itself.
+        _confirm_oldest(talk, name, len(open_leases(talk, name)) - (not peeks), now_ms)
+    form = talk.replies.form = ItemForm(name, talk.host.max_open_reads)
+    target = Target(name, name, _PEEK if peeks else _NEXT, command.wait_ms)
+    yield from talk.fetch_to_end(Fetch([target], False), now_ms)
+    if form.is_unfit and not peeks:
+        give_back_newest(talk)
+
+
+def _confirm_oldest(talk: Talk, name: bytes, count: int, now_ms: int) -> None:
+    if count <= 0:
+        return
+    talk.replies.form = _NO_REPLY
+    confirm(talk, Confirm(name, count, False), now_ms)
+    queue = talk.broker.queues[name]
+    talk.replies.rest_on(queue.log, queue.log.lsn_appended)
+
+
+def open_batch(talk: Talk, command: OpenBatch, now_ms: int) -> Steps:
+    """Open items one after the other; raise Refused."""
+    return begin(_open_batch(talk, command, now_ms))
+
+
+def _open_batch(talk: Talk, command: OpenBatch, now_ms: int) -> Iterator[bytes]:
+    form = talk.replies.form = ItemForm(command.name, talk.host.max_open_reads)
+    for piece in monitor(talk, Monitor(command.name, command.wait_ms, 0), now_ms):
+        if form.is_unfit:  # the error was the end of the batch
+            give_back_newest(talk)
+            return
+        yield piece
+
+
+def shut_down(talk: Talk, command: Shutdown, now_ms: int) -> None:
+    """Shut the server down, and say so; raise Refused."""
+    answer_plain(talk, Plain(b"shutdown", []), now_ms)
+    talk.replies.say(b"END\r\n")
 
 
 def open_leases(talk: Talk, name: bytes) -> list[Lease]:
@@ -155,3 +158,16 @@ def give_back_newest(talk: Talk) -> None:
             "queue %s: item %d has a line end in it, so the text port cannot hand it out to %s%s",
             name, id_, talk.holder.name, end,
         )  # fmt: skip
+
+
+# The verbs of the memcache wire, and those of the commands above.
+TEXT_VERBS: Final[Verbs] = {
+    **VERBS,
+    **dict([
+        row(PutBegin, begin_put),
+        row(PutEnd, end_put),
+        row(Next, fetch_next),
+        row(OpenBatch, open_batch),
+        row(Shutdown, shut_down),
+    ]),
+}  # fmt: skip

@@ -8,6 +8,8 @@ from typing import Final
 from kestrelpy.protocol.parse import Form, Lines, Requests
 from kestrelpy.protocol.text.form import TextForm
 from kestrelpy.protocol.text.parser import TextParser
+from kestrelpy.protocol.text.requests import TEXT_VERBS
+from kestrelpy.protocol.verbs import Verbs
 
 
 class TextWire:
@@ -15,6 +17,7 @@ class TextWire:
 
     name = "text"
     usual: Form | None = TextForm()
+    verbs: Verbs = TEXT_VERBS
 
     def requests(self, limit_of: Callable[[bytes], int], lines: Lines) -> Requests:
         """Return the parser of a new connection; it caches no lines."""

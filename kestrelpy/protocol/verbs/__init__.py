@@ -2,22 +2,21 @@
 
 from kestrelpy.protocol.verbs.admin import answer_plain
 from kestrelpy.protocol.verbs.browse import Browser
-from kestrelpy.protocol.verbs.children import ack_up_to
-from kestrelpy.protocol.verbs.delete_item import remove, withdraw
 from kestrelpy.protocol.verbs.get import OPEN_FIRST, GetHandler
 from kestrelpy.protocol.verbs.monitor import confirm, monitor
 from kestrelpy.protocol.verbs.set import STORED, SetHandler
+from kestrelpy.protocol.verbs.table import VERBS, Verbs, row
 
 __all__ = [
     "OPEN_FIRST",
     "STORED",
+    "VERBS",
     "Browser",
     "GetHandler",
     "SetHandler",
-    "ack_up_to",
+    "Verbs",
     "answer_plain",
     "confirm",
     "monitor",
-    "remove",
-    "withdraw",
+    "row",
 ]

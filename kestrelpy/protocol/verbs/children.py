@@ -16,6 +16,7 @@ from kestrelpy.errors import Refused, ServerError
 from kestrelpy.operations import QUIESCENT, Children, ended
 from kestrelpy.protocol.parse import Target, Upto
 from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.steps import Steps
 
 
 def mention_child(talk: Talk, target: Target, now_ms: int) -> AnyQueue | None:
@@ -45,7 +46,7 @@ def begins_at_time(talk: Talk, target: Target) -> bool:
 
 
 def mention_since(
-    talk: Talk, target: Target, fetch: Callable[[int], Iterator[bytes] | None]
+    talk: Talk, target: Target, fetch: Callable[[int], Steps]
 ) -> Iterator[bytes]:
     """Create the child once the marker of that time is found, then fetch; while it has to wait it
     yields nothing."""
@@ -71,7 +72,7 @@ def _made(talk: Talk, name: bytes, begin: int | None, now_ms: int) -> ChildQueue
     return child_queue
 
 
-def ack_up_to(talk: Talk, command: Upto, now_ms: int) -> None:
+def ack_up_to(talk: Talk, command: Upto, now_ms: int) -> Steps:
     """Execute `delete q+cursor/upto=<marker>`."""
     target = command.target
     _check_mode(talk)
@@ -80,17 +81,17 @@ def ack_up_to(talk: Talk, command: Upto, now_ms: int) -> None:
         if not target.parent:
             if not command.noreply:
                 talk.replies.say(b"NOT_FOUND\r\n")
-            return
+            return None
         queue = _new_cursor(talk, command, now_ms)
     note_request(talk, queue, now_ms)
     if command.noreply:
         talk.replies.rest_on_nothing()  # a later reply does not rest on it either
     upto = AckUpTo(queue, command.marker)
     upto.step(now_ms)
-    if upto.is_over:
-        _say_done(talk, command, queue, upto)
-    else:
-        talk.stream = _go_on(talk, command, queue, upto)
+    if not upto.is_over:
+        return _go_on(talk, command, queue, upto)
+    _say_done(talk, command, queue, upto)
+    return None
 
 
 def _go_on(talk: Talk, command: Upto, queue: AnyQueue, upto: AckUpTo) -> Iterator[bytes]:

@@ -2,16 +2,33 @@
 
     check (refuses, changes nothing) -> end a lease -> hand out | wait | nothing -> reply, held
 
+A close before a wait is answered together with the item, and only when it is true. A request that
+ends nothing is counted, because its client is mistaken.
+
 One rule: all refusals come before the first change, across all keys of one request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from kestrelpy.core import DEFERRED, LENT, AnyQueue, Holder, Lease, Log, Subscription, Waiter, Want
+from kestrelpy.access import with_user
+from kestrelpy.core import (
+    ABORTED,
+    DEFERRED,
+    LENT,
+    AnyQueue,
+    Holder,
+    Item,
+    Lease,
+    Log,
+    Subscription,
+    Waiter,
+    Want,
+)
 from kestrelpy.errors import (
     ClientError,
     InvalidToken,
@@ -20,11 +37,12 @@ from kestrelpy.errors import (
     ServerError,
     Unread,
 )
-from kestrelpy.operations import LeaseEnd, Leasing
+from kestrelpy.operations import LeaseEnd, Leasing, Rests
 from kestrelpy.protocol.parse import Ending, Fetch, Target
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, JointReply, Replies, say
 from kestrelpy.protocol.room import must_wait_for_room, with_room
+from kestrelpy.protocol.steps import Steps, begin
 from kestrelpy.protocol.verbs.browse import Browser
 from kestrelpy.protocol.verbs.children import (
     begins_at_time,
@@ -32,15 +50,30 @@ from kestrelpy.protocol.verbs.children import (
     mention_since,
     note_request,
 )
-from kestrelpy.protocol.verbs.end_lease import end_lease, note_nothing_open
-from kestrelpy.protocol.verbs.get_wait import PendingGet, peek_reply, retry_unread, why_unread
 from kestrelpy.protocol.verbs.streams import refuse_stream, show_stream
 from kestrelpy.protocol.verbs.value_line import full_value, value
+
+_log = logging.getLogger("kestrelpy.conversation")
 
 OPEN_FIRST: Final = "close or abort the open item first"
 _END: Final = b"END\r\n"
 STEP_KEYS: Final = 8  # of one get, before other connections have their turn: half a millisecond
 UNREAD_MS: Final = 100  # until one key of several is tried again after a failed read
+
+
+class PendingGet:
+    """A get that waits, and the record of the close before it, if there was one."""
+
+    __slots__ = ("awaited", "numbered", "stored", "target", "written")
+
+    def __init__(
+        self, target: Target, numbered: bool, awaited: Log | None, stored: int, written: int
+    ) -> None:
+        self.target = target
+        self.numbered = numbered
+        self.awaited = awaited
+        self.stored = stored
+        self.written = written
 
 
 class GetHandler:
@@ -84,7 +117,7 @@ class GetHandler:
 
     # -- fetching ---------------------------------------------------------------------------
 
-    def fetch(self, command: Fetch, now_ms: int) -> Iterator[bytes] | None:
+    def fetch(self, command: Fetch, now_ms: int) -> Steps:
         """Answer the request, begin to wait, or refuse it; return the rest of a long reply."""
         targets = command.targets
         if self.host.mode == "quiescent" and any(t.takes or t.opens or t.peeks for t in targets):
@@ -101,12 +134,10 @@ class GetHandler:
             if target.parent:
                 note_request(self._talk, queue, now_ms)
             if target.begin is not None and begins_at_time(self._talk, target):
-                stream = mention_since(self._talk, target, partial(self.fetch, command))
-                return stream if next(stream, None) is not None else None
+                return begin(mention_since(self._talk, target, partial(self.fetch, command)))
             if target.view is not None or target.key:
                 refuse_stream(target, queue)
-                stream = self._observe(target, command.numbered, _END, self.replies)
-                return stream if next(stream, None) is not None else None
+                return begin(self._observe(target, command.numbered, _END, self.replies))
             queue = queue or mention_child(self._talk, target, now_ms)
             lease = self._check(target, queue, now_ms, command.token)
             self._fetch_one(target, queue, lease, command.numbered, now_ms, _END, self.replies)
@@ -123,13 +154,20 @@ class GetHandler:
             queue = self.broker.queues.get(target.name)
             refuse_stream(target, queue)
             self._check(target, queue, now_ms)
-            if why := why_unread(target, queue, now_ms):
+            if why := _why_unread(target, queue, now_ms):
                 raise Unread(why)
         for target in targets:  # none was refused
             queue = self.broker.queues.get(target.name) or mention_child(self._talk, target, now_ms)
             note_request(self._talk, queue, now_ms)
-        stream = self._fetch_each(command, now_ms)
-        return stream if next(stream, None) is not None else None
+        return begin(self._fetch_each(command, now_ms))
+
+    def fetch_to_end(self, command: Fetch, now_ms: int) -> Iterator[bytes]:
+        """Answer the request, and yield until its reply is made; raise Refused."""
+        rest = self.fetch(command, now_ms)
+        if rest is not None:
+            yield from rest
+        while self.waiter is not None:
+            yield b""
 
     def _observe(
         self, target: Target, numbered: bool, end: bytes, to: Replies | JointReply
@@ -159,7 +197,7 @@ class GetHandler:
                 part = JointReply()
             if target.view is not None or target.key:
                 observe = partial(self._observe, target, command.numbered, b"", part)
-                yield from retry_unread(observe)
+                yield from _retry_unread(observe)
                 continue
             queue = self.broker.queues.get(target.name)
             if queue is not None:
@@ -169,7 +207,7 @@ class GetHandler:
                     if queue.reader.unread:
                         self.browser().pause(target.name, self._talk.last_command_ms + UNREAD_MS)
                     yield b""
-            lease = self.oldest(queue) if self.holder.leases else None
+            lease = oldest(self.holder, queue) if self.holder.leases else None
             now_ms = self._talk.last_command_ms
             self._fetch_one(target, queue, lease, command.numbered, now_ms, b"", part)
         part.say(_END)
@@ -191,7 +229,7 @@ class GetHandler:
             if lease is None:
                 raise InvalidToken(token, target.name)
         else:
-            lease = self.oldest(queue) if holder.leases else None
+            lease = oldest(holder, queue) if holder.leases else None
             closes = target.ending is Ending.CONFIRM
             if holder.overdue and closes and self._forgive(target, queue):
                 raise LeaseExpired(target.name)
@@ -221,7 +259,7 @@ class GetHandler:
             return False
         if target.ending is not None:
             overdue.remove(queue.reader)
-        elif self.oldest(queue) is None:
+        elif oldest(self.holder, queue) is None:
             overdue[:] = [reader for reader in overdue if reader is not queue.reader]
         return True
 
@@ -250,10 +288,10 @@ class GetHandler:
                 pass  # the item is back already, and the client made no mistake: nothing to count
             elif lease is None or queue is None:
                 if not target.opens:  # a worker begins with close/open
-                    note_nothing_open(self._talk, target, queue)
+                    _note_nothing_open(self._talk, target, queue)
             else:
                 awaited = queue.log
-                _, stored, written = end_lease(target, lease, queue, now_ms)
+                _, stored, written = _end_lease(target, lease, queue, now_ms)
             if not target.opens:
                 say(to, end, awaited, stored, written)
                 return
@@ -291,7 +329,7 @@ class GetHandler:
             item = reader.first(now_ms, target.dead)
             if item is None:
                 return False
-            data = peek_reply(target, numbered, item, reader, end)
+            data = _peek_reply(target, numbered, item, reader, end)
             to.value_bytes += len(data)
             to.hold(data, queue.log, item.lsn)
             return True
@@ -332,16 +370,6 @@ class GetHandler:
         if opens:
             reader.ready_line.said(lease)
 
-    def oldest(self, queue: AnyQueue | None) -> Lease | None:
-        """Return this connection's oldest open item of that queue."""
-        if queue is None:
-            return None
-        reader = queue.reader
-        for lease in self.holder.leases:
-            if lease.owner is reader:
-                return lease
-        return None
-
     # -- waiting ----------------------------------------------------------------------------
 
     def _wait(self, pending: PendingGet, now_ms: int) -> None:
@@ -370,7 +398,7 @@ class GetHandler:
         else:
             counters.get_hits += 1
             if item is not None:
-                data = peek_reply(target, numbered, item, reader, _END)
+                data = _peek_reply(target, numbered, item, reader, _END)
                 replies.value_bytes += len(data)
                 replies.hold(data, reader.log, item.lsn)
             elif lease is not None:
@@ -420,7 +448,7 @@ class GetHandler:
                 queue.raise_failed()
             if why and pending.awaited is None:
                 raise ServerError(why)
-            unread = why_unread(pending.target, queue, self._talk.last_command_ms)
+            unread = _why_unread(pending.target, queue, self._talk.last_command_ms)
             if unread and pending.awaited is None:
                 raise Unread(unread)
             if unread:
@@ -430,6 +458,69 @@ class GetHandler:
             say(self.replies, _END, pending.awaited, pending.stored, pending.written)
         except Refused as refused:
             self._talk.refuse(refused)
+
+
+def oldest(holder: Holder, queue: AnyQueue | None) -> Lease | None:
+    """Return the item of that queue that this connection opened first; None: it has none open."""
+    if queue is None:
+        return None
+    reader = queue.reader
+    for lease in holder.leases:
+        if lease.owner is reader:
+            return lease
+    return None
+
+
+def _end_lease(target: Target, lease: Lease, queue: AnyQueue, now_ms: int) -> Rests:
+    """End the lease as the request says; return what the reply rests on."""
+    if target.ending is Ending.CONFIRM:
+        return LeaseEnd.confirm(queue, lease, now_ms)
+    if target.why is not None:
+        return LeaseEnd.bury(queue, lease, target.why, now_ms)
+    reason = ABORTED if target.ending is Ending.GIVE_BACK else DEFERRED
+    return LeaseEnd.give_back(queue, lease, now_ms, reason, target.delay)
+
+
+def _note_nothing_open(talk: Talk, target: Target, queue: AnyQueue | None) -> None:
+    """Count a close, abort or defer with nothing open, and log it once a minute."""
+    if queue is None or target.ending is None:
+        return
+    queue.reader.counters.closes_without_open += 1
+    if queue.reader.may_complain(talk.last_command_ms):
+        _log.warning(
+            "queue %s: %s by %s with nothing open on that connection (a pooled client uses "
+            "another connection for open and close)",
+            target.name.decode("ascii"), target.ending.value,
+            with_user(talk.holder.name, talk.user),
+        )  # fmt: skip
+
+
+def _peek_reply(
+    target: Target, numbered: bool, item: Item, reader: Subscription, end: bytes
+) -> bytes:
+    """Return the reply to a peek."""
+    if target.full:
+        return full_value(target.raw, item, end, item.marker, *reader.state_of(item.id))
+    return value(target.raw, item, end, item.marker if numbered else 0)
+
+
+def _why_unread(target: Target, queue: AnyQueue | None, now_ms: int) -> str:
+    """Return why the next item cannot be read for the moment; "" if it can, or there is none."""
+    if queue is None or not queue.reader.unread:
+        return ""
+    is_busy = queue.reader.is_busy(now_ms, target.dead, not target.peeks)
+    return queue.reader.unread if is_busy else ""
+
+
+def _retry_unread(observe: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+    """Browse one key of several. The items of the other keys are already in the reply, so a
+    shortage is not an error here: it is tried again until it is over."""
+    while True:
+        try:
+            yield from observe()
+        except Unread:
+            continue  # each attempt takes its time
+        return
 
 
 def _is_undecided(target: Target, queue: AnyQueue, now_ms: int) -> bool:

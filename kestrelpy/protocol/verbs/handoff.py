@@ -21,6 +21,7 @@ from kestrelpy.core import AnyQueue, Lease, Policy, Subscription
 from kestrelpy.errors import ClientError, InvalidToken, LeaseExpired, NoRoomYet, Refused
 from kestrelpy.protocol.parse import Handoff, Store
 from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.steps import Steps
 
 _STORED: Final = b"STORED\r\n"
 _new: Final = tuple.__new__  # half the cost of calling a named tuple
@@ -80,16 +81,17 @@ def is_for_nobody(queue: AnyQueue) -> bool:
     return queue.passes_on and not queue.children and queue.retained is None
 
 
-def wait(talk: Talk, command: Store, found: Given) -> None:
+def wait(talk: Talk, command: Store, found: Given) -> Iterator[bytes]:
     """Execute the request from its beginning once the item is on disk."""
     talk.replies.hold(b"", found.source.log, found.lease.item.lsn)
-    talk.stream = _again(talk, command)
+    return _again(talk, command)
 
 
 def _again(talk: Talk, command: Store) -> Iterator[bytes]:
+    rest: Steps = None
     while True:
         try:
-            talk.store(command, talk.last_command_ms)
+            rest = talk.store(command, talk.last_command_ms)
         except NoRoomYet as none_yet:
             talk.await_room(none_yet.waiting)
             yield b""
@@ -98,19 +100,21 @@ def _again(talk: Talk, command: Store) -> Iterator[bytes]:
             talk.refuse(refused, command.noreply)
         break
     yield b""
+    if rest is not None:
+        yield from rest
 
 
 def confirm_repeated(
     talk: Talk, command: Store, found: Given, target: AnyQueue, now_ms: int
-) -> None:
+) -> Steps:
     """Confirm the item of a set that was stored before (or is passed to no child), once that is on
     disk."""
     log = target.log
     if log is found.source.log or log.lsn_durable >= log.lsn_appended:
         _confirm(talk, command, found, now_ms)
-        return
+        return None
     talk.replies.hold(b"", log, log.lsn_appended)
-    talk.stream = _confirm_later(talk, command, found, target)
+    return _confirm_later(talk, command, found, target)
 
 
 def _confirm_later(

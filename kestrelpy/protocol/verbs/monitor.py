@@ -17,15 +17,12 @@ from kestrelpy.errors import LeaseExpired
 from kestrelpy.operations import ended
 from kestrelpy.protocol.parse import Confirm, Fetch, Monitor, Target
 from kestrelpy.protocol.ports import Talk
-from kestrelpy.protocol.verbs.get import GetHandler
 
 _END: Final = b"END\r\n"
 _OPEN: Final = frozenset({"open", "t"})
 
 
-def monitor(
-    talk: Talk, handler: GetHandler, command: Monitor, now_ms: int
-) -> Iterator[bytes]:
+def monitor(talk: Talk, command: Monitor, now_ms: int) -> Iterator[bytes]:
     """Answer a monitor; while it has to wait it yields nothing, and the caller resumes it."""
     until_ms = now_ms + command.wait_ms
     most = talk.host.max_open_reads
@@ -34,11 +31,7 @@ def monitor(
     while left and len(talk.holder.leases) < talk.host.max_open_reads and not talk.closing:
         wait_ms = max(0, until_ms - talk.last_command_ms)
         target = Target(command.name, command.name, _OPEN, wait_ms)
-        rest = handler.fetch(Fetch([target], False), talk.last_command_ms)
-        if rest is not None:
-            yield from rest
-        while handler.waiter is not None:
-            yield b""
+        yield from talk.fetch_to_end(Fetch([target], False), talk.last_command_ms)
         lease = next(reversed(talk.holder.leases), None)
         if lease is None or lease in known:
             return  # its END is the end of the batch

@@ -21,11 +21,12 @@ from kestrelpy.errors import ClientError, Refused
 from kestrelpy.operations import MOVED_MAX, Moving, QueueAdmin, check_name, parent_of
 from kestrelpy.protocol.parse import Plain
 from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.steps import Steps
 
 _ALL: Final = b"all"
 
 
-def move(talk: Talk, command: Plain, now_ms: int) -> None:
+def move(talk: Talk, command: Plain, now_ms: int) -> Steps:
     """`move <queue> <target> <count>`; raise Refused, and nothing has changed."""
     if len(command.words) != 3:
         raise ClientError("move needs two queues and a count: move <queue> <target> <count>")
@@ -36,12 +37,13 @@ def move(talk: Talk, command: Plain, now_ms: int) -> None:
     if name == target:
         raise ClientError("move needs two queues, and these are one")
     queue = _source(talk, command, name, target)
-    if queue is not None:
-        request = Moving(talk.broker, talk.host).move(queue, target, count, talk)
-        _await(talk, command, request)
+    if queue is None:
+        return None
+    request = Moving(talk.broker, talk.host).move(queue, target, count, talk)
+    return _await(talk, command, request)
 
 
-def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
+def redrive(talk: Talk, command: Plain, now_ms: int) -> Steps:
     """`redrive <queue> <id>[,<id>...]|all [<target>]`; raise Refused, and nothing has changed."""
     if len(command.words) not in (2, 3):
         raise ClientError(
@@ -51,7 +53,7 @@ def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
     target = rest[0] if rest else name
     queue = _source(talk, command, name, target)
     if queue is None:
-        return
+        return None
     if which == _ALL:
         ids = deque(queue.reader.dead.deaths)
     else:
@@ -60,10 +62,9 @@ def redrive(talk: Talk, command: Plain, now_ms: int) -> None:
             raise ClientError("bad items: numbers with commas between them, or all")
         ids = deque(dict.fromkeys(map(int, words)))
     if target == name:
-        talk.stream = _redrive_each(talk, command, queue, ids)
-    else:
-        request = Moving(talk.broker, talk.host).redrive(queue, target, ids, talk)
-        _await(talk, command, request)
+        return _redrive_each(talk, command, queue, ids)
+    request = Moving(talk.broker, talk.host).redrive(queue, target, ids, talk)
+    return _await(talk, command, request)
 
 
 def _redrive_each(
@@ -96,9 +97,9 @@ def _source(talk: Talk, command: Plain, name: bytes, target: bytes) -> AnyQueue 
     return queue
 
 
-def _await(talk: Talk, command: Plain, request: TransferRequest) -> None:
+def _await(talk: Talk, command: Plain, request: TransferRequest) -> Iterator[bytes]:
     talk.await_transfer(request)
-    talk.stream = _answer(talk, command, request)
+    return _answer(talk, command, request)
 
 
 def _answer(talk: Talk, command: Plain, request: TransferRequest) -> Iterator[bytes]:

@@ -38,6 +38,7 @@ from kestrelpy.operations import Storing, Terms, why_reused
 from kestrelpy.protocol.parse import Parser, Store, StoreLine
 from kestrelpy.protocol.ports import Talk
 from kestrelpy.protocol.replies import HELD_BYTES_MAX, HELD_REPLIES_MAX, JointReply
+from kestrelpy.protocol.steps import Steps, begin
 from kestrelpy.protocol.verbs.declare import declare
 from kestrelpy.protocol.verbs.handoff import (
     Given,
@@ -85,14 +86,15 @@ class SetHandler:
         self.stored_bytes = 0
         self._noreply_bytes = 0
 
-    def store(self, command: Store, now_ms: int) -> None:
-        """Store an item, or refuse it; raise Refused if nothing has changed."""
+    def store(self, command: Store, now_ms: int) -> Steps:
+        """Store an item, or refuse it; return what is left to do. Raise Refused if nothing has
+        changed."""
         line, broker = command.line, self.broker
         if line.form is not None:
             self.replies.form = line.form
         if line.declares:
             declare(self._talk, command, now_ms)
-            return
+            return None
         self._counters.cmd_set += 1
         if self.host.mode != "up":
             self._storing.check_mode()
@@ -103,19 +105,15 @@ class SetHandler:
                 self._refuse_alias(name, line.handoff.queue)
             found = given(self._talk, name, queue, line.handoff, now_ms)
             if must_wait(found, queue):
-                wait(self._talk, command, found)
-                return
+                return wait(self._talk, command, found)
         if queue is None:
             if name in broker.aliases:
-                steps = self._store_in_each(command, broker.aliases[name], now_ms)
-                if next(steps, None) is not None:
-                    self._talk.stream = steps
-                return
+                return begin(self._store_in_each(command, broker.aliases[name], now_ms))
             queue = self._storing.queue(name, self._terms(line, now_ms), command.body, now_ms)
             # it expects a version that was never written; a refusal leaves no queue behind
             if queue is None:
                 self._say_refused(_refusal(line, NOT_FOUND), command.noreply, None)
-                return
+                return None
         if line.is_plain and not line.key and queue.policy.keys.rule is None:  # nearly all are
             expires_ms = line.expiry and _expires_ms(line, now_ms + broker.clock.offset_ms)
             delay = line.target.delay
@@ -131,19 +129,20 @@ class SetHandler:
             lsn = self._put(queue, line, command.body, found, now_ms)
         self.stored_bytes += len(command.body)
         if found is not None and lsn >= 0 and queue.passes_on and is_for_nobody(queue):
-            confirm_repeated(self._talk, command, found, queue, now_ms)
-        elif lsn >= 0:
+            return confirm_repeated(self._talk, command, found, queue, now_ms)
+        if lsn >= 0:
             if command.noreply:
                 self._bound_noreply(len(command.body), 1, queue.log, lsn)
             else:
                 self.replies.hold(STORED, queue.log, lsn)
         elif found is not None and lsn == DUPLICATE and _refusal(line, lsn) is STORED:
-            confirm_repeated(self._talk, command, found, queue, now_ms)
+            return confirm_repeated(self._talk, command, found, queue, now_ms)
         elif lsn == REUSED:
             word = ClientError(why_reused(queue.name, line.id)).line() + b"\r\n"
             self._say_refused(word, command.noreply, queue.log)
         else:
             self._say_refused(_refusal(line, lsn), command.noreply, queue.log)
+        return None
 
     def store_run(self, first: Store, parser: Parser, most: int, now_ms: int) -> int:
         """Store a simple set and the sets that follow it and are like it, as one step.

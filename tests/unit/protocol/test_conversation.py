@@ -297,22 +297,6 @@ def test_a_refusal_among_many_keys_is_the_reply_and_ends_no_lease() -> None:
     assert not client.closed
 
 
-def test_the_nearest_option_is_looked_for_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
-    monkeypatch.setattr(
-        "kestrelpy.protocol.conversation.nearest", lambda option: looked.append(option) or "!"
-    )
-    stage = make_stage()
-
-    answer = stage.say("a", *[b"get jobs/opn"] * 50)
-    stage.pass_time(1000)
-    answer += stage.say("a", b"get jobs/opn")
-
-    assert looked == ["opn", "opn"]
-    assert answer.count(b"CLIENT_ERROR unknown option opn\r\n") == 49
-    assert answer.count(b"CLIENT_ERROR unknown option opn!\r\n") == 2
-
-
 # -- expired items before live ones ----------------------------------------------------------
 
 

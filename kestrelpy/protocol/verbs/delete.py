@@ -1,5 +1,7 @@
-"""Single items removed on request: `operations.Removal` in the words of this wire.
+"""`delete`: a queue, the item of a lease, a single item.
 
+    delete q              the queue is gone: DELETED        there is none ──▶ NOT_FOUND
+    delete q/token=17     the lease is confirmed: DELETED   it is over ──▶ NOT_FOUND
     delete q/item=7       it waits ──▶ gone: DELETED        leased, dead, gone ──▶ NOT_FOUND
     delete q/id=4711      the same for the item stored under this id
     delete q/dead/item=7  a dead letter that is not leased ──▶ gone: DELETED
@@ -10,23 +12,60 @@ One rule: while an item is read, the client's next request waits.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from kestrelpy.errors import Refused
-from kestrelpy.operations import Removal, Rests
-from kestrelpy.protocol.parse import Remove, Withdraw
+from kestrelpy.operations import LeaseEnd, QueueAdmin, Removal, Rests
+from kestrelpy.protocol.parse import Delete, Remove, Withdraw
 from kestrelpy.protocol.ports import Talk
+from kestrelpy.protocol.steps import Steps
+
+_DELETED: Final = b"DELETED\r\n"
+
+
+def delete(talk: Talk, command: Delete, now_ms: int) -> None:
+    """Delete a queue, or confirm the lease that the token names; raise Refused."""
+    if command.token:
+        _confirm(talk, command, now_ms)
+    else:
+        _delete_queue(talk, command, now_ms)
+
+
+def _confirm(talk: Talk, command: Delete, now_ms: int) -> None:
+    ends = LeaseEnd(talk.broker)
+    queue = ends.queue(command.name)
+    lease = ends.named(queue, command.token, now_ms)
+    rests = None
+    if queue is not None and lease is not None:
+        rests = ends.confirm(queue, lease, now_ms)
+    talk.replies.say_done(command.noreply, _DELETED, rests)
+
+
+def _delete_queue(talk: Talk, command: Delete, now_ms: int) -> None:
+    queue = talk.broker.queues.get(command.name)
+    count = len(queue.reader.live) if queue is not None else 0
+    rests = QueueAdmin(talk.broker, talk.host).delete(command.name, now_ms)
+    if rests is None:
+        talk.replies.say_done(command.noreply, _DELETED, None)
+        return
+    talk.host.actions.note(talk.who, "delete", now_ms, command.name, count, rests=rests)
+    if not command.noreply:
+        *others, last = rests
+        for each in others:
+            talk.replies.rest_on(each.log, each.stored)
+        talk.replies.hold(_DELETED, *last)
 
 
 def remove(
     talk: Talk, command: Remove, now_ms: int, *, is_noted: bool = True
-) -> Iterator[bytes] | None:
+) -> Steps:
     """Remove an item and reply; return the rest of the work if the item has to be read first.
 
     `is_noted`: it is an action of a person.
     """
     queue = Removal.check(talk.broker, talk.host, command.name)
     if queue is None:
-        _say(talk, command.noreply, None)
+        talk.replies.say_done(command.noreply, _DELETED, None)
         return None
     removal = Removal(queue, talk.browser(), lambda: talk.last_command_ms, talk.host)
     if command.dead:
@@ -38,7 +77,7 @@ def remove(
     return None
 
 
-def withdraw(talk: Talk, command: Withdraw, now_ms: int) -> Iterator[bytes] | None:
+def withdraw(talk: Talk, command: Withdraw, now_ms: int) -> Steps:
     """Remove the item that was stored under an id; the id stays remembered."""
     queue = talk.broker.queues.get(command.name)
     item = 0
@@ -70,13 +109,4 @@ def _done(
         talk.host.actions.note(
             talk.who, what, talk.last_command_ms, command.name, 1, f"item {command.item}", (rests,),
         )  # fmt: skip
-    _say(talk, command.noreply, rests)
-
-
-def _say(talk: Talk, noreply: bool, rests: Rests | None) -> None:
-    if noreply:
-        return
-    if rests is None:
-        talk.replies.say(b"NOT_FOUND\r\n")
-    else:
-        talk.replies.hold(b"DELETED\r\n", *rests)
+    talk.replies.say_done(command.noreply, _DELETED, rests)

@@ -1,0 +1,26 @@
+"""Each command that a parser makes has its verb."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrelpy.protocol.parse import commands
+from kestrelpy.protocol.parse.commands import Command
+from kestrelpy.protocol.text import requests
+from kestrelpy.protocol.text.requests import TEXT_VERBS
+from kestrelpy.protocol.verbs import VERBS, Verbs
+
+_COMMANDS = [each for each in Command.__subclasses__() if each.__module__ == commands.__name__]
+_OF_THE_TEXT_PORT = [each for each in Command.__subclasses__() if each not in _COMMANDS]
+
+
+@pytest.mark.parametrize(
+    ("table", "classes"), [(VERBS, _COMMANDS), (TEXT_VERBS, Command.__subclasses__())]
+)
+def test_each_class_of_command_has_a_verb(table: Verbs, classes: list[type[Command]]) -> None:
+    assert set(table) == set(classes)
+
+
+def test_the_commands_are_all_of_the_two_wires() -> None:
+    assert len(_COMMANDS) == 12
+    assert {each.__module__ for each in _OF_THE_TEXT_PORT} == {requests.__name__}
