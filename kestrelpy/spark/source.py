@@ -11,7 +11,8 @@ found. (With `spark.sql.python.filterPushdown.enabled` it plans each query with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
 
 from pyspark.sql.datasource import (
@@ -20,14 +21,17 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
+    InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from kestrelpy.spark.errors import KestrelError, one_sentence
 from kestrelpy.spark.options import Options, parse_options
-from kestrelpy.spark.reader import KestrelReader
+from kestrelpy.spark.reader import KestrelReader, PushingReader
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kestrelpy.spark.schema import Selection
     from kestrelpy.spark.write import RowForm, WriteOptions
 
@@ -54,15 +58,11 @@ class KestrelSource(DataSource):
             options = parse_options(self.options, streams=False)
             selection = selected(options, schema)
             if options.pushdown:
-                from kestrelpy.spark.pushdown import PushingReader
-
                 return PushingReader(options, selection)
             return KestrelReader(options, selection)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader of a stream; one that refuses everything if it cannot be."""
-        from kestrelpy.spark.refused import RefusedReader
-
         try:
             from kestrelpy.spark.stream import KestrelStreamReader
         except ImportError:
@@ -124,3 +124,30 @@ def selected(options: Options, schema: StructType) -> Selection:
         return select(options.mode, fields, live=options.live)
     except SchemaError as error:
         raise KestrelError(str(error)) from None
+
+
+class RefusedReader(DataSourceStreamReader):
+    """Raises its sentence, whatever Spark asks."""
+
+    def __init__(self, sentence: str) -> None:
+        self.sentence = sentence
+
+    def _refuse(self) -> NoReturn:
+        with one_sentence():
+            raise KestrelError(self.sentence)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Raise the error."""
+        self._refuse()
+
+    def latestOffset(self, *_: object) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Raise the error; PySpark 4.1 asks without arguments."""
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Raise the error."""
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the error."""
+        self._refuse()

@@ -155,8 +155,6 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/server/test_queue_deletion.py: no behaviour of its own",
     "kestrelpy.server.schedules":
         f"{_TRANSCRIPTS}: the core decides, a server only asks it; in schedules.txt",
-    "kestrelpy.spark.files.discovery":
-        "tests/unit/spark/files/test_plan_events.py: what is found is what is planned",
     "kestrelpy.spark.jobs.audit.checks":
         "tests/unit/spark/jobs/common/test_items.py: it checks the items of blocks",
     "kestrelpy.spark.jobs.audit.dedupe":
@@ -175,6 +173,4 @@ TESTED_BY: Final[dict[str, str]] = {
         "tests/unit/spark/jobs/lifecycle/test_lifecycle.py: the rows are the job's result",
     "kestrelpy.spark.jobs.report.item_rows":
         "tests/unit/spark/jobs/report/test_metrics.py: the metrics are made of these rows",
-    "kestrelpy.spark.reader":
-        "tests/unit/spark/test_pushdown.py: a reader that filters is this one",
 }

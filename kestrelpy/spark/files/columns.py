@@ -31,7 +31,7 @@ from journal.format import (
     texts,
 )
 from kestrelpy.spark.files.frame_headers import Bools, FrameHeaders, Ints
-from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, STATES, LiveItems
+from kestrelpy.spark.files.queue_state import NO_LIVE_ITEMS, STATES, LiveItems
 from kestrelpy.spark.files.readers import NUMBERS, ReaderNumbers, names
 from kestrelpy.spark.files.split import RowLimits, Split
 from kestrelpy.spark.schema import OP_WORDS, Selection

@@ -17,8 +17,7 @@ from dataclasses import replace
 from journal.errors import JournalError
 from journal.files import Disk, Files
 from journal.tools import RESTARTS_MAX, live_files
-from kestrelpy.spark.files.copies import by_journal
-from kestrelpy.spark.files.discovery import Problem, discover
+from kestrelpy.spark.files.discovery import Problem, by_journal, discover
 from kestrelpy.spark.files.plan import History, PlannedJournal
 from kestrelpy.spark.files.plan_events import plan_events
 from kestrelpy.spark.files.queue_state import FilesState

@@ -53,7 +53,7 @@ class PackedItems:
 
     `ranges` and `pages` are those of `journal.sets.id_set.IdSet`. The others are pairs of u64, by
     rising item: an item and its attempts; an item that is not ready and its state (the place in
-    `live_items.STATES`); an item that was delayed and the marker of its release.
+    `queue_state.STATES`); an item that was delayed and the marker of its release.
     """
 
     ranges: bytes

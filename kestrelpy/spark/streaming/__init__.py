@@ -1,9 +1,15 @@
 """Streams of queues: how far a query has read, what it reads next, and what it confirms."""
 
-from kestrelpy.spark.streaming.admission import BatchLimits, admitted
 from kestrelpy.spark.streaming.journals import Journals
 from kestrelpy.spark.streaming.live_queues import LiveQueues, read
-from kestrelpy.spark.streaming.position import Planned, Position, ReadPosition, parse_position
+from kestrelpy.spark.streaming.position import (
+    BatchLimits,
+    Planned,
+    Position,
+    ReadPosition,
+    admitted,
+    parse_position,
+)
 
 __all__ = [
     "BatchLimits",

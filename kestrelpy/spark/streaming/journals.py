@@ -31,9 +31,14 @@ from kestrelpy.spark.files import (
 )
 from kestrelpy.spark.offsets import packed
 from kestrelpy.spark.options import Options
-from kestrelpy.spark.streaming.admission import BatchLimits, admitted
 from kestrelpy.spark.streaming.live_queues import lost
-from kestrelpy.spark.streaming.position import Planned, Position, ReadPosition
+from kestrelpy.spark.streaming.position import (
+    BatchLimits,
+    Planned,
+    Position,
+    ReadPosition,
+    admitted,
+)
 
 if TYPE_CHECKING:
     from kestrelpy.spark.files import PlannedJournal

@@ -30,8 +30,13 @@ from kestrelpy.spark.live import LiveConnection, ServerUnreachable, Slice, Value
 from kestrelpy.spark.named import range_in
 from kestrelpy.spark.offsets import Address, MarkerRange, packed
 from kestrelpy.spark.options import Options
-from kestrelpy.spark.streaming.admission import BatchLimits, admitted
-from kestrelpy.spark.streaming.position import Planned, Position, ReadPosition
+from kestrelpy.spark.streaming.position import (
+    BatchLimits,
+    Planned,
+    Position,
+    ReadPosition,
+    admitted,
+)
 
 log = logging.getLogger("kestrelpy.spark")
 _NAMED_MAX: Final = 3

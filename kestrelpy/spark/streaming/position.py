@@ -9,13 +9,20 @@ The places are where the next batch begins. The slices are the batch that ends h
 partition, so that a repeated batch is planned alike, whatever has come or gone since. `lost` counts
 the markers that could not be read so far (failOnDataLoss=false).
 
+`admitted` says how much goes into one batch: `maxItemsPerTrigger`, `maxBytesPerTrigger`.
+
+    there      a: 900    b: 90    c: 10        limit 100
+    admitted   a:  90    b:  9    c:  1        in proportion, and at least one of each
+
+A limit is never a reason to stand still: each batch reads something of every queue.
+
 One rule: equal positions are equal texts; keys are sorted, and a position that has not moved is
 handed back as it came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -99,3 +106,31 @@ def parse_position(said: Mapping[str, Any]) -> Position:
             "The checkpoint holds an offset that is not one of a stream of queues. Name the "
             "checkpoint of this query, or start with a new one."
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """The most items and bytes of a batch; None: no limit."""
+
+    items: int | None = None
+    size: int | None = None
+
+
+def admitted(there: Sequence[Planned], limits: BatchLimits) -> list[Planned]:
+    """Return the front of each range, within the limits; a marker counts as an item."""
+    items = sum(each.upto - each.after for each in there)
+    size = sum(each.size for each in there)
+    share = 1.0
+    if limits.items is not None and items > limits.items:
+        share = limits.items / items
+    if limits.size is not None and size > limits.size:
+        share = min(share, limits.size / size)
+    if share == 1.0:
+        return list(there)
+    return [_front(each, share) for each in there]
+
+
+def _front(whole: Planned, share: float) -> Planned:
+    count = whole.upto - whole.after
+    kept = max(int(count * share), min(count, 1))
+    return whole._replace(upto=whole.after + kept, size=int(whole.size * kept / max(count, 1)))

@@ -1,10 +1,16 @@
 """Writes rows to running servers, each of them once."""
 
-from kestrelpy.spark.write.columns import RowForm, row_form
-from kestrelpy.spark.write.compared import Compared
 from kestrelpy.spark.write.fleet import Fleet, Run, begun, find_fleet
 from kestrelpy.spark.write.lane import Lane
-from kestrelpy.spark.write.requests import Chooser, RowError, request_of, requests_of
+from kestrelpy.spark.write.requests import (
+    Chooser,
+    Compared,
+    RowError,
+    RowForm,
+    request_of,
+    requests_of,
+    row_form,
+)
 from kestrelpy.spark.write.write_options import WriteOptions, parse_write_options
 
 __all__ = [

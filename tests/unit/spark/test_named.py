@@ -10,8 +10,8 @@ import pytest
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.live import partitions as live
 from kestrelpy.spark.options import parse_options
-from kestrelpy.spark.streaming.admission import BatchLimits
 from kestrelpy.spark.streaming.live_queues import LiveQueues
+from kestrelpy.spark.streaming.position import BatchLimits
 from tests.unit.spark.stand_in import Line, StandIn
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from journal.files import Disk
 from kestrelpy.core.queue.admin import Admin
-from kestrelpy.spark.files.live_items import DEAD, DELAYED, LEASED, READY, STATES
 from kestrelpy.spark.files.plan_items import plan_items, state_of
+from kestrelpy.spark.files.queue_state import DEAD, DELAYED, LEASED, READY, STATES
 from tests.support.transfer_harness import TransferHarness
 from tests.unit.spark.jobs.stories import Story, spill
 

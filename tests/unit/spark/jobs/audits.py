@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kestrelpy.spark.jobs import audit
+from kestrelpy.spark.jobs.audit import audit
 from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome
 from kestrelpy.spark.jobs.common.job import BREACH, HOLDS, Progress
 

@@ -13,9 +13,8 @@ from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.files.partitions import plan
 from kestrelpy.spark.options import parse_options
 from kestrelpy.spark.streaming import journals as journals_module
-from kestrelpy.spark.streaming.admission import BatchLimits
 from kestrelpy.spark.streaming.journals import Journals
-from kestrelpy.spark.streaming.position import Position
+from kestrelpy.spark.streaming.position import BatchLimits, Position
 from tests.support.daemon import DaemonProcess
 from tests.support.raw import Raw
 

@@ -9,9 +9,8 @@ import pytest
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.options import Options, parse_options
-from kestrelpy.spark.streaming.admission import BatchLimits
 from kestrelpy.spark.streaming.live_queues import LiveQueues, read
-from kestrelpy.spark.streaming.position import Position
+from kestrelpy.spark.streaming.position import BatchLimits, Position
 from tests.unit.spark.stand_in import Line, StandIn
 
 

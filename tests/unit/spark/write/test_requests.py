@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.write.columns import RowForm
-from kestrelpy.spark.write.requests import Chooser, quoted, requests_of
+from kestrelpy.spark.write.requests import Chooser, RowForm, quoted, requests_of
 
 SUFFIX = b"/scope=s/epoch=7"
 UTC_US = pa.timestamp("us", "UTC")

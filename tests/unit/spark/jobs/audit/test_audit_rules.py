@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kestrelpy.spark.jobs import audit
+from kestrelpy.spark.jobs.audit import audit
 from kestrelpy.spark.jobs.audit.checks import Wrong
 from kestrelpy.spark.jobs.audit.dedupe import RULES
 from kestrelpy.spark.jobs.audit.findings import JournalFindings, outcome

@@ -12,7 +12,7 @@ from journal.format.record import HEADER_BYTES, Record
 from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.scan import scan
 from kestrelpy.spark.files.decode import CHUNK_BYTES
-from kestrelpy.spark.files.tail import survey
+from kestrelpy.spark.files.plan_events import survey
 from tests.golden.layout import TIME_MS, SegmentBuilder, draft
 
 PATH = "a.segment"

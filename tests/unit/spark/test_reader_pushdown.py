@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from kestrelpy.spark.offsets import MarkerRange
 from kestrelpy.spark.options import NUMBER_MAX, Options, parse_options
-from kestrelpy.spark.pushdown import narrowed
+from kestrelpy.spark.reader import narrowed
 
 AT = datetime(2023, 11, 14, 22, 13, 20, 123_456, UTC)
 AT_MS = 1_700_000_000_123

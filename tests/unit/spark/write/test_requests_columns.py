@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.write.columns import TYPES, row_form
+from kestrelpy.spark.write.requests import TYPES, row_form
 from kestrelpy.spark.write.write_options import WriteOptions, parse_write_options
 
 OPTIONS = parse_write_options({"servers": "a:1", "queue": "jobs"}, streams=False)

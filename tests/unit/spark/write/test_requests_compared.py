@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kestrelpy.spark.write import compared
-from kestrelpy.spark.write.compared import Compared
+from kestrelpy.spark.write import requests
+from kestrelpy.spark.write.requests import Compared
 
 
 def request(queue: str, id_: str, body: str, key: str = "") -> bytes:
@@ -27,7 +27,7 @@ def test_a_row_that_is_not_like_the_first_of_its_id_differs() -> None:
 
 
 def test_the_newest_ids_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compared, "IDS_MAX", 2)
+    monkeypatch.setattr(requests, "IDS_MAX", 2)
     found = Compared()
     for id_ in "123":
         found.add(request("q", f"/id={id_}", "one"))

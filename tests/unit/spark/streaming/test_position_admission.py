@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kestrelpy.spark.streaming.admission import BatchLimits, admitted
-from kestrelpy.spark.streaming.position import Planned
+from kestrelpy.spark.streaming.position import BatchLimits, Planned, admitted
 
 
 def queues(*counts: int) -> list[Planned]:

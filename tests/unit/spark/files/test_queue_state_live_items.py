@@ -11,9 +11,8 @@ import numpy as np
 from journal.recovery.live_set import ReaderItems
 from journal.sets.id_counts import IdCounts
 from journal.sets.id_set import IdSet
-from kestrelpy.spark.files.live_items import NO_LIVE_ITEMS, READY, LiveItems
 from kestrelpy.spark.files.plan_events import plan_events
-from kestrelpy.spark.files.queue_state import FilesState
+from kestrelpy.spark.files.queue_state import NO_LIVE_ITEMS, READY, FilesState, LiveItems
 from tests.support.journals import FOLDER, disk_with
 
 

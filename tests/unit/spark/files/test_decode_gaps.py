@@ -13,7 +13,7 @@ from journal.format.record import HEADER_BYTES, Record
 from journal.format.segment import FILE_HEADER_BYTES
 from journal.read.scan import FOOTER_LOST, Gap, Scan
 from journal.recovery.recovery import MISSING_BEHIND, SHORTER
-from kestrelpy.spark.files.gaps import GapCheck
+from kestrelpy.spark.files.decode import GapCheck
 from kestrelpy.spark.files.split import Split
 
 SPLIT = Split("a.segment", b"", 1, 1, 4096, 1, 0)

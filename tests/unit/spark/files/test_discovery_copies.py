@@ -7,8 +7,7 @@ from contextlib import suppress
 from journal.format.checkpoint import Checkpoint
 from journal.format.kinds import Kind
 from journal.format.segment import segment_name
-from kestrelpy.spark.files.copies import best_copies, by_journal
-from kestrelpy.spark.files.discovery import Contents, Problem, discover
+from kestrelpy.spark.files.discovery import Contents, Problem, best_copies, by_journal, discover
 from tests.golden.layout import IDENTITY, TIME_MS, SegmentBuilder, draft
 from tests.support.memory_disk import MemoryDisk
 

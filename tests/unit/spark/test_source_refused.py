@@ -10,8 +10,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from kestrelpy.spark.errors import KestrelError
-from kestrelpy.spark.refused import RefusedReader
-from kestrelpy.spark.source import KestrelSource
+from kestrelpy.spark.source import KestrelSource, RefusedReader
 
 NO_COLUMNS = StructType()
 
