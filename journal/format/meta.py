@@ -11,7 +11,7 @@ One rule: writers give tags in rising order, and readers take them in any.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from journal.errors import NewerFormat
 from journal.format.kinds import NUMBER_TAGS, TAGS, Tag
@@ -19,6 +19,12 @@ from journal.format.kinds import NUMBER_TAGS, TAGS, Tag
 _U64: Final = struct.Struct("<Q")
 TEXT_TAG: Final = struct.Struct("<BH")  # a tag and how long its value is, which follows
 NUMBER_TAG: Final = struct.Struct("<BHQ")  # a tag, 8, and its value
+# A tag by its own name costs a look-up in the enumeration each time.
+_EXPIRES: Final = Tag.EXPIRES_MS
+_KEY: Final = Tag.KEY
+_ID: Final = Tag.ID
+_CLIENT: Final = Tag.CLIENT
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
 
 Meta = dict[Tag, int | bytes]
 
@@ -64,20 +70,26 @@ def decode_meta(data: bytes) -> Meta:
     return meta
 
 
-def said_of_put(meta: bytes, said: Meta | None = None) -> tuple[int, bytes, bytes, bytes]:
-    """Return when the item of a put expires (0: never), its key, id and client (empty: none).
+class PutMeta(NamedTuple):
+    """Fields of an item from the meta of its put. `expires_ms` 0: never; b"": there is none."""
 
-    `said` is the meta decoded, if the caller has that.
-    """
+    expires_ms: int = 0
+    key: bytes = b""
+    dedupe_id: bytes = b""
+    client: bytes = b""
+
+
+def said_of_put(meta: bytes, said: Meta | None = None) -> PutMeta:
+    """Return what the meta of a put says; `said` is the meta decoded, if the caller has that."""
     said = decode_meta(meta) if said is None else said
-    expires_ms, key = said.get(Tag.EXPIRES_MS, 0), said.get(Tag.KEY, b"")
-    id_, client = said.get(Tag.ID, b""), said.get(Tag.CLIENT, b"")
-    return (
+    expires_ms, key = said.get(_EXPIRES, 0), said.get(_KEY, b"")
+    id_, client = said.get(_ID, b""), said.get(_CLIENT, b"")
+    return _new(PutMeta, (
         expires_ms if isinstance(expires_ms, int) else 0,
         key if isinstance(key, bytes) else b"",
         id_ if isinstance(id_, bytes) else b"",
         client if isinstance(client, bytes) else b"",
-    )
+    ))  # fmt: skip
 
 
 # DONE, EXPIRED, DISCARDED, CANCELLED and MOVED say in `small` how large the body was that they

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from journal.files import Files, read_around
@@ -21,7 +21,9 @@ from journal.format import (
     CRC_BYTES,
     FILE_HEADER_BYTES,
     HEADER_BYTES,
+    SMALL_BYTES,
     Kind,
+    PutMeta,
     Record,
     padded,
     said_of_put,
@@ -42,12 +44,26 @@ NEAR_ITEMS: Final = 4096
 _SPAN: Final = 4
 _FRAME: Final = struct.Struct("<IIIIIIQQQQBxH4x")  # as `record` has it, what a reader needs
 _NO_LIMIT: Final = 1 << 64
-_NOTHING_SAID: Final = (0, b"", b"", b"")
+_NOTHING_SAID: Final = PutMeta()
 _PUT: Final = int(Kind.PUT)
+_new: Final = tuple.__new__  # half the cost of calling a named tuple
 
-# Item, place, flags, stored and expires (0: never) in ms of the wall clock, body,
-# key, id, client (b"": none).
-Put = tuple[int, int, int, int, int, bytes, bytes, bytes, bytes]
+
+class Put(NamedTuple):
+    """An item as a read of the log returns it. Times are on the wall clock, `expires_ms` 0: never.
+
+    `marker` is 0 if it was put delayed; `key`, `dedupe_id` and `client` are b"" for none.
+    """
+
+    id: int
+    marker: int
+    flags: int
+    stored_ms: int
+    body: bytes
+    expires_ms: int = 0
+    key: bytes = b""
+    dedupe_id: bytes = b""
+    client: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +191,7 @@ class _Walk:
         owner, number, limit = scan.extent.journal, scan.extent.number, scan.limit or _NO_LIMIT
         stop, first, last = scan.extent.stop - base, scan.first, scan.last
         wanted, puts, most = scan.wanted, self.puts, scan.most - 1
+        room, since_ms, seen = self._room, self._since_ms, self.seen
         size, at, unpack, here = len(data), 0, _FRAME.unpack_from, memoryview(data)
         self.needed = 0
         while at + HEADER_BYTES <= size:
@@ -189,38 +206,37 @@ class _Walk:
             )  # fmt: skip
             if is_frame and end > size:
                 self.needed = length
-                return at
-            if not is_frame or crc32(here[at + CRC_BYTES : end]) != crc:
+                break
+            # Of a small frame a copy costs less than a view.
+            covered = data if length < SMALL_BYTES else here
+            if not is_frame or crc32(covered[at + CRC_BYTES : end]) != crc:
                 at = next_frame(data, at, base, owner, number)
                 continue
             if kind == _PUT and item >= first:
                 if item > last or lsn >= limit:
                     self.seen, self.is_over = last, True
                     return at
-                if (wanted is None or item in wanted) and time_ms >= self._since_ms:
+                if (wanted is None or item in wanted) and time_ms >= since_ms:
                     body_at, said = at + HEADER_BYTES + meta_bytes, _NOTHING_SAID
-                    if not self._takes(end - body_at):
-                        self.is_over = True
+                    room -= end - body_at
+                    if room < 0 and puts:
+                        self.seen, self.is_over = seen, True
                         return at
+                    since_ms = 0
                     if meta_bytes:
                         said = said_of_put(data[at + HEADER_BYTES : body_at])
-                    expires_ms, key, id_, client = said
-                    body = data[body_at:end]
-                    puts.append((item, place, small, time_ms, expires_ms, body, key, id_, client))
-                self.seen = item
+                    expires_ms, key, dedupe_id, client = said
+                    puts.append(_new(Put, (
+                        item, place, small, time_ms, data[body_at:end], expires_ms, key, dedupe_id,
+                        client,
+                    )))  # fmt: skip
+                seen = item
                 if item == last or len(puts) > most:
-                    self.is_over = True
+                    self.seen, self.is_over = item, True
                     return padded(end)
             at += length + 7 & ~7
+        self._room, self._since_ms, self.seen = room, since_ms, seen
         return at
-
-    def _takes(self, size: int) -> bool:
-        """True if there is room for one more body. The first one always has room."""
-        self._room -= size
-        if self._room < 0 and self.puts:
-            return False
-        self._since_ms = 0
-        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def _export(
             if record is None:
                 lost.append(id_)
                 continue
-            item = KestrelItem(record.time_ms, said_of_put(record.meta)[0], record.body)
+            item = KestrelItem(record.time_ms, said_of_put(record.meta).expires_ms, record.body)
             pending.append(add_record(item))
             size += len(pending[-1])
             exported.items += 1

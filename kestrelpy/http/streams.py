@@ -298,13 +298,13 @@ class EventShape:
         return [self._line(put) for put in puts]
 
     def _line(self, put: Put) -> bytes:
-        key = put[6]
+        key = put.key
         if self._size and not is_of_member(key, self._member, self._size):
             return b""
         name = None
         if (text := named_text(key)) is not None:
             name = f"{self._category}{_DASH}{text.decode('utf-8', 'backslashreplace')}"
-        return _encode({"stream": name, "marker": put[1], **_event(put)})
+        return _encode({"stream": name, "marker": put.marker, **_event(put)})
 
 
 class CategoryPage(NamedTuple):
@@ -388,15 +388,15 @@ class _Scan:
                 return CategoryPage(lines, after, True)
             page, browse = found
             if after == begin:
-                browse.note_gap(begin, page.puts[0][1])
+                browse.note_gap(begin, page.puts[0].marker)
             left -= len(page.puts)
             for put, line in zip(page.puts, page.lines, strict=True):
-                if line and (len(lines) == most or (lines and len(put[5]) > room)):
+                if line and (len(lines) == most or (lines and len(put.body) > room)):
                     return CategoryPage(lines, after, False)
-                after = put[1]
+                after = put.marker
                 if line:
                     lines.append(line)
-                    room -= len(put[5])
+                    room -= len(put.body)
             if len(lines) == most or left <= 0 or room <= 0:
                 return CategoryPage(lines, after, False)
         return CategoryPage(lines, after, True)
@@ -422,14 +422,13 @@ def _group(member: str, size: str) -> tuple[int, int]:
 
 def _event(put: Put) -> dict[str, Any]:
     """Return what an event has besides its place."""
-    id_, _, _, stored_ms, _, body, _, once, _ = put
-    said: dict[str, Any] = {"id": id_, "stored_ms": stored_ms}
-    if once:
-        said["idempotency_key"] = once.decode("utf-8", "backslashreplace")
+    said: dict[str, Any] = {"id": put.id, "stored_ms": put.stored_ms}
+    if put.dedupe_id:
+        said["idempotency_key"] = put.dedupe_id.decode("utf-8", "backslashreplace")
     try:
-        said["body"] = body.decode("utf-8")
+        said["body"] = put.body.decode("utf-8")
     except UnicodeDecodeError:
-        said["base64"] = b64encode(body).decode()
+        said["base64"] = b64encode(put.body).decode()
     return said
 
 

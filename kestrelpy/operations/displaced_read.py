@@ -50,10 +50,9 @@ class DisplacedRead:
                 left -= len(record.body)
                 if left < 0 and puts:
                     break
-                expires, key, said_id, client = said_of_put(record.meta)
+                said = said_of_put(record.meta)
                 puts.append(
-                    (id_, marker, record.small, record.time_ms, expires, record.body, key, said_id,
-                     client)
+                    Put(id_, marker, record.small, record.time_ms, record.body, *said)
                 )
             self.seen = marker
         return puts

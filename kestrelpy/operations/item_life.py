@@ -101,7 +101,8 @@ class ItemLife:
         item = (yield from self._reader.item(queue, id_)) if put is not None else None
         reader, events = queue.reader, list[LifeEvent]()
         if put is not None:
-            events.append(LifeEvent(put[3], "stored", _text(put[8]), _text(put[7], "id ")))
+            id_of_put = _text(put.dedupe_id, "id ")
+            events.append(LifeEvent(put.stored_ms, "stored", _text(put.client), id_of_put))
         if item is not None and item.origin is not None:
             events.append(LifeEvent(None, "came from", None, _text(item.origin.name)))
         if id_ in reader.delays:

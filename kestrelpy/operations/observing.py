@@ -57,14 +57,14 @@ class Look(NamedTuple):
 def seen_of(queue: AnyQueue, put: Put, unix_ms: int) -> SeenItem | None:
     """Return the item of this put if it is ready, leased or delayed; None: it is done, dead, or
     past its expiry."""
-    browse, id_ = Browse(queue), put[0]
-    if not browse.has(id_) or browse.has_expired(id_, put[4], unix_ms):
+    browse, id_ = Browse(queue), put.id
+    if not browse.has(id_) or browse.has_expired(id_, put.expires_ms, unix_ms):
         return None
     state, attempts = browse.state(id_)
     if state not in (READY, LENT, DELAYED):
         return None
-    expires_ms = queue.reader.expires_here(id_, put[4])
-    return SeenItem(id_, put[3], expires_ms, put[5], attempts + (state == LENT))
+    expires_ms = queue.reader.expires_here(id_, put.expires_ms)
+    return SeenItem(id_, put.stored_ms, expires_ms, put.body, attempts + (state == LENT))
 
 
 class Observing:
@@ -96,10 +96,10 @@ class Observing:
                 break
             page, browse = result
             for put in page.puts:
-                after, looked = put[1], looked + 1
+                after, looked = put.marker, looked + 1
                 if self._is_wanted(browse, put):
                     found.append(put)
-                    room -= len(put[5])
+                    room -= len(put.body)
                     if len(found) == most or room <= 0:
                         break
             page_items = min(_PAGE_ITEMS, LOOKED_MAX - looked)
@@ -111,9 +111,9 @@ class Observing:
 
     def _is_wanted(self, browse: Browse, put: Put) -> bool:
         sight = self._sight
-        if sight.but and put[8] == sight.but:
+        if sight.but and put.client == sight.but:
             return False
-        state, _ = browse.state(put[0])
+        state, _ = browse.state(put.id)
         return state == READY or (state == LENT and sight.claimed) or (
             state == DELAYED and sight.delayed
         )
@@ -137,7 +137,7 @@ class Observing:
             if id_ not in reader.delays or not reader.markers.is_new(id_):
                 continue
             put = yield from self._reader.find(queue, id_)
-            if put is not None and not (self._sight.but and put[8] == self._sight.but):
+            if put is not None and not (self._sight.but and put.client == self._sight.but):
                 found.append(put)
-                room -= len(put[5])
+                room -= len(put.body)
         return after, False

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from itertools import compress
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final
 
 from journal.files import Files, is_shortage
@@ -46,7 +46,7 @@ SLICE_ITEMS: Final = 2500
 # A client's position is remembered in this many queues.
 _PLACES_MAX: Final = 16
 _SEARCHES_MAX: Final = 3
-_expires, _body = itemgetter(4), itemgetter(5)  # fields of a put
+_expires, _body = attrgetter("expires_ms"), attrgetter("body")  # of a put
 
 
 class NoShape:
@@ -128,7 +128,7 @@ class Page:
 
     def add(self, puts: list[Put], lines: list[bytes]) -> bool:
         """Add items; return False if there is no room for the first of them."""
-        if puts and self.puts and len(puts[0][5]) > self.room:
+        if puts and self.puts and len(puts[0].body) > self.room:
             self._is_closed = True
             return False
         if puts:
@@ -143,10 +143,10 @@ class Page:
         puts = self.puts
         if not puts:
             return False
-        is_whole = browse.are_all(len(puts), puts[0][0], puts[-1][0])
+        is_whole = browse.are_all(len(puts), puts[0].id, puts[-1].id)
         if not is_whole or any(map(_expires, puts)):
             there = [
-                browse.has(put[0]) and not browse.has_expired(put[0], put[4], unix_ms)
+                browse.has(put.id) and not browse.has_expired(put.id, put.expires_ms, unix_ms)
                 for put in puts
             ]
             self.puts, self.lines = list(compress(puts, there)), list(compress(self.lines, there))
@@ -341,7 +341,7 @@ class LogReader:
                 return first or marker
             marker = 1 + (yield from self._more(queue, browse, first, page, _NO_SHAPE))
             if page.puts:
-                return page.puts[0][1]
+                return page.puts[0].marker
         return marker
 
     def _run(self, log: Log, reading: ItemRead) -> Generator[bytes, None, ItemRead]:
@@ -363,5 +363,5 @@ def _is_stored(log: Log, marker: int) -> bool:
 
 def _bound(queue: AnyQueue, put: Put) -> Put:
     """Return a put with the expiry that its item has in this subscription."""
-    expires_ms = queue.reader.expires_here(put[0], put[4])
-    return put if expires_ms == put[4] else (*put[:4], expires_ms, *put[5:])
+    expires_ms = queue.reader.expires_here(put.id, put.expires_ms)
+    return put if expires_ms == put.expires_ms else put._replace(expires_ms=expires_ms)

@@ -73,7 +73,7 @@ class Removal:
             put = yield from self._reader.find(queue, id_)
             if put is None and self.is_logged(id_):
                 self._raise_unreadable(id_)
-            expires_ms = put[4] if put is not None else 0
+            expires_ms = put.expires_ms if put is not None else 0
             where = queue.reader.where(id_)
         if where is Where.LOST:
             self._raise_unreadable(id_)
@@ -92,7 +92,7 @@ class Removal:
         if queue.log.failure is not None:
             queue.raise_failed()
         unix_ms = self._clock() + queue.clock.offset_ms
-        if put is not None and Browse(queue).has_expired(id_, put[4], unix_ms):
+        if put is not None and Browse(queue).has_expired(id_, put.expires_ms, unix_ms):
             return None  # it is removed when a consumer reaches it
         if put is None and self.is_logged(id_):
             self._raise_unreadable(id_)
@@ -110,7 +110,7 @@ class Removal:
         unix_ms = now_ms + queue.clock.offset_ms
         if item is not None and 0 < item.expires_ms <= unix_ms:
             return None  # it is removed when a consumer reaches it
-        size, key = (len(put[5]), put[6]) if put is not None else (0, NO_KEY)
+        size, key = (len(put.body), put.key) if put is not None else (0, NO_KEY)
         return Rests(queue.log, Admin(queue).cancel(id_, size, now_ms, key))
 
     def _raise_unreadable(self, id_: int) -> None:

@@ -1215,7 +1215,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a claim shows a message that went while it was read",
         "kestrelpy/http/zaqar/claims.py",
-        " for put in puts if put[0] in held]",
+        " for put in puts if put.id in held]",
         " for put in puts]",
         ("tests/unit/http/zaqar/test_claims.py",),
     ),

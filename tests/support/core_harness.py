@@ -298,10 +298,10 @@ class CoreHarness:
         if where is Where.IN_MEMORY and item is not None and 0 < item.expires_ms <= self.unix_ms:
             return False
         put = [r for r in self.records if r.kind == Kind.PUT and r.item == id_][-1]
-        expires_ms, key, *_ = said_of_put(put.meta)
-        if where is Where.LOGGED and 0 < expires_ms <= self.unix_ms:
+        said = said_of_put(put.meta)
+        if where is Where.LOGGED and 0 < said.expires_ms <= self.unix_ms:
             return False
-        Admin(self.queue).cancel(id_, len(put.body), self.now_ms, key)
+        Admin(self.queue).cancel(id_, len(put.body), self.now_ms, said.key)
         return True
 
     def purge(self, id_: int) -> bool:

@@ -419,7 +419,9 @@ _NONE_LEFT: Final[dict[str, str]] = {
         journal.format.out_of_order.DelayedEntry journal.format.out_of_order.PlacedEntry
         journal.format.lease.LeaseEntry journal.format.subscription_state.DeadEntry
         journal.format.transfer.Origin journal.format.record.Record
-        journal.format.item_header.ItemHeader core.item.Item core.index.key_locks.KeyLine
+        journal.format.item_header.ItemHeader journal.format.meta.PutMeta
+        journal.read.range_scan.Put
+        core.item.Item core.index.key_locks.KeyLine
         core.index.key_locks._Before
         core.index.leases.Lease core.index.markers.Release core.transfer.request.TransferRequest
         core.transfer.transfer.Transfer core.subscription.placed.Placed

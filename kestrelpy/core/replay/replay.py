@@ -213,7 +213,7 @@ class Replay:
         queue, header = self._queue, item_header_of(record.meta, size)
         if (nominal := watermark_of_put(record.meta)) is not None:
             queue._apply_nominal(nominal)
-        key = said_of_put(record.meta)[1]
+        key = said_of_put(record.meta).key
         if key and not record.reader and (header is None or not header.version):
             # Older versions of kestrelpy did not record the version.
             version = queue.dedupe.versions.last(key).version + 1

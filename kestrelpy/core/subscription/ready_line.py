@@ -465,8 +465,8 @@ def item_of(record: Record, marker: int = 0) -> Item:
     """Return the item that this put stored; its marker is its id unless `marker` is given."""
     meta = record.meta
     said = decode_meta(meta) if meta else {}
-    expires_ms, key, *_ = said_of_put(meta, said)
+    fields = said_of_put(meta, said)
     return Item(
-        record.item, marker or record.number, record.body, record.small, record.time_ms, expires_ms,
-        record.lsn, key, item_header_of(meta, 0, said),
+        record.item, marker or record.number, record.body, record.small, record.time_ms,
+        fields.expires_ms, record.lsn, fields.key, item_header_of(meta, 0, said),
     )  # fmt: skip

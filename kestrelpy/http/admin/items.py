@@ -130,7 +130,7 @@ async def inspect(call: Call, queue: AnyQueue, id_: int) -> tuple[ItemFacts, byt
     facts = inspection.facts(stored, ahead, call.now_ms())
     if isinstance(facts, GoneFacts):
         raise HttpError(404, f"item {id_} is gone: {facts.why}")
-    return facts, put[5] if put is not None else None
+    return facts, put.body if put is not None else None
 
 
 @router.get("/queues/{queue}/dead", summary="Dead letters", response_model=models.DeathPage)

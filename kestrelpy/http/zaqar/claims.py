@@ -102,7 +102,7 @@ async def show(request: Request, queue: str, claim: str) -> Response:
         raise _over(claim)
     entry = claiming.entry(leases[0])
     held = {lease.item.id for lease in leases}
-    seen = [seen_of(found, put, unix_ms) for put in puts if put[0] in held]
+    seen = [seen_of(found, put, unix_ms) for put in puts if put.id in held]
     return answer({
         "age": age(entry.since_ms, unix_ms),
         "ttl": (entry.deadline_ms - entry.since_ms) // 1000,
@@ -155,7 +155,7 @@ async def _expiries(ask: Ask, queue: AnyQueue, claiming: Claiming) -> dict[int, 
     found = {lease.item.id: lease.item.expires_ms for lease in leases}
     if not all(lease.item.stored_ms for lease in leases):
         puts = await call.run(claiming.puts(LogReader(call), call.now_ms()))
-        found |= {put[0]: put[4] for put in puts}
+        found |= {put.id: put.expires_ms for put in puts}
     return found | {id_: ms for id_ in found if (ms := queue.reader.expiries.get(id_))}
 
 

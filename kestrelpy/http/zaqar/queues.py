@@ -289,10 +289,11 @@ async def stats(request: Request, queue: str) -> Response:
         figures = {"claimed": claimed, "free": total - claimed, "total": total}
         for word, put in (("oldest", oldest), ("newest", newest)):
             if put is not None and total:
+                stored = datetime.fromtimestamp(put.stored_ms // 1000, UTC)
                 figures[word] = {
-                    "href": href(ask.path, str(MessageId(found.generation, put[0]))),
-                    "age": age(put[3], unix_ms),
-                    "created": f"{datetime.fromtimestamp(put[3] // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}",
+                    "href": href(ask.path, str(MessageId(found.generation, put.id))),
+                    "age": age(put.stored_ms, unix_ms),
+                    "created": f"{stored:%Y-%m-%dT%H:%M:%SZ}",
                 }
     return answer({"messages": figures})
 

@@ -104,10 +104,10 @@ class ItemList:
                 return ItemPage(found, None, looked, True)
             (page, browse), since_ms = read, 0
             for put in page.puts:
-                after, looked = put[1], looked + 1
-                room -= len(put[5])
-                item = self._listed(put, browse, put[1])
-                if self._matches(item, put[5]):
+                after, looked = put.marker, looked + 1
+                room -= len(put.body)
+                item = self._listed(put, browse, put.marker)
+                if self._matches(item, put.body):
                     found.append(item)
                 if len(found) == most:
                     return ItemPage(found, after, looked, True)
@@ -128,9 +128,9 @@ class ItemList:
             browse = Browse(queue)
             if put is None or not browse.has(id_):
                 continue
-            marker = marker_here(queue.reader, id_, put[1])
+            marker = marker_here(queue.reader, id_, put.marker)
             item = self._listed(put, browse, marker)
-            if self._matches(item, put[5]):
+            if self._matches(item, put.body):
                 found.append(item)
             if len(found) == most:
                 break
@@ -156,8 +156,8 @@ class ItemList:
         return (self._key is None or item.key == self._key) and self._text in body
 
     def _listed(self, put: Put, browse: Browse, marker: int | None) -> ListedItem:
-        id_, _, flags, stored_ms, expires_ms, body, key, _, _ = put
-        expires_ms = self._queue.reader.expires_here(id_, expires_ms)
+        id_, body = put.id, put.body
+        expires_ms = self._queue.reader.expires_here(id_, put.expires_ms)
         state, attempts = browse.state(id_)
         if state != DONE and browse.has_expired(
             id_, expires_ms, self._now_ms() + self._queue.clock.offset_ms
@@ -165,7 +165,7 @@ class ItemList:
             state = DONE
         word = "leased" if state == b"lent" else state.decode("ascii")
         return ListedItem(
-            id_, marker, word, attempts, flags, stored_ms,
-            expires_ms or None, len(body), in_words(key) or None, body[: self._body_max],
+            id_, marker, word, attempts, put.flags, put.stored_ms,
+            expires_ms or None, len(body), in_words(put.key) or None, body[: self._body_max],
             len(body) > self._body_max,
         )  # fmt: skip

@@ -109,16 +109,16 @@ class Browser(LogReader):
 
 def _said(page: Page, browse: Browse, shape: Shape, after: int, end: bytes) -> bytes:
     """Return the items of the page as they are sent; note a gap behind the client's marker."""
-    browse.note_gap(after, page.puts[0][1])
+    browse.note_gap(after, page.puts[0].marker)
     lines = page.lines
     if shape.full:
-        is_plain = browse.is_plain and not any(put[6] or put[7] for put in page.puts)
+        is_plain = browse.is_plain and not any(put.key or put.dedupe_id for put in page.puts)
         lines = [
             b"%b%b %b\r\n%b\r\n" % (
                 line,
-                date_words(browse.expires_here(put[0], put[4])),
-                _PLAIN if is_plain else state_words(*browse.state(put[0]), put[6], put[7]),
-                put[5],
+                date_words(browse.expires_here(put.id, put.expires_ms)),
+                _PLAIN if is_plain else state_words(*browse.state(put.id), put.key, put.dedupe_id),
+                put.body,
             )
             for line, put in zip(lines, page.puts, strict=True)
         ]  # fmt: skip

@@ -33,17 +33,21 @@ class Shape:
         key = self.key
         if self.full:
             return [
-                b"VALUE %b %d %d %d %d " % (key, flags, len(body), marker, ms)
-                for _, marker, flags, ms, _, body, *_ in puts
+                b"VALUE %b %d %d %d %d " % (
+                    key, put.flags, len(put.body), put.marker, put.stored_ms
+                )
+                for put in puts
             ]
         if self.numbered:
             return [
-                b"VALUE %b %d %d %d\r\n%b\r\n" % (key, flags, len(body), marker, body)
-                for _, marker, flags, _, _, body, *_ in puts
-            ]
+                b"VALUE %b %d %d %d\r\n%b\r\n" % (
+                    key, put.flags, len(put.body), put.marker, put.body
+                )
+                for put in puts
+            ]  # fmt: skip
         return [
-            b"VALUE %b %d %d\r\n%b\r\n" % (key, flags, len(body), body)
-            for _, _, flags, _, _, body, *_ in puts
+            b"VALUE %b %d %d\r\n%b\r\n" % (key, put.flags, len(put.body), put.body)
+            for put in puts
         ]
 
 

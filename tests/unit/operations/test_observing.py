@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from journal.store import Put
 from kestrelpy.core import Broker, ClockOffset, Delay, Holder, Lease, MemoryLog, Policy
 from kestrelpy.operations import LogReader, Look, Observing, Sight, observing, seen_of
 
@@ -85,5 +86,5 @@ def test_dead_done_and_expired_items_are_not_seen() -> None:
     q.queue.reader.confirm(q.lease(), q.last_command_ms)
     q.last_command_ms += 5
     assert bodies(look(q, Sight(True, True))) == []
-    put = (1, 1, 0, 1, 0, b"dead", b"", b"", b"")
+    put = Put(1, 1, 0, 1, b"dead")
     assert seen_of(q.queue, put, q.last_command_ms) is None

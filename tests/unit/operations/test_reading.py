@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from journal.store import Put
 from kestrelpy.operations import reading
 from kestrelpy.operations.reading import READINGS_MAX, ItemRead, LogReader, Page
 from tests.support.steps import ended
@@ -15,8 +16,8 @@ from tests.support.steps import ended
 
 def test_a_page_takes_no_second_item_that_is_larger_than_its_room() -> None:
     page = Page(9, 0)
-    assert page.add([(1, 1, 0, 0, 0, b"x" * (3 << 20))], [b""])
-    assert not page.add([(2, 2, 0, 0, 0, b"x" * (2 << 20))], [b""])
+    assert page.add([Put(1, 1, 0, 0, b"x" * (3 << 20))], [b""])
+    assert not page.add([Put(2, 2, 0, 0, b"x" * (2 << 20))], [b""])
     assert page.is_full
 
 

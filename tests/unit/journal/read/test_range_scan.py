@@ -80,7 +80,7 @@ def test_what_is_there_comes_in_sequence_from_any_item_on(piece: int, seed: int,
     bodies = bodies_of(writer)
     for first in (1, 2, 7, 20, 39, 40):
         found = scan_all(writer, first, most)
-        assert [(put[0], put[5]) for put in found] == [
+        assert [(put.id, put.body) for put in found] == [
             each for each in sorted(bodies.items()) if each[0] >= first
         ]
 
@@ -99,7 +99,7 @@ def test_the_place_is_found_between_small_and_large_bodies(piece: int, largest: 
             if got.puts:
                 break
             place = got.place
-        assert [(put[0], put[5]) for put in got.puts] == [(item, bodies[item])]
+        assert [(put.id, put.body) for put in got.puts] == [(item, bodies[item])]
 
 
 def test_a_range_ends_before_its_bytes_do_but_has_one_item() -> None:
@@ -111,7 +111,7 @@ def test_a_range_ends_before_its_bytes_do_but_has_one_item() -> None:
         made = RangeScan.of(writer.journal, None, first, PLENTY, live_of(writer), 9, 99)
         assert made is not None
         got = made.run(writer.journal.files)
-        sizes.append([len(put[5]) for put in got.puts])
+        sizes.append([len(put.body) for put in got.puts])
         first = got.seen + 1
     assert sizes == [[50, 49], [200], [1]]
 
@@ -119,7 +119,7 @@ def test_a_range_ends_before_its_bytes_do_but_has_one_item() -> None:
 def test_nothing_behind_the_last_wanted_item_is_read() -> None:
     writer = filled(40)
     found = scan_all(writer, 1, 100, last=17)
-    assert [put[0] for put in found] == [i for i in sorted(writer.queue.live) if i <= 17]
+    assert [put.id for put in found] == [i for i in sorted(writer.queue.live) if i <= 17]
     assert RangeScan.of(writer.journal, None, 18, 17, live_of(writer), 9, PLENTY) is None
 
 
@@ -133,7 +133,7 @@ def test_a_place_in_the_segment_that_is_written_goes_on_with_what_came() -> None
     made = RangeScan.of(writer.journal, place, 2, PLENTY, live_of(writer), 9, PLENTY)
     assert made is not None
     assert made.start == place.offset
-    assert [put[5] for put in made.run(writer.journal.files).puts] == [b"two", b"three"]
+    assert [put.body for put in made.run(writer.journal.files).puts] == [b"two", b"three"]
 
 
 def test_the_observer_gets_all_that_a_put_says() -> None:
@@ -142,7 +142,9 @@ def test_the_observer_gets_all_that_a_put_says() -> None:
     writer.journal.append(Draft(Kind.PUT, 1, 1, 42, TIME_MS + 1, meta, b"body", 0, 0))
     writer.queue.live[1] = 1
     writer.commit()
-    assert scan_all(writer) == [(1, 1, 42, TIME_MS + 1, TIME_MS + 7, b"body", b"", b"", b"me")]
+    assert scan_all(writer) == [
+        Put(1, 1, 42, TIME_MS + 1, b"body", TIME_MS + 7, client=b"me")
+    ]
 
 
 def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:
@@ -154,7 +156,7 @@ def test_frames_of_this_journal_in_a_body_are_no_frames(piece: int) -> None:
             encode(forged, 1, writer.journal.short_identity, segment, offset, frames)
     for n in range(20):
         writer.put_all(b"".join(frames)[n * 700 : n * 700 + 2000])
-    assert [put[0] for put in scan_all(writer)] == list(range(1, 21))
+    assert [put.id for put in scan_all(writer)] == list(range(1, 21))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -168,7 +170,7 @@ def test_what_is_damaged_is_passed_over_and_the_rest_comes(piece: int, seed: int
     at = random.randrange(200, segment.capacity - 600)
     length = random.choice((1, 8, 100))
     damaged.damage(segment.path, at, random.randbytes(length))
-    found = {put[0]: put[5] for put in scan_all(writer, files=damaged)}
+    found = {put.id: put.body for put in scan_all(writer, files=damaged)}
     assert found.items() <= bodies.items()
     lost = sorted(bodies.keys() - found.keys())
     assert all(segment.item_first <= item <= segment.item_last for item in lost)
@@ -183,7 +185,7 @@ def test_a_file_that_ends_early_is_passed_over() -> None:
     short = disk.kill_clone()
     segment = writer.journal.segments[0]
     short.truncate(segment.path, 300)
-    found = {put[0]: put[5] for put in scan_all(writer, files=short)}
+    found = {put.id: put.body for put in scan_all(writer, files=short)}
     assert found.keys() >= {item for item in bodies if item > segment.item_last}
 
 
@@ -197,7 +199,7 @@ def test_what_newer_segments_say_again_is_read_there() -> None:
     again.put_all(b"four")
     assert len(again.journal.segments) == 2
     found = scan_all(again)
-    assert [put[5] for put in found] == [b"one", b"two", b"three", b"four"]
+    assert [put.body for put in found] == [b"one", b"two", b"three", b"four"]
 
 
 # -- by time ------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def first_since(writer: Writer, since_ms: int) -> int:
         assert isinstance(made, RangeScan)
         got = made.run(writer.journal.files)
         if got.puts:
-            return got.puts[0][0]
+            return got.puts[0].id
         item, place = got.seen + 1, got.place
     raise AssertionError("it does not come to an end")
 
@@ -249,7 +251,7 @@ def test_once_an_item_is_late_enough_the_next_ones_come_whatever_their_time() ->
     writer = timed([10, 20, 30, 15, 40], LARGER)
     made = RangeScan.of(writer.journal, None, 1, PLENTY, live_of(writer), 9, PLENTY, 25)
     assert made is not None
-    assert [put[0] for put in made.run(writer.journal.files).puts] == [3, 4, 5]
+    assert [put.id for put in made.run(writer.journal.files).puts] == [3, 4, 5]
 
 
 def test_an_empty_journal_has_nothing_to_scan() -> None:
