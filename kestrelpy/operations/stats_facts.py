@@ -17,8 +17,8 @@ The server has one state more, worse than these but disk_full and failed:
                         there go on, and it ends by itself
 
 The fields stand in the order in which every wire gives them: Kestrel's first, then ours. None means
-that there is no such thing, or that it is not known. `counter` or `gauge` at a field of a queue
-says what /metrics calls it.
+that there is no such thing, or that it is not known. `counter` or `gauge` at a field says what
+/metrics calls it.
 
 One rule: every number is read from its owner at the time of the request.
 """
@@ -55,6 +55,48 @@ class Totals(NamedTuple):
     reason: str | None
 
 
+class MetricSeries(NamedTuple):
+    """The series of a figure in /metrics. Of a queue's, `place` orders the counters, and the
+    gauges: new ones come last; `column` is its name in the rows of /metrics and of the page, empty:
+    that of the figure. Of the server's, `label` is a name and a value; those of one family stand
+    together."""
+
+    family: str
+    help: str
+    place: int
+    column: str
+    is_counter: bool
+    label: tuple[str, str] | None = None
+
+
+def counter(
+    family: str, text: str, place: int = _LAST, column: str = "",
+    label: tuple[str, str] | None = None,
+) -> MetricSeries:  # fmt: skip
+    """Return the series of a figure that only grows."""
+    return MetricSeries(family, text, place, column, is_counter=True, label=label)
+
+
+def gauge(family: str, text: str, place: int = _LAST, column: str = "") -> MetricSeries:
+    """Return the series of a figure that may shrink."""
+    return MetricSeries(family, text, place, column, is_counter=False)
+
+
+def series_of(facts: type[NamedTuple]) -> dict[str, MetricSeries]:
+    """Return the series of those of these facts that have one."""
+    return {
+        name: mark
+        for name, hint in get_type_hints(facts, include_extras=True).items()
+        for mark in getattr(hint, "__metadata__", ())
+        if isinstance(mark, MetricSeries)
+    }
+
+
+def _queue_event(event: str) -> MetricSeries:
+    text = "Queues made, deleted and aged out."
+    return counter("queue_events", text, label=("event", event))
+
+
 class ServerFacts(NamedTuple):
     """Facts of the whole server. `uptime` and `time` are in seconds, `bytes` of ready bodies.
     `health_reason` says what is wrong with the server as a whole, and is None if nothing is."""
@@ -66,7 +108,7 @@ class ServerFacts(NamedTuple):
     total_items: int
     bytes: int
     curr_connections: int
-    total_connections: int
+    total_connections: Annotated[int, counter("connections_opened", "Connections that came.")]
     cmd_get: int
     cmd_set: int
     cmd_peek: int
@@ -74,46 +116,14 @@ class ServerFacts(NamedTuple):
     get_misses: int
     bytes_read: int
     bytes_written: int
-    queue_creates: int
-    queue_deletes: int
-    queue_expires: int
+    queue_creates: Annotated[int, _queue_event("created")]
+    queue_deletes: Annotated[int, _queue_event("deleted")]
+    queue_expires: Annotated[int, _queue_event("expired")]
     server_id: str
     refused_noreply: int
     health: Health
     http_port: int | None
     health_reason: str | None
-
-
-class QueueSeries(NamedTuple):
-    """The series of a figure of a queue in /metrics. `place` orders the counters, and the gauges:
-    new ones come last. `column` is its name in the rows of /metrics and of the page; empty: that of
-    the figure."""
-
-    family: str
-    help: str
-    place: int
-    column: str
-    is_counter: bool
-
-
-def counter(family: str, text: str, place: int = _LAST, column: str = "") -> QueueSeries:
-    """Return the series of a figure that only grows."""
-    return QueueSeries(family, text, place, column, is_counter=True)
-
-
-def gauge(family: str, text: str, place: int = _LAST, column: str = "") -> QueueSeries:
-    """Return the series of a figure that may shrink."""
-    return QueueSeries(family, text, place, column, is_counter=False)
-
-
-def series_of(facts: type[NamedTuple]) -> dict[str, QueueSeries]:
-    """Return the series of those of these facts that have one."""
-    return {
-        name: mark
-        for name, hint in get_type_hints(facts, include_extras=True).items()
-        for mark in getattr(hint, "__metadata__", ())
-        if isinstance(mark, QueueSeries)
-    }
 
 
 class QueueFacts(NamedTuple):
@@ -267,15 +277,24 @@ def unreadable_in_words(lost: IdSet) -> str:
 
 def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> ServerFacts:
     """Return the facts of the server, given the totals of its queues (`survey`)."""
+    return server_figures(broker, site, now_ms)._replace(
+        curr_items=totals.items, total_items=totals.stored, bytes=totals.bytes,
+        health=totals.health, health_reason=totals.reason,
+    )  # fmt: skip
+
+
+def server_figures(broker: Broker, site: Site, now_ms: int) -> ServerFacts:
+    """Return the facts of the server without the totals of its queues: in a time that their number
+    does not change."""
     counters = broker.counters
     unix_ms = now_ms + broker.clock.offset_ms
     return ServerFacts(
         uptime=(now_ms - site.started_ms) // 1000,
         time=unix_ms // 1000,
         version=site.version,
-        curr_items=totals.items,
-        total_items=totals.stored,
-        bytes=totals.bytes,
+        curr_items=0,
+        total_items=0,
+        bytes=0,
         curr_connections=counters.connections,
         total_connections=counters.connections_total,
         cmd_get=counters.cmd_get,
@@ -290,9 +309,9 @@ def server_facts(broker: Broker, site: Site, totals: Totals, now_ms: int) -> Ser
         queue_expires=counters.queue_expires,
         server_id=site.server_id,
         refused_noreply=counters.refused_quietly,
-        health=totals.health,
+        health="ok",
         http_port=site.http_port,
-        health_reason=totals.reason,
+        health_reason=None,
     )
 
 

@@ -474,7 +474,7 @@ _NONE_LEFT: Final[dict[str, str]] = {
         protocol.text.requests.Next protocol.text.requests.PutBegin
         protocol.text.requests.PutEnd protocol.text.requests.Shutdown
     """,
-    _DECLARED: "operations.stats_facts.QueueSeries",
+    _DECLARED: "operations.stats_facts.MetricSeries",
     _AT_START: """
         journal.recovery.live_set.LiveSet journal.recovery.live_set.ReaderItems
         journal.recovery.chain.Chain

@@ -22,9 +22,17 @@ from prometheus_client.core import (
 
 from kestrelpy.core import Broker
 from kestrelpy.http.answers import without_paths
-from kestrelpy.http.metrics.figures import COLUMNS, OTHERS, SERIES, STATES, Row, WalkedFigures
+from kestrelpy.http.metrics.figures import (
+    COLUMNS,
+    OTHERS,
+    SERIES,
+    SERVER_SERIES,
+    STATES,
+    Row,
+    WalkedFigures,
+)
 from kestrelpy.http.ports import HttpHost
-from kestrelpy.operations import HEALTH_STATES, MODES
+from kestrelpy.operations import HEALTH_STATES, MODES, ServerFacts, server_figures
 
 _QUEUE: Final = ("queue",)
 _MILLI: Final = 1000
@@ -89,6 +97,7 @@ def server_families(
     yield queues
     yield _new_queues(broker)
     yield from _traffic(broker, host)
+    yield from figure_families(server_figures(broker, host, now_ms))
     yield histogram("item_waiting_seconds", "From being stored to the first delivery.",
                     figures.waiting_ms, _MS_BITS, _MILLI)  # fmt: skip
     yield histogram("item_service_seconds", "From a delivery to its confirm.",
@@ -120,9 +129,6 @@ def _traffic(broker: Broker, host: HttpHost) -> Iterator[Metric]:
     connections.add_metric(("memcache",), counters.connections)
     connections.add_metric(("http",), host.http_connections)
     yield connections
-    opened = CounterMetricFamily("kestrelpy_connections_opened", "Connections that came.")
-    opened.add_metric((), counters.connections_total)
-    yield opened
     requests = CounterMetricFamily(
         "kestrelpy_requests", "Requests by wire and status.", labels=("wire", "status")
     )
@@ -134,13 +140,20 @@ def _traffic(broker: Broker, host: HttpHost) -> Iterator[Metric]:
     for status, count in sorted(counters.http_statuses.items()):
         requests.add_metric(("http", str(status)), count)
     yield requests
-    events = CounterMetricFamily(
-        "kestrelpy_queue_events", "Queues made, deleted and aged out.", labels=("event",)
-    )
-    events.add_metric(("created",), counters.queue_creates)
-    events.add_metric(("deleted",), counters.queue_deletes)
-    events.add_metric(("expired",), counters.queue_expires)
-    yield events
+
+
+def figure_families(facts: ServerFacts) -> Iterator[Metric]:
+    """Yield the families of the facts of the server that have a series."""
+    families = dict[str, CounterMetricFamily | GaugeMetricFamily]()
+    for fact, series in SERVER_SERIES.items():
+        label = series.label or ()
+        family = families.get(series.family)
+        if family is None:
+            made = CounterMetricFamily if series.is_counter else GaugeMetricFamily
+            name = f"kestrelpy_{series.family}"
+            family = families[series.family] = made(name, series.help, labels=label[:1])
+        family.add_metric(label[1:], getattr(facts, fact))
+    yield from families.values()
 
 
 def queue_histograms(broker: Broker, names: Sequence[bytes]) -> Iterator[Metric]:

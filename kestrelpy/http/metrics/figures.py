@@ -21,8 +21,9 @@ from journal.store import NOTHING, DiskUse
 from kestrelpy.core import AnyQueue, Broker, on_disk
 from kestrelpy.operations import (
     PAUSE,
+    MetricSeries,
     QueueFacts,
-    QueueSeries,
+    ServerFacts,
     State,
     counter,
     gauge,
@@ -68,19 +69,20 @@ _OTHER_COLUMNS: Final = {
 }  # fmt: skip
 
 
-def _series() -> dict[str, tuple[str, QueueSeries]]:
+def _series() -> dict[str, tuple[str, MetricSeries]]:
     """Return by column the fact and the series: first those that only grow, then the others."""
     marked = series_of(QueueFacts) | series_of(MetricFacts)
     found = {series.column or fact: (fact, series) for fact, series in marked.items()}
     return dict(sorted(found.items(), key=lambda each: _order(each[1][1])))
 
 
-def _order(series: QueueSeries) -> tuple[bool, int]:
+def _order(series: MetricSeries) -> tuple[bool, int]:
     return not series.is_counter, series.place
 
 
 _SERIES: Final = _series()
 SERIES: Final = {column: series for column, (_, series) in _SERIES.items()}
+SERVER_SERIES: Final = series_of(ServerFacts)
 FACTS: Final = {column: fact for column, (fact, _) in _SERIES.items()} | _OTHER_COLUMNS
 COLUMNS: Final = {name: number for number, name in enumerate(FACTS)}
 _STORED: Final = COLUMNS["stored"]

@@ -5,9 +5,15 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from kestrelpy.core.counters import Histogram
-from kestrelpy.http.metrics.families import histogram, queue_families, queue_histograms
+from kestrelpy.http.metrics.families import (
+    figure_families,
+    histogram,
+    queue_families,
+    queue_histograms,
+)
 from kestrelpy.http.metrics.figures import OTHERS, SERIES, Walks
 from kestrelpy.http.metrics.scrapes import rendered
+from kestrelpy.operations import server_figures
 from tests.support.figure_table import PAGE, page
 from tests.support.server_harness import ServerHarness
 from tests.support.steps import ended
@@ -45,12 +51,27 @@ def test_the_name_of_a_queue_is_escaped_in_its_label() -> None:
     assert OTHERS not in text
 
 
+def test_facts_of_the_server_with_one_family_share_it() -> None:
+    server = ServerHarness()
+    server.say("a", b"set jobs 0 0 1", b"x")
+    server.say("a", b"set mail 0 0 1", b"x")
+    server.say("a", b"delete mail")
+    facts = server_figures(server.broker, server, server.now_ms)
+    text = b"".join(map(rendered, figure_families(facts))).decode()
+    assert text.count("# TYPE kestrelpy_queue_events_total counter") == 1
+    assert [line for line in text.splitlines() if line.startswith("kestrelpy_queue_events")] == [
+        'kestrelpy_queue_events_total{event="created"} 2.0',
+        'kestrelpy_queue_events_total{event="deleted"} 1.0',
+        'kestrelpy_queue_events_total{event="expired"} 0.0',
+    ]
+
+
 def test_a_queue_that_is_not_there_has_no_histogram() -> None:
     server = ServerHarness()
     assert all(not family.samples for family in queue_histograms(server.broker, [b"none"]))
 
 
-def test_the_page_of_the_docs_has_each_figure_of_a_queue() -> None:
+def test_the_page_of_the_docs_has_each_figure() -> None:
     assert PAGE.read_text() == page(), "run python -m tests.support.figure_table"
 
 
