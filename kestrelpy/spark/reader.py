@@ -15,11 +15,14 @@ One rule: a partition is small and has all that is needed; files and sockets are
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceReader,
     EqualNullSafe,
@@ -37,7 +40,6 @@ from journal.errors import JournalError
 from kestrelpy.spark.errors import one_sentence
 from kestrelpy.spark.offsets import MarkerRange
 from kestrelpy.spark.options import Options
-from kestrelpy.spark.worker import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from kestrelpy.spark.files import ReadPart
     from kestrelpy.spark.live import Slice
     from kestrelpy.spark.schema import Selection
-
 
 @dataclass(frozen=True)
 class LivePartition(InputPartition):
@@ -185,3 +186,13 @@ def _ms(at: datetime) -> int:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@cache
+def keep_imports() -> None:
+    """Leave the modules of a worker out of the garbage collection that Spark runs after each task.
+
+    It examined them all, which took as long as reading 20 MiB of a journal.
+    """
+    if TaskContext.get() is not None:
+        gc.freeze()

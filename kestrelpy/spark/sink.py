@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 )
 
 from kestrelpy.spark.errors import KestrelError, one_sentence
-from kestrelpy.spark.worker import keep_imports
+from kestrelpy.spark.reader import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa

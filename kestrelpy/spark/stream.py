@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 from journal.errors import JournalError
 from kestrelpy.spark.errors import one_sentence
 from kestrelpy.spark.live import batch_of
-from kestrelpy.spark.reader import JournalPartition, LivePartition
+from kestrelpy.spark.reader import JournalPartition, LivePartition, keep_imports
 from kestrelpy.spark.streaming import (
     BatchLimits,
     Journals,
@@ -39,7 +39,6 @@ from kestrelpy.spark.streaming import (
     parse_position,
     read,
 )
-from kestrelpy.spark.worker import keep_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kestrelpy.spark.jobs.report.item_rows import EVENTS, ITEMS
+from kestrelpy.spark.jobs.report.tables import EVENTS, ITEMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -165,12 +165,10 @@ TESTED_BY: Final[dict[str, str]] = {
     "kestrelpy.spark.jobs.common.baseline": f"{_AUDIT}: an audit begins with it",
     "kestrelpy.spark.jobs.common.blocks":
         "tests/unit/spark/jobs/common/test_items.py: blocks are the items' packed form",
-    "kestrelpy.spark.jobs.report.children":
-        "tests/unit/spark/jobs/report/test_report.py: the report alone reads children so",
     "kestrelpy.spark.jobs.common.events":
         "tests/unit/spark/jobs/common/test_items.py: events are what items are made of",
     "kestrelpy.spark.jobs.lifecycle.rows":
         "tests/unit/spark/jobs/lifecycle/test_lifecycle.py: the rows are the job's result",
-    "kestrelpy.spark.jobs.report.item_rows":
+    "kestrelpy.spark.jobs.report.tables":
         "tests/unit/spark/jobs/report/test_metrics.py: the metrics are made of these rows",
 }

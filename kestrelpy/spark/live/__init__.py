@@ -1,8 +1,7 @@
 """Reads queues from running servers."""
 
 from kestrelpy.spark.live import partitions
-from kestrelpy.spark.live.batches import batch_of
-from kestrelpy.spark.live.partitions import Slice, patience_of, queue_markers, retried
+from kestrelpy.spark.live.partitions import Slice, batch_of, patience_of, queue_markers, retried
 from kestrelpy.spark.live.wire import LiveConnection, Lost, Patience, ServerUnreachable, Values, why
 
 __all__ = [

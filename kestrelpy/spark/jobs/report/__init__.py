@@ -196,7 +196,7 @@ def _tables(
 
     Damaged records are skipped; they are among the problems.
     """
-    from kestrelpy.spark.jobs.report.item_rows import EVENTS, ITEMS
+    from kestrelpy.spark.jobs.report.tables import EVENTS, ITEMS
 
     def read(mode: str, schema: str) -> DataFrame:
         reader = spark.read.format("kestrel").option("mode", mode).schema(schema)
@@ -204,7 +204,7 @@ def _tables(
 
     if not any(children(each.reader_names) for each in journals):
         return read("events", EVENTS), read("items", ITEMS)
-    from kestrelpy.spark.jobs.report.children import MORE, events_of_each, items_of_children
+    from kestrelpy.spark.jobs.report.tables import MORE, events_of_each, items_of_children
 
     items = read("items", ITEMS).unionByName(items_of_children(spark, paths))
     return events_of_each(read("events", EVENTS + MORE), journals), items

@@ -38,7 +38,7 @@ from pyspark.sql import functions as fn
 
 from kestrelpy.spark.errors import KestrelError
 from kestrelpy.spark.jobs.common.queries import Begin, at_once
-from kestrelpy.spark.jobs.report import item_rows as ev
+from kestrelpy.spark.jobs.report import tables as ev
 from kestrelpy.spark.jobs.report.figures import (
     BUCKETS_MAX,
     DEATHS_MAX,

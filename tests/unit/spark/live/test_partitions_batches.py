@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kestrelpy.spark.live.batches import batch_of
-from kestrelpy.spark.live.partitions import Slice
+from kestrelpy.spark.live.partitions import Slice, batch_of
 from kestrelpy.spark.live.wire import Values
 from kestrelpy.spark.offsets import Address, MarkerRange
 from kestrelpy.spark.options import parse_options

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyspark import TaskContext
 
-from kestrelpy.spark.worker import keep_imports
+from kestrelpy.spark.reader import keep_imports
 
 
 @pytest.fixture(autouse=True)
