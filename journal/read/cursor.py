@@ -7,8 +7,8 @@
 
 A file of any size costs the memory of one piece, or of one frame that is larger.
 
-One rule: the next frame begins where the length of the last one says. Only after bytes that are no
-record is it searched for.
+One rule: the length of a frame says where the next one begins. The cursor searches for a frame only
+after bytes that are no record.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _POSITION: Final = struct.Struct("<I")  # follows them
 class Cursor:
     """Goes over the frames of segment `number` of a journal, from byte `at` on.
 
-    `read` returns the bytes from an offset on, at most so many; fewer: the file ends there. None:
-    there are no bytes but those that `feed` brings. No frame goes on behind byte `stop`. After a
-    `take` in vain `lacking` bytes were not to be had; 0: the bytes here are no record.
+    `read` takes an offset and a size; fewer bytes mean that the file ends there. Without `read` all
+    bytes come by `feed`. No frame goes beyond byte `stop`. If `take` returned None, `lacking` bytes
+    of a frame are missing; 0: the bytes here are no record.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """How many bytes from the position on are here. The padding of a frame may not be."""
+        """How many bytes from the position on are here. The padding of a frame may be missing."""
         return self.base + len(self.data) - self.at
 
     def take(self) -> Record | None:
@@ -77,7 +77,8 @@ class Cursor:
                 return None
 
     def skip(self) -> None:
-        """Pass over bytes that are no record, to where the next one may begin, as far as known."""
+        """Skip bytes that are no record, up to the first place where one may begin; bytes that are
+        not here yet may hold an earlier one."""
         at = self.at - self.base
         self.at = self.base + next_frame(self.data, at, self.base, self.journal, self.number)
 
@@ -91,7 +92,7 @@ class Cursor:
 
     def search(self, pattern: re.Pattern[bytes], stop: int, piece_most: int) -> Iterator[Record]:
         """Yield whole records with a header that matches from its identity on, without decoding
-        others; none begins behind byte `stop` and the piece around it.
+        others; none begins after byte `stop` and the piece around it.
 
         Pieces grow up to `piece_most`.
         """
@@ -143,7 +144,7 @@ class Cursor:
 
 
 def next_frame(data: bytes, at: int, base: int, journal: int, number: int) -> int:
-    """Return where the next frame after bytes at `at` that are none may begin, as far as known.
+    """Return the first place after `at` where a frame may begin. The bytes at `at` begin none, and
     `data` is at `base`.
     """
     at += ALIGN_BYTES
@@ -156,7 +157,7 @@ def next_frame(data: bytes, at: int, base: int, journal: int, number: int) -> in
             if position == base + start:
                 return start
         found = data.find(needle, found + 1)
-    # One may begin so near the end of what is here that it shows only with more.
+    # A frame may begin near the end of `data`: then it is found only with more bytes.
     return max(at, _whole_headers(data))
 
 

@@ -3,8 +3,8 @@
     Record   a whole frame at its own position
     Hole     bytes that are no whole frame, though one follows or they are not only zeros
 
-One rule: this file says which bytes are where. `recovery` judges whether a hole is damage; in a
-segment with a footer, which is not written any more, every hole is.
+One rule: this file says which bytes are where. `recovery` judges whether a hole is damage. In a
+segment with a footer every hole is damage, because such a segment is no longer written to.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Frames:
             at = cursor.at
             record = cursor.take()
             if record is None:
-                cursor.data = b""  # somebody may have written there since it was read
+                cursor.data = b""  # the writer may have written there since it was read
                 record = cursor.take()
             if record is None:
                 record = cursor.next()

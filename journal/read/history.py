@@ -2,8 +2,8 @@
 
     ItemHistory.of ──▶ run (blocks: on a thread) ──▶ records, and where to go on ──▶ ItemHistory.of
 
-A stretch is looked through for the item's number as a frame has it, so the other records, which are
-nearly all of a log, are not decoded.
+The search in a stretch looks for the bytes of the item's number, so it does not decode the records
+of other items, which are nearly all of a log.
 
 One rule: a record is handed out only if it is whole and at its own position; a stretch ends after
 STRETCH_BYTES, whatever was found.
@@ -41,8 +41,8 @@ class ItemHistory:
     """One stretch. `start` -1: where the put of the item may be. From the lsn `limit` on (0: there
     is none) newer segments repeat the records.
 
-    `is_after_gap`: records between the stretch before and this one are gone, or those of this one
-    that are no puts. `bytes_behind` are in the segments after this one.
+    `is_after_gap`: records between the previous stretch and this one are gone, or this stretch has
+    only puts left. `bytes_behind` are in the segments after this one.
     """
 
     extent: Extent

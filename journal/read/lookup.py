@@ -23,7 +23,7 @@ from journal.write import Journal
 
 PIECE_BYTES: Final = 64 << 10  # read at once
 PIECE_BYTES_OF_ONE: Final = 256 << 10  # ... where a search has come as near as it comes
-# An item further ahead than this is searched by halving instead of walking.
+# An item further ahead than this is searched by halving, not by walking.
 NEAR_ITEMS: Final = 128
 NEAR_BYTES: Final = 16 << 10  # so near is near enough
 _PUT: Final = int(Kind.PUT)
@@ -52,7 +52,7 @@ class ReadOne:
 class FoundRecords:
     """The records that were read, by item. `reasons` has the items that the disk did not give.
 
-    After a `shortage` there may be more: these are to be read again.
+    After a `shortage` read the items that are missing again: the disk may give them.
     """
 
     records: dict[int, Record] = field(default_factory=dict)
@@ -107,11 +107,12 @@ class ReadSome:
 
 
 def _put_of(cursor: Cursor, item: int) -> Record | None:
-    """Return the put of this item, above all before the position; None: it is not here."""
+    """Return the put of this item; None: it is not here. All puts before the position are of lower
+    items."""
     while (record := cursor.next()) is not None:
         if record.kind == _PUT and record.item >= item:
             if record.item == item:
                 return record
-            cursor.at = record.offset  # it may be the next one that is asked for
+            cursor.at = record.offset  # it may be the put of the next wanted item
             return None
     return None

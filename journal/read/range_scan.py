@@ -2,8 +2,8 @@
 
     RangeScan.of ──▶ run (blocks: on a thread) ──▶ puts, and how far it looked ──▶ RangeScan.of ...
 
-An observer reads so. `readahead` belongs to the ready list and names damage; a range scan keeps no
-bytes between two reads, only a `PutPlace`, so there may be as many observers as connections.
+This is how an observer reads. `readahead` belongs to the ready list and names damage. A range scan
+holds no bytes between two reads, only a `PutPlace`, so each connection may have an observer.
 
 One rule: a put is handed out only if its frame is whole and at its own position. Other bytes are
 passed over, because the ready list meets them as well and names them.
@@ -35,12 +35,12 @@ from journal.write import Journal
 
 PIECE_BYTES: Final = 1 << 20  # read at once
 PIECE_BYTES_OF_ONE: Final = 64 << 10  # ... where one item is wanted
-# A scan ends after this many bytes of the log, whatever it found: a stretch with few items left
-# must not hold up a thread.
+# A scan ends after this many bytes of the log even if it found nothing: a stretch with few items
+# left must not occupy a thread.
 WALKED_BYTES_MAX: Final = 16 << 20
-# Further ahead than this a place is looked for by halving instead of walking there.
+# A place further ahead than this is searched by halving, not by walking.
 NEAR_ITEMS: Final = 4096
-# A scan knows which ids are there, a bit for each, for this many times the items it may find.
+# A scan takes a bit for each id, for this many times the items that it may find.
 _SPAN: Final = 4
 _FRAME: Final = struct.Struct("<IIIIIIQQQQBxH4x")  # as `record` has it, what a reader needs
 _NO_LIMIT: Final = 1 << 64
@@ -243,9 +243,9 @@ class _Walk:
 class TimeSearch:
     """The item to begin at, so that none stored at `since_ms` or later is missed.
 
-    `extents` are the segments with puts in the order of the log, each with its first item. Times
-    are taken to rise with the log. Where the wall clock was set back they do not, and items from
-    before may be passed over.
+    `extents` are the segments with puts in the order of the log, each with its first item. The
+    search assumes that times rise with the log. If the wall clock was set back, it may miss items
+    that were stored before that.
     """
 
     extents: tuple[tuple[Extent, int], ...]

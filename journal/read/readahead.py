@@ -1,5 +1,5 @@
-"""Read-ahead: items that are only in the log, read back in the order of their ids. These are the
-bodies that memory has no room for, and after a start all of them.
+"""Read-ahead: items whose bodies are only in the log, read back in the order of their ids. Memory
+has no room for some bodies, and after a start it has none of them.
 
     order ──▶ SegmentRead.run (blocks: on a thread) ──▶ arrived ──▶ take (no I/O) ──▶ puts, in order
       ^                                                               |
@@ -57,12 +57,12 @@ class ReadAhead:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._life = 0  # a read of an earlier life is not wanted any more
+        self._life = 0  # goes up with each reset: the result of an older read is dropped
         self.damages: list[Damage] = []
         self.reset()
 
     def reset(self) -> None:
-        """Look for the next item anew: it is another one than expected."""
+        """Search for the next item again: it is not the expected one."""
         self._number = 0  # 0: to be looked for
         self._life += 1
         self._is_reading = False
@@ -72,7 +72,7 @@ class ReadAhead:
     def _begin(self, start: int, seen: int) -> None:
         self._cursor = self._cursor_at(start) if start >= 0 else None
         self._seen = seen
-        self._hole_at = -1  # where the current bytes ceased to be records
+        self._hole_at = -1  # where the current bytes stopped being records
         self._lsn_gaps: list[tuple[int, int, str]] = []
         self._is_over = False  # nothing more of this segment can be read, or is needed
 
@@ -119,8 +119,8 @@ class ReadAhead:
         return segment is not None and not self._has_all(segment)
 
     def lost_up_to(self, item: int) -> int:
-        """Return up to which item, from `item` on, none will come: everything was read. 0: none is
-        lost.
+        """Return the last of the items from `item` on that are lost: everything was read, and they
+        did not come. 0: none is lost.
         """
         if self._is_reading or self.has_more:
             return 0
@@ -168,9 +168,9 @@ class ReadAhead:
         self._cursor.feed(data)
 
     def failed(self, life: int, error: OSError) -> None:
-        """Pass over the rest of that segment, and name it: it could not be read.
+        """Skip the rest of that segment, and name it: it could not be read.
 
-        After a shortage nothing is known to be lost, and the read may be ordered again.
+        After a shortage nothing is known to be lost, and the read may be tried again.
         """
         if life != self._life:
             return
@@ -179,7 +179,7 @@ class ReadAhead:
             self._lose(f"cannot be read: {error.strerror or error}")
 
     def rest(self) -> None:
-        """Keep the place, and no bytes: nothing is needed for now."""
+        """Drop the bytes and keep the position: nothing is needed for now."""
         if not self._is_reading and self._cursor is not None and self._cursor.left <= 0:
             self._cursor = self._cursor_at(self._cursor.at)
 
@@ -261,7 +261,7 @@ class ReadAhead:
             if record.kind != _PUT:
                 continue
             if self._limit and record.lsn >= self._limit:
-                self._is_over = True  # newer segments say it again
+                self._is_over = True  # newer segments repeat the rest
                 break
             if self._lsn_gaps:
                 self._name(segment, record.item - 1)

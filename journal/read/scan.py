@@ -60,8 +60,8 @@ class Gap:
     lsn_next: int
 
     def following(self, limit: int) -> int:
-        """Return the first lsn that is surely after the gap; 0: there is none. Records from `limit`
-        on (0: none are) are in newer segments.
+        """Return the first lsn that is certainly after the gap; 0: there is none. Newer segments
+        have the records from `limit` on (0: none).
         """
         return self.lsn_next if not limit or 0 < self.lsn_next < limit else limit
 
@@ -111,8 +111,8 @@ class Scan:
         by counting.
 
         `before`: the tally of the records before the start of the scan. Records that newer segments
-        repeat count there, though the footer counts them as well, and though a power cut may have
-        taken them here.
+        repeat are counted there and not here, even if the footer here counts them or a power cut
+        has removed them here.
         """
         records, footer = self.records, self.footer
         if limit and records and records[-1].lsn >= limit:
@@ -251,21 +251,19 @@ def _skip_gap(
         return None
     reason = NOT_WHOLE if data[at : following.offset].strip(b"\0") else ZEROS
     result.gaps.append(Gap(at, following.offset, reason, expected, following.lsn))
-    result.lsn_next = 0  # the next record says where the count goes on
+    result.lsn_next = 0  # unknown: the next record has it
     return following
 
 
 def _note_end(
     data: bytes, at: int, room_end: int, zone: int, journal: int, result: Scan
 ) -> None:
-    """Decide, where no whole record of this life follows, if this is the end or the rest is
-    damaged.
-    """
+    """Note the end of the log here, or a damaged rest. No whole record of this life follows."""
     number, footer, expected = result.number, result.footer, result.lsn_next
     result.dirty = footer is None
     if (
-        not any(data[at : min(at + HEADER_BYTES, room_end)])  # each write to old bytes ends so
-        or 0 <= zone - at < HEADER_BYTES  # there was no room to say so, nor for a record
+        not any(data[at : min(at + HEADER_BYTES, room_end)])  # zeros end each write to old bytes
+        or 0 <= zone - at < HEADER_BYTES  # there was no room for the zeros, nor for a record
         or is_older_frame(data, at, journal, number)
     ):
         if footer is None and at < zone and not no_footer(data[zone:], zone, journal, number):
@@ -281,8 +279,8 @@ def _note_end(
 
 
 def _older_frame_at(data: bytes, at: int, stop: int, journal: int, number: int) -> int:
-    """Return where the first whole frame of an earlier life begins, `stop`: none. Our log ends
-    before it.
+    """Return where the first whole frame of an earlier life begins; `stop`: there is none. The
+    present log ends before it.
     """
     needle = struct.pack("<I", journal)
     found = data.find(needle, at + _IDENTITY_AT, stop)
@@ -306,9 +304,9 @@ def _only_zeros(data: bytes, at: int, stop: int) -> bool:
 def _find_following(
     data: bytes, at: int, room_end: int, journal: int, result: Scan, lsn_gaps: bool
 ) -> Record | None:
-    """Return the first whole record after the bytes at `at` that the log may go on with.
+    """Return the first whole record after the bytes at `at` with which the log may go on.
 
-    Bodies may hold anything, also a frame that fits its position: while a damaged frame still has
+    A body may hold anything, even a frame that fits its position. So if a damaged frame still has
     its length, its body is not searched. (A forged frame needs the journal's identity, which is
     random and never leaves its files.)
     """

@@ -25,9 +25,9 @@ from journal.format import ALIGN_BYTES, FILE_HEADER_BYTES, PLACING, Kind, Record
 from journal.read.cursor import KIND_AT, Cursor, header_with
 from journal.write import Journal, Segment
 
-PIECE_BYTES: Final = 256 << 10  # so near is near enough: the rest is read one by one
-_WINDOW_BYTES: Final = 64 << 10  # looked through for a frame, while halving
-_WINDOW_BYTES_MAX: Final = 256 << 10  # where it is not in the first window: no more at once
+PIECE_BYTES: Final = 256 << 10  # halving ends this near: then records are read one by one
+_WINDOW_BYTES: Final = 64 << 10  # each step of halving looks for a frame in this many bytes
+_WINDOW_BYTES_MAX: Final = 256 << 10  # ... and in as many at once, after a window without one
 _PUT: Final = frozenset({Kind.PUT})
 
 
@@ -52,11 +52,11 @@ class Extent:
         return self.seek(files, lambda each: number_given(each) < item, near)
 
     def seek(self, files: Files, is_before: Callable[[Record], bool], near: int = 0) -> int:
-        """Return where to begin, so that no put is missed that is not before. Blocks; raises
-        OSError.
+        """Return where to begin, so that no put is missed for which `is_before` is False. Blocks;
+        raises OSError.
 
-        `is_before` is asked of records that give a number. At most `near` bytes before the position
-        (0: PIECE_BYTES), where frames are no larger.
+        Only records that give a number are asked. The result is at most `near` bytes before the
+        first such put (0: PIECE_BYTES), if no frame is larger.
         """
         low, high = FILE_HEADER_BYTES, self.stop
         while high - low > (near or PIECE_BYTES):

@@ -1,6 +1,6 @@
 """Which of the items that are there have a body that can be read.
 
-    items that somebody needs           a snapshot names them, or a put after it
+    items that a reader needs           a snapshot names them, or a put after it
       less those of whole segments      the recovery has met all of their puts
       less those found elsewhere        the other segments are walked here, frame by frame
       =  items that cannot be read      named, with the bytes in which they were
@@ -30,7 +30,7 @@ NO_RECORDS: Final = "zeros in place of records"
 NO_SEGMENT: Final = "no segment holds them"
 _RUNS_TOLD: Final = 8
 PAUSE_FRAMES: Final = 1000  # between two pauses, about a millisecond of work
-PAUSE_BYTES: Final = 1 << 20  # or so many, which an engine sends in some milliseconds
+PAUSE_BYTES: Final = 1 << 20  # or this many bytes: an engine sends them in some milliseconds
 _PUT: Final = int(Kind.PUT)
 
 
@@ -53,7 +53,7 @@ class _Hole:
 
 
 class BodyCheck:
-    """The check of one journal. `run` reads `bytes` of the segments; the rest is known then.
+    """The check of one journal. `run` reads `bytes` of the segments, and sets the other fields.
 
     `unreadable` are the needed items without a readable put, `damages` name each of them that
     `known` damage does not name.
@@ -83,10 +83,10 @@ class BodyCheck:
     def run(
         self, files: Files, known: Sequence[Damage] = (), pause: Callable[[], None] = lambda: None
     ) -> None:
-        """Walk the segments in which suspects are. Blocks.
+        """Walk the segments that may hold suspects. Blocks.
 
-        `pause` is called about every millisecond of work and may wait. A file that a daemon removed
-        meanwhile had no items any more, or another one has them.
+        `pause` is called about every millisecond of work and may wait. If a daemon removes a file
+        meanwhile, its items are done, or in another file.
         """
         gone: list[SegmentFile] = []
         self._gaps.clear()  # of an earlier run that a shortage ended
@@ -192,8 +192,7 @@ class BodyCheck:
 
 
 def _between(segments: Sequence[SegmentFile]) -> dict[int, tuple[int, int]]:
-    """Return for each segment the last item put before it and the first one put after it, as far as
-    known."""
+    """Return for each segment the last known item put before it and the first known one after."""
     found: dict[int, tuple[int, int]] = {}
     before, after = 0, ITEM_MAX
     for one in segments:

@@ -1,4 +1,4 @@
-"""The files of a journal and their order, and what a snapshot settles.
+"""The files of a journal, their order, and which of them the snapshot makes needless to scan.
 
     1  2  3  5  [6 to 9]  10 | 11         by rank; a compacted segment is at the first rank it
     settled ................ | scanned    replaces; gaps are segments with no live item
@@ -38,8 +38,8 @@ HEADER_LOST: Final = "the file header is not readable"
 NOTHING_READABLE: Final = "no record in it is readable"
 SNAPSHOTS_KEPT: Final = 2
 _FRONT_BYTES: Final = 2048  # holds any segment's header and opening record
-# The last segment is read to its end in any case. Of a small one the front is not read twice: of
-# thousands of quiet queues each has such a one, and nothing else.
+# The last segment is read to its end in any case. If it is small, its front is not read apart from
+# that: thousands of quiet queues have one such segment each, and nothing else.
 _SMALL_BYTES: Final = 128 << 10
 _IDENTITY_BYTES: Final = 2 << 20  # holds the first frame of a segment without a header
 
@@ -71,8 +71,8 @@ class SegmentFile:
     settled: bool = False
     unreadable: str = ""
     is_compacted: bool = False  # what is left of several segments: its lsns have holes
-    rank: int = 0  # where it stands in the chain, and the last place it stands for
-    rank_last: int = 0
+    rank: int = 0  # its place in the chain
+    rank_last: int = 0  # the last place that it stands for
     synced: Tally | None = None
     is_read: bool = False
     lsn_found: int = 0  # of a file without a header: its first whole record's
@@ -97,8 +97,8 @@ class SegmentFile:
 
     @property
     def is_open(self) -> bool:
-        """True if only the next segment says where it ends: it was never sealed, or its footer is
-        of more than a power cut left.
+        """True if only the next segment says where it ends: it was never sealed, or its footer
+        counts records that a power cut has removed.
         """
         return not self.footer_lsn or 0 < self.lsn_limit < self.footer_lsn
 
@@ -162,7 +162,7 @@ class Chain:
         )
         for segment in found:
             if segment.unreadable:
-                if not self.owner:  # with nothing to go by, going on would begin another journal
+                if not self.owner:  # no file says whose journal this is: do not begin another one
                     raise OSError(errno.EIO, segment.unreadable, segment.path)
                 segment.journal = self.owner
             elif segment.header is None:
@@ -209,8 +209,8 @@ class Chain:
         return found
 
     def resolve_listed(self) -> None:
-        """Settle the segments that were never sealed, or that newer segments repeat in part, if the
-        snapshot lists them: it knows their items.
+        """Take the items of listed segments from the snapshot, where the file does not say them: it
+        was never sealed, or newer segments repeat a part of it.
         """
         if self.snapshot is None:
             return
@@ -294,14 +294,14 @@ class Chain:
                 return
 
     def _look_behind_header(self, segment: SegmentFile, last: int) -> None:
-        """Decide if a file is foreign, or if only its first block is that of another one."""
+        """Decide if a file is foreign, or if only its first block is of another file."""
         try:
             data = self.files.read(segment.path, 0, _IDENTITY_BYTES)
         except OSError as error:
             segment.unreadable, segment.journal = _medium_error(error), self.owner
             return
         assert segment.header is not None
-        # A segment that is not the last one was written: a whole other one is in its place.
+        # A segment that is not the last one had records: a whole other file has replaced it.
         is_lost = segment.header.journal == self.owner and segment.number < last
         if is_lost or find_identity(data, segment.number) == self.owner:
             segment.forget_header()
@@ -326,7 +326,7 @@ class Chain:
         found = Cursor.over(data, segment.journal, segment.number, FILE_HEADER_BYTES).next()
         segment.lsn_found = found.lsn if found is not None else 0
         if not self.identity and frames_of:
-            # The long identity is gone with the header; the short one is what frames carry.
+            # The long identity is gone with the header; the frames have the short one.
             self.identity = frames_of.to_bytes(4, "little") + bytes(12)
         if not segment.journal or not segment.bytes_missing:
             kind: DamageKind = "truncated" if segment.bytes_missing else "corrupt"
@@ -388,7 +388,7 @@ class Chain:
                 )
 
     def _follows(self, headless: SegmentFile, other: SegmentFile) -> bool:
-        """True if this compacted segment stands beside the other one, and not for it."""
+        """True if this compacted segment does not stand for the other one."""
         listed = {s.number for s in self.snapshot.segments} if self.snapshot is not None else set()
         if {headless.number, other.number} <= listed:
             return True
@@ -406,7 +406,7 @@ class Chain:
                 self.snapshots_outdated.append(path)
                 continue
             if self.snapshot is not None and len(newest_first) <= SNAPSHOTS_KEPT:
-                self.snapshot_lsns.append(lsn)  # nothing hangs on it now
+                self.snapshot_lsns.append(lsn)  # kept in reserve: this start does not need it
                 continue
             size = self.files.size(path)
             try:
@@ -421,7 +421,7 @@ class Chain:
                     self.snapshot = self.snapshot or read
                     self.snapshot_lsns.append(lsn)
         for path, offset, end, reason in lost:
-            # Without any snapshot the log says it all again, but for what was reclaimed of it.
+            # Without any snapshot the whole log is replayed; only reclaimed segments are missing.
             lsn_last = 0 if self.snapshot is not None else snapshot_lsn(os.path.basename(path)) or 0
             self.damages.append(
                 Damage("corrupt", path, min(offset, end), end, reason, 1, lsn_last)
@@ -440,7 +440,8 @@ class Chain:
         return read
 
     def _resolve(self, segment: SegmentFile, snapshot: Snapshot, limit: int) -> None:
-        """By its footer, unless that counts what newer segments say again, from `limit` on."""
+        """Take its items from its footer, unless that counts records from `limit` on, which newer
+        segments repeat."""
         if segment.header is None or segment.bytes_missing or not segment.lsn_first:
             return
         at, data = self._read_zone(segment)
@@ -462,7 +463,7 @@ class Chain:
 
 
 def _medium_error(error: OSError) -> str:
-    """What to say of bytes that a disk lost; raises any other error again."""
+    """Return the reason for bytes that the disk has lost; raise any other error again."""
     if error.errno not in MEDIUM_ERRORS:
         raise error
     return f"reading failed: {error.strerror or error}"

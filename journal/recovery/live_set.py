@@ -63,9 +63,10 @@ class ReaderItems:
     """The items of one reader: of the queue itself, or of the child `name`.
 
     `dead`, `leased` (by token: no other lease is in the log) and `delayed` are among `items`. A
-    delayed item that was never available is `fresh`. `markers` are those that are no id; `attempts`
-    those of dead letters, too. Of an item whose put was not met, `has_ended` says what is known:
-    it was put up to the `floor`, before this reader took items, or a record ended it.
+    delayed item that was never available is `fresh`. `markers` are those that differ from the id;
+    `attempts` include those of dead letters. `has_ended` is for an item whose put was not met: it
+    has ended if it was put up to the `floor`, before this reader took items, or if a record says
+    so.
     """
 
     name: bytes = b""
@@ -230,7 +231,7 @@ class LiveSet:
             if damage.kind in ("torn", "foreign") or damage.lsn_last < damage.lsn_first:
                 continue
             if damage.id_last >= ITEM_MAX or damage.lsn_last <= self._lsn_known:
-                continue  # nobody knows how many; or a snapshot knows which of them are there
+                continue  # their number is unknown; or a snapshot knows which of them are there
             last = min(damage.id_last, damage.id_first + _LOST_MAX)
             for item in range(damage.id_first, last + 1):
                 found.add(item)

@@ -79,24 +79,24 @@ class Recovery:
     lsn_next: int = 1
     names: list[str] = field(default_factory=list)  # of all files there
     append_at: int = FILE_HEADER_BYTES
-    append_dirty: bool = False  # behind `append_at` are bytes of an earlier life
+    append_dirty: bool = False  # bytes of an earlier life follow `append_at`
     tally: Tally = field(default_factory=Tally)
-    torn: bool = False  # the log ends in front of bytes that are cut
+    torn: bool = False  # the log ends where cut bytes begin
     _open_ended: int = -1  # the damage in this place has no item after it yet
     _chain: Chain = field(init=False)
     _scans: dict[int, Scan] = field(default_factory=dict)
     _last: Scan | None = None
-    _lsn: int = 0  # the next record's, by the records read; 0: any may be the first
+    _lsn: int = 0  # the lsn expected next; 0: the first record may have any
     _lsn_known: int = 0  # a snapshot includes the records up to here
     _item_settled: int = 0  # the latest item put in a segment that was passed
-    # Items and places share their numbers, so these are of both.
-    _item_seen: int = 0  # the latest that was surely given
+    # Items and places share one sequence of numbers: these are numbers of either.
+    _item_seen: int = 0  # the latest that was certainly given
     _item_last: int = 0  # the latest that may have been given
-    _item_jump: int = 0  # behind a checkpoint they may go on from here
+    _item_jump: int = 0  # after a checkpoint they may go on from here
 
     @property
     def beginnings(self) -> int:
-        """Return how often its records begin anew: nobody changes the files meanwhile."""
+        """Return how often its records begin again: never, as no one changes the files."""
         return 1
 
     @property
@@ -143,8 +143,8 @@ class Recovery:
         self.damages = [d for d in self.damages if d.reason != HEADER_LOST or d.path not in lost]
 
     def lost_for_good(self) -> list[Damage]:
-        """Return the damage of bytes that are there and are others: a disk may give a file again,
-        and a missing one may be a jump of the numbers after one that it did not give."""
+        """Return the damage of bytes that are readable and wrong. Other damage may not last: a disk
+        may give a file later, and numbers that seem lost may be a jump after such a file."""
         unread = {segment.path for segment in self.segments if segment.unreadable}
         return [d for d in self.damages if d.end > d.offset and d.path not in unread]
 
@@ -175,8 +175,9 @@ class Recovery:
     def _find_synced(self) -> None:
         """Look, newest first, for a batch that says up to where the journal was synced.
 
-        Before a file that the disk does not give, all is taken as synced: a tail written anew from
-        there would supersede the records that the file may hold when the disk gives it again.
+        Everything before a file that the disk does not give counts as synced. Otherwise the tail
+        written again would begin before that file, and supersede its records when the disk gives
+        it later.
         """
         before_unreadable = False
         for segment in reversed(self.segments):
@@ -199,7 +200,7 @@ class Recovery:
             segment.lsn_limit = limit
             first = self._first_lsn(segment)
             if first and segment.supersedes(first):
-                # And with it the next ones without a readable record: theirs came later.
+                # The next segments without a readable record as well: theirs came later.
                 while kept and not self._first_lsn(kept[0]):
                     self.superseded.insert(0, kept.pop(0))
                 self.superseded.insert(0, segment)
@@ -256,7 +257,7 @@ class Recovery:
         yield from self._walk(segment, found)
         self._note_tally(segment, found)
         if segment.is_compacted and found.footer is not None:
-            self._lsn = max(self._lsn, found.footer.lsn)  # behind all it stands for
+            self._lsn = max(self._lsn, found.footer.lsn)  # after all that it stands for
 
     def _note_tally(self, segment: SegmentFile, found: Scan) -> None:
         """Note the items put in a segment, from its footer or by counting."""
@@ -369,8 +370,8 @@ class Recovery:
             self._lsn = last + 1
 
     def _is_known(self, segment: SegmentFile, found: Scan, gap: Gap) -> bool:
-        """True if the snapshot knew all that was lost here. Then at most bodies are lost: name
-        those.
+        """True if the snapshot includes all records that were lost here. Then at most bodies are
+        lost: name those.
 
         A gap that reaches beyond the snapshot is judged like any other.
         """
@@ -394,8 +395,8 @@ class Recovery:
         return state is not None or 0 < gap.following(segment.lsn_limit) <= known + 1
 
     def _name_unreadable(self, segment: SegmentFile, found: Scan, gap: Gap) -> None:
-        """Name a file that may have held as much as it has room for. The log goes on after all of
-        that.
+        """Name an unreadable file: it may have been full of records. The log goes on after the last
+        number that they may have had.
         """
         first = self._lsn or 1
         last = min(first + gap.room() - 1, ITEM_MAX)
@@ -418,7 +419,7 @@ class Recovery:
         if last < first:
             return 1, 0
         id_first = self._item_seen + 1
-        more = last - first + 1 if last < ITEM_MAX else ITEM_MAX  # then nobody knows how many
+        more = last - first + 1 if last < ITEM_MAX else ITEM_MAX  # then the number is unknown
         self._item_last = min(self._item_last + more, ITEM_MAX)
         for record in found.records:
             if record.lsn > last and record.kind in PLACING:

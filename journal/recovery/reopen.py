@@ -55,7 +55,7 @@ def recovered_journal(
     files, folder = recovery.files, recovery.folder
     names = recovery.names
     if names and not (recovery.clean and len(names) == len(recovery.segments)):
-        files.make_folder(folder)  # what a killed process has named is on disk from here on
+        files.make_folder(folder)  # syncs the names that a killed process may have given
     set_aside(files, folder, recovery.damages)
     journal = Journal(
         files, folder, recovery.identity or os.urandom(16), sizes, checkpoint,
@@ -86,7 +86,7 @@ def recovered_journal(
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            # It may have its name already, and would stand for all that is written from now on.
+            # It may have its name already, and would supersede all that is written from now on.
             files.remove(segment_path(folder, journal.preallocation.number))
             outdated, at = _go_on_without_room(recovery, journal, time_ms)
     if journal.active is None and journal.segments:
@@ -107,8 +107,8 @@ def recovered_journal(
 
 
 def _spans(recovery: Recovery) -> dict[int, tuple[int, int]]:
-    """Return the first and last item of each segment, with those that damaged bytes of it may have
-    held: the segment stays until somebody gives these up."""
+    """Return the first and last item of each segment, including those that its damaged bytes may
+    have held: the segment stays until these are given up."""
     spans, before = dict[int, tuple[int, int]](), 0
     firsts = [found.item_first for found in recovery.segments]
     for at, found in enumerate(recovery.segments):
@@ -180,7 +180,7 @@ def _go_on_in_fresh(
         recovery, journal.preallocation.number, journal.identity, journal.short_identity,
         opening, journal.sizes.segment_min, takes_prepared,
     )  # fmt: skip
-    # What the disk did not give today it may give tomorrow: that stays.
+    # Files that the disk did not give stay: it may give them later.
     keep = {found.path for found in recovery.segments if found.unreadable}
     outdated = [
         s.path for s in journal.segments if s.lsn_first >= fresh.lsn_first and s.path not in keep
@@ -225,7 +225,7 @@ def set_aside(files: Files, folder: str, damages: list[Damage]) -> None:
             _copy(files, damage, copy)
         except OSError as error:
             if error.errno != errno.ENOSPC:
-                raise  # on a full disk it stays where it is, if anywhere; it was named
+                raise  # on a full disk the bytes stay where they are; they were named
 
 
 def _copy(files: Files, damage: Damage, copy: str) -> None:
@@ -258,7 +258,7 @@ def _piece(files: Files, damage: Damage, at: int) -> bytes:
     except OSError as error:
         if error.errno not in MEDIUM_ERRORS:
             raise
-        return b""  # what the disk does not give cannot be kept; the file stays
+        return b""  # bytes that the disk does not give cannot be copied; the file stays
 
 
 def write_fresh(
@@ -266,7 +266,7 @@ def write_fresh(
     opening: Draft, least_bytes: int, takes_prepared: bool = False,
 ) -> Segment:  # fmt: skip
     """Write the records kept from after the last known sync to segment `number`; return it, on
-    disk. It `takes_spare` room, that of a prepared segment, if the disk has no other.
+    disk. With `takes_prepared` it may take the room of a prepared segment, if there is no other.
     """
     tail, time_ms = recovery.tail, opening.time_ms
     size = sum(r.end - r.offset for r in tail)
@@ -321,8 +321,8 @@ def _write_over(files: Files, prepared: str, path: str, chunks: list[bytes]) -> 
 # The page cache is not the disk: bytes that a failed sync left behind look written and are not.
 # Handing the same bytes to the system again makes its pages dirty again, so the next sync that
 # succeeds has written them. A power cut in between leaves each sector as it is or as it will be,
-# and both are the same. Only where a fresh segment cannot be had: a place that failed before may
-# fail again.
+# and both are the same. This is done only if no fresh segment can be made: a place that failed
+# before may fail again.
 
 
 def _can_go_on(recovery: Recovery) -> bool:

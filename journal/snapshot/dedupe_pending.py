@@ -1,10 +1,10 @@
 """Ids and versions that no file has yet: the next snapshot writes them as a chunk.
 
-    put ──▶ Fresh ──take──▶ Batch ──▶ a chunk, beside the snapshot
+    put ──▶ Fresh ──take──▶ PendingEntries ──▶ a chunk, which the next snapshot lists
               ▲               │
               └──give_back────┘  it could not be written
 
-One rule: entries that were taken are on disk, in the batch, or back here; they are never nowhere.
+One rule: taken entries are on disk, in the batch, or given back: none is ever lost.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class RememberedIds:
         return {state.scope: state.epoch for state in self.scopes}
 
     def needs(self, chunk: Chunk, epochs: Mapping[bytes, int], time_ms: int) -> bool:
-        """True if an entry of the chunk is not forgotten by then. `epochs` are as above."""
+        """True if an entry of the chunk is still remembered at `time_ms`. `epochs` are as above."""
         return (
             (chunk.ids > 0 and chunk.ids_ms >= earliest(self.ids_window_ms, time_ms))
             or (chunk.keys > 0 and chunk.keys_ms >= earliest(self.keys_window_ms, time_ms))
@@ -65,7 +65,7 @@ class RememberedIds:
 
 
 def earliest(window_ms: int | None, time_ms: int) -> int:
-    """Return the earliest time that is not forgotten by then."""
+    """Return the earliest time whose entries are still remembered at `time_ms`."""
     return time_ms - window_ms + 1 if window_ms is not None else 0
 
 
@@ -108,8 +108,8 @@ class QueueCopy:
 class SnapshotJob:
     """One snapshot to be written. It replaces `outdated`; on a full disk it takes its room.
 
-    `is_over` becomes True if it was written over that one, `is_lost` if that one is gone, and
-    nothing stands in its place.
+    `is_over` becomes True if it was written over that one, `is_lost` if that one is gone without a
+    replacement.
 
     `batch` has the ids and versions since the last snapshot: a chunk, written before the snapshot
     that lists it.
@@ -138,7 +138,7 @@ class SnapshotJob:
             _free(pile, pause)
 
     def _piles(self) -> Iterator[Pile]:
-        """Yield the copies of the state that nobody reads once the file is written."""
+        """Yield the copies of the state that are not read once the file is written."""
         states: list[Snapshot | ReaderState] = [self.snapshot, *self.snapshot.readers]
         yield self.snapshot.origins
         for state in states:
@@ -148,12 +148,12 @@ class SnapshotJob:
 
     def _write(self, files: Files, pause: Callable[[], None]) -> None:
         snapshot = self.snapshot
-        # On a disk without even room for the chunk (`min_disk_free` keeps some) no snapshot is
-        # written, and no segment goes, until there is: the confirms have room without
+        # If the disk has no room even for the chunk (`min_disk_free` reserves some), no snapshot is
+        # written and no segment goes until there is room. The confirms have room without that
         # (`Preallocation.count_sealed`).
         if not self.batch.is_empty and self.chunk is None:  # else it was written by a first attempt
             first = max((chunk.last for chunk in snapshot.chunks), default=0) + 1
-            first = min(first, snapshot.lsn)  # what is left of what a lost one knew is no later
+            first = min(first, snapshot.lsn)  # entries left from a lost chunk are no later
             self.chunk = write_chunk(
                 files, self.folder, self.batch, first, snapshot.lsn, self.identity, self.time_ms
             )
@@ -175,7 +175,7 @@ class SnapshotJob:
 
 
 def _is_gone(files: Files, path: str) -> bool:
-    """True if there is surely no such file."""
+    """True if there is certainly no such file."""
     try:
         files.size(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The state of a queue at one moment, as a file, so that a start reads what came later and no more.
+"""The state of a queue at one moment, as a file, so that a start reads only the later records.
 
     0             64
     +-------------+------------+----------+--------------+----------+------------------------+
@@ -11,11 +11,11 @@
     | SEGMENTS ... | FOOTER |
     +--------------+--------+
 
-The file ends with its last frame; every frame carries the lsn behind the state's, so that a block
-of another snapshot never passes for one of this. Bodies are no state: they stay in the log.
+The file ends with its last frame. Every frame has the lsn after the state's, so a block of another
+snapshot is never taken for one of this. Bodies are no state: they stay in the log.
 
-One rule: a snapshot is whole or it is nothing. Half of a state looks like a state, so one wrong
-byte anywhere, padding too, and the older snapshot or the log itself is asked instead.
+One rule: a snapshot is whole or it does not count. Half of a state looks like a state, so after one
+wrong byte anywhere, even in padding, a start uses the older snapshot or the log itself.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Snapshot:
     metadata: bytes = b""
     floor: int = 0
     ageless: IdSet = field(default_factory=IdSet)
-    heard_ms: int = 0  # the running clock then, as far as its delayed items say it
+    heard_ms: int = 0  # the running clock then; 0: no delayed item has it
 
     def needed(self) -> IdSet:
         """Return the items whose puts some reader needs; not to be changed."""
@@ -225,7 +225,7 @@ class Snapshot:
         yield Draft(Kind.FOOTER, 0, place_last, 0, time_ms, meta, b"", 0, 0)
 
     def _switches(self, time_ms: int) -> Iterator[Draft]:
-        """What is said of the whole queue, where it is not as at its beginning."""
+        """Yield the frames about the whole queue that differ from those of a new queue."""
         if self.paused:
             yield Draft(Kind.PAUSED, 0, 0, 1, time_ms, b"", b"", 0, 0)
         if self.declared or self.metadata:
@@ -263,7 +263,7 @@ def is_ours(name: str) -> bool:
 
 
 def _frames(data: bytes, path: str) -> Iterator[Record]:
-    """Every frame, each whole and at its place, and nothing between, before or behind them."""
+    """Yield every frame, each whole and at its place, with nothing between, before or after."""
     header = SegmentHeader.decode(data[:FILE_HEADER_BYTES], path)
     if header is None:
         raise SnapshotDamaged(path, 0, "the file header is not readable")
@@ -291,7 +291,7 @@ def _frames(data: bytes, path: str) -> Iterator[Record]:
 
 
 def _next_step(frame: Record, step: int, path: str) -> int:
-    """The least place in the order of kinds that the next frame may have."""
+    """Return the least place in the order of kinds that the next frame may have."""
     try:
         kind = Kind(frame.kind)
     except ValueError:
@@ -308,7 +308,7 @@ def _next_step(frame: Record, step: int, path: str) -> int:
 
 
 def _from_frames(frames: list[Record]) -> Snapshot:
-    """What these frames say, in their order; raises ValueError where they cannot be meant."""
+    """Return the state in these frames, in their order; raise ValueError if they make no sense."""
     segments: list[SegmentState] = []
     goes_on: Record | None = None
     own = [frame for frame in frames if not frame.reader]

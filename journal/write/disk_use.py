@@ -15,8 +15,8 @@ from journal.write.segment_file import Segment
 
 
 class DiskUse(NamedTuple):
-    """Bytes of the disk. `live` counts no meta and no padding, and is a guess after a start; done
-    items that are retained are in `done`."""
+    """Bytes of the disk. `live` counts no meta and no padding, and is an estimate after a start;
+    done items that are retained are in `done`."""
 
     live: int
     done: int

@@ -82,8 +82,8 @@ class GroupCommit:
         self.lsn_in_flight = 0
 
     def end(self, item_last: int) -> None:
-        """Note that all records, up to the put of this item, need not be on disk any more: all
-        items have ended, and the files are gone for good."""
+        """Note that no record up to the put of this item has to be on disk any longer: all items
+        have ended, and the files are gone for good."""
         self.lsn_written = self.lsn_durable = self.lsn_appended
         self.item_written = self.item_durable = item_last
 

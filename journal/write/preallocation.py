@@ -2,15 +2,15 @@
 
     active [######......]  prepared [............]  ([...])   removed: a file to be used again
 
-While there is room, one segment is prepared before the active one is full. A full disk shows when
-the next one cannot be prepared; the room left is then for confirms. Each further attempt asks for
-less, so that storing resumes with the room of a small one.
+While there is room, one segment is prepared before the active one is full. When the next one cannot
+be prepared, the disk is full: the room left is then for confirms. Each further attempt asks for
+less, so that storing resumes as soon as a small segment has room.
 
 One rule: an item is accepted while there is room for the confirms of all items of any one segment.
 When these are written the segment is empty, and its own file is the room for the next confirms. So
-the disk gets it back only if what is left has that room without it: another program may take it at
-once. (`room` counts what is accepted and not written yet.) Of segments that stay until snapshots
-cover them, all confirms have room.
+that file is removed only if the confirms have enough room without it: another program may take the
+room at once. (`room` counts the items that are accepted and not written yet.) Segments that stay
+until snapshots cover them give no room back, so all of their confirms have room at once.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from journal.write.segment_file import (
 )
 from journal.write.segment_list import SegmentList
 
-# The next one is prepared when this many times what is written is left until items have to wait for
-# it, which is long before the active one is full: it holds room for the confirms of its items. More
-# below SMALL_BYTES: the queue may be growing fast, and a slow disk syncs several times for a file.
+# The next segment is prepared as soon as the room for items is less than this many times the bytes
+# written. That is long before the active segment is full, which also has room for its confirms. The
+# factor is larger below SMALL_BYTES: the queue may grow fast, and a slow disk syncs several times
+# for a file.
 AHEAD: Final = 2
 SMALL_BYTES: Final = 1 << 20
 SMALL_AHEAD: Final = 3
@@ -70,7 +71,7 @@ class Log(Protocol):
 
 
 class _Ended:
-    """A journal that is not used any more."""
+    """Stands for a journal that is no longer used."""
 
     __slots__ = ("commit", "folder", "identity", "segment_list", "short_identity", "sizes")
 
@@ -102,8 +103,10 @@ class Preallocation:
         self.is_under_way = False
         self.is_short = False  # the last one could not be prepared
         self.prepared = 0  # the number of the last segment for which the disk had room
-        self._failed = 0  # its number, for the next attempt: a number left out looks like a loss
-        self._failed_bytes = 0  # its size: the next attempt asks for less
+        # Number and size of the segment that could not be prepared. The next attempt takes the same
+        # number, because a missing one looks like a loss, and asks for less.
+        self._failed = 0
+        self._failed_bytes = 0
         self._has_folder = False  # this process has made sure that the folder is on disk
         self.waiting: deque[Segment] = deque()
         self.room = Room(self.waiting, room_in(self._largest()))
@@ -115,16 +118,16 @@ class Preallocation:
         # what the others need beyond the room they give back.
         self._need_most = self._need_more = 0
         self._holds = False  # segments wait for two snapshots: see `count_sealed`
-        self._spread = 0  # how many segments may stay behind, each for an item that leaves late
+        self._spread = 0  # how many segments may stay, each for one item that ends late
         # The nack of a lease by token is written even on a full disk: else a restart would restore
-        # the lease, and its token would be good again.
+        # the lease, and its token would be valid again.
         self.count_leases: Callable[[], int] = int
         # Further subscriptions that confirm each item, and items that are not in their order.
         self.count_workers: Callable[[], int] = int
         self.count_scattered: Callable[[], int] = int
 
     def end(self) -> None:
-        """Refer to the journal no longer, which is not used any more."""
+        """Drop the reference to the journal, which is no longer used."""
         self._journal = cast("Log", _Ended(self._journal))
         self.count_leases = self.count_workers = self.count_scattered = int
 
@@ -165,9 +168,9 @@ class Preallocation:
     def may_recycle(self) -> bool:
         """True if the next segment can use the file of a finished one, or the confirms need it.
 
-        While the disk has room a second such file would lie idle. On a full disk one may wait
-        beside a prepared segment that is too small. A disk that became full unnoticed does not give
-        the room again.
+        While the disk has room a second such file would not be used. On a full disk one may wait
+        even if there is a prepared segment, which may be too small. A file is kept as well if the
+        confirms need it: the disk may be full already, and would not give the room again.
         """
         is_next = not (self.waiting or self.is_under_way or self.shrinks)
         if not self.recycled and (self.is_short or is_next):
@@ -218,12 +221,12 @@ class Preallocation:
         last = journal.active.capacity if journal.active is not None else 0
         self.shrinks = self.shrinks and journal.turns
         if journal.turns and journal.active is not None:
-            # Its time was over, not its room.
+            # It was sealed for its age, not because it was full.
             last = self._needed(journal.active) if self.shrinks else journal.active.at // GROWTH
         first, room = journal.first_pending, self.room
         if room.asked and last < SMALL_BYTES:  # it grows faster than segments are prepared
             last *= GROWTH
-        # A crowd that came at once will come again.
+        # Many items that came at once may come again.
         last, most = max(last, journal.pending_bytes + room.asked), self._largest()
         least = max(least_capacity(first), whole_sectors(room.least_capacity()))
         if journal.active is None and not self.waiting:
@@ -302,8 +305,8 @@ class Preallocation:
         return next((size for _, size in self.recycled if size <= most), 0)
 
     def take_unused(self, most: int) -> list[str]:
-        """Return the paths of the files without a record, which are the journal's no more: they are
-        to be removed. The one of `next_unused` stays, and so do those that the confirms need.
+        """Give up the files without a record; return their paths, which the caller removes. The
+        file of `next_unused` stays, and so do those that the confirms need.
 
         Nothing may be pending, and no preparation under way.
         """
@@ -327,7 +330,8 @@ class Preallocation:
         return idle
 
     def _lacks(self, less: int) -> int:
-        """Return how much room all confirms, and a little more, would lack with `less` of it."""
+        """Return the missing room for all confirms, and a little more, after `less` bytes of it
+        are given up."""
         active = self._journal.active
         if active is None:
             return 0
@@ -353,17 +357,17 @@ class Preallocation:
         self.count_sealed(self._journal.segment_list.segments)
 
     def _spreads(self, more: int = 0) -> int:
-        """Return how many segments items that are not in their order may keep, with `more` such."""
+        """Return how many segments may stay for items out of order, if there are `more` of them."""
         return min(self.count_scattered() + more, len(self._journal.segment_list.segments))
 
     def count_sealed(self, segments: list[Segment]) -> None:
         """Count the room that the confirms of live items in these sealed segments need.
 
-        While ids are remembered, or a child or an origin is in no two snapshots, a segment stays
-        until two cover it, and on a full disk there may be no room for these, nor for a file of the
-        ids: its file is no room for confirms.
-        A segment also stays while a late item is in it, which was delayed for instance. Each such
-        item may be in another segment, and those with most confirms are taken for theirs.
+        While ids are remembered, or while fewer than two snapshots have a child or an origin, a
+        segment stays until two snapshots cover it. A full disk may have no room for these, nor for
+        a file of the ids, so the file of the segment does not count as room for confirms.
+        A segment also stays while a late item is in it, for instance a delayed one. Each late item
+        may be in another segment: the count assumes that they are in those with most confirms.
         """
         self._count_sealed(segments, self._journal.segment_list.holds, self._spreads())
 
@@ -385,8 +389,9 @@ class Preallocation:
         self._need_more = more + sum(max(n - self._given(size), 0) for n, size in needs)
 
     def begin_to_hold(self, scatters: bool = False) -> bool:
-        """Take the room of the confirms that need it once ids are remembered, or with one more item
-        that `scatters`; return False if there is not so much: the next segment is to have it."""
+        """Reserve the room that confirms need when ids begin to be remembered, or for one more item
+        out of order (`scatters`). Return False if it is not there: the next segment must have it.
+        """
         active = self._journal.active
         holds = self._holds or not scatters
         spread = max(self._spreads(int(scatters)), self._spread)

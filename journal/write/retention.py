@@ -3,9 +3,9 @@
     [ 1 ][ 2 ][ 3 ][ 4 ][ 5 ][ active ]   oldest first: 1 and 2 are over, 3 to 5 are retained
       over      | retained: younger than `ms`, or together at most `bytes_most` of done items
 
-The segments on disk are the record of what is retained: no record says it, so a start finds the
-same. An item is retained at least as long as the setting says, counted from when it was stored; a
-segment goes as a whole, so it stays longer by the time that its items span.
+No record says what is retained: the segments on disk do, so a start finds the same. An item is
+retained for the time of the setting at least, counted from when it was stored. A segment goes as a
+whole, so the oldest item in it stays longer, by the time that the items of the segment span.
 
 One rule: no segment is over before an older one is.
 """
@@ -34,7 +34,7 @@ class Retention:
         self.bytes_most = 0
         self._reported = 0  # the last one whose time was over
         self._count = 0
-        self._counted: object = None  # what `_count` was counted of
+        self._counted: object = None  # the state of the segments for which `_count` is valid
 
     def change(self, ms: int | None, bytes_most: int) -> None:
         """Set both limits from now on."""

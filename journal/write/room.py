@@ -28,11 +28,11 @@ from journal.format import (
 )
 from journal.write.segment_file import BATCH_BYTES, CHECKPOINT_BYTES_MAX, OVERHEAD_BYTES, Segment
 
-# A confirm and its batch, and a little for what comes seldom.
+# A confirm and its batch, and a little for rare records.
 CONFIRM_BYTES: Final = 136
 # A frame is padded to 8 bytes.
 _FRAME_BYTES: Final = HEADER_BYTES + 8
-# A batch of some mebibytes needs another header: each record brings its part of one.
+# After some mebibytes a batch needs another header: each record pays a part of it.
 _BATCH_SHIFT: Final = 12
 # The confirm of an item, twice: in a segment of very small items the confirms need more than the
 # segment gives back. Its meta may say that it is released from a delay or closes an origin: two
@@ -64,7 +64,7 @@ class Room:
     def __init__(self, waiting: deque[Segment], first: int) -> None:
         """`waiting` are the prepared segments; the first one has room for up to `first` bytes."""
         self._waiting = waiting
-        self._ahead = 0  # how many of these the pending records will have gone on to
+        self._ahead = 0  # how many of these the pending records will have begun
         self._first = first  # the room of the first segment while it is not there; 0: it is
         self.free = self.tail = first
         self.put_bytes = PUT_BYTES
@@ -190,8 +190,8 @@ class Room:
             self._ahead += 1
 
     def left(self, segment: Segment) -> None:
-        """Note that this segment is no more the first of the prepared ones: it is being written, or
-        it is too small for the next record."""
+        """Note that this segment is no longer the first prepared one: it is being written, or it is
+        too small for the next record."""
         if self._ahead:
             self._ahead -= 1
         else:  # sooner than its records would have it

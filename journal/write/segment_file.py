@@ -57,7 +57,7 @@ assert FOOTER_SPACE_BYTES == SECTOR_BYTES
 class Sizes:
     """Segment sizes and the most bytes one `write` hands to the disk.
 
-    `snapshot_bytes`: a snapshot is due after so many bytes; 0: after the segments that were sealed.
+    `snapshot_bytes`: a snapshot is due after this many bytes; 0: by the number of sealed segments.
     """
 
     segment_min: int = 64 << 10
@@ -105,9 +105,9 @@ class Segment:
     measured: int = 0  # how many puts were alive when a job measured them; 0: none did
     extra_bytes: int = 0  # what these had in meta and padding
     damaged: bool = False  # a rewrite met damage: it stays until nothing in it is alive
-    time_last: int = 0  # of a sealed one: the latest time of a record in it, as far as known
-    is_open: bool = False  # only the next segment says where it ends: that stays as long as it
-    unread: bool = False  # the disk did not give it at the start, and may at the next: it stays
+    time_last: int = 0  # the latest known time of a record in it, once it is sealed
+    is_open: bool = False  # only the next segment says where it ends: the next one goes after it
+    unread: bool = False  # the disk did not give it at the start: it stays for the next start
 
     def stop(self, end: int) -> bytes:
         """Return the zeros that follow a batch, so that no frame of an earlier life does."""
@@ -148,7 +148,7 @@ class PreallocationJob:
         if not self.has_folder:
             files.make_folder(folder)
         if self.recycle:
-            # After any trouble with it a new file is written: a fault of the disk itself shows
+            # After any error with it a new file is written. A fault of the disk itself appears
             # there again.
             try:
                 if self._may_recycle(files):
@@ -177,7 +177,7 @@ class PreallocationJob:
             and older.journal == self.header.journal
             and older.segment < self.header.segment
             and files.size(self.recycle) == self.header.capacity
-            # It may have been left by a crash before anybody asked whether a backup shares it.
+            # A crash may have left it before the check whether a backup shares it.
             and files.links(self.recycle) == 1
         )
 

@@ -2,11 +2,11 @@
 
     [ 3 live ][ none ][ 9 live ][ none ] [ active ]
                  |
-                 +-- goes, once the records that emptied it are durable and a snapshot says so
+                 +-- goes once the records that emptied it are durable and in a snapshot
 
-A record that holds for the whole queue (declared settings, the watermark of a schedule) is in no
-item's segment. While fewer than two snapshots have it, it holds back its segment until it is
-repeated in a newer one. A put whose origin is open holds back its segment even if the item is done.
+A record about the whole queue (declared settings, the watermark of a schedule) belongs to no item.
+Its segment stays until two snapshots have the record, or until it is repeated in a newer segment.
+The segment of a put whose origin is open stays as well, even if the item is done.
 
 Done items stay as long as `retention` says; then the oldest segments go, or are rewritten.
 
@@ -30,7 +30,7 @@ from journal.sets import IdSet
 from journal.write.retention import Retention
 from journal.write.segment_file import Segment
 
-# Of a journal in which no origin is open.
+# The first open origin of a journal that has none.
 NONE_OPEN: Final = (1 << 63) - 1
 NUMBER_MAX: Final = (1 << 32) - 1  # of a segment
 
@@ -57,8 +57,8 @@ class SegmentList:
         self.covered_lsn = 0  # up to here two snapshots cover the log
         self.retention = Retention()
         self.revived_lsn = 0  # of the last record by which done items are needed again
-        self.gone: list[tuple[int, int]] = []  # first and last item of those that are not there now
-        self._held_below = 0  # what stands below this lsn keeps a segment from going; 0: nothing
+        self.gone: list[tuple[int, int]] = []  # first and last item of each removed segment
+        self._held_below = 0  # records about the queue below this lsn hold segments; 0: none do
 
     @property
     def holds(self) -> bool:
@@ -88,7 +88,7 @@ class SegmentList:
     def adopt(self, live: IdSet, live_bytes: int) -> None:
         """Set the live items after recovery; their bodies have `live_bytes` bytes together.
 
-        The bytes of each segment are a guess from its number of items.
+        The bytes of each segment are an estimate from its number of items.
         """
         average = live_bytes // len(live) if live else 0
         for segment in self.segments:
@@ -101,7 +101,8 @@ class SegmentList:
         segment = self.holding(item)
         if segment is not None:
             segment.live -= 1
-            left = segment.live_bytes - live_bytes if segment.live else 0  # after a start: a guess
+            # After a start `live_bytes` is an estimate.
+            left = segment.live_bytes - live_bytes if segment.live else 0
             segment.live_bytes = max(left, 0)
             segment.emptied_lsn = lsn
 
@@ -167,7 +168,7 @@ class SegmentList:
             if snapshots and not 0 < segment.lsn_last <= snapshots[0]:
                 break
             if self.first_open() < following.lsn_first:
-                break  # no snapshot has it: a start would not know it
+                break  # it has an open origin that no snapshot has: a start would not know it
             if any(lsn < following.lsn_first for lsn in standing):
                 self._held_below = following.lsn_first
                 break
@@ -178,7 +179,7 @@ class SegmentList:
     @property
     def is_whole(self) -> bool:
         """True if a start without a snapshot finds all that it needs: only segments at the front
-        are gone, none is compacted, and what the front said of the whole queue was repeated."""
+        are gone, none is compacted, and their records about the whole queue were repeated."""
         first = self.segments[0].lsn_first
         if self.first_open() < first or any(lsn < first for lsn, _ in self._standing.values()):
             return False
@@ -187,7 +188,7 @@ class SegmentList:
         return all(a.lsn_last + 1 == b.lsn_first for a, b in pairwise(self.segments))
 
     def _passed(self, lsn_durable: int) -> int:
-        """Return the number that a start surely goes on from, even after a power cut.
+        """Return the number after which a start certainly goes on, even after a power cut.
 
         A segment with nothing durable in it may look like a prepared one then.
         """

@@ -48,7 +48,7 @@ from journal.write.segment_list import NONE_OPEN, SegmentList
 TRIES_MAX: Final = 20
 
 _PUT: Final = int(Kind.PUT)
-# In the place of a put: the draft says of many items whether they are needed.
+# Stands in place of the lsn of a put: the draft changes which of many items are needed.
 _RECOUNTED: Final = -1
 # These wait until there is room for them and for the confirms and returns to come.
 _TAKING_ROOM: Final = frozenset({int(Kind.PUT), int(Kind.LEASED), int(Kind.RENEWED)})
@@ -310,7 +310,7 @@ class Journal:
             self.is_stalled = True
             return False
         self.is_stalled = False
-        # Both are open before either is written to: a log that is sealed goes on elsewhere.
+        # Open both before writing to either: once the active one is sealed, the log must go on.
         if not self._open(spare) or (self.active is not None and not self._open(self.active)):
             return False
         if self.active is not None and not self._seal(self.active, time_ms):
@@ -385,7 +385,7 @@ class Journal:
         return self.segment_list.numbered(number)
 
     def written_end(self, segment: Segment) -> int:
-        """Return where the records of this segment end, as far as they are written."""
+        """Return where the written records of this segment end."""
         return segment.at if segment is self.active else segment.capacity - FOOTER_SPACE_BYTES
 
     def take_dead(self, snapshots: list[int], unix_ms: int = 0) -> list[str]:
@@ -471,7 +471,7 @@ class Journal:
         self._retired = []
 
     def end(self) -> None:
-        """Refer to the queue no longer, and to itself: the journal is not used any more."""
+        """Drop the references to the queue, and to itself: the journal is no longer used."""
         checkpoint = Checkpoint(b"")
         self.checkpoint = lambda: checkpoint
         self.segment_list.first_open = lambda: NONE_OPEN
